@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from core_machines import assert_same
 from hypothesis import Phase, given, note, settings
@@ -23,6 +24,7 @@ from nmpsim.core.compiled import apart
 from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.contract import ContractCheck
 from nmpsim.core.limits import Limits
+from nmpsim.core.state import Machine
 from nmpsim.report.data import RunReport
 
 pytestmark = pytest.mark.skipif(IS_PLAIN, reason="threads are for compiled code")
@@ -181,6 +183,50 @@ def test_cores_that_do_not_meet_break_the_contract_in_order() -> None:
     report = in_order_and_apart(in_dram(end), "violated", is_apart=False)
     assert report.contract.violation is not None
     assert report.contract.violation.case == "core_order"
+
+
+POLL = """
+.output to, i8[S:1.0 O:0]<256>
+_start:
+    csrr a0, mhartid
+    la   a1, to
+    li   a2, 50
+    bnez a0, more
+    sw   zero, 0(a1)
+poll:
+    lw   a3, 0(a1)
+    beqz a3, poll
+    nmp.halt
+more:
+    addi a1, a1, 4       # not seen before
+    sw   a2, 0(a1)
+    addi a2, a2, -1
+    bnez a2, more
+    la   a1, to
+    sw   a0, 0(a1)
+    nmp.halt
+"""
+
+
+def test_a_core_that_waits_for_another_one_in_dram_does_not_run_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would wait without end, however little the other one does between."""
+    leads: list[int] = []
+    go_on = apart.Apart._go_on
+
+    def measured(self: apart.Apart, machine: Machine, *rest: object) -> bool:
+        has_gone = go_on(self, machine, *rest)  # type: ignore[arg-type]
+        leads.append(int(np.ptp(machine.cores.clock)))
+        return has_gone
+
+    monkeypatch.setattr(apart.Apart, "_go_on", measured)
+    monkeypatch.setattr(apart, "STEPS", 100)
+    monkeypatch.setattr(apart, "AHEAD", 2000)
+    bundle = bundle_from_bytes(assemble(POLL, "t.s", TWO_CORES.settings()).bundle())
+    in_order_and_apart(bundle, "violated", is_apart=False)
+    most = 100 * (1 + TWO_CORES.control_dram_access_cycles)
+    assert 0 < max(leads) <= 2000 + most
 
 
 def test_cores_take_turns_where_not_everything_could_be_checked(

@@ -13,13 +13,16 @@ from threading import Lock, Thread
 
 import numpy as np
 
-from nmpsim.core.state import Int64s, Machine, Outcome, Status
+from nmpsim.core.state import NEVER, Int64s, Machine, Outcome, Status
 from nmpsim.core.stops import Noted, StopConditions
 
 STEPS = 1 << 23
 """Instructions that a thread does at once, which takes some hundredths of a second."""
 WORTH = 1 << 17
 """Instructions of all cores at once that are worth beginning threads for."""
+AHEAD = 1 << 23
+"""Cycles by which a core may be ahead of another one and yet go on: it may wait without end for
+what the other one does, which only the check of the contract will tell."""
 LONG_TURN = 1 << 9
 """Instructions of a core in a row, if it does nothing that others see, or that the check of the
 contract has not seen: it will not do so soon."""
@@ -65,8 +68,10 @@ class Apart:
         return outcome
 
     def _go_on(self, machine: Machine, stops: StopConditions, loop: Loop) -> bool:
-        """Let all cores go on without turns; False if only one runs."""
+        """Let all cores go on without turns; False if only one may."""
         cores = np.flatnonzero(machine.cores.status == Status.RUNNING)
+        clocks = machine.cores.clock[cores]
+        cores = cores[clocks <= clocks.min(initial=NEVER - AHEAD) + AHEAD]
         threads = min(self._threads, cores.size)
         if cores.size < 2:
             return False
