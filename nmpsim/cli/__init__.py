@@ -41,7 +41,11 @@ def main() -> NoReturn:
             app.main()
         finally:
             raise_no_more()
-    except KeyboardInterrupt:  # while the guard itself was imported, or came to it
+    except BaseException as error:  # while the guard itself was imported, or came to it
+        from nmpsim.cli.causes import is_interrupt
+
+        if not is_interrupt(error):
+            raise
         if end is not None:
             end()
         _say_interrupted()

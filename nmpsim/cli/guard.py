@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from nmpsim.cli.causes import is_interrupt
 from nmpsim.cli.interrupt import EXIT_INTERRUPTED, end_interrupted, what_is_told
 from nmpsim.diagnostics import (
     EXIT_BUG,
@@ -56,10 +57,8 @@ def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
         return _user_error(error)
     except click.ClickException as error:
         return _usage_error(error)
-    except (CommandInterruptedError, KeyboardInterrupt, click.Abort):
-        end_interrupted()
-        say(what_is_told())
-        return EXIT_INTERRUPTED
+    except (CommandInterruptedError, click.Abort):
+        return _interrupted()
     except PipeClosedError:
         discard_stdout()
         return EXIT_BROKEN_PIPE
@@ -68,11 +67,19 @@ def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
     # The one guard against bugs: whatever else is raised is ours, and a user gets one line. What
     # libraries written in Rust raise is no Exception.
     except BaseException as error:
+        if is_interrupt(error):
+            return _interrupted()
         if ran_out_of_memory(error):
             return _user_error(out_of_memory(str(error)))
         if isinstance(error, OSError) and error.errno in _TOO_FEW:
             return _user_error(_too_few(error))
         return _internal_error(error, debug)
+
+
+def _interrupted() -> int:
+    end_interrupted()
+    say(what_is_told())
+    return EXIT_INTERRUPTED
 
 
 def say(text: str) -> None:

@@ -262,15 +262,29 @@ WHILE_THE_GUARD_ENDS_IT = """
     interrupt._interrupts.end = twice
     now()
 """
+AS_ANOTHER_ERROR = """
+    try:
+        now()
+    except KeyboardInterrupt as error:
+        raise RuntimeError("Error calling __set_name__") from error
+"""  # as Python up to 3.11 raises it where a class is made
+AT_ONCE = NOW.format(body=AS_ANOTHER_ERROR) + "interrupt.watch_interrupts = lambda: command_(0)"
 
 
 @pytest.mark.parametrize(
-    "body",
-    [WHILE_IT_IS_TOLD, WITH_HALF_AN_OBJECT, WHILE_AN_OBJECT_ENDS, WHILE_THE_GUARD_ENDS_IT],
-    ids=["again", "half", "object", "guard"],
+    "patch",
+    [
+        NOW.format(body=WHILE_IT_IS_TOLD),
+        NOW.format(body=WITH_HALF_AN_OBJECT),
+        NOW.format(body=WHILE_AN_OBJECT_ENDS),
+        NOW.format(body=WHILE_THE_GUARD_ENDS_IT),
+        NOW.format(body=AS_ANOTHER_ERROR),
+        AT_ONCE,
+    ],
+    ids=["again", "half", "object", "guard", "other", "at once"],
 )
-def test_it_is_told_once_and_nothing_else_is(body: str) -> None:
-    running = Running(TELLING.format(patch=NOW.format(body=body)), "device")
+def test_it_is_told_once_and_nothing_else_is(patch: str) -> None:
+    running = Running(TELLING.format(patch=patch), "device")
     _, said = running.process.communicate(timeout=60)
     assert (running.process.returncode, said) == (130, "interrupted\n")
 
