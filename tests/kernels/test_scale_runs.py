@@ -74,6 +74,25 @@ def test_integers(profile: str, element: int) -> None:
         ledger.assert_equal(counters)
 
 
+fixed_entry: Any = numba.njit(
+    lambda run, integers, index, layer, counters: scale_channels.scale_channels_fixed_point(
+        run, integers, index, layer, counters
+    )
+)
+
+
+@pytest.mark.parametrize("scale", FIXED_SCALES)
+def test_fixed_points_of_channels(scale: tuple[int, int, int]) -> None:
+    counters, ledger = new_counters(), Ledger()
+    run = np.array(WIDE_XS, np.int64)
+    integers = np.zeros((channels.INTEGERS, run.size), np.int64)
+    for row, number in zip((channels.PRE, channels.MUL, channels.POST), scale, strict=True):
+        integers[row] = number
+    fixed_entry(run, integers, np.int64(7), np.int64(LAYER_INDEX), counters)
+    assert run.tolist() == [fixed_form(x, scale, 7 + i, ledger) for i, x in enumerate(WIDE_XS)]
+    ledger.assert_equal(counters)
+
+
 def test_reals() -> None:
     xs = [0, 1, -7, (1 << 24) + 1, 1 << 40]
     reals = np.full(len(xs) + 1, 5, F32)
