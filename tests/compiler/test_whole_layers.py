@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,18 +28,16 @@ from whole_recordings import (
 )
 
 from nmpsim.bundle import Bundle
-from nmpsim.core import demand
 from nmpsim.core.decode import OP
 from nmpsim.core.device import Device
 from nmpsim.core.state import Machine
-from nmpsim.core.whole import convolution, planned, proof
+from nmpsim.core.whole import planned, proof
 from nmpsim.core.whole.forms import are_aligned
 from nmpsim.core.whole.proof import Epoch, Plan, Recorded, prove
 from nmpsim.core.whole.tasks import Host
 from nmpsim.core.whole.tensors import Tensor
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import AVGPOOL, CONV, ELTWISE, LOAD, RESCALE, STORE
-from nmpsim.kernels import kept_weights
 
 pytestmark = needs_recordings
 Inputs = dict[str, npt.NDArray[Any]]
@@ -269,89 +266,6 @@ def test_results_far_apart_need_no_memory(recorded: Recording) -> None:
             words[word] <<= 12
 
     assert_takes(1 << 24, recorded, lambda flat: change_all(flat, OP.nmp_conv, change))
-
-
-def test_what_is_reserved_takes_no_memory_before_it_is_written(recorded: Recording) -> None:
-    *_, machine, _ = recorded
-    host = Host(machine)
-    tracemalloc.start()
-    words = [host.reserve(1 << 24) for _ in range(3)]
-    assert tracemalloc.get_traced_memory()[1] < 1 << 16
-    tracemalloc.stop()
-    assert len(set(words)) == 3
-    assert [room.size for room in host.kept] == 3 * [1 << 27]
-    assert not any(room[:4096].any() for room in host.kept)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be forked off")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_what_is_kept_belongs_to_one_process(recorded: Recording) -> None:
-    """Another one that ends while it packs weights would leave them half packed."""
-    host = Host(recorded[3])
-    host.reserve(8)
-    (room,) = host.kept
-    child = os.fork()
-    if child == 0:
-        room[:] = 1
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    assert not room.any()
-
-
-def test_room_for_packed_weights_fits_them(
-    recorded: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is asked for as kernels ask for it: blocks of channels, and inputs of each channel."""
-    asked: list[tuple[int, int]] = []
-
-    def kept_words(blocks: int, depth: int) -> int:
-        asked.append((blocks, depth))
-        return 0
-
-    monkeypatch.setattr(convolution, "kept_words", kept_words)
-    plan = plan_of(recorded)
-    assert plan is not None
-    w = CONV
-    taken = {
-        (-(-d[w.out_channels] // 16), d[w.kernel_h] * -(-d[w.kernel_w] * d[w.in_channels] // 4) * 4)
-        for step in plan.steps for task in step.tasks
-        for number, d in task if number == OP.nmp_conv
-    }  # fmt: skip
-    assert set(asked) == taken
-
-
-def test_no_more_is_kept_of_weights_than_is_reckoned(
-    recorded: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on AVX2, where kernels keep most."""
-    kept: list[int] = []
-    keep, kept_words = Host.keep, kept_weights._words_avx2
-
-    def put(host: Host, values: npt.NDArray[Any]) -> int:
-        kept.append(values.nbytes)
-        return keep(host, values)
-
-    def reserve(host: Host, words: int) -> int:
-        kept.append(8 * words)
-        return 0
-
-    monkeypatch.setattr(convolution, "kept_words", kept_words)
-    monkeypatch.setattr(Host, "keep", put)
-    monkeypatch.setattr(Host, "reserve", reserve)
-    assert plan_of(recorded) is not None
-    (bundle, *_), layers = recorded, recorded[0].metadata.layers
-    blocks = sum(-(-layer.output.shape[-1] // 16) for layer in layers)
-    assert bundle.image.size < sum(kept) <= demand.kept_bytes(bundle.image.size, blocks)
-
-
-def test_room_for_whole_layers_is_enough_for_any_weights() -> None:
-    """In blocks of few inputs and of many, of which AVX2 keeps up to five times as much."""
-    for blocks in (1, 2, 3, 8, 64, 300):
-        for depth in (4, 8, 12, 36, 576, 4608):
-            weights, groups = 16 * blocks * depth, [8] * (blocks // 8) + [blocks % 8]
-            kept = [8 * kept_weights._words_avx2(group, depth) for group in groups if group]
-            assert weights + sum(kept) <= demand.kept_bytes(weights, blocks)
-    assert 8 * kept_weights._words_avx2(1, 1 << 20) == pytest.approx(4.5 * (1 << 24), rel=1e-4)
 
 
 def test_windows_far_apart_need_no_memory(recorded: Recording) -> None:
