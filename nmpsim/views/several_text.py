@@ -141,9 +141,9 @@ def print_several(program: str, runs: Sequence[OneRun], console: Console) -> Non
         ("saturated", [run.saturated for run in runs]),
     ):
         cells = [
-            f"{number:,}" if item is run.lines[0] else ""
+            f"{number:,}" if place == 0 else ""
             for run, number in zip(runs, numbers, strict=True)
-            for item in run.lines
+            for place, _ in enumerate(run.lines)
         ]
         columns.append(Column(title, cells, right=True))
     console.print(fitted_table(columns, console))

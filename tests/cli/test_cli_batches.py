@@ -120,6 +120,16 @@ def test_each_item_has_a_line() -> None:
     assert counted == [True, False, True, False]
 
 
+def test_a_run_on_one_file_has_its_cycles_and_saturated_values() -> None:
+    report = sample_report()
+    found = [OneRun.of((name,), report) for name in ("a.png", "b.png")]
+    text = io.StringIO()
+    print_several("net", found, Console(file=text, width=120))
+    lines = [line for line in text.getvalue().splitlines() if ".png" in line]
+    saturated = sum(layer.saturated for layer in report.layers)
+    assert [line.split()[-2:] for line in lines] == [[f"{report.cycles:,}", f"{saturated:,}"]] * 2
+
+
 def test_one_batch_of_several_files_has_the_report_of_several(
     fake, nmpsim_cli, bundle: Path, tmp_path: Path
 ) -> None:
