@@ -66,6 +66,9 @@ class Compiled:
     slicing: tuple[TiledLayer, ...] = ()
     """How each device layer is tiled, if ``explain_slicing`` asked for it."""
 
+    def __repr__(self) -> str:
+        return f"<Compiled {repr(self.bundle)[1:-1]}>"
+
     @cached_property
     def image(self) -> bytes:
         """The bundle file's bytes, which are made when they are asked for first."""
@@ -324,8 +327,12 @@ def save(compiled: Compiled, path: Path | str) -> str:
 
 
 def device_of(bundle: Bundle | Compiled) -> DeviceConfig:
-    """The device that a bundle was compiled for; ARG001 if it is none."""
-    return from_settings(bundle_of(bundle).metadata.device)
+    """Return the device that a bundle was compiled for.
+
+    Raises:
+        UserError: ARG001 for what is no bundle, BUN004 for a bundle that names no device.
+    """
+    return from_settings(bundle_of(bundle).require_device())
 
 
 def load(

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 import numpy as np
@@ -27,6 +27,7 @@ from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import metadata_from_json
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.records import frozen
+from nmpsim.visible import visible_line
 
 if TYPE_CHECKING:
     from nmpsim.lir.nodes import Module
@@ -77,6 +78,27 @@ class Bundle:
         module = read_module(self.debug, self.image, self.image_base, Place(self.path))
         origins = self.metadata.origins
         return module if not origins else _with_origins(module, origins)
+
+    def require_device(self) -> Mapping[str, Any]:
+        """Return the settings that it was compiled for; raise UserError (BUN004) without them."""
+        settings = self.metadata.device
+        missing = [name for name in ("cores_count", "scratchpad_bytes") if name not in settings]
+        if missing:
+            raise fail(
+                "BUN004",
+                "the bundle does not say which device it was compiled for",
+                place=Place(self.path),
+                found="no device" if not settings else f"a device without {' and '.join(missing)}",
+                expected="the settings of a device, cores_count and scratchpad_bytes among them",
+                hint="compile the network again",
+            )
+        return settings
+
+    def __repr__(self) -> str:
+        metadata = self.metadata
+        layers = "1 layer" if len(metadata.layers) == 1 else f"{len(metadata.layers)} layers"
+        text = f"{metadata.program}: {layers}, {len(self.file):,} bytes, {self.path}"
+        return visible_line(f"<Bundle {text}>")
 
     def __reduce__(self) -> tuple[Callable[..., Bundle], tuple[bytes, str]]:
         """To another process as its file's bytes, which are checked there: it needs no file."""

@@ -74,6 +74,11 @@ class Device:
         self._loaded: _Loaded | None = None
         self._turn = threading.RLock()
 
+    def __repr__(self) -> str:
+        threads = "1 thread" if self._threads == 1 else f"{self._threads} threads"
+        engine = f"{self._asked[0]} engine"
+        return f"<Device {self.config.name}: {self.config.cores_count} cores, {engine}, {threads}>"
+
     def run(
         self,
         bundle: Bundle | HoldsBundle,
@@ -91,8 +96,9 @@ class Device:
         Args:
             bundle: as :func:`nmpsim.load` or :func:`nmpsim.compile` gives it.
             inputs: an array for each input of the bundle, in its shape, by name or in the
-                program's order. Float arrays are taken for float inputs and are quantized for
-                quantized ones; integers must be of the input's own type.
+                program's order; for a single input the array alone will do. Float arrays are taken
+                for float inputs and are quantized for quantized ones; integers must be of the
+                input's own type.
             save_layers: keep every layer's output in the report.
             progress: called after every layer.
             work: called with what units did, thousands of entries at once; see

@@ -16,8 +16,8 @@ from nmpsim.kernels.hostops import HostTensor, execute
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-Inputs = Arrays | Sequence[npt.NDArray[Any]]
-"""By name, or in the program's order."""
+Inputs = Arrays | Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
+"""By name, in the program's order, or the array of a program's only input."""
 
 
 def checked_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[Any]]:
@@ -65,6 +65,8 @@ def checked_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[A
 def _by_name(given: Inputs, names: list[str]) -> Arrays:
     if isinstance(given, Mapping):
         return given
+    if isinstance(given, np.ndarray) and len(names) == 1:
+        return {names[0]: given}
     if not isinstance(given, (list, tuple)):
         raise fail(
             "INPUT001",

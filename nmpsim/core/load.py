@@ -55,7 +55,7 @@ def empty_machine() -> Machine:
 
 
 def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
-    made_for = bundle.metadata.device
+    made_for = bundle.require_device()
     place = Place(str(bundle.path))
     hint = "compile it for this device (nmpsim compile --device), or run it on its own"
     if made_for.get("cores_count") != config.cores_count:

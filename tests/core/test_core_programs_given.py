@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 
@@ -47,3 +48,30 @@ def test_a_file_s_name_is_no_device():
         assert error.code == "ARG001"
         assert "board.toml" in str(error.found)
         assert "nmpsim.load_device" in str(error.hint)
+
+
+def test_programs_devices_and_reports_have_short_texts(compiled):
+    device = nmpsim.Device(threads=1)
+    report = device.run(compiled, SEVEN)
+    assert repr(device) == "<Device nmp: 32 cores, compiled engine, 1 thread>"
+    assert repr(compiled.bundle).startswith("<Bundle main: 8 layers, ")
+    assert repr(compiled) == f"<Compiled {repr(compiled.bundle)[1:-1]}>"
+    assert max(len(repr(one)) for one in (device, compiled, compiled.bundle, report)) < 200
+
+
+def test_the_array_of_the_only_input_needs_no_name(compiled):
+    device = nmpsim.Device()
+    found, expected = device.run(compiled, SEVEN["data"]), device.run(compiled, SEVEN)
+    assert np.array_equal(found.outputs["prob__1"], expected.outputs["prob__1"])
+
+
+def test_a_bundle_without_a_device_says_so(compiled):
+    bundle = compiled.bundle
+    bundle = attrs.evolve(bundle, metadata=attrs.evolve(bundle.metadata, device={}))
+    for use in (nmpsim.device_of, lambda it: nmpsim.Device().run(it, SEVEN)):
+        with pytest.raises(nmpsim.UserError) as caught:
+            use(bundle)
+        (error,) = caught.value.diagnostics
+        assert error.code == "BUN004"
+        assert "does not say which device" in error.message
+        assert error.found == "no device"
