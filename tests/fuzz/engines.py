@@ -22,6 +22,10 @@ from nmpsim.report.json import to_json
 
 MAX_CYCLES = 4000
 """More are not simulated: an input is to be done within some seconds on the slower engine."""
+MAX_WHOLE_CYCLES = 100_000
+"""As above, where only the compiled engine runs."""
+WHOLE_RUNS = 3
+"""The second run or the third one computes whole layers."""
 MAX_INPUT_ELEMENTS = 1 << 16
 ENGINES = ("reference", "compiled")
 HOST_SECONDS = ("engine", "host_seconds")
@@ -84,13 +88,48 @@ def run_on_both(
     return reports[0]
 
 
+def run_whole_and_tiled(
+    bundle: Bundle, config: DeviceConfig, inputs: Mapping[str, npt.NDArray[Any]]
+) -> bool:
+    """Repeat a run with whole layers and with tiles; return whether layers were whole.
+
+    Values of the inputs are permuted from run to run. Scratchpads are compared at the end, since
+    whole layers leave them as they were.
+
+    Raises
+    ------
+    AssertionError
+        If reports, DRAM, counters or the final machines differ.
+    """
+    config = attrs.evolve(config, limits_cycles=min(config.limits_cycles, MAX_WHOLE_CYCLES))
+    random = np.random.default_rng(2)
+    whole, tiled = (Device(config, "compiled", 1, whole_layers=is_on) for is_on in (True, False))
+    was_whole = False
+    for _ in range(WHOLE_RUNS):
+        given = {name: random.permuted(values) for name, values in inputs.items()}
+        reports = [one.run(bundle, given, strict=False) for one in (whole, tiled)]
+        mine, theirs = map(_comparable, reports)
+        differing = [name for name in mine if repr(mine[name]) != repr(theirs[name])]
+        assert not differing, f"reports of whole layers and tiles differ in {differing}"
+        if reports[0].trap is not None:
+            return False  # it was not replayed
+        if not whole._engine.has_scratchpads:
+            was_whole = True
+            machines = [one._loaded.machine for one in (whole, tiled) if one._loaded is not None]
+            assert_same(*machines, scratchpads=False)
+    assert_same(whole.machine_after(bundle), tiled.machine_after(bundle))
+    return was_whole
+
+
 def _comparable(report: RunReport) -> dict[str, Any]:
     return {k: v for k, v in to_json(report).items() if k not in HOST_SECONDS}
 
 
-def assert_same(a: Machine, b: Machine) -> None:
-    """Byte for byte: registers, memory, counters."""
+def assert_same(a: Machine, b: Machine, scratchpads: bool = True) -> None:
+    """Raise AssertionError unless registers, memory and counters are equal byte for byte."""
     for name, mine, theirs in zip(a._fields, a, b, strict=True):
+        if not scratchpads and (mine is a.scratchpad or mine.base is a.scratchpad):
+            continue
         if mine.tobytes() != theirs.tobytes():
             fields = [f for f in mine.dtype.names or () if not np.array_equal(mine[f], theirs[f])]
-            raise AssertionError(f"the engines' machines differ in {name} {fields}")
+            raise AssertionError(f"the machines differ in {name} {fields}")

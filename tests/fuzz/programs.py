@@ -65,16 +65,16 @@ def digits() -> bytes:
     return nmpsim.compile(text, weights, device=small_device()).image
 
 
-def real_layers() -> Iterator[bytes]:
-    """Layers of trained networks, each as a program; only the digits' without reference files."""
-    yield from _layers(DIGITS / "digits.npz")
+def real_layers(cut_for: DeviceConfig) -> Iterator[bytes]:
+    """Yield layers of trained networks as programs; only the digits' without reference files."""
+    yield from _layers(DIGITS / "digits.npz", cut_for)
     for folder in sorted(SHARED.glob("*/*/")):
         weights = [folder / f"{flavour}.npz" for flavour in FLAVOURS]
-        yield from _layers(next(path for path in weights if path.is_file()))
+        yield from _layers(next(path for path in weights if path.is_file()), cut_for)
 
 
-def _layers(weights: Path) -> Iterator[bytes]:
-    """The layers of one network that are small enough."""
+def _layers(weights: Path, cut_for: DeviceConfig) -> Iterator[bytes]:
+    """Yield the layers of one network that are small enough, compiled for a device."""
     text = weights.with_name(f"{weights.stem}.lir.txt")
     compiled = nmpsim.compile(text, weights, device=small_device())
     bundle, device = compiled.bundle, Device(small_device(), threads=1)
@@ -88,7 +88,7 @@ def _layers(weights: Path) -> Iterator[bytes]:
         try:
             wanted = range(layer.index, layer.index + 1)
             part = extract(bundle.module(), bundle.metadata.layers, wanted, given, outputs)
-            image = bytes(compile_module(part.module, small_device(1)))
+            image = bytes(compile_module(part.module, cut_for))
         except UserError:
             continue  # no program of its own
         name = hashlib.sha1(image).hexdigest()

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from .target import CORPUS, corpus, names, target
+from .targets.whole import compare
 
 FILES = [(name, path) for name in names() for path in corpus(name)]
 MAX_BYTES = 64 << 10
@@ -41,3 +42,7 @@ def test_a_mutator_changes_what_it_is_given(name: str) -> None:
             except ValueError:
                 continue
         assert len(made) > 10
+
+
+def test_whole_layers_are_compared() -> None:
+    assert all(compare(path.read_bytes()) for path in corpus("whole"))

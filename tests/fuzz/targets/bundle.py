@@ -69,7 +69,7 @@ def _show(bundle: Bundle) -> None:
 def seeds() -> Iterator[bytes]:
     """The digits, layers of real networks, programs in assembly."""
     yield programs.digits()
-    yield from programs.real_layers()
+    yield from programs.real_layers(programs.small_device(1))
     for path in programs.ASSEMBLY:
         yield programs.assembled(path.name)
 
@@ -93,12 +93,12 @@ def mutate(data: bytes, random: Random) -> bytes:
             at += 4 * random.randrange(10 * (len(file.sections) + 1))
             _set_word(changed, at, _word(changed, at, random))
         else:
-            _other_contents(changed, file, random, kind)
+            change_section(changed, file, random.choice(_PARTS[:3] if kind < 7 else _PARTS), random)
     return bytes(changed)
 
 
-def _other_contents(changed: bytearray, file: ElfFile, random: Random, kind: int) -> None:
-    name = random.choice(_PARTS[:3] if kind < 7 else _PARTS)
+def change_section(changed: bytearray, file: ElfFile, name: str, random: Random) -> None:
+    """Change an instruction, a word or some bytes of one section, if the file has it."""
     section = file.sections.get(name)
     if section is None or section.nbytes < 4 or section.offset + section.nbytes > len(changed):
         return

@@ -1,0 +1,69 @@
+"""Bundles whose layers are computed at once, as a repeated run does, and tile by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import attrs
+
+from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle.elffile import ElfFile
+from nmpsim.config import from_settings
+from nmpsim.diagnostics import UserError
+
+from .. import programs
+from ..engines import inputs_of, run_whole_and_tiled, warm
+from ..target import Target, refusals
+from .bundle import CODES, change_section, with_digest
+
+SCRATCHPAD_BYTES = 4096
+"""So small that most layers take several tiles."""
+_STEPS = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 1024)
+
+
+def run(data: bytes) -> None:
+    """Repeat a run with whole layers and with tiles; AssertionError if anything differs."""
+    with refusals("BUN"):
+        compare(data)
+
+
+def compare(data: bytes) -> bool:
+    """Return whether a bundle had whole layers, which gave what its tiles give."""
+    warm()
+    bundle = bundle_from_bytes(with_digest(data), "net.bin")
+    with refusals(*CODES):
+        inputs = inputs_of(bundle.metadata)
+        config = from_settings(bundle.metadata.device)
+        return inputs is not None and run_whole_and_tiled(bundle, config, inputs)
+    return False
+
+
+def seeds() -> Iterator[bytes]:
+    """Yield layers that are computed at once, in one tile and in several tiles on two cores."""
+    tiled = attrs.evolve(programs.small_device(), scratchpad_bytes=SCRATCHPAD_BYTES)
+    for device in (programs.small_device(1), tiled):
+        yield from filter(compare, programs.real_layers(device))
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    """Change words of descriptors a little, rarely constants or instructions."""
+    try:
+        file = ElfFile(memoryview(data), "")
+    except UserError as error:
+        raise ValueError("not a bundle") from error
+    changed, section = bytearray(data), file.sections.get(".descriptors")
+    for _ in range(random.choice((1, 1, 1, 2, 4))):
+        if section is None or section.nbytes < 4 or random.randrange(8) == 0:
+            change_section(changed, file, random.choice((".text", ".constants")), random)
+            continue
+        at, other = (section.offset + 4 * random.randrange(section.nbytes // 4) for _ in range(2))
+        old = int.from_bytes(changed[at : at + 4], "little")
+        new = old + random.choice((-1, 1)) * random.choice(_STEPS)
+        changed[at : at + 4] = random.choice(
+            ((new & 0xFFFF_FFFF).to_bytes(4, "little"), changed[other : other + 4])
+        )
+    return bytes(changed)
+
+
+TARGET = Target(run, seeds, mutate, seconds=20, most_bytes=1 << 17)
