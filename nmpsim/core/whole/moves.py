@@ -117,6 +117,8 @@ class Moves:
     def tasks(self, places: Places, host: Host) -> list[Task]:
         """See :class:`Form`."""
         target = np.flatnonzero(self.results.numbers != UNSET)
+        if target.size == 0:
+            raise UnprovedError(self._layer)
         numbers = self.results.numbers[target]
         if any(int(numbers[0]) in made for made, _, _ in self._fills):
             tasks = self._filled(numbers, target, host)
