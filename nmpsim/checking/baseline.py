@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -26,13 +26,17 @@ from nmpsim.report.json import json_text
 if TYPE_CHECKING:
     from cattrs import Converter
 
-SCHEMA: Final = "nmpsim-baseline-2"
-OLD_SCHEMA: Final = "nmpsim-baseline-1"
-"""Has no ``placement``."""
+SCHEMA: Final = "nmpsim-baseline-3"
+OLD_SCHEMAS: Final[Mapping[str, tuple[str, ...]]] = {
+    "nmpsim-baseline-2": ("elem",),
+    "nmpsim-baseline-1": ("elem", "placement"),
+}
+"""Older version -> fields that its layers do not have."""
 MAX_VALUES = 4096
 """Of an output with more elements only the digest is kept."""
 MAX_BYTES = 64 << 20
 UPDATE_HINT = "nmpsim check --update-baseline"
+_OTHER_PROGRAM = "name the baseline of this program"
 
 
 @attrs.frozen
@@ -41,6 +45,7 @@ class BaselineLayer:
 
     name: str
     op: str
+    elem: Annotated[str | None, "of its output; null where an old nmpsim did not note it"]
     shape: tuple[int, ...]
     placement: Annotated[
         Literal["device", "host"] | None, "null where an old nmpsim did not note it"
@@ -56,10 +61,10 @@ class BaselineLayer:
     ]
     output: Annotated[str, "digest of its output"]
 
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """What makes it the same layer in another run."""
-        return self.name, self.op, self.shape
+    def describes(self, layer: LayerReport) -> bool:
+        """Whether a layer of another run is the same one; its name may have changed."""
+        same_elem = self.elem is None or self.elem == layer.elem
+        return same_elem and (self.op, self.shape) == (layer.op, layer.shape)
 
 
 @attrs.frozen
@@ -113,7 +118,7 @@ class Baseline:
     layers: tuple[BaselineLayer, ...]
 
     @property
-    def schema(self) -> Annotated[Literal["nmpsim-baseline-2"], Before("nmpsim")]:
+    def schema(self) -> Annotated[Literal["nmpsim-baseline-3"], Before("nmpsim")]:
         """Version of the file."""
         return SCHEMA
 
@@ -135,6 +140,7 @@ def baseline_of(run: Run) -> Baseline:
             BaselineLayer(
                 layer.name,
                 layer.op,
+                layer.elem,
                 layer.shape,
                 layer.placement,
                 layer.cycles,
@@ -179,38 +185,45 @@ def read_baseline(path: Path) -> Baseline:
         document = json.loads(raw.decode("utf-8-sig")) if len(raw) <= MAX_BYTES else None
     except (ValueError, RecursionError) as error:
         raise _unusable(place, f"it is not JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("schema") not in (SCHEMA, OLD_SCHEMA):
+    if not isinstance(document, dict) or document.get("schema") not in (SCHEMA, *OLD_SCHEMAS):
         raise _unusable(place, f"it is no {SCHEMA}")
-    if document.pop("schema") == OLD_SCHEMA:
-        _add_placements(document)
+    _add_fields(document, OLD_SCHEMAS.get(document.pop("schema"), ()))
     return _structured(document, place)
 
 
-def _add_placements(document: dict[str, Any]) -> None:
+def _add_fields(document: dict[str, Any], names: tuple[str, ...]) -> None:
     layers = document.get("layers")
     for layer in layers if isinstance(layers, list) else ():
         if isinstance(layer, dict):
-            layer["placement"] = None
+            layer.update(dict.fromkeys(names))
 
 
 def refuse_foreign(baseline: Baseline, run: Run, place: Place) -> None:
-    """BASE002 if the baseline is of something else."""
+    """Raise BASE002 if the baseline is of another program or of other inputs.
+
+    A program is known by its inputs, outputs and layers; what it and its layers are called is free.
+    """
     report = run.report
-    now = tuple((layer.name, layer.op, layer.shape) for layer in report.layers)
-    before = tuple(layer.identity for layer in baseline.layers)
+    other_layers = _first_difference(baseline.layers, report.layers)
+    if other_layers:
+        raise foreign(place, "the program has other layers", *other_layers, _OTHER_PROGRAM)
     facts = (
-        ("another program", baseline.program, report.program),
         (
-            "other outputs",
-            sorted((name, one.elem, one.shape) for name, one in baseline.outputs.items()),
+            "the program has other outputs",
             sorted((one.name, one.elem, one.values.shape) for one in report.output_reports),
+            sorted((name, one.elem, one.shape) for name, one in baseline.outputs.items()),
+            _OTHER_PROGRAM,
         ),
-        ("other layers", *_first_difference(before, now)),
-        ("other inputs", baseline.inputs, run.inputs),
+        (
+            "the run has other inputs",
+            f"inputs with the digest {run.inputs}",
+            f"inputs with the digest {baseline.inputs}",
+            "give the inputs that the baseline was written with",
+        ),
     )
-    for what, found, expected in facts:
+    for what, found, expected, hint in facts:
         if found != expected:
-            raise foreign(place, what, found, expected)
+            raise foreign(place, what, found, expected, hint)
 
 
 def other_version(baseline: Baseline | None) -> str | None:
@@ -218,25 +231,28 @@ def other_version(baseline: Baseline | None) -> str | None:
     return None if baseline is None or baseline.nmpsim == code_version() else baseline.nmpsim
 
 
-def foreign(place: Place, what: str, found: object, expected: object) -> UserError:
-    """The error that a baseline is of ``what``."""
-    return fail(
-        "BASE002",
-        f"the baseline is of {what}",
-        place=place,
-        found=found,
-        expected=expected,
-        hint=f"if that is meant: {UPDATE_HINT}",
-    )
+def foreign(place: Place, what: str, found: object, expected: object, cure: str) -> UserError:
+    """Return the error (BASE002) that a run cannot be compared with its baseline."""
+    hint = f"{cure}; if the change is meant: {UPDATE_HINT}"
+    message = f"{what} than the baseline"
+    return fail("BASE002", message, place=place, found=found, expected=expected, hint=hint)
 
 
 def _first_difference(
-    before: tuple[tuple[object, ...], ...], now: tuple[tuple[object, ...], ...]
-) -> tuple[object, object]:
-    for one, other in zip(before, now, strict=False):
-        if one != other:
-            return one, other
-    return f"{len(before)} layers", f"{len(now)} layers"
+    before: Sequence[BaselineLayer], now: Sequence[LayerReport]
+) -> tuple[str, str] | None:
+    """Return the first layer that is another one, now and before; None if all are the same."""
+    for then, layer in zip(before, now, strict=False):
+        if not then.describes(layer):
+            index = f"layer {layer.index} "
+            return index + _layer_text(layer), index + _layer_text(then)
+    if len(before) != len(now):
+        return f"{len(now)} layers", f"{len(before)} layers"
+    return None
+
+
+def _layer_text(layer: BaselineLayer | LayerReport) -> str:
+    return f"{layer.name}: {layer.op}, {layer.elem or ''} {list(layer.shape)}"
 
 
 def _stage(one: Saturation) -> str:

@@ -41,7 +41,8 @@ def stale_device(
     if not changes:
         return ()
     found = f"{', '.join(changes)}{_most_changed(run, baseline)}"
-    return foreign(place, "another device", found, "the same settings").diagnostics
+    what, cure = "the run is on another device", "name the device of the baseline"
+    return foreign(place, what, found, "the same settings", cure).diagnostics
 
 
 def _compared(budget: Budget, baseline: Baseline | None) -> Baseline | None:

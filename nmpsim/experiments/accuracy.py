@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.atomic import is_special, write_file
-from nmpsim.bundle import Bundle, HoldsBundle, bundle_of
+from nmpsim.bundle import Bundle, HoldsBundle, Metadata, bundle_of
 from nmpsim.config import from_settings
 from nmpsim.core.demand import check_run
 from nmpsim.core.limits import NO_LIMITS, Limits
@@ -25,7 +25,7 @@ from nmpsim.experiments.accuracy_result import (
     evaluation_json,
     resumed,
 )
-from nmpsim.experiments.identity import code_version, digest_of
+from nmpsim.experiments.identity import code_version, digest_of, digest_of_network
 from nmpsim.experiments.local import fitting_jobs
 from nmpsim.experiments.pool import run_all
 from nmpsim.experiments.pools import open_pool
@@ -203,13 +203,21 @@ def write_confusion(path: Path, evaluation: Evaluation, classes: int) -> None:
 def _fresh(
     bundle: Bundle, samples: Samples, labels: Sequence[int], class_names: Sequence[str]
 ) -> Evaluation:
+    metadata = bundle.metadata
     dataset = digest_of([samples.digest.encode(), np.asarray(labels, "<i8").tobytes()])
     return Evaluation(
-        Subject(code_version(), bundle.metadata.program, bundle.digest, dataset),
+        Subject(code_version(), metadata.program, _network(metadata), bundle.digest, dataset),
         tuple(labels),
         tuple(class_names),
         (),
-        tuple(LayerTally(layer.name, layer.op, 0, 0) for layer in bundle.metadata.layers),
+        tuple(LayerTally(layer.name, layer.op, 0, 0) for layer in metadata.layers),
+    )
+
+
+def _network(metadata: Metadata) -> str:
+    return digest_of_network(
+        ((one.name, one.elem, one.shape) for one in metadata.user_outputs),
+        ((one.op, one.output.elem, one.output.shape) for one in metadata.layers),
     )
 
 

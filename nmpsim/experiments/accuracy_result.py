@@ -16,7 +16,7 @@ from nmpsim.experiments.samples import UNLABELLED
 from nmpsim.experiments.worker import Answer, ChunkResult
 from nmpsim.report.json import to_json
 
-SCHEMA: Final = "nmpsim-eval-2"
+SCHEMA: Final = "nmpsim-eval-3"
 
 
 @attrs.frozen
@@ -25,6 +25,8 @@ class Subject:
 
     nmpsim: str
     program: str
+    network: str
+    """See :func:`nmpsim.experiments.identity.digest_of_network`."""
     bundle: str
     """Digest of the bundle."""
     dataset: str
@@ -169,9 +171,10 @@ class AnswersDocument(TypedDict):
 class EvaluationDocument(TypedDict):
     """What `nmpsim eval --format json` and its file of results have."""
 
-    schema: Literal["nmpsim-eval-2"]
+    schema: Literal["nmpsim-eval-3"]
     nmpsim: str
     program: str
+    network: Annotated[str, "digest of outputs and layers: operations, types and shapes"]
     bundle: Annotated[str, "digest of the bundle"]
     dataset: Annotated[str, "digest of samples and labels"]
     dataset_samples: int
@@ -195,6 +198,7 @@ def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDoc
         "schema": SCHEMA,
         "nmpsim": subject.nmpsim,
         "program": subject.program,
+        "network": subject.network,
         "bundle": subject.bundle,
         "dataset": subject.dataset,
         "dataset_samples": len(evaluation.labels),

@@ -19,11 +19,14 @@ import attrs
 from nmpsim.atomic import write_file
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.accuracy_result import SCHEMA as EVALUATION
+from nmpsim.experiments.identity import digest_of_network
 from nmpsim.report.data import RunReport
 from nmpsim.report.json import json_text
 from nmpsim.report.read import MAX_REPORT_BYTES, report_from_text
 
-SCHEMA: Final = "nmpsim-entry-1"
+SCHEMA: Final = "nmpsim-entry-2"
+OLD_SCHEMA: Final = "nmpsim-entry-1"
+"""Has no ``network``."""
 Kind = Literal["run", "eval"]
 _SUFFIX = ".history.json"
 _MAX_WORDS = 200
@@ -47,17 +50,22 @@ class Entry:
         float | None, "of the least exact layer; null if nothing tells, or nothing is lost"
     ] = None
     accuracy: Annotated[float | None, "share of an evaluation's samples that are right"] = None
+    network: Annotated[
+        str,
+        "digest of outputs and layers, which tells networks apart; of an older nmpsim's entry that"
+        " of another one of its `program`, or empty",
+    ] = ""
 
     @property
-    def series(self) -> str:
-        """What it is compared with: the network, and the label."""
-        return f"{self.program} ({self.label})" if self.label else self.program
+    def series(self) -> tuple[str, str]:
+        """What it is compared with: entries of its network and label."""
+        return self.network or self.program, self.label
 
 
 class EntryDocument(TypedDict):
     """A file of the folder."""
 
-    schema: Literal["nmpsim-entry-1"]
+    schema: Literal["nmpsim-entry-2"]
     entry: Entry
     document: Annotated[str, "the JSON document, as gzip in base64"]
 
@@ -117,9 +125,24 @@ def document_of(folder: Path, number: int) -> str:
         raise _damaged(folder, error) from error
 
 
+def series_names(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
+    """Return a name of each series: what its network was called last, and the label.
+
+    Networks of one name are told apart by their digests.
+    """
+    programs = {entry.series: entry.program for entry in found}
+    names = {}
+    for series, program in programs.items():
+        network, label = series
+        is_shared = any(one == program and key[0] != network for key, one in programs.items())
+        name = f"{program} {network[:6]}" if is_shared else program
+        names[series] = f"{name} ({label})" if label else name
+    return names
+
+
 def latest(found: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
     """Of each series with several entries of a kind, the last but one and the last."""
-    series: dict[tuple[str, str], list[Entry]] = {}
+    series: dict[object, list[Entry]] = {}
     for entry in found:
         series.setdefault((entry.series, entry.kind), []).append(entry)
     return [(every[-2], every[-1]) for every in series.values() if len(every) > 1]
@@ -163,6 +186,10 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
         cycles=report.cycles,
         saturated=sum(layer.saturated for layer in report.layers),
         sqnr_db=_worst_sqnr(report),
+        network=digest_of_network(
+            ((one.name, one.elem, one.shape) for one in report.output_reports),
+            ((one.op, one.elem, one.shape) for one in report.layers),
+        ),
     )
 
 
@@ -187,6 +214,7 @@ def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry | No
             cycles=_finite(data["cycles"]["mean"]),
             saturated=sum(int(layer["saturated"]) for layer in data["layers"]),
             accuracy=_finite(data["accuracy"]["1"]),
+            network=str(data["network"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise fail(
@@ -205,7 +233,7 @@ def _finite(value: Any) -> float:
 
 def _name_of(entry: Entry) -> str:
     """A file's name: one for each commit, label, kind and network."""
-    key = "\0".join((entry.commit, entry.label, entry.kind, entry.program))
+    key = "\0".join((entry.commit, entry.label, entry.kind, entry.network or entry.program))
     return f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}{_SUFFIX}"
 
 
@@ -219,19 +247,24 @@ def _all(folder: Path) -> list[tuple[Entry, str]]:
             hint="name runs to add: nmpsim history FOLDER RUN.json",
         )
     found = [_kept(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))]
-    return sorted(found, key=lambda one: (one[0].date, one[0].series, one[0].kind))
+    networks = {entry.program: entry.network for entry, _ in found if entry.network}
+    found = [
+        (attrs.evolve(entry, network=entry.network or networks.get(entry.program, "")), document)
+        for entry, document in found
+    ]
+    return sorted(found, key=lambda one: (one[0].date, one[0].program, one[0].label, one[0].kind))
 
 
 def _kept(path: Path) -> tuple[Entry, str]:
     try:
         data = json.loads(path.read_bytes())
-        if data["schema"] != SCHEMA:
+        if data["schema"] not in (SCHEMA, OLD_SCHEMA):
             raise ValueError(f"schema {str(data['schema'])[:40]!r}, expected {SCHEMA!r}")
         entry = Entry(**data["entry"])
         datetime.fromisoformat(entry.date)
         for number in (entry.cycles, entry.saturated, entry.sqnr_db or 0, entry.accuracy or 0):
             _finite(number)
-        texts = (entry.commit, entry.label, entry.program, data["document"])
+        texts = (entry.commit, entry.label, entry.program, entry.network, data["document"])
         if entry.kind not in ("run", "eval") or not all(isinstance(t, str) for t in texts):
             raise ValueError("other types than expected")
         return entry, data["document"]

@@ -52,6 +52,28 @@ def digest_of(parts: Iterable[bytes | memoryview]) -> str:
     return hasher.hexdigest()[:16]
 
 
+def digest_of_network(
+    outputs: Iterable[tuple[str, str, tuple[int, ...]]],
+    layers: Iterable[tuple[str, str, tuple[int, ...]]],
+) -> str:
+    """Return what a network is known by, whatever its file and its layers are called.
+
+    Parameters
+    ----------
+    outputs
+        Name, element type and shape of each output of the program, in any order.
+    layers
+        Opcode, element type and shape of each layer, in their order.
+
+    Returns
+    -------
+    str
+        16 hexadecimal digits. Weights and scales do not count.
+    """
+    parts = (*sorted(outputs), ("layers", "", ()), *layers)
+    return digest_of(repr((name, elem, list(shape))).encode() for name, elem, shape in parts)
+
+
 def digest_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     """Digest of named arrays: names, types, shapes, values."""
     return digest_of(

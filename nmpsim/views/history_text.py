@@ -7,13 +7,13 @@ from typing import Final, Literal, TypedDict
 
 from rich.console import Console
 
-from nmpsim.experiments.history import Entry, latest
+from nmpsim.experiments.history import Entry, latest, series_names
 from nmpsim.report.json import to_json
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import line
 from nmpsim.visible import visible_line
 
-SCHEMA: Final = "nmpsim-history-1"
+SCHEMA: Final = "nmpsim-history-2"
 SHORT = 10
 """Characters of a commit."""
 _BAR = 16
@@ -23,7 +23,7 @@ _BAR = 16
 class HistoryDocument(TypedDict):
     """What `nmpsim history --format json` writes."""
 
-    schema: Literal["nmpsim-history-1"]
+    schema: Literal["nmpsim-history-2"]
     entries: list[Entry]
 
 
@@ -40,14 +40,15 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
         line(console, "nothing yet: name runs to add")
         return
     console.print()
-    longest: dict[str, float] = {}
+    names = series_names(entries)
+    longest: dict[object, float] = {}
     for entry in entries:
         longest[entry.series] = max(entry.cycles, longest.get(entry.series, 1))
     columns = [
         Column("#", [str(n) for n in range(1, len(entries) + 1)], right=True),
         Column("date", [entry.date[:10] for entry in entries]),
         Column("commit", [visible_line(entry.commit[:SHORT]) for entry in entries]),
-        Column("network", [visible_line(entry.series) for entry in entries], least=8),
+        Column("network", [visible_line(names[entry.series]) for entry in entries], least=8),
         Column("of", [entry.kind for entry in entries]),
         Column("cycles", [cycles_text(entry.cycles) for entry in entries], right=True),
         Column(
@@ -64,10 +65,11 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
 
 def verdicts(entries: Sequence[Entry]) -> list[str]:
     """For each series, whether its last entry is worse than the one before."""
-    return [_verdict(before, after) for before, after in latest(entries)]
+    names = series_names(entries)
+    return [_verdict(before, after, names[after.series]) for before, after in latest(entries)]
 
 
-def _verdict(before: Entry, after: Entry) -> str:
+def _verdict(before: Entry, after: Entry, name: str) -> str:
     facts = []
     worse = better = False
     measures = (
@@ -76,15 +78,15 @@ def _verdict(before: Entry, after: Entry) -> str:
         ("worst SQNR", before.sqnr_db, after.sqnr_db, 1, sqnr_text),
         ("accuracy", before.accuracy, after.accuracy, 1, accuracy_text),
     )
-    for name, old, new, sign, shown in measures:
+    for measure, old, new, sign, shown in measures:
         if old is None or new is None or old == new:
             continue
-        share = f" ({100 * (new - old) / old:+.1f}%)" if name == "cycles" and old else ""
-        facts.append(f"{name} {shown(old)} to {shown(new)}{share}")
+        share = f" ({100 * (new - old) / old:+.1f}%)" if measure == "cycles" and old else ""
+        facts.append(f"{measure} {shown(old)} to {shown(new)}{share}")
         worse, better = worse or sign * (new - old) < 0, better or sign * (new - old) > 0
     found = {(True, True): "mixed", (True, False): "worse", (False, True): "better"}
     change = found.get((worse, better), "the same")
-    who = f"{after.series}, {'run' if after.kind == 'run' else 'evaluation'}"
+    who = f"{name}, {'run' if after.kind == 'run' else 'evaluation'}"
     commits = f"{after.commit[:SHORT]} against {before.commit[:SHORT]}"
     told = f": {', '.join(facts)}" if facts else ""
     return visible_line(f"{who}: {commits} is {change}{told}")

@@ -33,7 +33,7 @@ def refused(project, code, words=""):
 
 def test_it_says_what_it_is_of(project):
     document = json.loads((project.folder / "seven.json").read_text())
-    assert document["schema"] == "nmpsim-baseline-2"
+    assert document["schema"] == "nmpsim-baseline-3"
     assert document["device"]["dram_bytes_per_cycle"] == 16
     assert document["nmpsim"].startswith("0.")
     assert document["cycles"] == sum(layer["cycles"] for layer in document["layers"])
@@ -94,24 +94,38 @@ def test_of_another_version_it_is_compared_and_the_version_named(project, baseli
         assert "check the same bundle with that nmpsim" in text
 
 
-def test_of_the_schema_before_it_says_nothing_of_placement(project):
+def test_of_an_older_schema_it_says_nothing_of_newer_fields(project):
     path = project.folder / "seven.json"
     document = json.loads(path.read_text())
-    document["schema"] = "nmpsim-baseline-1"
-    for layer in document["layers"]:
-        del layer["placement"]
-    path.write_text(json.dumps(document))
-    found = json.loads(project.check("--format", "json").stdout)["cases"][0]
-    assert found["status"] == "passed"
+    for schema, field in (("nmpsim-baseline-2", "elem"), ("nmpsim-baseline-1", "placement")):
+        document["schema"] = schema
+        for layer in document["layers"]:
+            del layer[field]
+        path.write_text(json.dumps(document))
+        found = json.loads(project.check("--format", "json").stdout)["cases"][0]
+        assert found["status"] == "passed"
     assert {layer["placement_before"] for layer in found["layers"]} == {None}
     for layers in (3, [3], [{}]):
         path.write_text(json.dumps({**document, "layers": layers}))
         refused(project, "BASE001", "cannot be used")
 
 
-def test_of_another_program(project, baseline):
-    baseline(program="other")
-    refused(project, "BASE002", "another program")
+def test_a_renamed_program_is_the_same_one(project, baseline):
+    folder = project.folder
+    layers = json.loads((folder / "seven.json").read_text())["layers"]
+    baseline(program="other", layers=[{**one, "name": f"old/{one['name']}"} for one in layers])
+    (folder / "digits.bin").rename(folder / "model of today.bin")
+    project.write(SUITE.replace("digits.bin", "model of today.bin"))
+    assert project.check().exit_code == 0
+
+
+def test_another_program_says_which_layer_was_found_and_which_expected(project, baseline):
+    layers = json.loads((project.folder / "seven.json").read_text())["layers"]
+    baseline(layers=[*layers[:3], {**layers[3], "elem": "i16"}, *layers[4:]])
+    found = "found: layer 3 conv2__2: convolution, i8 [1, 4, 4, 32]"
+    refused(project, "BASE002", found)
+    refused(project, "BASE002", "expected: layer 3 conv2__2: convolution, i16 [1, 4, 4, 32]")
+    refused(project, "BASE002", "name the baseline of this program")
 
 
 def test_of_other_outputs(project, baseline):
@@ -138,7 +152,7 @@ def test_of_other_layers(project, baseline):
         b"{}",
         b"[]",
         b"\xff",
-        b'{"schema": "nmpsim-baseline-2"}',
+        b'{"schema": "nmpsim-baseline-3"}',
         b'{"schema": "nmpsim-baseline-9"}',
         b"[" * 100_000,
     ],

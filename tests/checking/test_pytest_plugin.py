@@ -206,7 +206,9 @@ def test_net(nmp, nmp_snapshot):
     tests(text, "--nmp-update").assert_outcomes(passed=1)
     done = tests(text.replace("800", "900"))
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*the baseline is of another device", "*clock_mhz 800 -> 900"])
+    done.stdout.fnmatch_lines(
+        ["*the run is on another device than the baseline", "*clock_mhz 800 -> 900"]
+    )
 
 
 def test_two_snapshots_need_two_names(tests):

@@ -11,14 +11,18 @@ import pytest
 from report_samples import CUTS, TRAP, layer, sample_report
 
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.history import entries
+from nmpsim.experiments.history import entries, series_names
+from nmpsim.experiments.identity import digest_of_network
 from nmpsim.report.json import json_text, to_json
 from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport
 from nmpsim.views.html.history import history_figures
 
 EVALUATION = {
-    "schema": "nmpsim-eval-2",
+    "schema": "nmpsim-eval-3",
     "program": "lenet",
+    "network": digest_of_network(
+        [("prob", "float", (1, 6))], [("convolution", "i8", (1, 28, 28, 16))]
+    ),
     "accuracy": {"1": 0.975, "5": 1.0},
     "cycles": {"min": 1, "mean": 3000.5, "max": 9},
     "layers": [{"name": "fc", "op": "x", "elements": 10, "saturated": 3}],
@@ -39,7 +43,8 @@ def write(path, report):
 def runs(tmp_path):
     """Two runs, the second slower, less exact, with saturated values."""
     worse = sample_report(cycles=4000, layers=(layer(0, saturation=CUTS),), shadow=shadow(31.0))
-    first = write(tmp_path / "old run.json", sample_report(layers=(), shadow=shadow(40.0)))
+    better = sample_report(layers=(layer(0),), shadow=shadow(40.0))
+    first = write(tmp_path / "old run.json", better)
     return first, write(tmp_path / "new run.json", worse)
 
 
@@ -98,7 +103,30 @@ def test_the_same_commit_is_replaced(nmpsim_cli, history, runs):
         ("beef", 3500),
     ]
     assert nmpsim_cli(*again, "--label", "small").exit_code == 0
-    assert {one.series for one in entries(history)} == {"lenet", "lenet (small)"}
+    assert set(series_names(entries(history)).values()) == {"lenet", "lenet (small)"}
+
+
+def test_a_network_is_known_by_its_layers_not_by_its_name(nmpsim_cli, history, runs, tmp_path):
+    def added(name, report, date):
+        path = write(tmp_path / name, report)
+        done = nmpsim_cli("history", history, path, "--commit", "f00d", "--date", date)
+        assert done.exit_code == 0, done.output
+        return nmpsim_cli("history", history).stdout
+
+    renamed = sample_report(program="model2", layers=(layer(0),))
+    assert "model2, run: f00d against beef is better" in added("a.json", renamed, "2026-03-01")
+    larger = sample_report(program="model2", layers=(layer(0, shape=(1, 2)), layer(1)), cycles=9)
+    found = added("b.json", larger, "2026-03-02")
+    assert "against" not in found.replace("f00d against beef", ""), "a network of its own"
+    assert len({one.series for one in entries(history) if one.kind == "run"}) == 2
+
+
+def test_an_entry_of_an_older_version_belongs_to_the_network_of_its_name(history):
+    path = min(history.glob("*"), key=lambda one: json.loads(one.read_text())["entry"]["date"])
+    data = {**json.loads(path.read_text()), "schema": "nmpsim-entry-1"}
+    del data["entry"]["network"]
+    path.write_text(json.dumps(data))
+    assert len({one.series for one in entries(history) if one.kind == "run"}) == 1
 
 
 def test_the_page(nmpsim_cli, history, tmp_path):

@@ -77,7 +77,9 @@ def command(
     if documents:
         commit, when = _commit(commit, date)
         for document in documents:
-            say(f"added {document}: {add(folder, document, commit, label, when).series}, {commit}")
+            entry = add(folder, document, commit, label, when)
+            name = f"{entry.program} ({entry.label})" if entry.label else entry.program
+            say(f"added {document}: {name}, {commit}")
     if number is not None:
         emit(document_of(folder, number), output)
         return

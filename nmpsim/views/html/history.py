@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from nmpsim.experiments.history import Entry
+from nmpsim.experiments.history import Entry, series_names
 from nmpsim.views.history_text import (
     SHORT,
     accuracy_text,
@@ -28,7 +28,7 @@ def history_page(name: str, entries: Sequence[Entry]) -> str:
         title=f"History of {visible_line(name)}",
         verdicts=verdicts(entries),
         figures=Draughtsman(figures, None).all(figures),
-        entries=_table(entries),
+        entries=_table(entries, series_names(entries)),
         vega=script(),
     )
     return page
@@ -42,8 +42,13 @@ def history_figures(entries: Sequence[Entry]) -> Iterator[Figure]:
         ("Worst SQNR", "dB", lambda one: one.sqnr_db),
         ("Accuracy", "% of the samples", _percent),
     )
+    names = series_names(entries)
     for title, unit, measure in measures:
-        known = [(one, value) for one in entries if (value := measure(one)) is not None]
+        known = [
+            (one, _line(one, names), value)
+            for one in entries
+            if (value := measure(one)) is not None
+        ]
         if known:
             yield _figure(title, unit, known)
 
@@ -52,21 +57,21 @@ def _percent(entry: Entry) -> float | None:
     return None if entry.accuracy is None else 100 * entry.accuracy
 
 
-def _figure(title: str, unit: str, known: Sequence[tuple[Entry, float]]) -> Figure:
+def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) -> Figure:
     first: dict[str, float] = {}
-    for entry, value in known:
-        first.setdefault(_line(entry), value)
+    for _, line, value in known:
+        first.setdefault(line, value)
     is_share = unit == "cycles" and len(first) > 1  # networks of any size share the axis
     values = [
         {
             "place": f"{entry.date} {visible_line(entry.commit)}",
             "commit": visible_line(entry.commit[:SHORT]),
             "date": entry.date[:10],
-            "network": _line(entry),
+            "network": line,
             "value": value,
-            "height": 100 * value / (first[_line(entry)] or 1) if is_share else value,
+            "height": 100 * value / (first[line] or 1) if is_share else value,
         }
-        for entry, value in known
+        for entry, line, value in known
     ]
     commits = axis("place", "ordinal", "commit", sort=None)
     commits["axis"] = {"labelExpr": f"slice(split(datum.label, ' ')[1], 0, {SHORT})"}
@@ -88,12 +93,12 @@ def _figure(title: str, unit: str, known: Sequence[tuple[Entry, float]]) -> Figu
     return Figure(title, "By commit, the oldest first; the axis need not begin at 0.", spec)
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: Entry, names: Mapping[tuple[str, str], str]) -> str:
     kind = ", evaluation" if entry.kind == "eval" else ""
-    return f"{visible_line(entry.series)}{kind}"
+    return f"{visible_line(names[entry.series])}{kind}"
 
 
-def _table(entries: Sequence[Entry]) -> Table:
+def _table(entries: Sequence[Entry], names: Mapping[tuple[str, str], str]) -> Table:
     headings = (
         Heading("#", "number of the entry, for nmpsim history --show"),
         Heading("date", "of the commit, UTC", number=False),
@@ -105,15 +110,17 @@ def _table(entries: Sequence[Entry]) -> Table:
         Heading("worst SQNR", "of the least exact layer"),
         Heading("accuracy", "share of the samples that are right"),
     )
-    return Table(headings, tuple(_row(n, entry) for n, entry in enumerate(entries, 1)))
+    return Table(
+        headings, tuple(_row(n, entry, names[entry.series]) for n, entry in enumerate(entries, 1))
+    )
 
 
-def _row(number: int, entry: Entry) -> tuple[Cell, ...]:
+def _row(number: int, entry: Entry, series: str) -> tuple[Cell, ...]:
     return (
         count(number),
         text(entry.date),
         text(entry.commit),
-        text(entry.series),
+        text(series),
         text(entry.kind),
         Cell(cycles_text(entry.cycles), entry.cycles),
         count(entry.saturated),
