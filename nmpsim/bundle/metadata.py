@@ -22,6 +22,11 @@ UNSIGNED_ELEMS = {"i8": ("ui8", UNSIGNED), "i16": ("ui16", 32768)}
 """Elements that hold unsigned ones -> those, and how much more they are."""
 
 
+def is_same_shape(shape: Sequence[int], other: Sequence[int]) -> bool:
+    """Return whether two shapes are equal, but for dimensions of 1."""
+    return [dim for dim in shape if dim != 1] == [dim for dim in other if dim != 1]
+
+
 @frozen
 class Tensor:
     """A tensor in DRAM, contiguous and row-major."""
@@ -37,7 +42,7 @@ class Tensor:
 
     def holds(self, shape: Sequence[int]) -> bool:
         """Whether a shape is this one's, but for dimensions of 1."""
-        return [dim for dim in shape if dim != 1] == [dim for dim in self.shape if dim != 1]
+        return is_same_shape(shape, self.shape)
 
 
 def as_unsigned(tensor: Tensor) -> Tensor:

@@ -25,10 +25,9 @@ from nmpsim.checking.budgets import (
 )
 from nmpsim.checking.core_file import with_core_file
 from nmpsim.checking.expectations import (
+    check_answer,
     check_layers,
     check_layers_as_before,
-    check_outputs,
-    check_outputs_as_before,
     check_top1,
     check_trap,
 )
@@ -171,10 +170,8 @@ def judged(case: Case, run: Run, expected: Expected, baseline: Baseline | None) 
 def _answers(
     expect: Expect, run: Run, expected: Expected, baseline: Baseline | None
 ) -> Iterator[Check]:
-    if expected.outputs is not None:
-        yield check_outputs(run, expected.outputs, expect, baseline)
-    elif baseline is not None:
-        yield check_outputs_as_before(run, baseline, expect)
+    if expected.outputs is not None or baseline is not None:
+        yield check_answer(run, expected.outputs, expect, baseline)
     if expected.layers is not None:
         yield check_layers(run, expected.layers, expect)
     elif baseline is not None and expect.only:

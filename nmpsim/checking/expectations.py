@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.difference import Difference, compare
+from nmpsim.bundle.metadata import is_same_shape
 from nmpsim.checking.baseline import UPDATE_HINT, Baseline, BaselineLayer
 from nmpsim.checking.results import Check, Culprit
 from nmpsim.checking.run import Arrays, Run
 from nmpsim.checking.suite import Expect
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import UserError, fail
 from nmpsim.experiments.samples import is_scores
 from nmpsim.experiments.worker import ranking, scores_of
 from nmpsim.lir.layers import find_layer
@@ -36,6 +38,66 @@ def check_trap(trap: TrapReport, run: Run) -> Check:
     return Check("trap", "wrong", f"{message}{_in_layers(culprits)}", culprits)
 
 
+def check_answer(
+    run: Run, expected: Arrays | None, expect: Expect, baseline: Baseline | None
+) -> Check:
+    """Check the outputs against the arrays that are expected, then against the baseline.
+
+    If both pass, the message says what neither was compared with.
+
+    Parameters
+    ----------
+    run
+        The run to check; it reached its end.
+    expected
+        Outputs by name, or None if only the baseline tells.
+    expect
+        Tolerances, and the layers that ``only`` chooses.
+    baseline
+        The baseline, or None if only ``expected`` tells.
+
+    Returns
+    -------
+    Check
+        The check ``outputs``: the first one that failed, or that all passed.
+
+    Raises
+    ------
+    UserError
+        As :func:`check_outputs` and :func:`check_outputs_as_before`.
+    """
+    given = {} if expected is None else expected
+    checks = [] if expected is None else [check_outputs(run, expected, expect, baseline)]
+    if baseline is not None and not any(one.failed for one in checks):
+        checks.append(check_outputs_as_before(run, baseline, expect, given))
+    found = checks[-1]
+    left_out = list(_not_compared(run, given, expect, baseline))
+    if found.failed or not left_out:
+        return found
+    return attrs.evolve(found, message=f"{found.message}; not compared: {'; '.join(left_out)}")
+
+
+def _not_compared(
+    run: Run, given: Arrays, expect: Expect, baseline: Baseline | None
+) -> Iterator[str]:
+    """What an answer that is right was not compared with."""
+    for output in run.report.output_reports:
+        if baseline is None and output.name not in given:
+            yield f"output {output.name}"
+        elif (
+            baseline is not None
+            and output.name in given
+            and _needs_values(output, baseline, expect)
+        ):
+            yield f"output {output.name} with the baseline, which has only its digest"
+    if baseline is not None and not _is_strict(expect):
+        reason = "only" if expect.only else "ulp" if expect.ulp else "sqnr_db"
+        layers = "other layers" if expect.only else "layers"
+        yield f"{layers}, constants and rescale values with the baseline (expect.{reason})"
+    elif baseline is not None and not any(run.constants):
+        yield "constants (none are known without the LIR)"
+
+
 def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline | None) -> Check:
     """Outputs against arrays under their names.
 
@@ -47,9 +109,12 @@ def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline
     return _outputs_check(run, found, expect, baseline)
 
 
-def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Check:
+def check_outputs_as_before(
+    run: Run, baseline: Baseline, expect: Expect, given: Collection[str] = ()
+) -> Check:
     """Outputs against the baseline's; without a tolerance or chosen layers, those of all layers.
 
+    An output in ``given``, which was compared with an array, may have no values in the baseline.
     A layer's output, a weight or a multiplier may change while the program's answer happens to
     stay: that is not the same program.
     Raises BASE001 if there is a tolerance and the baseline has kept no values.
@@ -67,7 +132,10 @@ def check_outputs_as_before(run: Run, baseline: Baseline, expect: Expect) -> Che
                 )
             kept = before.array()
             changed[output.name] = None if kept is None else compare_output(output, kept)
-            _refuse_tolerance_without_values(output, kept, expect)
+            if _needs_values(output, baseline, expect):
+                if output.name not in given:
+                    raise _without_values(output)
+                del changed[output.name]
     found = _outputs_check(run, changed, expect, baseline)
     if found.failed or not _is_strict(expect):
         return found
@@ -138,8 +206,10 @@ def check_top1(run: Run, label: int) -> Check:
 def compare_output(output: OutputReport, expected: Array) -> Difference:
     """How far an output is from an array of its shape with numbers that its type can hold.
 
-    Raises INPUT002 if the array is something else.
+    Dimensions of 1 do not count. Raises INPUT002 if the array is something else.
     """
+    if is_same_shape(expected.shape, output.values.shape):
+        expected = expected.reshape(output.values.shape)
     own = output.values.dtype
     with np.errstate(invalid="ignore", over="ignore"):
         stored = np.asarray(expected).astype(own)
@@ -232,16 +302,20 @@ def _error(found: Difference | None) -> str:
     return f"off by up to {found.worst_ulp:,} ulp, SQNR {found.sqnr_db:.1f} dB"
 
 
-def _refuse_tolerance_without_values(
-    output: OutputReport, kept: Array | None, expect: Expect
-) -> None:
-    if kept is None and (expect.ulp or expect.sqnr_db is not None):
-        raise fail(
-            "BASE001",
-            f"the baseline has only a digest of output {output.name!r}: it is too large to be kept",
-            expected="the values, to compare them within a tolerance",
-            hint="give them as expect.outputs",
-        )
+def _needs_values(output: OutputReport, baseline: Baseline, expect: Expect) -> bool:
+    """Return whether an output changed and a tolerance cannot be applied for want of values."""
+    before = baseline.outputs[output.name]
+    has_tolerance = expect.ulp or expect.sqnr_db is not None
+    return bool(has_tolerance) and before.values is None and not before.is_of(output.values)
+
+
+def _without_values(output: OutputReport) -> UserError:
+    return fail(
+        "BASE001",
+        f"the baseline has only a digest of output {output.name!r}: it is too large to be kept",
+        expected="the values, to compare them within a tolerance",
+        hint="give them as expect.outputs",
+    )
 
 
 def _is_strict(expect: Expect) -> bool:

@@ -120,7 +120,7 @@ def _arrays(
         refuse_unknown(keys, tensors, what)
     stored = {name: file.array(key) for name, key in keys.items()}
     for name, array in stored.items():
-        if array.shape != tensors[name].shape:
+        if not tensors[name].holds(array.shape):
             raise fail(
                 "INPUT002",
                 f"what is expected of {what} {name!r} has another shape",

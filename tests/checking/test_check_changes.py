@@ -1,5 +1,7 @@
 """Each change of a user's project turns exactly the right check red, and names the layer."""
 
+import json
+
 import numpy as np
 import pytest
 from bundle_edits import change_descriptor
@@ -67,7 +69,26 @@ def test_one_weight_that_happens_to_change_no_answer(project, expected):
     change_weight(project, (5, 1, 1, 7), 3)
     np.savez(project.folder / "answers.npz", **expected["outputs"])
     project.write(SUITE + 'expect.outputs = "answers.npz"')
-    assert project.statuses() == PASSED
+    assert project.statuses() == {**PASSED, "outputs": "wrong"}
+    assert "first in layer conv2__2" in project.check().stdout
+    project.write(SUITE + 'expect = { outputs = "answers.npz", ulp = 1 }')
+    (outputs, *_) = project.found()["checks"]
+    assert outputs["message"] == (
+        "as expected; not compared: layers, constants and rescale values with the baseline"
+        " (expect.ulp)"
+    )
+
+
+def test_an_output_that_the_baseline_has_no_values_of(project, expected):
+    """A tolerance needs values; those of ``expect.outputs`` will do."""
+    document = json.loads((project.folder / "seven.json").read_text())
+    document["outputs"]["prob__1"].update(values=None, digest="0")
+    project.write(json.dumps(document), "seven.json")
+    np.savez(project.folder / "answers.npz", **expected["outputs"])
+    project.write(SUITE + 'expect = { outputs = "answers.npz", ulp = 1 }')
+    (outputs, *_) = project.found()["checks"]
+    assert outputs["status"] == "passed"
+    assert "output prob__1 with the baseline, which has only its digest" in outputs["message"]
 
 
 def test_one_rescale_integer(project):

@@ -70,6 +70,19 @@ def test_one_thing_is_asked(project, files, text, code):
     assert outcome(project, text)[0] == code
 
 
+def test_expected_shapes_may_differ_by_dimensions_of_1(project, expected):
+    outputs = {name: array.reshape(10) for name, array in expected["outputs"].items()}
+    layers = {name: array[..., None] for name, array in expected["layers"].items()}
+    np.savez(project.folder / "flat.npz", **outputs)
+    np.savez(project.folder / "deep.npz", **layers)
+    assert outcome(project, 'expect = { outputs = "flat.npz", layers = "deep.npz" }')[0] == 0
+    np.savez(project.folder / "flat.npz", prob__1=outputs["prob__1"].reshape(2, 5))
+    project.write(CASE + 'expect.outputs = "flat.npz"')
+    done = project.check()
+    assert done.exit_code == 2
+    assert "found: 2x5" in done.stdout
+
+
 def test_a_failed_layer_is_named_with_its_element(project, files):
     _, (check,) = outcome(project, 'expect.layers = "off.npz"')
     (one,) = check["culprits"]
