@@ -71,7 +71,7 @@ def test_one_weight_that_happens_to_change_no_answer(project, expected):
     project.write(SUITE + 'expect.outputs = "answers.npz"')
     assert project.statuses() == {**PASSED, "outputs": "wrong"}
     assert "first in layer conv2__2" in project.check().stdout
-    project.write(SUITE + 'expect = { outputs = "answers.npz", ulp = 1 }')
+    project.write(SUITE + 'expect.outputs = "answers.npz"\nexpect.ulp = 1')
     (outputs, *_) = project.found()["checks"]
     assert outputs["message"] == (
         "as expected; not compared: layers, constants and rescale values with the baseline"
@@ -85,7 +85,7 @@ def test_an_output_that_the_baseline_has_no_values_of(project, expected):
     document["outputs"]["prob__1"].update(values=None, digest="0")
     project.write(json.dumps(document), "seven.json")
     np.savez(project.folder / "answers.npz", **expected["outputs"])
-    project.write(SUITE + 'expect = { outputs = "answers.npz", ulp = 1 }')
+    project.write(SUITE + 'expect.outputs = "answers.npz"\nexpect.ulp = 1')
     (outputs, *_) = project.found()["checks"]
     assert outputs["status"] == "passed"
     assert "output prob__1 with the baseline, which has only its digest" in outputs["message"]
