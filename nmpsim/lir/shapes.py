@@ -123,7 +123,7 @@ def vectors(count: str, dimension: int, *roles: str) -> Rule:
 
 
 def activation_arguments(site: Site) -> Iterator[Problem]:
-    """FusedActivationArgs has as many numbers as the activation takes."""
+    """FusedActivationArgs has as many numbers as the activation takes, those of a clip in order."""
     attributes = site.instruction.attributes
     activation = str(attributes.get("FusedActivation", "NONE"))
     arguments = attributes.get("FusedActivationArgs", ())
@@ -133,6 +133,9 @@ def activation_arguments(site: Site) -> Iterator[Problem]:
         message = f"{activation} has the wrong number of FusedActivationArgs"
         at = "FusedActivationArgs" if "FusedActivationArgs" in attributes else "FusedActivation"
         yield Problem(None, message, str(found), str(expected), "LIR008", at)
+    elif activation == "CLIP" and isinstance(arguments, tuple):
+        low, high = (float(argument) for argument in arguments)
+        yield from _in_order(low, high, "FusedActivationArgs")
 
 
 # Matrices
@@ -262,6 +265,10 @@ def at_least_two_dimensions(site: Site) -> Iterator[Problem]:
 
 def limits_in_order(site: Site) -> Iterator[Problem]:
     """Min is not above Max."""
-    low, high = site.number("Min"), site.number("Max")
+    yield from _in_order(site.number("Min"), site.number("Max"), "Min")
+
+
+def _in_order(low: float, high: float, attribute: str) -> Iterator[Problem]:
     if not low <= high:
-        yield Problem(None, "Min is above Max", f"{low} and {high}", "Min <= Max", "LIR008", "Min")
+        found = f"{low} and {high}"
+        yield Problem(None, "Min is above Max", found, "Min <= Max", "LIR008", attribute)

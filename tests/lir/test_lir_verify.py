@@ -422,6 +422,7 @@ def test_wrong_types(text, old, new, at, message):
         (AVGPOOL.replace("3 x 3 x 3", "4 x 3 x 3"), "Pads: [1, 0", "Pads: [3, 0",
          "Pads: ", "a window may lie in the padding only"),
         (CLIP, "Min: 0.0", "Min: 7.0", "Min: ", "Min is above Max"),
+        (CONV, "Args: [0.0", "Args: [7.0", "FusedActivationArgs: ", "Min is above Max"),
         (LEAKY, "1.000000e-01", "tenth", "Alpha: ", "attribute Alpha does not fit"),
     ],
 )  # fmt: skip
