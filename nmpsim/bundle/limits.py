@@ -64,6 +64,7 @@ LINE = Limit("the number or line of an instruction", 0, (1 << 31) - 1)
 MACS = Limit("MACs of a layer", 0, 1 << 62)
 OPERANDS = Limit("operands of a host step", 0, 64)
 ATTRIBUTES = Limit("attributes of a host step", 0, 64)
+CLIPPED_SIDES = Limit("sides that the network clips, of a host step", 0, 3)
 ATTRIBUTE_ITEMS = Limit("numbers in a list of an attribute", 0, 1024)
 ATTRIBUTE_NUMBER = Limit("a whole number of an attribute", *_INT32)
 
@@ -74,4 +75,5 @@ Address = Annotated[int, ADDRESS]
 ZeroPoint = Annotated[int, ZERO_POINT]
 Barrier = Annotated[int, BARRIER]
 Line = Annotated[int, LINE]
+ClippedSides = Annotated[int, CLIPPED_SIDES]
 Macs = Annotated[int, MACS]

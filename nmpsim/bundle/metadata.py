@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 import attrs
 
 from nmpsim.bundle import limits
-from nmpsim.bundle.limits import Address, Barrier, Line, Macs, ZeroPoint
+from nmpsim.bundle.limits import Address, Barrier, ClippedSides, Line, Macs, ZeroPoint
 from nmpsim.records import frozen
 from nmpsim.report.fields import Before
 
@@ -130,6 +130,8 @@ class ProgramStep:
     attributes: Annotated[Mapping[str, Any], limits.ATTRIBUTES] = attrs.field(factory=dict)
     numerics: str = "glow-int"
     """Arithmetic profile that the host follows."""
+    clipped_sides: ClippedSides = 0
+    """Sides of the result that the network clips (host), as a descriptor's ``clip_wanted``."""
 
 
 @frozen

@@ -25,7 +25,7 @@ from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
 from nmpsim.compiler.assign import assign_numerics, named_operations
 from nmpsim.compiler.emit import Emitter
-from nmpsim.compiler.fuse import fuse, with_joined_numerics
+from nmpsim.compiler.fuse import fuse, with_clipped_sides, with_joined_numerics
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS, numerics_of, profile_of
 from nmpsim.compiler.placement import place
 from nmpsim.compiler.resolve import place_of, resolve
@@ -89,6 +89,7 @@ def compile_module(
     if slicing not in TILINGS:
         raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=", ".join(TILINGS))
     search = Search(slicing, config, on_slicing)
+    operations = with_clipped_sides(operations)
     compilation = _Compilation(module, config, weights, operations, numerics, search)
     said = on_layer or (lambda done, total, name: None)
     return compilation.bundle(said, unsigned, fates, normalizations)
@@ -348,6 +349,7 @@ class _Compilation:
             operands=operands,
             attributes=attributes,
             numerics=profile_of(op).name,
+            clipped_sides=op.clipped_sides,
         )
 
     def _inputs_and_outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:

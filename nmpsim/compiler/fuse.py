@@ -6,43 +6,69 @@ have the same profiles.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
 import attrs
 
-from nmpsim.compiler.numerics import profile_of
+from nmpsim.compiler.clip_bounds import clipped_sides, hidden_relu, input_range, keeps_scale
 from nmpsim.compiler.placement import host_reason
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.work import Operation
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
-from nmpsim.lir.opcodes import OPCODES
 
 
 def clip_of(op: Operation) -> tuple[int, int] | None:
     """Range that an activation clips to, if clipping is all that it does."""
     if op.kind is not Kind.CLIP or op.host_reason:
         return None
-    out, source = op.operands
-    if (out.scale, out.offset) != (source.scale, source.offset):
+    return input_range(op) if keeps_scale(op) else None
+
+
+def with_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+    """The operations with the sides on which the network clips their results.
+
+    The network clips a side if it asks for a bound that the type holds, also where this bound is
+    the end of the type: beyond it a value is clipped, not saturated. The bound is that of the
+    operation, of activations fused into it, or of activations that alone read its result.
+    """
+    users = _users(operations)
+    result = list(operations)
+    for index in reversed(range(len(result))):
+        op = result[index]
+        if not op.output.is_narrow:
+            continue
+        reader = _clipping_reader(result, users[op.output.buffer.name], index, op)
+        sides = hidden_relu(op) | (result[reader].clipped_sides if reader is not None else 0)
+        for part in (op, *op.fused):
+            sides |= clipped_sides(part, op.output)
+        result[index] = attrs.evolve(op, clipped_sides=sides)
+    return tuple(result)
+
+
+def _users(operations: Sequence[Operation]) -> Mapping[str, Sequence[int]]:
+    """Buffer -> indices of the operations that touch it, ascending."""
+    users: dict[str, list[int]] = {}
+    for index, op in enumerate(operations):
+        for name in op.buffers():
+            users.setdefault(name, []).append(index)
+    return users
+
+
+def _clipping_reader(
+    operations: Sequence[Operation], users: Sequence[int], index: int, op: Operation
+) -> int | None:
+    """Index of the activation on the same scale that alone reads what ``op`` computes, or None.
+
+    ``users`` are the indices of all operations that touch the result's buffer.
+    """
+    later = bisect_right(users, index)
+    if later == len(users) or op.output.buffer.mutable_weight:
         return None
-    return input_range(op)
-
-
-def input_range(op: Operation) -> tuple[int, int]:
-    """Range that an activation that only clips clamps its input to."""
-    return limits_on(op, op.operands[1])
-
-
-def limits_on(op: Operation, grid: View) -> tuple[int, int]:
-    """The limits of an activation that only clips, on a tensor's grid."""
-    low, high = OPCODES[op.instruction.opcode].limits or (None, None)
-    lowest, highest = grid.limits
-    return (
-        lowest if low is None else _on_grid(low, op, grid),
-        highest if high is None else _on_grid(high, op, grid),
-    )
-
-
-def _on_grid(limit: float | str, op: Operation, grid: View) -> int:
-    real = op.instruction.attributes[limit] if isinstance(limit, str) else limit
-    return grid.held(profile_of(op).quantized(float(str(real)), grid))
+    reader = operations[users[later]]
+    if reader.kind is not Kind.CLIP or not _reads_all(reader, op) or not keeps_scale(reader):
+        return None
+    in_place = reader.output.buffer.name == op.output.buffer.name
+    return users[later] if in_place or later == len(users) - 1 else None
 
 
 def fuse(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:

@@ -107,6 +107,8 @@ class Operation:
     clip_high: int | None = None
     fused: tuple[Operation, ...] = ()
     """The activations, in order; the output is the last one's."""
+    clipped_sides: int = 0
+    """Sides of the result that the network clips, as in the descriptor's ``clip_wanted``."""
 
     @property
     def kind(self) -> Kind:

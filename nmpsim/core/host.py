@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.core.state import Machine
 from nmpsim.diagnostics import UserError, fail
+from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
 from nmpsim.kernels.hostops import Clipped, HostTensor, HostValueError, limits_of, prepared
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
 from nmpsim.records import frozen
@@ -108,15 +109,16 @@ def _explained(step: ProgramStep, error: Exception) -> UserError:
 
 
 def _clips(step: ProgramStep) -> Callable[[Mapping[int, Clipped]], HostClip]:
-    """What the operation clipped of its result; a type that begins at real zero hides a ReLU."""
+    """What the operation clipped of its result."""
 
     @cache
     def known(index: int) -> tuple[tuple[int, ...], tuple[int, int, str, str]]:
         tensor = step.operands[index].tensor
         low, high = limits_of(ELEM_DTYPES[tensor.elem])
         stage = "input" if step.opcode == "quantize" else "result"
-        hides_relu = stage == "result" and tensor.offset == low
-        return tensor.shape, (low, high, "activation" if hides_relu else stage, stage)
+        low_stage = "activation" if step.clipped_sides & WANTED_LOW else stage
+        high_stage = "activation" if step.clipped_sides & WANTED_HIGH else stage
+        return tensor.shape, (low, high, low_stage, high_stage)
 
     def clip_of(clipped: Mapping[int, Clipped]) -> HostClip:
         index = min(clipped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import attrs
@@ -9,7 +10,7 @@ import numpy as np
 from instruction_streams import check_streams
 from lir_oracle import Done, run_module
 from program_writer import Program
-from report_laws import check_cuts, check_laws, multiplications
+from report_laws import Later, check_cuts, check_laws, multiplications
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
@@ -79,7 +80,7 @@ def check_program(program: Program, config: DeviceConfig, engine: str = "compile
             np.testing.assert_array_equal(values, final[name], err_msg=name)
             for run in runs:
                 np.testing.assert_array_equal(values, run.outputs[name], err_msg=name)
-        check_layers(report, done, fuse)
+        check_layers(report, done, fuse, {o.name for o in program.module.weights if not o.constant})
         if not fuse:
             check_same_cuts(program, config, report)
 
@@ -119,8 +120,14 @@ def check_same_cuts(program: Program, config: DeviceConfig, report: RunReport) -
         assert ours.elements == theirs.elements, ours.name
 
 
-def check_layers(report: RunReport, done: dict[str, Done], fuse: bool) -> None:
-    """Every layer's output and its clipped values; without fusion every instruction is one."""
+def check_layers(
+    report: RunReport, done: dict[str, Done], fuse: bool, outliving: Collection[str]
+) -> None:
+    """Every layer's output and its clipped values; without fusion every instruction is one.
+
+    Buffers that are ``outliving`` are read after the run.
+    """
+    in_order = list(done.values())
     by_name = {one.instruction.name: one for one in done.values()}
     if not fuse:
         assert list(report.layer_outputs) == list(done)
@@ -132,7 +139,8 @@ def check_layers(report: RunReport, done: dict[str, Done], fuse: bool) -> None:
         same_bytes(output, parts[-1], layer)
         if layer.placement == "device":
             assert layer.macs == multiplications(parts[0]), layer.name
-            check_cuts(layer, parts)
+            rest = in_order[in_order.index(parts[-1]) + 1 :]
+            check_cuts(layer, parts, Later(rest, outliving))
 
 
 def same_bytes(output: Array, done: Done, layer: LayerReport) -> None:

@@ -34,6 +34,8 @@ class Done:
     unclipped: Array | None
     """None where the oracle of the profile does not tell it."""
     numerics: str = "glow-int"
+    places: tuple[tuple[str, int, int], ...] = ()
+    """Of each operand: its buffer, its first byte there, its bytes."""
 
     @property
     def key(self) -> str:
@@ -92,6 +94,11 @@ class Memory:
             return HostTensor(values)
         return HostTensor(values, quant.scale, quant.offset, quantized=True)
 
+    def place(self, name: str) -> tuple[str, int, int]:
+        """A tensor's buffer, its first byte there, its bytes."""
+        storage, start, kind = self._places[name]
+        return storage, start, kind.nbytes
+
     def _begin(self, name: str, kind: TensorType) -> None:
         self._bytes[name] = np.zeros(kind.nbytes, np.uint8)
         self._defined[name] = np.zeros(kind.nbytes, np.bool_)
@@ -133,6 +140,6 @@ def _do(instruction: Instruction, memory: Memory, numerics: str) -> Done:
             defined = execute("inserttensor", tensors, instruction.attributes).outputs[0]
         memory.write(instruction.operands[index].name, values, defined)
         masks[index] = defined
-    return Done(
-        instruction, operands, result.outputs[0], masks[0], result.unclipped.get(0), numerics
-    )
+    unclipped = result.unclipped.get(0)
+    places = tuple(memory.place(o.name) for o in instruction.operands)
+    return Done(instruction, operands, result.outputs[0], masks[0], unclipped, numerics, places)

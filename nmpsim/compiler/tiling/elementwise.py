@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import attrs
 import numpy as np
 
-from nmpsim.compiler.fuse import input_range, limits_on
+from nmpsim.compiler.clip_bounds import input_range, limits_on
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
 from nmpsim.compiler.tiling.options import Candidate, Options, best_first

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.compiler.clip_bounds import limits_on
 from nmpsim.compiler.numerics import Bias, Requantization, Sums
 from nmpsim.compiler.numerics.ratios import scale_words
 from nmpsim.compiler.tiling.context import Context
@@ -228,36 +229,24 @@ def activation_words(op: Operation, target: View, context: Context) -> dict[str,
     words: dict[str, int] = {}
     low, high = target.limits
     kind = op.instruction.attributes.get("FusedActivation", "NONE")
-    arguments = op.instruction.attributes.get("FusedActivationArgs", ())
-    values = [float(v) for v in arguments] if isinstance(arguments, tuple) else []
-    if kind == "RELU":
-        low = target.held(target.offset)
-    elif kind == "CLIP":
-        low, high = (target.held(context.profile.quantized(v, target)) for v in values)
-        low = min(low, high)
+    if kind in ("RELU", "CLIP"):
+        low, high = limits_on(op, target)
     elif kind == "LEAKY_RELU":
         words = {"activation": ACTIVATION_LEAKY}
-        words |= context.profile.leaky(values[0], target, context.place)
+        slope = cast("tuple[float]", op.instruction.attributes["FusedActivationArgs"])[0]
+        words |= context.profile.leaky(float(slope), target, context.place)
     return {**words, **clip_words(op, target, low, high)}
 
 
 def clip_words(
     op: Operation, target: View, low: int | None = None, high: int | None = None
 ) -> dict[str, int]:
-    """The result's range, and which sides the network asks for.
-
-    A type whose range starts at real zero hides a ReLU: its lower clip is wanted.
-    """
+    """The result's range, and the sides on which the network clips it."""
     lowest, highest = target.limits
     low, high = lowest if low is None else low, highest if high is None else high
     if op.clip_low is not None and op.clip_high is not None:
         low, high = (max(op.clip_low, min(v, op.clip_high)) for v in (low, high))
-    wanted_low = low > lowest or target.offset == lowest
-    return {
-        "clip_low": low,
-        "clip_high": high,
-        "clip_wanted": (1 if wanted_low else 0) | (2 if high < highest else 0),
-    }
+    return {"clip_low": low, "clip_high": high, "clip_wanted": op.clipped_sides}
 
 
 def zero_terms(weights: Array, offsets: npt.NDArray[Any], in_offset: int) -> npt.NDArray[np.int64]:

@@ -58,6 +58,10 @@ _ISLANDS: Mapping[str, int] = {
 """The same of operators that ONNX Runtime has in float32 only."""
 _EIGHT_BITS = (*FUNCTIONS, "Div", "GlobalAveragePool", "Softmax")
 """Operators that nmpsim does not have on integers of 16 bits."""
+_COUNTED = (
+    *("Add", "AveragePool", "Conv", "ConvTranspose", "Gemm", "GlobalAveragePool", "Mul", "Sub"),
+)
+"""Operators whose lowering takes the bounds of a clip; so does a product with a constant."""
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
@@ -280,7 +284,8 @@ class _Finder:
             if limits is None:
                 return None
             if _implies(result, after, limits, last.op, self._constants):
-                limits = None
+                # ONNX Runtime drops it. The bounds only say that the network clips there.
+                limits = limits if last.op == "Clip" and self._takes_bounds(node) else None
             elif not self._islands:
                 return None
             else:
@@ -297,6 +302,13 @@ class _Finder:
         parts.append(after)
         found = IntegerOperation(node, kind, tuple(sources), result, bias, limits, tuple(reals))
         return found, parts
+
+    def _takes_bounds(self, node: Node) -> bool:
+        """Whether the lowering of an operation takes the bounds of a clip after it."""
+        if node.op == "MatMul":
+            right = self._constants.get(self._source(node.inputs[1]).name)
+            return right is not None and right.ndim == 2
+        return node.op in _COUNTED
 
     def _types_agree(self, op: str, sources: list[Quantized], result: Quantized) -> bool:
         types = [source.dtype or "uint8" for source in sources]
@@ -347,7 +359,7 @@ class _Finder:
         return (after, bias) if self._constants[bias].ndim == 1 else None
 
     def _limits(self, node: Node) -> tuple[float, float | None] | None:
-        """Of a ReLU or Clip with constant limits."""
+        """Of a ReLU or Clip with constant limits in order."""
         if node.op == "Relu":
             return 0.0, None
         given = []
@@ -359,7 +371,7 @@ class _Finder:
                     return None
                 value = float(held.reshape(-1)[0])
             given.append(float(value))
-        return given[0], given[1]
+        return (given[0], given[1]) if given[0] <= given[1] else None
 
 
 def _is_weighed(node: Node) -> bool:

@@ -77,14 +77,27 @@ def pointwise(graph: Lowering, call: Call) -> Result:
     if value.type.quant != target.type.quant or not np.array_equal(table, clipped):
         _look_up(graph, call, target, value, table)
         return Result()
-    zero = source.zero_point
-    if (table[0], table[-1]) == (zero, 255):
+    zero, scale = source.zero_point, value.type.quant.scale if value.type.quant else 0.0
+    low, high = _bounds(call)
+    if (table[0], table[-1]) == (zero, 255) and high is None:
         graph.add("relu", call, (target, value))
         return Result()
-    scale = target.type.quant.scale if target.type.quant else 0.0
-    low, high = (scale * (int(bound) - zero) for bound in (table[0], table[-1]))
-    graph.add("clip", call, (target, value), Min=low, Max=high)
+    least, most = (scale * (int(bound) - zero) for bound in (table[0], table[-1]))
+    if table[0] == 0:  # the call's own bound may lie beyond the type
+        least = min(least, scale * (-256 - zero) if low is None else low)
+    if table[-1] == 255:
+        most = max(most, scale * (511 - zero) if high is None else high)
+    graph.add("clip", call, (target, value), Min=least, Max=most)
     return Result()
+
+
+def _bounds(call: Call) -> tuple[float | None, float | None]:
+    """Return the real numbers that an activation clips to; None where it has no bound."""
+    if call.operation == "quantized.relu6":
+        return 0.0, 6.0
+    names = ("min_val", "max_val") if call.operation == "aten.hardtanh" else ("min", "max")
+    low, high = (call.arguments.get(name) for name in names)
+    return None if low is None else float(low), None if high is None else float(high)
 
 
 def _real_relu(graph: Lowering, call: Call) -> Result:
