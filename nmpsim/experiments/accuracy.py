@@ -41,6 +41,7 @@ from nmpsim.experiments.worker import Chunk, ChunkResult, EvalWork, evaluate_chu
 from nmpsim.host_memory import checked_limit, share_of
 from nmpsim.report.json import json_text
 from nmpsim.session import load
+from nmpsim.visible import csv_field
 
 MAX_IN_CHUNK = 16
 """Samples that a worker does before it answers."""
@@ -195,8 +196,9 @@ def write_confusion(path: Path, evaluation: Evaluation, classes: int) -> None:
     names = [evaluation.class_name(label) for label in range(classes)]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["class", *names])
-    writer.writerows([name, *row] for name, row in zip(names, counts.tolist(), strict=True))
+    fields = [csv_field(name) for name in names]
+    writer.writerow(["class", *fields])
+    writer.writerows([name, *row] for name, row in zip(fields, counts.tolist(), strict=True))
     write_file(path, lambda file: file.write(text.getvalue().encode()))
 
 

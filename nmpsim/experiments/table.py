@@ -19,6 +19,7 @@ from nmpsim.config import setting_names
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
 from nmpsim.report.causes import ACTIVITIES
+from nmpsim.visible import csv_field, read_csv_field
 
 Row = Mapping[str, Any]
 """Column -> text, number or None."""
@@ -171,7 +172,7 @@ def _value(column: str, text: str) -> str | int | float | None:
     if text == "":
         return None
     if column in _TEXTS:
-        return text
+        return read_csv_field(text)
     return float(text) if column in _REALS else int(text)
 
 
@@ -179,7 +180,7 @@ def _write_csv(file: IO[bytes], rows: Sequence[Row]) -> None:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: csv_field(value) for name, value in row.items()} for row in rows)
     file.write(text.getvalue().encode())
 
 

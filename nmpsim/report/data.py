@@ -113,6 +113,15 @@ class ChannelCounts(Sequence[tuple[int, int]]):
         return hash(tuple(self))
 
 
+NOTABLE_SHARE: Final = 1e-3
+"""Of a layer's results; where fewer saturate, nothing is wrong with its scale."""
+
+
+def saturates_notably(saturated: int, elements: int) -> bool:
+    """Return whether so many of a layer's results saturate that somebody should look at it."""
+    return saturated > NOTABLE_SHARE * elements
+
+
 @frozen
 class Saturation:
     """Values of one layer that saturated or were clipped at one stage on one side."""

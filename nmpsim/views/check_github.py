@@ -25,7 +25,7 @@ def github_annotations(results: Sequence[CaseResult]) -> Iterator[str]:
                 yield _command(result.source, 0, title, check.message)
             for one in check.culprits[:MAX_OF_CHECK]:
                 yield _command(result.source, one.line, title, f"layer {one.name}: {one.message}")
-        if result.version_note is not None:
+        if result.version_note is not None and result.status != "passed":
             title = f"{result.name}: baseline"
             yield _command(result.source, 0, title, result.version_note, "warning")
 

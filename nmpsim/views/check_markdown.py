@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from nmpsim.checking import CaseResult, LayerOutcome
 from nmpsim.views.check_text import STATUS_WORDS, summary
-from nmpsim.visible import visible_line
+from nmpsim.visible import markdown
 
 _SIGNS = {"passed": "✅", "wrong": "❌", "over": "⚠️", "error": "🛑"}
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&])")
 _GROUPS = ("regressed", "changed", "improved", "unchanged")
 _OPEN = ("regressed", "changed")
 _HEAD = (
@@ -32,7 +30,7 @@ def _lines(results: Sequence[CaseResult]) -> Iterator[str]:
     yield "| --- | --- | ---: | ---: | ---: |"
     for result in results:
         status = f"{_SIGNS[result.status]} {STATUS_WORDS[result.status].lower()}"
-        yield f"| {_plain(result.name)} | {status} | {_cycles(result)} |"
+        yield f"| {markdown(result.name)} | {status} | {_cycles(result)} |"
     for result in results:
         yield from _case(result)
 
@@ -59,18 +57,19 @@ def _case(result: CaseResult) -> Iterator[str]:
     if result.status == "passed" and not changed:
         return
     yield ""
-    yield f"### {_plain(result.name)}"
+    yield f"### {markdown(result.name)}"
     yield ""
     for error in result.errors:
-        yield f"- **{error.code}** {_plain(error.message)}"
+        yield f"- **{error.code}** {markdown(error.message)}"
     for check in result.failed:
-        yield f"- **{check.name}**: {_plain(check.message)}"
+        yield f"- **{check.name}**: {markdown(check.message)}"
     if result.version_note is not None:
-        yield f"- {_plain(result.version_note)}"
+        yield f"- {markdown(result.version_note)}"
     if result.core is not None:
-        yield f"- core file: {_plain(result.core.command)} stops {_plain(result.core.stands)}"
+        yield f"- core file: {markdown(result.core.command)} stops {markdown(result.core.stands)}"
     for name, layers in groups.items():
-        yield from _group(name, layers)
+        is_open = name in _OPEN and result.status != "passed"
+        yield from _group(name, layers, is_open)
 
 
 def _kind(layer: LayerOutcome) -> str:
@@ -80,14 +79,14 @@ def _kind(layer: LayerOutcome) -> str:
     return layer.change
 
 
-def _group(title: str, layers: list[LayerOutcome]) -> Iterator[str]:
+def _group(title: str, layers: list[LayerOutcome], is_open: bool) -> Iterator[str]:
     """Layers of one kind, those that weigh most first: by change, or else by their cycles."""
     if not layers:
         return
     layers.sort(key=lambda layer: (-abs(layer.more_cycles), -layer.cycles))
     count = f"{len(layers)} {title} layer{'s' if len(layers) != 1 else ''}"
     yield ""
-    yield f"<details{' open' if title in _OPEN else ''}><summary>{count}</summary>"
+    yield f"<details{' open' if is_open else ''}><summary>{count}</summary>"
     yield ""
     yield from _HEAD
     yield from map(_row, layers)
@@ -98,9 +97,9 @@ def _group(title: str, layers: list[LayerOutcome]) -> Iterator[str]:
 def _row(layer: LayerOutcome) -> str:
     before = layer.cycles_before or 0
     cells = (
-        _plain(layer.name),
+        markdown(layer.name),
         str(layer.line or "-"),
-        _plain(layer.op),
+        markdown(layer.op),
         f"{layer.cycles:,}",
         f"{before:,}",
         _change(layer.cycles, before),
@@ -111,8 +110,3 @@ def _row(layer: LayerOutcome) -> str:
         "changed" if layer.rescale_changed else "same",
     )
     return f"| {' | '.join(cells)} |"
-
-
-def _plain(text: str) -> str:
-    """On one line, and nothing in it is Markdown or HTML."""
-    return _SPECIAL.sub(r"\\\1", visible_line(" ".join(text.split())))

@@ -8,6 +8,7 @@ from typing import Any
 from nmpsim.analysis.lint import Finding
 from nmpsim.checking import CaseResult, Check
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
+from nmpsim.report.data import saturates_notably
 from nmpsim.views.sarif import LINT_RULES, SarifResult, lint_results, sarif
 
 _CHECKS = {
@@ -29,7 +30,20 @@ RULES: Mapping[str, str] = {
 
 
 def check_sarif(results: Sequence[CaseResult], findings: Iterable[Finding]) -> dict[str, Any]:
-    """The document of all cases; ``findings`` are what lint says about their programs."""
+    """Return the document of all cases.
+
+    Parameters
+    ----------
+    results
+        What the checks found. Saturation is in the document where it is notable.
+    findings
+        What lint says about the programs.
+
+    Returns
+    -------
+    dict
+        SARIF 2.1.0.
+    """
     found = lint_results(findings)
     for result in results:
         found += _failures(result)
@@ -55,6 +69,8 @@ def _places(check: Check) -> Iterator[tuple[str, str, int, str]]:
 
 def _cuts(result: CaseResult) -> Iterator[SarifResult]:
     for layer in result.layers:
+        if not any(saturates_notably(layer.saturated, one.elements) for one in layer.saturation):
+            continue
         for one in layer.saturation:
             text = (
                 f"{result.name}: layer {layer.name}: {one.count:,} values saturated at"

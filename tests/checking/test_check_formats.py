@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 import xmlschema
 from bundle_edits import change_descriptor
+from user_project import SUITE
 
+import nmpsim
+from nmpsim.checking import CaseResult, LayerOutcome
 from nmpsim.extras import install_command
+from nmpsim.report.data import Saturation
+from nmpsim.views.check_sarif import check_sarif
 
 SCHEMAS = Path(__file__).parent / "schemas"
 
@@ -102,6 +107,26 @@ def test_sarif_is_valid_and_points_at_lines(outcome):
         assert place["logicalLocations"][0]["name"] == "conv1__2"
 
 
+def test_sarif_is_quiet_where_nothing_failed(project, monkeypatch):
+    """Not more than 0.1 % of a layer saturated, and what lint notes nobody asked for."""
+    path = project.folder / "check.sarif"
+    assert project.check("--sarif", path).exit_code == 0
+    assert json.loads(path.read_text())["runs"][0]["results"] == []
+    assert project.check("--sarif", path, "--lint").exit_code == 0
+    assert json.loads(path.read_text())["runs"][0]["results"]
+
+
+@pytest.mark.parametrize(("count", "results"), [(1, 0), (2, 1)])
+def test_sarif_has_saturation_of_more_than_a_thousandth(count, results):
+    cut = Saturation("result", "high", count, 1000, 1, (0,), ())
+    layer = LayerOutcome(
+        *(0, "a", "convolution", 3, "device", None, 9, None, count, None, None, None, None),
+        saturation=(cut,),
+    )
+    found = check_sarif([CaseResult("case", "net.lir", layers=(layer,))], [])
+    assert len(found["runs"][0]["results"]) == results
+
+
 def test_sarif_has_every_cut_and_what_lint_finds(project, cli):
     image = np.load(project.folder / "images" / "7.npy")
     np.save(project.folder / "bright.npy", 10 * image)
@@ -114,10 +139,13 @@ def test_sarif_has_every_cut_and_what_lint_finds(project, cli):
         """
     )
     path = project.folder / "check.sarif"
-    assert project.check("--sarif", path).exit_code == 0
+    assert project.check("--sarif", path, "--lint").exit_code == 0
     results = json.loads(path.read_text())["runs"][0]["results"]
     cuts = [r for r in results if r["ruleId"].startswith("saturation/")]
-    cut = {layer["name"] for layer in project.found()["layers"] if layer["saturated"]}
+    with_elements = (
+        nmpsim.Device().run(nmpsim.load(project.folder / "digits.bin"), {"data": 10 * image}).layers
+    )
+    cut = {layer.name for layer in with_elements if layer.saturated > layer.elements / 1000}
     assert {r["locations"][0]["logicalLocations"][0]["name"] for r in cuts} == cut
     assert "conv1__6_quantize" in cut
     linted = cli("lint", project.folder / "digits.bin", "--format", "json")
@@ -181,6 +209,21 @@ def test_markdown_shows_what_no_output_shows(project, baseline_layers, what, cel
     assert "| fc\\_\\_1 | 33 |" in opened
     assert cells in opened
     assert "changed |" not in hidden
+
+
+def test_markdown_notifies_nobody_and_shows_less_of_what_passed(project, baseline_layers):
+    layers = baseline_layers()
+    layers[5].update(constants="0", cycles=layers[5]["cycles"] - 1)
+    baseline_layers(layers)
+    text = SUITE.replace('"seven"', '"@octocat =1+1"') + "expect.ulp = 1\nbudget.cycles_percent = 1"
+    project.write(text)
+    path = project.folder / "summary.md"
+    assert project.check("--markdown", path).exit_code == 0
+    written = path.read_text()
+    assert "regressed layer</summary>" in written
+    assert "<details open>" not in written
+    assert "| @&#8203;octocat =1+1 |" in written
+    assert "@octocat" not in written
 
 
 def test_annotations(outcome, monkeypatch):

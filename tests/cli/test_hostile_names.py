@@ -16,7 +16,14 @@ from nmpsim.bundle import Metadata, read_bundle
 from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Diagnostic, Place
-from nmpsim.visible import visible, visible_json, visible_line
+from nmpsim.visible import (
+    csv_field,
+    markdown,
+    read_csv_field,
+    visible,
+    visible_json,
+    visible_line,
+)
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 SEVEN = DIGITS / "images" / "7.npy"
@@ -141,6 +148,22 @@ def test_what_is_shown(text: str, shown: str) -> None:
 
 def test_a_line_stays_one() -> None:
     assert visible_line("a\n::b\tc") == "a\\n::b c"
+
+
+def test_markdown_neither_formats_nor_notifies() -> None:
+    assert markdown("a_b @octocat\n| *c*") == r"a\_b @&#8203;octocat \| \*c\*"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "'", "a=1", ""])
+def test_a_csv_field_is_no_formula_and_reads_back(text: str) -> None:
+    field = csv_field(text)
+    assert isinstance(field, str)
+    assert not field.startswith(("=", "+", "-", "@", "\t"))
+    assert read_csv_field(field) == text
+
+
+def test_numbers_in_csv_stay_numbers() -> None:
+    assert csv_field(-1) == -1
 
 
 def test_json_reads_back() -> None:

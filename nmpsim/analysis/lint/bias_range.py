@@ -23,6 +23,9 @@ Array: TypeAlias = npt.NDArray[Any]
 SATURATES, LOSES_BITS = "bias-saturates", "bias-loses-bits"
 KEPT = 0.5
 """Share of its bits that a bias must keep."""
+_MAY_BE_NMP = ("nmp", "glow-int", "glow-float")
+"""Profiles of networks that ``--numerics nmp`` may be asked for; a model of another reference keeps
+its biases where that has them."""
 NEGLIGIBLE = 1.0 / 16.0
 """Error in steps of the result that nobody sees, however few bits are left."""
 
@@ -69,7 +72,7 @@ class Placement:
 
 
 def placements(bias: Bias, subject: Subject) -> Iterator[Placement]:
-    """The scales to look at: the declared one if a reference is there, and the result's."""
+    """The scales to look at: the declared one if a reference is there, and what nmp may want."""
     reference = (
         find_float_bias(bias, subject.float_weights) if subject.float_weights is not None else None
     )
@@ -84,7 +87,7 @@ def placements(bias: Bias, subject: Subject) -> Iterator[Placement]:
             bias.limits,
             result_bits,
         )
-    if not bias.on_result:
+    if not bias.on_result and subject.numerics_of(bias.op) in _MAY_BE_NMP:
         yield Placement(
             f"the scale of the result, {bias.result_scale:.9g}, where nmp wants it",
             False,

@@ -78,6 +78,7 @@ class _Request:
     update_baseline: bool
     junit: Path | None
     sarif: Path | None
+    lint: bool
     markdown: Path | None
     core_on_failure: Path | None
     github: bool | None
@@ -166,8 +167,12 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
 )
 @click.option("--junit", metavar="J.xml", type=OUTPUT, help="Write JUnit XML, a test case a layer.")
 @click.option(
-    "--sarif", metavar="S.sarif", type=OUTPUT, help="Write SARIF: lint, saturation, failures."
+    "--sarif",
+    metavar="S.sarif",
+    type=OUTPUT,
+    help="Write SARIF: failures, notable saturation, lint's errors.",
 )
+@click.option("--lint", is_flag=True, help="Add lint's warnings and notes to the SARIF file.")
 @click.option("--markdown", metavar="M.md", type=OUTPUT, help="Write a summary for a pull request.")
 @click.option(
     "--core-on-failure",
@@ -344,7 +349,10 @@ def _write(request: _Request, suite: Suite, results: Sequence[CaseResult]) -> No
         from nmpsim.report.json import json_text
         from nmpsim.views.check_sarif import check_sarif
 
-        emit(json_text(check_sarif(results, lint_cases(suite.cases))), request.sarif)
+        found = lint_cases(suite.cases)
+        if not request.lint:
+            found = tuple(one for one in found if one.severity == "error")
+        emit(json_text(check_sarif(results, found)), request.sarif)
     if request.markdown is not None:
         from nmpsim.views.check_markdown import markdown_text
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.report.data import NOTABLE_SHARE, LayerReport, RunReport
 from nmpsim.report.shadow import ShadowLayer
 from nmpsim.views.html.figures import cores_of, short_names
 from nmpsim.views.html.findings import causes_of
-from nmpsim.views.html.tables import NOTABLE_SHARE, saturates_notably
+from nmpsim.views.html.tables import is_notable
 from nmpsim.views.run_text import PATH_WORDS
 from nmpsim.views.shadow_text import own_error
 from nmpsim.views.text import duration, per_second, percent, plural
@@ -73,7 +73,7 @@ class Headline:
 
 def headline(report: RunReport) -> Headline:
     """The first screen of a run."""
-    notable = sorted(filter(saturates_notably, report.layers), key=_share, reverse=True)
+    notable = sorted(filter(is_notable, report.layers), key=_share, reverse=True)
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_LAYERS]
     names = short_names([layer.name for layer in report.layers])
 
@@ -191,7 +191,7 @@ def _saturation_words(layer: LayerReport) -> str:
 
 
 def _little(report: RunReport, notable: Sequence[LayerReport]) -> str:
-    others = [one for one in report.layers if one.saturated and not saturates_notably(one)]
+    others = [one for one in report.layers if one.saturated and not is_notable(one)]
     if not others:
         return f"No {'other ' if notable else ''}value saturated"
     count = plural(sum(layer.saturated for layer in others), "value")

@@ -11,7 +11,7 @@ from nmpsim.lir.opcodes import OPCODES, Kind
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.findings import causes_of
 from nmpsim.views.html.run_figures import CAUSE_COLOURS
-from nmpsim.views.html.tables import saturates_notably
+from nmpsim.views.html.tables import is_notable
 from nmpsim.views.run_text import CAUSE_WORDS
 from nmpsim.views.text import percent, plural
 from nmpsim.visible import visible_line
@@ -167,7 +167,7 @@ def _box(layer: LayerReport, report: RunReport, place: tuple[int, int], longest:
         detail=share,
         tooltip=visible_line("; ".join(_facts(layer, report))),
         host=layer.placement == "host",
-        saturated=saturates_notably(layer),
+        saturated=is_notable(layer),
     )
 
 

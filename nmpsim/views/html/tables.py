@@ -8,13 +8,10 @@ from typing import Any
 
 import attrs
 
-from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.report.data import LayerReport, RunReport, saturates_notably
 from nmpsim.views.html.recorded import scratchpad_shares
 from nmpsim.views.text import elem_text, percent, shape_text
 from nmpsim.visible import visible_line
-
-NOTABLE_SHARE = 1e-3
-"""Of a layer's results; where fewer saturate, nothing is wrong with its scale."""
 
 
 @attrs.frozen
@@ -143,16 +140,16 @@ def percent_cell(part: float, whole: float) -> Cell:
     return Cell(percent(part, whole), part / whole if whole > 0 else -1)
 
 
-def saturates_notably(layer: LayerReport) -> bool:
+def is_notable(layer: LayerReport) -> bool:
     """Whether so many values saturate that somebody should look at it."""
-    return layer.saturated > NOTABLE_SHARE * layer.elements
+    return saturates_notably(layer.saturated, layer.elements)
 
 
 def _saturated(layer: LayerReport) -> Cell:
     if not layer.saturated:
         return Cell("-", 0)
     share = percent(layer.saturated, layer.elements)
-    mark = "alarm" if saturates_notably(layer) else ""
+    mark = "alarm" if is_notable(layer) else ""
     return Cell(f"{layer.saturated:,} ({share}%)", layer.saturated, mark)
 
 

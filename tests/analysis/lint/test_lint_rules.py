@@ -31,6 +31,7 @@ def test_a_bias_that_the_results_scale_would_cut_off() -> None:
     module = dense_layers([(bias, 0.5)])
     (note,) = findings(module, "bias-saturates")
     assert (note.severity, note.facts["channels"]) == ("note", 2)
+    assert findings(module, "bias-saturates", numerics="q31") == [], "nmp will not run it"
     (error,) = findings(module, "bias-saturates", numerics="nmp")
     assert (error.severity, error.facts["worst_channel"]) == ("error", 0)
     assert error.facts["worst_error_steps"] == pytest.approx(4 * 127 - 127)
