@@ -55,6 +55,13 @@ def clipped_sides(op: Operation, grid: View) -> int:
     return below | above
 
 
+def clipped_ends(op: Operation, grid: View) -> int:
+    """Return the sides on which an operation clips to the very end of the type."""
+    low, high = bounds_on(op, grid)
+    lowest, highest = grid.limits
+    return (WANTED_LOW if low == lowest else 0) | (WANTED_HIGH if high == highest else 0)
+
+
 def hidden_relu(op: Operation) -> int:
     """Return the lower side if the result's type begins at real zero: it stands for a ReLU."""
     is_hidden = op.output.offset == op.output.limits[0]

@@ -11,7 +11,13 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from nmpsim.compiler.clip_bounds import clipped_sides, hidden_relu, input_range, keeps_scale
+from nmpsim.compiler.clip_bounds import (
+    clipped_ends,
+    clipped_sides,
+    hidden_relu,
+    input_range,
+    keeps_scale,
+)
 from nmpsim.compiler.placement import host_reason
 from nmpsim.compiler.work import Operation
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
@@ -29,18 +35,21 @@ def with_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, ..
 
     The network clips a side if it asks for a bound that the type holds, also where this bound is
     the end of the type: beyond it a value is clipped, not saturated. The bound is that of the
-    operation, of activations fused into it, or of activations that alone read its result.
+    operation or of activations fused into it. An activation that alone reads the result counts
+    where its bound is the end of the type; for any other bound, the type limits first.
     """
     users = _users(operations)
-    result = list(operations)
+    result, ends = list(operations), [0] * len(operations)
     for index in reversed(range(len(result))):
         op = result[index]
         if not op.output.is_narrow:
             continue
         reader = _clipping_reader(result, users[op.output.buffer.name], index, op)
-        sides = hidden_relu(op) | (result[reader].clipped_sides if reader is not None else 0)
+        ends[index] = ends[reader] if reader is not None else 0
+        sides = hidden_relu(op) | ends[index]
         for part in (op, *op.fused):
             sides |= clipped_sides(part, op.output)
+            ends[index] |= clipped_ends(part, op.output)
         result[index] = attrs.evolve(op, clipped_sides=sides)
     return tuple(result)
 

@@ -123,13 +123,16 @@ def clips_after(done: Done, later: Later) -> list[Done]:
     return [reader, *clips_after(reader, Later(rest, later.outliving))]
 
 
-def asked_sides(parts: Sequence[Done]) -> set[str]:
-    """Sides on which a bound of the network lies within the type of the first one's result."""
+def asked_sides(parts: Sequence[Done], after: Sequence[Done]) -> set[str]:
+    """Sides on which a bound of the network lies within the type of the first one's result.
+
+    One of an activation ``after`` it has to be the end of the type.
+    """
     dest, sides = parts[0].operands[0], set()
     lowest, highest = limits(parts[0])
     if dest.offset == lowest:
         sides.add("low")
-    for one in parts:
+    for one in (*parts, *after):
         attributes = one.instruction.attributes
         opcode, kind = one.instruction.opcode, attributes.get("FusedActivation")
         bounds: Any = (None, None)
@@ -147,7 +150,9 @@ def asked_sides(parts: Sequence[Done]) -> set[str]:
             on_grid = np.rint(
                 np.float32(np.float32(bound) / dest.scale32) + np.float32(dest.offset)
             )
-            if on_grid >= lowest if side == "low" else on_grid <= highest:
+            end = lowest if side == "low" else highest
+            is_within = on_grid >= lowest if side == "low" else on_grid <= highest
+            if is_within and (one in parts or on_grid == end):
                 sides.add(side)
     return sides
 
@@ -162,7 +167,7 @@ def expected_cuts(parts: Sequence[Done], later: Later) -> Overshoots:
     for activation in parts[1:]:
         bounds = _asked_range(activation)
         low, high = (int(np.clip(v, *bounds)) for v in (low, high))
-    asked = asked_sides([*parts, *clips_after(parts[-1], later)])
+    asked = asked_sides(parts, clips_after(parts[-1], later))
     lower = "activation" if "low" in asked else "result"
     upper = "activation" if "high" in asked else "result"
     overshoots = {(lower, "low"): [low - value], (upper, "high"): [value - high]}
