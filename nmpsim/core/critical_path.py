@@ -134,9 +134,8 @@ class PathRecorder:
         pending = _pending_since(machine, self._costs.queues_depth)
         order = np.argsort(work[:, 2], kind="stable")
         begins = work[order, 2]
-        done = np.maximum.accumulate(work[order, 4])
-        before = np.searchsorted(begins, releases)
-        is_over = (before == 0) | (done[before - 1] <= releases)
+        done = np.maximum.accumulate(np.append(self._begin, work[order, 4]))
+        is_over = done[np.searchsorted(begins, releases)] <= releases
         certain = releases[(met == self._cores) & is_over & (releases <= pending)]
         if not certain.size:
             return
