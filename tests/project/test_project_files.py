@@ -93,7 +93,7 @@ def test_links_of_a_page_lead_somewhere(name: str) -> None:
 def test_commands_of_contributing_name_what_there_is() -> None:
     page = read("CONTRIBUTING.md")
     modules = set(re.findall(r"python -m (tests\.\w+)", page))
-    assert modules == {"tests.campaign", "tests.fuzz", "tests.mutation"}
+    assert modules == {"tests.campaign", "tests.full", "tests.fuzz", "tests.mutation"}
     assert all((ROOT / module.replace(".", "/") / "__main__.py").exists() for module in modules)
     named = re.findall(r"(?:tests|benchmarks|docs|nmpsim|\.ci)/[\w./-]+", page)
     assert len(named) > 10

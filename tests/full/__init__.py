@@ -1,0 +1,1 @@
+"""Run every test, slow ones included: ``python -m tests.full``."""
