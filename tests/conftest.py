@@ -67,15 +67,9 @@ def pytest_unconfigure() -> None:
         process.wait()
 
 
-LONGEST = (
-    "test_kernels_give_the_same_uncompiled",
-    "test_a_whole_program_is_the_same_with_all_kinds_of_kernels",
-)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests first: at the end one worker would wait for the other."""
-    items.sort(key=lambda item: item.name not in LONGEST)
+    """Run slow tests first: at the end one worker would wait for the other."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True)

@@ -44,6 +44,7 @@ WHOLE_LAYERS = "nmpsim.core.whole"
 """Plain Python, which makes instructions for what is compiled."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="this is the inner run")
 def test_kernels_give_the_same_uncompiled() -> None:
     """As plain Python, NumPy's integers have the widths that they have when compiled."""

@@ -285,6 +285,7 @@ print(json.dumps([report.cycles, *(
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
 def test_a_whole_program_is_the_same_with_all_kinds_of_kernels(digits: Path) -> None:
     answers = []

@@ -106,6 +106,7 @@ def answers_without(cache: Path, *modules: str) -> str:
     return run_child("numba_without_names.py", *modules, cache=cache)
 
 
+@pytest.mark.slow
 @compiled_only
 @pytest.mark.parametrize("missing", [*((module,) for module in MODULES), MODULES], ids="-".join)
 def test_kernels_give_the_same_without_private_names(
