@@ -341,18 +341,22 @@ def _check_complete(found: Mapping[str, object], tensors: Mapping[str, Tensor]) 
         )
 
 
+def _without_ones(shape: Sequence[int]) -> list[int]:
+    return [size for size in shape if size != 1]
+
+
 def _read(array: StoredArray, tensor: Tensor) -> Array:
     """The array, unless it cannot fit, in the input's shape where only dimensions of 1 differ."""
     expected = int(np.prod(tensor.shape, dtype=object))
     if array.size != expected:
-        several = expected and array.size % expected == 0
+        several = _without_ones(array.shape[1:]) == _without_ones(tensor.shape)
         raise fail(
             "INPUT002",
             f"input {tensor.name!r} is of another size",
             place=Place(str(array.file.path)),
             found=f"{shape_text(array.shape)}, {plural(array.size, 'value')}",
             expected=f"{shape_text(tensor.shape)}, {plural(expected, 'value')}",
-            hint=f"these are {array.size // expected} samples: save each in a file of its own, or"
+            hint=f"these are {array.shape[0]} samples: save each in a file of its own, or"
             " take `nmpsim eval`"
             if several
             else None,

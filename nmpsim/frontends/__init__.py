@@ -5,13 +5,14 @@ Whoever takes a program's file asks here first what it is, by its first bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
 
-from nmpsim.diagnostics import Place, fail
-from nmpsim.frontends.formats import is_onnx, is_tflite
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.frontends.formats import is_onnx, is_tflite, other_format
 from nmpsim.frontends.imported import NO_WISHES, Imported, Wishes
 
 __all__ = [
@@ -60,15 +61,37 @@ def front_end_of(path: Path) -> FrontEnd | None:
     """Who reads a file; None if its first bytes are no model's that is known, as LIR's are.
 
     None also for what cannot be opened, or only once, as a pipe: who reads it next says why.
+
+    Raises
+    ------
+    UserError
+        MODEL001 for a model of a format that nmpsim does not read.
     """
+    head = b""
     try:
         if not path.is_file():
+            if path.is_dir():
+                _refuse_other_format(path, head)
             return None
         with path.open("rb") as file:
             head = file.read(_HEAD)
     except (OSError, ValueError):
         return None
-    return next((one for one in FRONT_ENDS if one.recognize(head)), None)
+    front_end = next((one for one in FRONT_ENDS if one.recognize(head)), None)
+    if front_end is None:
+        _refuse_other_format(path, head)
+    return front_end
+
+
+def _refuse_other_format(path: Path, head: bytes) -> None:
+    other = other_format(path, head)
+    if other is not None:
+        found, hint = other
+        message = "this is not a model that nmpsim reads"
+        expected = "a .tflite or .onnx file, LIR text, or a bundle"
+        raise fail(
+            "MODEL001", message, place=Place(str(path)), found=found, expected=expected, hint=hint
+        )
 
 
 def import_model(
@@ -98,4 +121,26 @@ def import_model(
                 found=f"--{what} {given}",
                 hint=f"leave out --{what}",
             )
-    return front_end.read(path, wishes)
+    with reported_failures(front_end.name, Place(str(path))):
+        return front_end.read(path, wishes)
+
+
+@contextmanager
+def reported_failures(name: str, place: Place) -> Iterator[None]:
+    """Raise UserError (MODEL001) for an unexpected exception of a front end.
+
+    Errors that are coded already and a lack of memory pass.
+    """
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:
+        raise fail(
+            "MODEL001",
+            f"the {name} front end failed on this model",
+            place=place,
+            found=f"{type(error).__name__}: {error}"[:240],
+            hint="is the file whole? If other tools read it, this is a bug of nmpsim:"
+            " please report it with the model and the traceback that NMPSIM_DEBUG=1 prints",
+        ) from error

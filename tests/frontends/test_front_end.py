@@ -10,6 +10,8 @@ import pytest
 from tflite_files import FileOperator, FileTensor, normalization, small_network, tflite_file
 
 import nmpsim
+from nmpsim import frontends
+from nmpsim.diagnostics import Place
 from nmpsim.extras import install_command
 from nmpsim.lir.parser import parse
 from nmpsim.lir.printer import print_module
@@ -169,7 +171,7 @@ def test_a_truncated_file_is_damaged(model: Path, kept: int) -> None:
 
 def test_an_empty_file_is_no_model(model: Path) -> None:
     model.write_bytes(b"")
-    assert refused(model).diagnostics[0].code == "LIR002"
+    assert refused(model).diagnostics[0].code == "MODEL001"
 
 
 def test_the_package_that_is_missing_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,3 +240,47 @@ def test_damaged_metadata_are_refused(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "damaged.tflite"
     path.write_bytes(small_network(metadata=normalization([1.0], [1.0])[:kept]))
     assert refused(path).diagnostics[0].code == "MODEL001"
+
+
+def test_an_unexpected_exception_is_a_coded_error() -> None:
+    with (
+        pytest.raises(nmpsim.UserError, match="MODEL001") as error,
+        frontends.reported_failures("ONNX", Place("net.onnx")),
+    ):
+        raise IndexError("list index out of range")
+    (finding,) = error.value.diagnostics
+    assert finding.found == "IndexError: list index out of range"
+    assert "report it" in str(finding.hint)
+
+
+OTHER_FORMATS = [
+    ("net.pt", b"PK\x03\x04" + b"x" * 60, "PyTorch", "nmpsim.from_torch"),
+    ("net.bin", b"PK\x03\x04" + b"\0" * 26 + b"net/data.pkl", "PyTorch", "nmpsim.from_torch"),
+    ("net.pth", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j", "PyTorch", "nmpsim.from_torch"),
+    ("net.h5", b"\x89HDF\r\n\x1a\n", "Keras", "TFLiteConverter"),
+    ("net.keras", b"PK\x03\x04" + b"\0" * 26 + b"metadata.json", "Keras", "TFLiteConverter"),
+    ("saved_model.pb", b"\x08\x01", "SavedModel", "TFLiteConverter"),
+    ("net.onnx", b"", "an empty file", "download"),
+    ("net.tflite", b"<!DOCTYPE html>\n", "text: '<!DOCTYPE", "web page"),
+    ("net.onnx", b"version https://git-lfs.github.com/spec/v1\n", "Git LFS", "git lfs pull"),
+]
+
+
+@pytest.mark.parametrize(("name", "contents", "found", "hint"), OTHER_FORMATS)
+def test_another_format_is_named(
+    name: str, contents: bytes, found: str, hint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(contents)
+    for read in (nmpsim.compile, nmpsim.load):
+        with pytest.raises(nmpsim.UserError) as error:
+            read(path)
+        (finding,) = error.value.diagnostics
+        assert finding.code == "MODEL001"
+        assert found in str(finding.found)
+        assert hint in str(finding.hint)
+
+
+def test_a_folder_of_tensorflow_is_named(tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01")
+    assert "SavedModel" in str(refused(tmp_path))

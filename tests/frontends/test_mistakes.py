@@ -78,6 +78,7 @@ FILES = {
     "bomb.png": png(width=60000, height=60000),
     "nchw.npy": array(np.zeros((1, 3, 4, 4), np.uint8)),
     "int64.npy": array(np.zeros((1, 4, 4, 3), np.int64)),
+    "larger.npy": array(np.zeros((1, 3, 8, 8), np.uint8)),
     "five.npy": array(np.zeros((5, 4, 4, 3), np.uint8)),
     "nan.npy": array(np.full((1, 4, 4, 3), np.nan, np.float32)),
     "short.bin": b"abc",
@@ -189,6 +190,13 @@ def test_a_missing_package_is_named(
     result = command(*words.split())
     assert (result.exit_code, "error[PKG001]" in result.stderr) == (2, True)
     assert f"hint: {hint}" in result.stderr
+
+
+def test_another_size_is_not_several_samples(command: Callable[..., Result]) -> None:
+    result = command("run", "u8.bin", "--input", "larger.npy")
+    assert result.exit_code == 2
+    assert "found: 1x3x8x8, 192 values" in result.stderr
+    assert "samples" not in result.stderr
 
 
 def test_a_path_with_a_blank_is_fine(command: Callable[..., Result]) -> None:
