@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import attrs
+import numpy as np
 
 from nmpsim.compiler.work import Buffer, Operation
 
@@ -36,11 +37,11 @@ def allocate(operations: tuple[Operation, ...], always: Iterable[Buffer]) -> All
             if not buffer.constant:
                 life = lives.get(buffer.name, _Life(buffer, index, index))
                 lives[buffer.name] = attrs.evolve(life, last=max(life.last, index))
-    placed: list[tuple[int, _Life]] = []
+    placed = _Placed(len(lives))
+    starts = {}
     for life in sorted(lives.values(), key=lambda v: (-v.buffer.nbytes, v.buffer.name)):
-        placed.append((_lowest_gap(life, placed), life))
-    end = max((_end(start, life) for start, life in placed), default=0)
-    return Allocation({life.buffer.name: start for start, life in placed}, end)
+        starts[life.buffer.name] = placed.add(life)
+    return Allocation(starts, int(placed.ends.max(initial=0)))
 
 
 def _buffers(op: Operation) -> list[Buffer]:
@@ -51,20 +52,24 @@ def _buffers(op: Operation) -> list[Buffer]:
     return [*own, op.output.buffer]
 
 
-def _end(start: int, life: _Life) -> int:
-    return -(-(start + max(life.buffer.nbytes, 1)) // ALIGNMENT) * ALIGNMENT
+class _Placed:
+    """Buffers that have a place, as arrays: a program may have tens of thousands."""
 
+    def __init__(self, count: int) -> None:
+        self._used = 0
+        self._first, self._last, self._starts, self.ends = np.zeros((4, count), np.int64)
 
-def _lowest_gap(life: _Life, placed: list[tuple[int, _Life]]) -> int:
-    """Lowest offset at which a buffer meets none that is alive together with it."""
-    taken = sorted(
-        (start, _end(start, other))
-        for start, other in placed
-        if other.first <= life.last and life.first <= other.last
-    )
-    offset = 0
-    for start, end in taken:
-        if offset + life.buffer.nbytes <= start:
-            break
-        offset = max(offset, end)
-    return offset
+    def add(self, life: _Life) -> int:
+        """Return the lowest offset at which a buffer meets none that is alive together with it."""
+        n, nbytes, offset = self._used, life.buffer.nbytes, 0
+        meets = np.flatnonzero((self._first[:n] <= life.last) & (self._last[:n] >= life.first))
+        meets = meets[np.lexsort((self.ends[meets], self._starts[meets]))]
+        for start, end in zip(self._starts[meets].tolist(), self.ends[meets].tolist(), strict=True):
+            if offset + nbytes <= start:
+                break
+            offset = max(offset, end)
+        end = -(-(offset + max(nbytes, 1)) // ALIGNMENT) * ALIGNMENT
+        self._first[n], self._last[n] = life.first, life.last
+        self._starts[n], self.ends[n] = offset, end
+        self._used += 1
+        return offset

@@ -61,23 +61,23 @@ class Builder:
         self._constants: dict[str, Array] = {}
         self._lines: list[Instruction] = []
         """Without their numbers."""
+        self.names: list[str] = []
+        """Of all instructions that compute something, in order."""
         self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+        """Name -> the number from which on it may be free with that number behind it."""
         self.node = ""
         """The operation of the file that instructions are added for, as errors name it."""
         self._storage: dict[str, str] = {}
         """Name of a value -> the buffer that it lies in, of those that have to be ended."""
 
-    @property
-    def names(self) -> Sequence[str]:
-        """Names of all instructions that compute something, in order."""
-        return [line.name for line in self._lines if OPCODES[line.opcode].kind is not Kind.NO_WORK]
-
     def unique(self, name: str) -> str:
         """``name``, or with ``__N`` behind it, as Glow does it, where it is taken."""
-        candidate, number = name, 0
+        candidate, number = name, self._next.get(name, 0)
         while candidate in self._taken:
             number += 1
             candidate = f"{name}__{number}"
+        self._next[name] = number
         self._taken.add(candidate)
         return candidate
 
@@ -177,6 +177,8 @@ class Builder:
     ) -> None:
         span = Span(0, 0, self.node)
         self._lines.append(Instruction(0, name, opcode, operands, attributes, span))
+        if OPCODES[opcode].kind is not Kind.NO_WORK:
+            self.names.append(name)
 
     def _weight(self, name: str, type: TensorType, constant: bool) -> Value:
         unique = self.unique(name)
