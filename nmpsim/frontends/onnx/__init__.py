@@ -67,7 +67,7 @@ def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Impor
         NotLoweredError: MODEL002.
     """
     fates: dict[int, Fate] = {}
-    problems = _Problems(place)
+    problems = _Problems(place, graph.open_inputs)
     graph = _with_constants(graph, fates, problems)
     try:
         if wishes.to_quantize:
@@ -96,24 +96,32 @@ def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Impor
     builder.order([*(one.name for one in graph.inputs), *outputs.values()])
     ordered = tuple(fates[index] for index in sorted(fates))
     islands = [label for label in found.islands if label not in real]
-    warnings = _of_islands(islands) if islands else ()
+    warnings = (*graph.warnings, *(_of_islands(islands) if islands else ()))
     return Imported(builder.module(), frozenset(unsigned), ordered, NUMERICS, warnings=warnings)
 
 
 class _Problems:
     """Nodes that cannot be compiled: all are told at once."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, open_inputs: Sequence[str]) -> None:
         self._place = place
+        self._hint = None
+        if open_inputs:
+            shapes = " ".join(f"--input-shape {name}=1,3,224,224" for name in open_inputs)
+            self._hint = f"open dimensions were taken as 1; set them: {shapes}"
         self._found: list[Diagnostic] = []
         self._unknown: set[str] = set()
         self._is_certain = False
 
     def add(self, label: str, why: Exception) -> None:
         """A node cannot be compiled."""
-        found = str(why) if isinstance(why, UnsupportedError) else f"{type(why).__name__}: {why}"
+        found = str(why)
+        if not isinstance(why, UnsupportedError):
+            found = f"inputs or attributes that do not fit it ({type(why).__name__}: {why})"
         message = f"operator {label} cannot be compiled"
-        self._found.append(Diagnostic("MODEL002", message, self._place, found=found[:240]))
+        self._found.append(
+            Diagnostic("MODEL002", message, self._place, found=found[:240], hint=self._hint)
+        )
         if isinstance(why, NotConstantError) and why.name:
             self._unknown.add(why.name)
         else:

@@ -126,6 +126,8 @@ _GROWS = (
     "Where",
 )
 """Operators whose result may be larger than all inputs together."""
+_MAX_BYTES = 1 << 30
+"""Of all results of a model that are no views of other arrays."""
 
 
 def constant_of(node: Node) -> Array:
@@ -164,8 +166,15 @@ def folded(graph: Lowering, node: Node) -> Array | None:
         dims = np.prod([max(x.size, 1) for x in inputs], dtype=float)
         if dims > _MAX_ELEMENTS and any(x.size > 1 for x in inputs[1:]):
             raise UnsupportedError(f"a constant of up to {dims:g} elements")
+    if node.op == "Concat" and sum(one.size for one in inputs) > _MAX_ELEMENTS:
+        raise UnsupportedError(f"a constant of {sum(one.size for one in inputs)} elements")
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(_FOLDS[node.op](node, inputs))
+            values = np.asarray(_FOLDS[node.op](node, inputs))
     except (ValueError, IndexError, TypeError, OverflowError) as error:
         raise UnsupportedError(f"{type(error).__name__}: {error}"[:120]) from error
+    if values.base is None:
+        graph.folded_bytes += values.nbytes
+    if graph.folded_bytes > _MAX_BYTES:
+        raise UnsupportedError(f"more than {_MAX_BYTES} bytes of constants that nodes compute")
+    return values

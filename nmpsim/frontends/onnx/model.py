@@ -8,7 +8,8 @@ becomes one coded error.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -35,6 +36,12 @@ DTYPES = {
 }
 """Number of an element type in ``onnx.proto`` -> as NumPy calls it."""
 MAX_NODES = 1 << 14
+MAX_CYCLE = 4
+"""Nodes of a cycle that an error names."""
+TESTED_OPSETS = range(10, 29)
+"""Versions of ONNX's own operators that reference models or ONNX's backend cases have."""
+TESTED_IR_VERSIONS = range(3, 15)
+"""Versions of the file format that these have."""
 Shapes = Mapping[str, tuple[int, ...]]
 """Name of an input -> the shape it is compiled for."""
 
@@ -94,6 +101,9 @@ class Graph:
     outputs: tuple[str, ...]
     opset: int
     """Version of ONNX's own operators."""
+    open_inputs: tuple[str, ...] = ()
+    """Names of inputs with open dimensions besides the first one, which were taken as 1."""
+    warnings: tuple[str, ...] = ()
 
 
 def load_model(path: Path) -> Any:
@@ -136,6 +146,18 @@ def graph_of(model: Any, shapes: Shapes, place: Place) -> Graph:
         raise damaged(place, _first_line(error)) from error
 
 
+def _is_open(one: Any) -> bool:
+    """Return whether an input leaves a dimension open, besides the first one, the batch."""
+    return any(not dim.HasField("dim_value") for dim in one.type.tensor_type.shape.dim[1:])
+
+
+def _open_warning(name: str) -> str:
+    return (
+        f"input {name} has open dimensions, which are taken as 1;"
+        f" set them: --input-shape {name}=1,3,224,224"
+    )
+
+
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".split("\n", 1)[0][:120]
 
@@ -175,22 +197,63 @@ class _Reader:
                 expected=", ".join(one.name for one in inputs) or "no shape",
             )
         nodes = tuple(self._node(one, index) for index, one in enumerate(graph.node))
-        self._check_order(nodes, {*constants, *(one.name for one in inputs)})
+        nodes = self._ordered(nodes, {*constants, *(one.name for one in inputs)})
         outputs = tuple(one.name for one in graph.output)
         if not outputs:
             raise damaged(self._place, "no outputs")
-        return Graph(nodes, constants, inputs, outputs, self._opset())
+        open_inputs = tuple(
+            one.name
+            for one in graph.input
+            if one.name not in constants and one.name not in shapes and _is_open(one)
+        )
+        warnings = (*self._untested_versions(), *map(_open_warning, open_inputs))
+        return Graph(nodes, constants, inputs, outputs, self._opset(), open_inputs, warnings)
 
-    def _check_order(self, nodes: tuple[Node, ...], known: set[str]) -> None:
-        """Each tensor is made once, before it is read; so there is no circle."""
-        made = {name for node in nodes for name in node.makes}
+    def _ordered(self, nodes: tuple[Node, ...], known: set[str]) -> tuple[Node, ...]:
+        """Return the nodes so that each tensor is made before it is read.
+
+        Nodes that are in such an order already keep it.
+
+        Raises
+        ------
+        UserError
+            MODEL001 if nodes form a cycle, or two make the same tensor.
+        """
+        makers: dict[str, Node] = {}
         for node in nodes:
-            early = [name for name in node.reads if name in made and name not in known]
-            twice = [name for name in node.makes if name in known]
-            if early or twice or len(set(node.makes)) != len(node.makes):
-                what = f"reads {early[0]} too early" if early else "makes a tensor again"
-                raise damaged(self._place, f"node {node.label} {what}")
-            known.update(node.makes)
+            for name in node.makes:
+                if name in known or name in makers:
+                    raise damaged(self._place, f"node {node.label} makes a tensor again")
+                makers[name] = node
+        made, is_ordered = set(known), True
+        for node in nodes:
+            is_ordered &= all(name in made or name not in makers for name in node.reads)
+            made.update(node.makes)
+        if is_ordered:
+            return nodes
+        by_index = {node.index: node for node in nodes}
+        sources = {
+            node.index: [makers[name].index for name in node.reads if name in makers]
+            for node in nodes
+        }
+        try:
+            return tuple(by_index[index] for index in TopologicalSorter(sources).static_order())
+        except CycleError as error:
+            cycle = ", ".join(by_index[index].label for index in error.args[1][1:][:MAX_CYCLE])
+            raise damaged(self._place, f"a cycle of nodes: {cycle}") from error
+
+    def _untested_versions(self) -> Iterator[str]:
+        """Yield a warning for each version of the file that no test covers."""
+        versions = (
+            ("opset", self._opset(), TESTED_OPSETS),
+            ("IR version", int(self._model.ir_version), TESTED_IR_VERSIONS),
+        )
+        for name, version, tested in versions:
+            if version not in tested:
+                yield (
+                    f"{name} {version} of the file is not tested;"
+                    f" {tested.start} to {tested.stop - 1} are"
+                )
 
     def _opset(self) -> int:
         own = [one.version for one in self._model.opset_import if one.domain in ("", "ai.onnx")]
@@ -227,8 +290,33 @@ class _Reader:
         if not one.output or not one.output[0]:
             raise damaged(self._place, f"node {index} makes nothing")
         op = one.op_type if one.domain in ("", "ai.onnx") else f"{one.domain}.{one.op_type}"
+        self._check_inputs(one, op, index)
         attributes = {a.name: self._attribute(a) for a in one.attribute}
         return Node(index, op, tuple(one.input), tuple(one.output), attributes)
+
+    def _check_inputs(self, one: Any, op: str, index: int) -> None:
+        """Raise UserError (MODEL001) if a node has too few or too many inputs for its operator."""
+        if op != one.op_type or not self._onnx.defs.has(op):
+            return  # ONNX defines its own operators only
+        newest = self._onnx.defs.onnx_opset_version()
+        try:
+            schema = self._onnx.defs.get_schema(op, min(self._opset(), newest))
+        except self._onnx.defs.SchemaError:
+            return  # not in this version: who lowers it says so
+        given, low, high = len(one.input), schema.min_input, schema.max_input
+        if low <= given <= high and all(one.input[:low]):
+            return
+        count = (
+            f"{low}" if low == high else f"{low} or more" if high > low + 8 else f"{low} to {high}"
+        )
+        raise fail(
+            "MODEL001",
+            "the ONNX file is damaged",
+            place=self._place,
+            found=f"node {index} {op} {one.output[0]} has {sum(map(bool, one.input))} inputs",
+            expected=f"{count} inputs",
+            hint="convert the model again; `onnx.checker.check_model` finds such nodes",
+        )
 
     def _attribute(self, one: Any) -> Any:
         kinds = self._onnx.AttributeProto
