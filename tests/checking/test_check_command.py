@@ -1,6 +1,7 @@
 """One bundle by options, and what the command line refuses."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,3 +104,52 @@ def test_a_report_in_a_file(check, project):
     document = json.loads(path.read_text())
     assert document["exit_code"] == 1
     assert document["cases"][0]["name"] == "digits"
+
+
+@pytest.fixture
+def new_folder(project, monkeypatch):
+    """An otherwise empty folder with a bundle and an input, whose names have spaces."""
+    folder = project.folder / "a new folder"
+    (folder / "my data").mkdir(parents=True)
+    (project.folder / "digits.bin").rename(folder / "my net.bin")
+    (project.folder / "images" / "7.npy").rename(folder / "my data" / "the 7.npy")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_a_first_suite_passes_at_once(new_folder, cli):
+    words = ("check", "--init", "my net.bin", "--input", "my data/the 7.npy", "--jobs", 1)
+    done = cli(*words)
+    assert done.exit_code == 0, done.output
+    checked = cli("check", "suite.toml", "--jobs", 1)
+    assert checked.exit_code == 0
+    assert "my net: passed" in checked.stdout
+    assert (new_folder / ".github" / "workflows" / "nmpsim.yml").is_file()
+
+    Path("suite.toml").write_text("mine")
+    done = cli(*words)
+    assert done.exit_code == 2
+    assert "suite.toml: error[FILE002]: the file exists" in done.stderr
+    assert Path("suite.toml").read_text() == "mine"
+    assert cli(*words, "--force").exit_code == 0
+    assert cli("check", "suite.toml", "--jobs", 1).exit_code == 0
+    assert "outside of this folder" not in done.stderr
+    by_name = (*words[:4], "data=my data/the 7.npy", "--force")
+    assert cli(*by_name).exit_code == 0
+    assert 'input = { "data" = "my data/the 7.npy" }' in Path("suite.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("my net.bin",), "INPUT001"),
+        (("my net.bin", "--input", "my data"), "a suite needs a file for each input"),
+        (("my net.bin", "--input", "my data/the 7.npy", "--top1", 3), "does not take --top1"),
+        (("my data/the 7.npy",), "--init takes a bundle or a model"),
+    ],
+)
+def test_what_is_no_first_suite(new_folder, cli, words, said):
+    done = cli("check", "--init", *words, "--jobs", 1)
+    assert done.exit_code == 2
+    assert said in done.output
+    assert not (new_folder / "suite.toml").exists()

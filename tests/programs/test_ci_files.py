@@ -18,6 +18,7 @@ from junitparser import JUnitXml
 
 import nmpsim
 from nmpsim.bundle.patch import save_patch
+from nmpsim.checking.new_suite import workflow_text
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.changes import Changes
 from nmpsim.debugger.edits import patch_of
@@ -153,7 +154,7 @@ def test_a_file_is_valid_by_its_schema(name, schema):
 
 def test_the_action_installs_the_sources_that_it_comes_with():
     (line,) = [step["run"] for step in _all_steps() if step.get("name") == INSTALL]
-    folder, _, rest = line.removeprefix("python -m pip install ").partition("[ci]")
+    folder, _, rest = line.removeprefix("python -m pip install ").partition("[$EXTRAS]")
     assert rest == '" pytest'
     assert (CI / folder.removeprefix('"$GITHUB_ACTION_PATH/') / "pyproject.toml").is_file()
 
@@ -255,3 +256,13 @@ def test_the_hooks(repository):
     assert bad.returncode == 1
     assert "nmpsim lint" in bad.stdout.partition("Passed")[0]
     assert "conv1__2, line 20" in bad.stdout.partition("Failed")[2]
+
+
+def test_a_new_workflow_is_this_one_with_a_check_of_its_own():
+    workflow = yaml.safe_load(workflow_text())
+    ours = yaml.safe_load((CI / "nmpsim.yml").read_text())
+    step = workflow["jobs"]["check"]["steps"][1]
+    inputs = yaml.safe_load((CI / "action.yml").read_text())["inputs"]
+    assert set(step["with"]) <= set(inputs)
+    step["with"] = ours["jobs"]["check"]["steps"][1]["with"]
+    assert workflow == ours

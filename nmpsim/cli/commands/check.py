@@ -12,8 +12,8 @@ import attrs
 import click
 
 from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.guard import tell_ci
-from nmpsim.cli.input_options import image_options, spooled_arguments
+from nmpsim.cli.guard import say, tell_ci
+from nmpsim.cli.input_options import NOTHING_SAID, image_options, spooled_arguments
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
@@ -28,6 +28,7 @@ from nmpsim.cli.options import (
     show,
     strict_option,
 )
+from nmpsim.cli.stdin import reads_pipes
 from nmpsim.diagnostics import Place, fail
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ _BUNDLE_OPTIONS = (
     "hazards",
 )
 
+_SUITE, _WORKFLOW = Path("suite.toml"), Path(".github/workflows/nmpsim.yml")
+_INIT_OPTIONS = ("input", "device")
+"""Options of a bundle that ``--init`` puts into the suite."""
+
 
 @attrs.frozen(kw_only=True)
 class _Request:
@@ -76,6 +81,8 @@ class _Request:
     hazards: Literal["none"] | None
     names: tuple[str, ...]
     update_baseline: bool
+    init: bool
+    force: bool
     junit: Path | None
     sarif: Path | None
     lint: bool
@@ -165,6 +172,12 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
 @click.option(
     "--update-baseline", is_flag=True, help="Write the baselines; other checks are done first."
 )
+@click.option(
+    "--init",
+    is_flag=True,
+    help=f"Write {_SUITE}, a baseline and {_WORKFLOW} for a bundle or model, in this folder.",
+)
+@click.option("--force", is_flag=True, help="With --init: overwrite these files.")
 @click.option("--junit", metavar="J.xml", type=OUTPUT, help="Write JUnit XML, a test case a layer.")
 @click.option(
     "--sarif",
@@ -195,13 +208,56 @@ def command(**arguments: Any) -> int:
     """Check what a bundle, or every case of a suite, answers and costs.
 
     \b
+      nmpsim check --init MODEL --input X.npy
       nmpsim check suite.toml --junit junit.xml
       nmpsim check NET.bin --input X.npy --expect E.npz --baseline B.json
 
     Exit codes: 0 as asked, 1 a wrong answer, a trap or a hazard, 4 only over budget, 2 something
     given cannot be used (a stale baseline, nothing to check), 3 a bug. docs/check.md has all keys.
     """
-    return _check(_Request(**arguments))
+    request = _Request(**arguments)
+    if request.force and not request.init:
+        raise click.UsageError("--force is for --init")
+    return _init(request) if request.init else _check(request)
+
+
+def _init(request: _Request) -> int:
+    """Run the program once; if that passes, write the baseline, the suite and the workflow."""
+    from nmpsim.atomic import file_name
+    from nmpsim.checking.new_suite import suite_text, workflow_text
+
+    if not _is_program(request.program):
+        message, place = "--init takes a bundle or a model", Place(str(request.program))
+        raise fail("ARG001", message, place=place, hint="compile LIR first: nmpsim compile")
+    others = [name for name in _BUNDLE_OPTIONS if name not in _INIT_OPTIONS]
+    given = [name for name in others if getattr(request, name) not in (None, ())]
+    if given or request.images != NOTHING_SAID:
+        option = f"--{given[0].replace('_', '-')}" if given else "an option of images"
+        hint = "say it in the suite" if given else "prepare the input: --input X.npy"
+        raise fail("ARG001", f"--init does not take {option}", hint=hint)
+    baseline = Path("baselines") / f"{file_name(request.program.stem)}.json"
+    request = attrs.evolve(request, baseline=baseline, update_baseline=True)
+    case = _case(request)
+    for one in case.input:
+        if not one.path.is_file() or reads_pipes(click.get_current_context()):
+            message, place = "a suite needs a file for each input", Place(str(one.path))
+            raise fail("ARG001", message, place=place, hint="--input FILE, once for each input")
+    texts = {_SUITE: suite_text(case, Path()), _WORKFLOW: workflow_text()}
+    for path in (*texts, baseline):
+        if path.exists() and not request.force:
+            hint = "--force overwrites it, or work in another folder"
+            raise fail("FILE002", "the file exists", place=Place(str(path)), hint=hint)
+    _WORKFLOW.parent.mkdir(parents=True, exist_ok=True)
+    check_outputs(texts, [request.program])
+    if code := _check(request):
+        return code
+    for path, text in texts.items():
+        emit(text, path)
+    say(f"wrote {_SUITE}, {baseline} and {_WORKFLOW}; now: nmpsim check {_SUITE}")
+    if '"../' in texts[_SUITE]:
+        say(f"files outside of this folder are not in its repository: copy them, change {_SUITE}")
+    say(f"in {_WORKFLOW}, replace OWNER and REVISION: the repository of nmpsim and a commit of it")
+    return code
 
 
 def _check(request: _Request) -> int:
@@ -231,12 +287,9 @@ def _check(request: _Request) -> int:
 
 
 def _suite(request: _Request) -> Suite:
-    from nmpsim.analysis.program import is_bundle
     from nmpsim.checking import Suite, read_suite
-    from nmpsim.frontends import front_end_of
 
-    program = request.program
-    if is_bundle(program) or program.suffix == ".bin" or front_end_of(program) is not None:
+    if _is_program(request.program):
         return Suite(str(request.program), (_case(request),)).checked()
     given = [name for name in _BUNDLE_OPTIONS if getattr(request, name) not in (None, ())]
     if given:
@@ -247,6 +300,13 @@ def _suite(request: _Request) -> Suite:
             hint="say it in the suite",
         )
     return read_suite(request.program)
+
+
+def _is_program(path: Path) -> bool:
+    from nmpsim.analysis.program import is_bundle
+    from nmpsim.frontends import front_end_of
+
+    return is_bundle(path) or path.suffix == ".bin" or front_end_of(path) is not None
 
 
 def _case(request: _Request) -> Case:

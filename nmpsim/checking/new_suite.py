@@ -1,0 +1,77 @@
+"""Files that a user starts with: a suite of one case, and a workflow that checks it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from nmpsim.checking.suite import Case
+from nmpsim.diagnostics import Place, fail
+
+_WORKFLOW = """\
+name: nmpsim
+on:
+  push:
+    branches: [main]
+  pull_request:
+permissions:
+  contents: read
+  security-events: write # for upload-sarif
+jobs:
+  check:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: OWNER/nmpsim/programs/ci@REVISION # the repository that has nmpsim, and a commit of it
+        with:
+          check: nmpsim check suite.toml
+          extras: ci,tflite,onnx,image
+"""
+
+
+def workflow_text() -> str:
+    """Return a workflow of GitHub's that checks ``suite.toml``, as ``programs/ci/`` has one."""
+    return _WORKFLOW
+
+
+def suite_text(case: Case, folder: Path) -> str:
+    """Return a suite of one case for a file in ``folder``.
+
+    Raises
+    ------
+    UserError
+        ARG001 for a file whose name a suite cannot hold, or inputs of which only some are named.
+    """
+    inputs = [(one.name, _path(one.path, folder)) for one in case.input]
+    if len({name is None for name, _ in inputs}) > 1:
+        raise fail("ARG001", "only some inputs are named", expected="--input NAME=FILE for each")
+    if inputs and inputs[0][0] is not None:
+        given = ", ".join(f"{_text(str(name))} = {path}" for name, path in inputs)
+        given = f"{{ {given} }}"
+    elif len(inputs) == 1:
+        given = inputs[0][1]
+    else:
+        given = f"[{', '.join(path for _, path in inputs)}]"
+    lines = [
+        "[[case]]",
+        f"name = {_text(case.name)}",
+        f"bundle = {_path(case.bundle, folder)}",
+        f"input = {given}",
+    ]
+    if case.device is not None:
+        lines.append(f"device = {_path(case.device, folder)}")
+    if case.baseline is not None:
+        lines.append(f"baseline = {_path(case.baseline, folder)}")
+    return "\n".join([*lines, ""])
+
+
+def _path(path: Path, folder: Path) -> str:
+    return _text(Path(os.path.relpath(path, folder)).as_posix())
+
+
+def _text(text: str) -> str:
+    """Return a TOML string."""
+    if not text.isprintable():
+        raise fail("ARG001", "a suite cannot hold this name", place=Place(text), found=repr(text))
+    return json.dumps(text, ensure_ascii=False)
