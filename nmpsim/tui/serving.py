@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import ipaddress
+import secrets
 import shlex
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,9 +21,15 @@ LOOPBACK = "127.0.0.1"
 
 
 class DebugServer(Server):
-    """Answers pages of its own only: a session reads and writes files as the user who started it.
+    """Serves the screen to browsers that have its secret token, and to its own pages only.
 
-    Any page that the user's browser has open may otherwise connect to it.
+    A session reads and writes files as the user who started it. Without a token any user of this
+    machine could open one, and so could any page that the user's browser has open.
+
+    Attributes
+    ----------
+    token : str
+        In the printed address; the browser then sends it as a cookie.
     """
 
     def __init__(
@@ -29,6 +37,8 @@ class DebugServer(Server):
     ) -> None:
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         super().__init__(shlex.join(command), host=host, port=port, title=title, public_url=url)
+        self.token = secrets.token_urlsafe(32)
+        self._cookie = f"nmpsim-{port}"
         self._tell = tell
         self._sessions: set[asyncio.Task[Any]] = set()
 
@@ -36,23 +46,43 @@ class DebugServer(Server):
         """Warnings and errors are written without it."""
 
     async def on_startup(self, app: web.Application) -> None:
-        """Say where the page is."""
-        self._tell(f"the debugger is at {self.public_url} (Ctrl-C ends it)")
+        """Print the address of the page."""
+        self._tell(f"the debugger is at {self.public_url}/?token={self.token} (Ctrl-C ends it)")
 
     async def on_shutdown(self, app: web.Application) -> None:
         """End the sessions; pages that are open would be waited for."""
         for session in self._sessions:
             session.cancel()
 
+    async def _make_app(self) -> web.Application:
+        app = await super()._make_app()
+        app.middlewares.append(self._authorize)
+        return app
+
+    @web.middleware
+    async def _authorize(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Answer requests that have the token only; turn the one of the address into a cookie."""
+        self._check_host(request)
+        if request.path == "/" and self._is_token(request.query.get("token", "")):
+            found = web.HTTPFound("/")
+            found.set_cookie(self._cookie, self.token, httponly=True, samesite="Strict")
+            raise found
+        if not self._is_token(request.cookies.get(self._cookie, "")):
+            raise web.HTTPForbidden(text="open the address that `nmpsim debug --serve` printed")
+        return await handler(request)
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
+
     async def handle_index(self, request: web.Request) -> Any:
         """The page, whose addresses are those that the browser asked: a tunnel has others."""
-        self._check(request)
         self.public_url = f"{request.scheme}://{request.host}"
         return await super().handle_index(request)
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """A session, for the page that comes from here."""
-        self._check(request)
         if request.headers.get("Origin") != f"{request.scheme}://{request.host}":
             raise web.HTTPForbidden(text="this page comes from elsewhere")
         session = asyncio.current_task()
@@ -61,8 +91,8 @@ class DebugServer(Server):
             session.add_done_callback(self._sessions.discard)
         return await super().handle_websocket(request)
 
-    def _check(self, request: web.Request) -> None:
-        """A name that somebody else owns may lead here, too."""
+    def _check_host(self, request: web.Request) -> None:
+        """Refuse names of other owners, which may lead to this address, too."""
         name = urlsplit(f"//{request.host}").hostname or ""
         known = {"localhost", self.host, socket.gethostname(), socket.getfqdn()}
         if name not in known and not is_address(name):
@@ -93,7 +123,10 @@ def serve(
     """
     _check_free(host, port)
     if not is_loopback(host):
-        tell(f"warning: whoever can reach {host}:{port} can read and write files as you")
+        tell(
+            f"warning: {host}:{port} can be reached from other machines, and its token is not"
+            " encrypted on the way: whoever has it can read and write files as you"
+        )
     DebugServer(command, host, port, title, tell).serve()
 
 

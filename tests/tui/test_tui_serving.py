@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,7 @@ def test_a_page_of_its_own_gets_a_session_and_no_other_page(
     async def play() -> None:
         async with TestClient(TestServer(await server._make_app())) as client:
             address = f"{client.host}:{client.port}"
+            assert (await client.get("/", params={"token": server.token})).status == 200
             page = await (await client.get("/")).text()
             assert f"ws://{address}/ws" in page and "nmpsim a b.bin" in page
             for host in ("evil.example", "evil.example:8000", ""):
@@ -65,7 +68,57 @@ def test_a_page_of_its_own_gets_a_session_and_no_other_page(
                 assert (await page.receive(timeout=10)).type == WSMsgType.CLOSE
 
     asyncio.run(play())
-    assert told == ["the debugger is at http://127.0.0.1:8000 (Ctrl-C ends it)"]
+    page = f"http://127.0.0.1:8000/?token={server.token}"
+    assert told == [f"the debugger is at {page} (Ctrl-C ends it)"]
+
+
+PATHS = ("/", "/?token=", "/?token=wrong", "/ws", "/ws?token=TOKEN", "/static/js/textual.js",
+         "/static/?token=TOKEN", "/download/1", "/nothing")  # fmt: skip
+WITHOUT_TOKEN = """
+import http.client, sys
+for path in sys.argv[2:]:
+    client = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+    cookie = {"Cookie": "nmpsim-8000=wrong; nmpsim-8000=", "Origin": f"http://127.0.0.1:{sys.argv[1]}"}
+    for headers in ({}, cookie, {**cookie, "Upgrade": "websocket", "Connection": "Upgrade"}):
+        client.request("GET", path, headers=headers)
+        answer = client.getresponse()
+        answer.read()
+        assert answer.status == 403, (path, headers, answer.status)
+print("refused")
+"""
+
+
+def interpreter_for(user: str) -> str:
+    """Return a Python that another user may start; skip where tests may not change the user."""
+    for path in (sys.executable, "/usr/bin/python3"):
+        with suppress(OSError, KeyError, ValueError, subprocess.CalledProcessError):
+            subprocess.run([path, "-I", "-S", "-c", ""], check=True, cwd="/", user=user)
+            return path
+    pytest.skip(f"no Python can be started as {user}")
+
+
+@pytest.mark.parametrize("user", [None, "nobody"])
+def test_nothing_is_served_without_the_token(user: str | None) -> None:
+    """Whether the same user of this machine asks or another one."""
+    server = serving.DebugServer(["nmpsim"], "127.0.0.1", 8000, "nmpsim", lambda text: None)
+    python = sys.executable if user is None else interpreter_for(user)
+
+    async def play() -> None:
+        async with TestClient(TestServer(await server._make_app())) as client:
+            paths = [path.replace("TOKEN", server.token) for path in PATHS]
+            command = [python, "-I", "-S", "-c", WITHOUT_TOKEN, str(client.port), *paths]
+            done = await asyncio.to_thread(
+                subprocess.run, command, capture_output=True, cwd="/", user=user
+            )
+            assert done.stdout == b"refused\n", done.stderr.decode()
+
+    asyncio.run(play())
+
+
+def test_each_server_has_a_token_of_its_own() -> None:
+    servers = [serving.DebugServer(["x"], "127.0.0.1", 8000, "x", print) for _ in range(2)]
+    assert servers[0].token != servers[1].token
+    assert all(len(one.token) >= 43 for one in servers)
 
 
 def test_who_can_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +133,8 @@ def test_who_can_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
     serving.serve(["x"], "localhost", port, "x", told.append)
     assert told == []
     serving.serve(["x"], "0.0.0.0", port, "x", told.append)
-    assert told == [f"warning: whoever can reach 0.0.0.0:{port} can read and write files as you"]
+    (warning,) = told
+    assert warning.startswith(f"warning: 0.0.0.0:{port} can be reached from other machines")
     assert served == [f"http://localhost:{port}", f"http://0.0.0.0:{port}"]
     assert serving.is_loopback("::1") and serving.is_address("::1")
 

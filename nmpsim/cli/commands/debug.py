@@ -108,7 +108,7 @@ _ESCAPE_MILLISECONDS = "25"
 @click.option(
     "--host",
     metavar="ADDRESS",
-    help="With --serve: listen at this address; without it nobody else can reach the debugger.",
+    help="With --serve: listen at this address instead of 127.0.0.1.",
 )
 @click.option("--record", metavar="FILE", type=OUTPUT, help="Keep the commands, for --script.")
 @click.option(
