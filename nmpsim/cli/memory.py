@@ -14,7 +14,7 @@ _SIZE = re.compile(r"(\d{1,15})(?:\.(\d{1,6}))?\s*([kmgt]?)(i?)b?", re.IGNORECAS
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
-class _Size(click.ParamType[int]):
+class _Size(click.ParamType):  # type: ignore[type-arg] # only newer versions of click have it generic
     """A number of bytes: ``800M``, ``2GB`` (thousands) or ``1.5GiB`` (of 1,024)."""
 
     name = "size"
