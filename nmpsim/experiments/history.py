@@ -120,22 +120,27 @@ def document_of(folder: Path, number: int) -> str:
         )
     _, packed = found[number - 1]
     try:
-        return gzip.decompress(base64.b64decode(packed, validate=True)).decode()
-    except (binascii.Error, OSError, EOFError, ValueError, zlib.error) as error:
+        inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)  # as gzip packs
+        text = inflate.decompress(base64.b64decode(packed, validate=True), MAX_REPORT_BYTES)
+        if not inflate.eof:
+            raise ValueError(f"a document that is cut off, or of over {MAX_REPORT_BYTES:,} bytes")
+        return text.decode()
+    except (binascii.Error, ValueError, zlib.error) as error:
         raise _damaged(folder, error) from error
 
 
 def series_names(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
     """Return a name of each series: what its network was called last, and the label.
 
-    Networks of one name are told apart by their digests.
+    Networks of one name are told apart by their digests; so are those whose names are cut.
     """
     programs = {entry.series: entry.program for entry in found}
     names = {}
     for series, program in programs.items():
         network, label = series
         is_shared = any(one == program and key[0] != network for key, one in programs.items())
-        name = f"{program} {network[:6]}" if is_shared else program
+        shown = program[:_MAX_WORDS]
+        name = f"{shown} {network[:6]}" if is_shared or shown != program else program
         names[series] = f"{name} ({label})" if label else name
     return names
 
@@ -257,7 +262,7 @@ def _all(folder: Path) -> list[tuple[Entry, str]]:
 
 def _kept(path: Path) -> tuple[Entry, str]:
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(_read(path))
         if data["schema"] not in (SCHEMA, OLD_SCHEMA):
             raise ValueError(f"schema {str(data['schema'])[:40]!r}, expected {SCHEMA!r}")
         entry = Entry(**data["entry"])
@@ -268,10 +273,6 @@ def _kept(path: Path) -> tuple[Entry, str]:
         if entry.kind not in ("run", "eval") or not all(isinstance(t, str) for t in texts):
             raise ValueError("other types than expected")
         return entry, data["document"]
-    except OSError as error:
-        raise fail(
-            "FILE001", "cannot read the entry", place=Place(str(path)), found=error.strerror
-        ) from error
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _damaged(path, error) from error
 

@@ -81,6 +81,6 @@ def digest_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
         for name, array in sorted(arrays.items())
         for part in (
             f"{name} {array.dtype.str} {array.shape}".encode(),
-            np.ascontiguousarray(array).tobytes(),
+            np.ascontiguousarray(array).reshape(-1).view(np.uint8).data,
         )
     )

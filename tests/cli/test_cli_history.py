@@ -1,5 +1,7 @@
 """``nmpsim history``: what it keeps, what it says of the last entry, what it refuses."""
 
+import base64
+import gzip
 import json
 import re
 import subprocess
@@ -14,6 +16,7 @@ from nmpsim.diagnostics import UserError
 from nmpsim.experiments.history import entries, series_names
 from nmpsim.experiments.identity import digest_of_network
 from nmpsim.report.json import json_text, to_json
+from nmpsim.report.read import MAX_REPORT_BYTES
 from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport
 from nmpsim.views.html.history import history_figures
 
@@ -215,3 +218,24 @@ def test_a_damaged_entry_is_named(history, change):
     with pytest.raises(UserError, match="RESULT001") as caught:
         entries(history)
     assert path.name in str(caught.value)
+
+
+def test_a_long_name_is_cut(nmpsim_cli, runs, tmp_path):
+    report = json.loads(runs[0].read_text())
+    runs[0].write_text(json.dumps(report | {"program": "n" * 100_000}))
+    folder = tmp_path / "history"
+    assert nmpsim_cli("history", folder, runs[0], "--commit", "cafe").exit_code == 0
+    (name,) = series_names(entries(folder)).values()
+    assert len(name) < 250
+    assert name.startswith("nnn")
+
+
+def test_a_document_that_unpacks_to_too_much_is_damage(nmpsim_cli, history):
+    path = min(history.iterdir())
+    data = json.loads(path.read_text())
+    packed = gzip.compress(bytes(MAX_REPORT_BYTES + 1))
+    path.write_text(json.dumps(data | {"document": base64.b64encode(packed).decode()}))
+    results = [nmpsim_cli("history", history, "--show", n) for n in (1, 2, 3)]
+    (refused,) = [result for result in results if result.exit_code]
+    assert "RESULT001" in refused.stderr
+    assert f"over {MAX_REPORT_BYTES:,} bytes" in refused.stderr
