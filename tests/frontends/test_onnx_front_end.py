@@ -16,6 +16,7 @@ import nmpsim
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.extras import install_command
 from nmpsim.frontends import import_model
+from nmpsim.frontends.onnx import folding
 
 
 @pytest.fixture
@@ -432,6 +433,25 @@ def test_constants_that_nodes_make_are_bounded(tmp_path: Path) -> None:
     constants = {"c0": np.zeros(8, np.float32)}
     finding = refused(write(tmp_path / "large.onnx", nodes, {"x": kind}, {"y": kind}, constants))
     assert (finding.code, finding.found) == ("MODEL002", "a constant of 33554432 elements")
+
+
+def test_constants_beyond_the_budget_are_not_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folding, "_MAX_BYTES", 1000)
+    computed = []
+    plain = folding._FOLDS["Reshape"]
+    monkeypatch.setitem(
+        folding._FOLDS, "Reshape", lambda node, x: computed.append(node) or plain(node, x)
+    )
+    nodes: list[Node] = [("Transpose", ["c"], ["t"], {})]
+    nodes += [("Reshape", ["t", "size"], [f"r{n}"], {}) for n in range(20)]  # copies, no views
+    nodes.append(("Relu", ["x"], ["y"], {}))
+    kind: Kind = ("float32", (4,))
+    constants = {"c": np.zeros((10, 10), np.float32), "size": np.array([100], np.int64)}
+    finding = refused(write(tmp_path / "n.onnx", nodes, {"x": kind}, {"y": kind}, constants))
+    assert finding.found == "more than 1000 bytes of constants that nodes compute"
+    assert len(computed) == 3  # of 400 bytes each
 
 
 def test_work_is_linear_in_nodes(tmp_path: Path) -> None:

@@ -161,6 +161,8 @@ def folded(graph: Lowering, node: Node) -> Array | None:
         return None
     if not all(name and graph.is_constant(name) for name in node.inputs):
         return None
+    if graph.folded_bytes > _MAX_BYTES:  # before any more is computed
+        raise UnsupportedError(f"more than {_MAX_BYTES} bytes of constants that nodes compute")
     inputs = [graph.constant(name) for name in node.inputs]
     if node.op in _GROWS:
         dims = np.prod([max(x.size, 1) for x in inputs], dtype=float)
@@ -173,8 +175,6 @@ def folded(graph: Lowering, node: Node) -> Array | None:
             values = np.asarray(_FOLDS[node.op](node, inputs))
     except (ValueError, IndexError, TypeError, OverflowError) as error:
         raise UnsupportedError(f"{type(error).__name__}: {error}"[:120]) from error
-    if values.base is None:
+    if not any(np.may_share_memory(values, one) for one in inputs):
         graph.folded_bytes += values.nbytes
-    if graph.folded_bytes > _MAX_BYTES:
-        raise UnsupportedError(f"more than {_MAX_BYTES} bytes of constants that nodes compute")
     return values

@@ -1,0 +1,45 @@
+"""Data sets of ``nmpsim eval``: an archive with samples and labels."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+
+from nmpsim.bundle.metadata import Tensor
+from nmpsim.cli.dataset import load_dataset
+from nmpsim.cli.samples import Taker
+
+from ..mutate import archive_changed
+from ..target import Target, as_file, refusals
+from . import npz
+
+_TAKER = Taker({"x": Tensor("x", "i8", (1, 4), 0)})
+_MAX_MEMORY = 1 << 26
+
+
+def run(data: bytes) -> None:
+    """Read labels and samples."""
+    with refusals("DATA001", "INPUT003", "FILE001"):
+        found = load_dataset(as_file(data, "data.npz"), "labels", _TAKER, _MAX_MEMORY)
+        assert len(found.labels) >= 0
+        for index in range(min(len(found.samples), 4)):
+            assert set(found.samples.read(index)) == {"x"}
+
+
+def seeds() -> Iterator[bytes]:
+    """Archives, plain and compressed."""
+    for save in (np.savez, np.savez_compressed):
+        made = io.BytesIO()
+        save(made, x=np.zeros((3, 4), np.int8), labels=np.array([1, 0, -1]))
+        yield made.getvalue()
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    """An archive with another member."""
+    return archive_changed(data, random, npz.member_changed)
+
+
+TARGET = Target(run, seeds, mutate, most_bytes=1 << 13)

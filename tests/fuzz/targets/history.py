@@ -1,0 +1,47 @@
+"""Entries of ``nmpsim history``."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator
+
+import attrs
+
+from nmpsim.experiments.history import SCHEMA, Entry, document_of, entries, latest, series_names
+
+from ..mutate import json_bytes_changed
+from ..target import Target, folder, refusals
+
+
+def run(data: bytes) -> None:
+    """Read it as the only entry of a history, and unpack its document."""
+    history = folder() / "history"
+    history.mkdir(exist_ok=True)
+    (history / "entry.history.json").write_bytes(data)
+    with refusals("RESULT001", "FILE001"):
+        found = entries(history)
+        assert len(found) == 1
+        series_names(found)
+        latest(found)
+        document_of(history, 1)
+
+
+def seeds() -> Iterator[bytes]:
+    """An entry of a run."""
+    entry = Entry(
+        "c0ffee",
+        "main",
+        "2026-01-01T00:00:00+00:00",
+        kind="run",
+        program="net",
+        cycles=1,
+        saturated=0,
+    )
+    document = base64.b64encode(gzip.compress(b"{}", mtime=0)).decode()
+    kept = {"schema": SCHEMA, "entry": attrs.asdict(entry), "document": document}
+    yield json.dumps(kept).encode()
+
+
+TARGET = Target(run, seeds, json_bytes_changed, most_bytes=1 << 13)

@@ -1,0 +1,41 @@
+"""Images, as inputs of a run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import numpy as np
+from PIL import Image
+
+from nmpsim.bundle.metadata import Tensor
+from nmpsim.cli.input_options import ImageOptions
+from nmpsim.cli.samples import Taker
+
+from ..target import Target, as_file, refusals
+
+_SHAPE = (1, 4, 5, 3)
+_TAKER = Taker({"x": Tensor("x", "float", _SHAPE, 0)}, ImageOptions(mode="0to1", resize=True))
+
+
+def run(data: bytes) -> None:
+    """Read it in the shape of an input."""
+    with refusals("INPUT", "FILE001"):
+        values = _TAKER.read_image("x", as_file(data, "image.png"))
+        assert values.shape == _SHAPE
+        assert np.isfinite(values).all()
+
+
+def seeds() -> Iterator[bytes]:
+    """Images of each format that is read, and of each kind of pixels."""
+    for kind in ("RGB", "L", "RGBA", "P", "1", "I;16"):
+        for name in ("PNG", "JPEG", "BMP"):
+            made = io.BytesIO()
+            try:
+                Image.new(kind, (5, 4)).save(made, name)
+            except OSError:
+                continue  # a format without this kind
+            yield made.getvalue()
+
+
+TARGET = Target(run, seeds, most_bytes=1 << 13)
