@@ -5,7 +5,7 @@ What only one of them needs is imported there: a run is not to wait for the comp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 import numpy.typing as npt
 
 from nmpsim.atomic import new_file
@@ -86,6 +87,7 @@ def compile(
     tensors: Path | str | None = None,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     integer_islands: bool | None = None,
     device: DeviceConfig | None = None,
     numerics: str | None = None,
@@ -105,6 +107,8 @@ def compile(
         tensors: JSON with exact scales; the file next to the LIR is taken if there is one.
         input_shapes: of inputs of an ONNX model, by name; else a dimension that the file leaves
             open is 1.
+        sample_shapes: of arrays for the inputs, by name (empty for the only input), from which
+            dimensions are taken that the file leaves open; the first one, the batch, stays 1.
         integer_islands: compute on integers what ONNX Runtime computes in float32 between
             conversions, where that is possible; if None in models of 16 bits only.
         device: the default device if None.
@@ -132,7 +136,7 @@ def compile(
     from nmpsim.lir.parser import parse_file
     from nmpsim.lir.verify import verify
 
-    wishes = Wishes(input_shapes, integer_islands)
+    wishes = Wishes(input_shapes, sample_shapes, integer_islands)
     if not isinstance(model, str | Path | Imported):
         from nmpsim.quantization import QuantizedProgram  # slow to import
 
@@ -181,8 +185,12 @@ def float_program(
     weights: Path | str | None = None,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> Imported:
-    """A float network that is to be quantized; arguments and errors as of :func:`calibrate`."""
+    """A float network that is to be quantized; arguments and errors as of :func:`calibrate`.
+
+    ``sample_shapes`` is as :func:`compile` takes it.
+    """
     from nmpsim.frontends import Imported, Wishes, import_model
     from nmpsim.frontends.origin import imported_lir
     from nmpsim.lir.constants import attach_constants
@@ -192,7 +200,9 @@ def float_program(
     if isinstance(model, Imported):
         return model
     path = Path(model)
-    imported = import_model(path, weights, None, Wishes(input_shapes, to_quantize=True))
+    imported = import_model(
+        path, weights, None, Wishes(input_shapes, sample_shapes, to_quantize=True)
+    )
     if imported is not None:
         return imported
     files = [] if weights is None else [Path(weights)]
@@ -228,7 +238,10 @@ def calibrate(
     if calibration is None and profile is None:
         raise fail("ARG001", "no ranges: calibration or profile is needed")
     ranges = None if profile is None else read_profile(Path(profile))
-    program = float_program(model, weights, input_shapes=input_shapes)
+    shapes: dict[str, tuple[int, ...]] = {}
+    if isinstance(model, str | Path) and calibration is not None:
+        shapes = {key.removeprefix("input/"): np.shape(v) for key, v in calibration.items()}
+    program = float_program(model, weights, input_shapes=input_shapes, sample_shapes=shapes)
     return Calibrated.of(program, calibration, ranges)
 
 
@@ -336,7 +349,12 @@ def device_of(bundle: Bundle | Compiled) -> DeviceConfig:
 
 
 def load(
-    path: Path | str, patch: Path | str | None = None, *, device: DeviceConfig | None = None
+    path: Path | str,
+    patch: Path | str | None = None,
+    *,
+    device: DeviceConfig | None = None,
+    sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    warn: Callable[[str], object] | None = None,
 ) -> Bundle:
     """Read and check a bundle; what becomes of the file afterwards changes nothing.
 
@@ -344,13 +362,19 @@ def load(
         path: the bundle's file; or a model's that :func:`compile` takes alone, which is compiled.
         patch: changes that the debugger has exported, made in memory only.
         device: that a model is compiled for, the default device if None.
+        sample_shapes: for a model, as :func:`compile` takes them.
+        warn: called with each warning about a model.
 
     Raises:
         UserError: FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch; for a model those
             of :func:`compile`.
     """
     if is_model(Path(path)):
-        bundle = bundle_from_bytes(compile(path, device=device).file, str(path))
+        compiled = compile(path, device=device, sample_shapes=sample_shapes)
+        if warn is not None:
+            for warning in compiled.warnings:
+                warn(warning)
+        bundle = bundle_from_bytes(compiled.file, str(path))
     else:
         bundle = read_bundle(path)
     if patch is None:

@@ -61,6 +61,7 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
             unsigned=imported.unsigned,
             channel_order="RGB",
             normalizations=imported.normalizations,
+            warnings=imported.warnings,
         )
     printed = parse_file(path)
     sidecar = default_tensors_file(path) if tensors is None else tensors

@@ -11,6 +11,7 @@ import glob
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,6 +111,25 @@ def _sample(parts: Sequence[Run], taker: Taker, own: Run) -> Sample:
     _check_complete(sources, taker.tensors)
     files = tuple(str(source.path) for source in next(iter(own.values()), ()))
     return Sample(files, sources, taker)
+
+
+def sample_shapes(arguments: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of the first array of each argument of ``--input``, by the input's name.
+
+    The name is empty for an argument without one. What cannot be read is left out: who reads the
+    values says why.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for argument in arguments:
+        with suppress(UserError):
+            name, paths = _expanded(argument, [argument.partition("=")[0]])
+            if not is_array_file(paths[0]):
+                continue
+            file = ArrayFile(paths[0])
+            for key in file.keys:
+                own = name if name is not None and len(file.keys) == 1 else key
+                shapes[own.removeprefix(PREFIX)] = file.array(key).shape
+    return shapes
 
 
 def input_paths(arguments: Sequence[str], names: Sequence[str]) -> list[Path]:

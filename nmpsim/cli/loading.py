@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +21,31 @@ PATIENCE_SECONDS = 1.0
 
 
 def load_program(
-    path: Path, patch: Path | None = None, *, device: DeviceConfig | None = None
+    path: Path,
+    patch: Path | None = None,
+    *,
+    device: DeviceConfig | None = None,
+    inputs: Sequence[str] = (),
 ) -> Bundle:
-    """As :func:`nmpsim.session.load`; if it lasts, a terminal is told what is waited for."""
+    """As :func:`nmpsim.session.load`; if it lasts, a terminal is told what is waited for.
+
+    ``inputs`` are arguments of ``--input``; a model's open dimensions are taken from the first
+    array of each. Warnings about a model are printed.
+    """
     from nmpsim import session
 
     with told_of_loading(path):
-        return session.load(path, patch, device=device)
+        if not session.is_model(path):
+            return session.load(path, patch)
+        from nmpsim.cli.inputs import sample_shapes
+
+        shapes = sample_shapes(inputs)
+        return session.load(path, patch, device=device, sample_shapes=shapes, warn=say_warning)
+
+
+def say_warning(warning: str) -> None:
+    """Print a warning about a model."""
+    say(f"warning: {warning}")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from onnx_files import Kind, write
 from tflite_files import small_network
 
 import nmpsim
@@ -51,6 +52,26 @@ def test_a_command_takes_a_model(command: Callable[..., Result], words: str, fou
     result = command(*words.split())
     assert result.exit_code == 0, result.output
     assert found in result.stdout
+
+
+def test_open_dimensions_are_those_of_the_input(command: Callable[..., Result]) -> None:
+    kind: Kind = ("float32", ("batch", 3, "rows"))
+    write(Path("open.onnx"), [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
+    np.save("open.npy", np.ones((1, 3, 7), np.float32))
+    np.savez("open.npz", x=np.ones((4, 3, 7), np.float32), labels=np.zeros(4, np.int64))
+    for words in (
+        "run open.onnx --input open.npy --engine reference",
+        "run open.onnx --input x=open.npy --engine reference",
+        "debug open.onnx --input open.npy --engine reference -c where",
+        "quantize open.onnx --calibration open.npz -o q.lir",
+    ):
+        result = command(*words.split())
+        assert result.exit_code == 0, (words, result.output)
+        assert "open dimensions" not in result.stderr
+    refused = command("eval", "open.onnx", "--dataset", "open.npz", "--labels", "labels")
+    assert "y: 1x3x7" in refused.stderr  # which is no classifier, of the data set's size
+    for words in ("run open.onnx", "inspect open.onnx", "explain open.onnx"):
+        assert "x has open dimensions, which are taken as 1" in command(*words.split()).stderr
 
 
 def test_check_takes_a_model(command: Callable[..., Result]) -> None:

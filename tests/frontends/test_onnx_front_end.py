@@ -333,9 +333,31 @@ def test_open_dimensions_are_told(tmp_path: Path) -> None:
         if not is_told:
             assert nmpsim.compile(path).warnings == ()
             continue
-        assert "--input-shape x=1,3,224,224" in str(refused(path).hint)
-        (warning,) = nmpsim.compile(path, input_shapes={"x": (1, 3, 5)}).warnings or ("",)
-        assert warning == ""
+        assert "--input-shape x=1,3,224" in str(refused(path).hint)
+        assert nmpsim.compile(path, input_shapes={"x": (1, 3, 5)}).warnings == ()
+
+
+def test_open_dimensions_are_those_of_the_first_input(tmp_path: Path) -> None:
+    kind: Kind = ("float32", ("batch", 3, "rows"))
+    path = write(tmp_path / "o.onnx", [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
+    for samples in ({"x": (1, 3, 7)}, {"": (1, 3, 7)}, {"x": (20, 3, 7)}, {"x": (20, 1, 3, 7)}):
+        compiled = nmpsim.compile(path, sample_shapes=samples)
+        assert compiled.bundle.metadata.user_inputs[0].shape == (1, 3, 7)
+        assert compiled.warnings == ()
+    for samples in ({}, {"x": (1, 4, 7)}, {"x": (7,)}, {"other": (1, 3, 7)}, {"x": (1, 3, 0)}):
+        try:
+            (warning,) = nmpsim.compile(path, sample_shapes=samples).warnings
+        except nmpsim.UserError as error:
+            assert "no size that can be compiled" in str(error)
+        else:
+            assert "x has open dimensions, which are taken as 1" in warning
+
+
+def test_calibration_closes_open_dimensions(tmp_path: Path) -> None:
+    kind: Kind = ("float32", ("batch", 3, "rows"))
+    path = write(tmp_path / "o.onnx", [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
+    program = nmpsim.quantize(path, calibration={"x": np.ones((5, 3, 7), np.float32)})
+    assert nmpsim.compile(program).bundle.metadata.user_inputs[0].shape == (1, 3, 7)
 
 
 def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:

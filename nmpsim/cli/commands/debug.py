@@ -281,7 +281,9 @@ def _debugger(request: _Request) -> Debugger:
     from nmpsim.debugger import Debugger
 
     device = load_device(request.device)
-    bundle = load_program(request.bundle, request.patch, device=device)
+    bundle = load_program(
+        request.bundle, request.patch, device=device, inputs=request.inputs.arguments
+    )
     config = _limits(request).of_device(device or session.device_of(bundle))
     arrays = fitting_inputs(request.inputs, bundle.metadata)
     return Debugger(

@@ -125,7 +125,7 @@ def _evaluate(request: _Request) -> int:
     from nmpsim.experiments.samples import checked_labels, classes_of
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    bundle = load_program(request.bundle)
+    bundle = load_program(request.bundle, inputs=[str(request.dataset)])
     taker = Taker.of(bundle.metadata, request.images)
     data = load_dataset(request.dataset, request.labels, taker, request.max_memory)
     classes = classes_of(bundle)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nmpsim.cli.loading import told_of_loading
+from nmpsim.cli.loading import say_warning, told_of_loading
 from nmpsim.cli.options import FILE, Command, format_option, shapes_option, show
 
 
@@ -24,7 +24,10 @@ def command(file: Path, shapes: dict[str, tuple[int, ...]], style: str) -> None:
     from nmpsim.views.inspect_text import inspect_json, print_bundle
 
     if session.is_model(file):
-        contents = session.compile(file, input_shapes=shapes, slicing="simple").bundle
+        compiled = session.compile(file, input_shapes=shapes, slicing="simple")
+        for warning in compiled.warnings:
+            say_warning(warning)
+        contents = compiled.bundle
     else:
         with told_of_loading(file):
             contents = read_bundle(file)

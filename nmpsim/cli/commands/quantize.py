@@ -13,7 +13,7 @@ import click
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import GivenInputs, ImageOptions, image_options, spooled_arguments
-from nmpsim.cli.loading import told_of_loading
+from nmpsim.cli.loading import say_warning, told_of_loading
 from nmpsim.cli.options import (
     FILE,
     LAYER,
@@ -165,6 +165,7 @@ def _quantize(request: _Request) -> None:
     if request.device is not None and not request.makes_bundle:
         raise click.UsageError("--device is for -o NET.bin; LIR is for `nmpsim compile --device`")
     from nmpsim.cli.calibration import calibration_arrays, paths_of
+    from nmpsim.cli.inputs import sample_shapes
     from nmpsim.quantization import compare
     from nmpsim.session import calibrate, float_program
     from nmpsim.views.quantize_text import print_quantization, quantization_document
@@ -175,7 +176,14 @@ def _quantize(request: _Request) -> None:
     device = load_device(request.device)
     settings = request.settings()
     with told_of_loading(request.model):
-        network = float_program(request.model, request.weights, input_shapes=request.shapes)
+        network = float_program(
+            request.model,
+            request.weights,
+            input_shapes=request.shapes,
+            sample_shapes=sample_shapes(given),
+        )
+    for warning in network.warnings:
+        say_warning(warning)
     with _place_of_samples(sources[0] if len(sources) == 1 else None):
         samples = calibration_arrays(request.calibration, network) if given else None
         calibrated = calibrate(network, None, samples, profile=request.profile)

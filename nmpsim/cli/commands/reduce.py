@@ -91,7 +91,7 @@ def _reduce(request: _Request) -> int:
     if request.reference is not None and request.saturates is not None:
         raise fail("ARG001", "--reference and --saturates are two failures", hint="give one")
     _check_folder(request.output)
-    bundle = load_program(request.bundle, device=config)
+    bundle = load_program(request.bundle, device=config, inputs=request.inputs.arguments)
     arrays = fitting_inputs(request.inputs, bundle.metadata)
     device = session.Device(config or session.device_of(bundle), engine=engine_for(request.engine))
     with RunProgress(stderr_console()) as progress:

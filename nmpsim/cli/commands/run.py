@@ -199,7 +199,9 @@ def _run(request: _Request) -> int:
     from nmpsim.core.limits import Limits, TimeBudget, TimeIsUpError
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    bundle = load_program(request.bundle, request.patch, device=config)
+    bundle = load_program(
+        request.bundle, request.patch, device=config, inputs=request.inputs.arguments
+    )
     if session.is_model(request.bundle):
         say_if_float(bundle.metadata, request.bundle)
     request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))

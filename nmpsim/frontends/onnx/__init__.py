@@ -54,7 +54,9 @@ def read(path: Path, wishes: Wishes) -> Imported:
         UserError: FILE001, PKG001, ARG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
     """
     place = Place(str(path))
-    graph = graph_of(with_bodies(load_model(path), KNOWN), wishes.shapes, place)
+    graph = graph_of(
+        with_bodies(load_model(path), KNOWN), wishes.shapes, place, wishes.sample_shapes
+    )
     return lower(graph, Builder(legal_name(path.stem), str(path)), place, wishes)
 
 
@@ -107,8 +109,8 @@ class _Problems:
         self._place = place
         self._hint = None
         if open_inputs:
-            shapes = " ".join(f"--input-shape {name}=1,3,224,224" for name in open_inputs)
-            self._hint = f"open dimensions were taken as 1; set them: {shapes}"
+            shapes = " ".join(f"--input-shape {one}" for one in open_inputs)
+            self._hint = f"open dimensions were taken as 1; `nmpsim compile` takes {shapes}"
         self._found: list[Diagnostic] = []
         self._unknown: set[str] = set()
         self._is_certain = False

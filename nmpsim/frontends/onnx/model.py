@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -102,7 +103,8 @@ class Graph:
     opset: int
     """Version of ONNX's own operators."""
     open_inputs: tuple[str, ...] = ()
-    """Names of inputs with open dimensions besides the first one, which were taken as 1."""
+    """Inputs with open dimensions besides the first one, which were taken as 1: name and an example
+    of a shape, as ``--input-shape`` takes them."""
     warnings: tuple[str, ...] = ()
 
 
@@ -129,8 +131,12 @@ def load_model(path: Path) -> Any:
         raise damaged(place, _first_line(error)) from error
 
 
-def graph_of(model: Any, shapes: Shapes, place: Place) -> Graph:
+def graph_of(
+    model: Any, shapes: Shapes, place: Place, sample_shapes: Shapes = MappingProxyType({})
+) -> Graph:
     """The main graph of an ``onnx.ModelProto``; without a file it has no data outside.
+
+    ``sample_shapes`` is as :class:`~nmpsim.frontends.imported.Wishes` has it.
 
     Raises:
         UserError: MODEL001 if it is damaged; MODEL002 for what it may hold and nmpsim does not
@@ -139,7 +145,7 @@ def graph_of(model: Any, shapes: Shapes, place: Place) -> Graph:
     import onnx
 
     try:
-        return _Reader(onnx, model, place).graph(shapes)
+        return _Reader(onnx, model, place).graph(shapes, sample_shapes)
     except UserError:
         raise
     except Exception as error:  # whatever onnx raises for fields of no meaning
@@ -151,11 +157,35 @@ def _is_open(one: Any) -> bool:
     return any(not dim.HasField("dim_value") for dim in one.type.tensor_type.shape.dim[1:])
 
 
-def _open_warning(name: str) -> str:
+def _example_shape(one: Any) -> str:
+    """Return name and shape of an input, as ``--input-shape`` takes them."""
+    dims = one.type.tensor_type.shape.dim
+    sizes = [
+        d.dim_value if d.HasField("dim_value") else 224 if n else 1 for n, d in enumerate(dims)
+    ]
+    return f"{one.name}={','.join(map(str, sizes))}"
+
+
+def _open_warning(example: str) -> str:
     return (
-        f"input {name} has open dimensions, which are taken as 1;"
-        f" set them: --input-shape {name}=1,3,224,224"
+        f"input {example.rpartition('=')[0]} has open dimensions, which are taken as 1;"
+        f" `nmpsim compile` takes --input-shape {example}"
     )
+
+
+def _closed(one: Any, sample: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the shape of an input with its open dimensions from an array of samples.
+
+    None if the array does not fit the dimensions that are known.
+    """
+    dims = one.type.tensor_type.shape.dim
+    if len(sample) not in (len(dims), len(dims) + 1) or len(dims) < 2:
+        return None
+    sample = sample[-len(dims) + 1 :]
+    first, *rest = (d.dim_value if d.HasField("dim_value") else None for d in dims)
+    if any(size not in (None, own) for size, own in zip(rest, sample, strict=True)):
+        return None
+    return (1 if first is None else int(first), *sample)
 
 
 def _first_line(error: Exception) -> str:
@@ -176,7 +206,7 @@ class _Reader:
         self._model = model
         self._place = place
 
-    def graph(self, shapes: Shapes) -> Graph:
+    def graph(self, shapes: Shapes, sample_shapes: Shapes) -> Graph:
         """The main graph."""
         graph = self._model.graph
         if not graph.node or len(graph.node) > MAX_NODES:
@@ -186,7 +216,19 @@ class _Reader:
             message = f"tensor {graph.sparse_initializer[0].values.name} is sparse"
             raise fail("MODEL002", message, place=self._place, hint=hint)
         constants = {one.name: self._values(one, one.name) for one in graph.initializer}
-        inputs = tuple(self._input(one, shapes) for one in graph.input if one.name not in constants)
+        own = [one for one in graph.input if one.name not in constants]
+        closed = {
+            one.name: shape
+            for one in own
+            if _is_open(one)
+            and (
+                sample := sample_shapes.get(
+                    one.name, sample_shapes.get("") if len(own) == 1 else None
+                )
+            )
+            and (shape := _closed(one, sample))
+        }
+        inputs = tuple(self._input(one, {**closed, **shapes}) for one in own)
         unknown = sorted(set(shapes) - {one.name for one in inputs})
         if unknown:
             raise fail(
@@ -202,9 +244,9 @@ class _Reader:
         if not outputs:
             raise damaged(self._place, "no outputs")
         open_inputs = tuple(
-            one.name
-            for one in graph.input
-            if one.name not in constants and one.name not in shapes and _is_open(one)
+            _example_shape(one)
+            for one in own
+            if _is_open(one) and one.name not in {**closed, **shapes}
         )
         warnings = (*self._untested_versions(), *map(_open_warning, open_inputs))
         return Graph(nodes, constants, inputs, outputs, self._opset(), open_inputs, warnings)
