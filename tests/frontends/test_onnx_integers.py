@@ -194,3 +194,14 @@ def test_a_softmax_whose_ratios_lie_on_halves(tmp_path: Path, shape: tuple[int, 
     constants = scales(x=(0.04199245, 255), y=(0.02718454, 128))
     y = answer(tmp_path, nodes, {"x": np.full(shape, 231, np.uint8)}, constants, "uint8")
     assert set(y.reshape(-1).tolist()) == {133}
+
+
+def test_a_sigmoid_has_the_errors_of_onnx_runtimes_approximation(tmp_path: Path) -> None:
+    x = np.arange(-128, -28, 5).astype(np.int8).reshape(1, 20)
+    constants = scales(x=(0.12, 12, "int8"), y=(1e-8, -128, "int8"))
+    names = ["x", "x_s", "x_z", "y_s", "y_z"]
+    found = answer(
+        tmp_path, [("com.microsoft.QLinearSigmoid", names, ["y"], {})], {"x": x}, constants, "int8"
+    )
+    # The logistic function itself makes -123 of the first.
+    assert found.ravel()[:8].tolist() == [-125, -122, -110, -92, -68, -27, 57, 127]

@@ -64,13 +64,15 @@ def _has_no_nan(x: AnyArray) -> bool:
     return bool(least == least)
 
 
-def fused_multiply_add(x: AnyArray, factor: np.float32, addend: np.float32 | int) -> FloatArray:
+def fused_multiply_add(
+    x: AnyArray, factor: np.float32 | AnyArray, addend: np.float32 | int
+) -> FloatArray:
     """``x * factor + addend`` of float32 values, rounded once.
 
     The product is exact in float64. What the sum then loses is made to show in its last bit (it is
     rounded to odd), so that the second rounding, to float32, is that of the exact value.
     """
-    product = np.asarray(x, dtype=np.float64) * np.float64(factor)
+    product = np.asarray(x, dtype=np.float64) * np.asarray(factor, dtype=np.float64)
     wide = np.float64(addend)
     total = product + wide
     back = total - product
