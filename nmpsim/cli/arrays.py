@@ -26,6 +26,7 @@ from nmpsim.records import frozen
 
 _COPIES = 3
 """Of the data: as bytes, in native order, and in what a caller makes of it."""
+_BLOCK = 1 << 20
 _HINT = "write it with numpy.save or numpy.savez, plain arrays of numbers only"
 
 
@@ -58,6 +59,15 @@ class StoredArray:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     fortran_order: bool
+    is_part: bool = False
+    """Whether more data follow in the file."""
+
+    def head(self, rows: int | None) -> StoredArray:
+        """The first rows; the whole array if rows is None, or in Fortran order."""
+        if rows is None or self.fortran_order or not self.shape or rows >= self.shape[0]:
+            return self
+        shape = (rows, *self.shape[1:])
+        return StoredArray(self.file, self.key, shape, self.dtype, False, is_part=True)
 
     @property
     def size(self) -> int:
@@ -104,11 +114,17 @@ class ArrayFile:
         nbytes = array.size * array.dtype.itemsize
         with self._open() as file, self._member(file, array.key) as member:
             self._header(member, array.key)
-            if not self.is_archive:
+            if not self.is_archive and not array.is_part:
                 self._check_size(os.fstat(file.fileno()).st_size - file.tell(), nbytes, array.key)
-            data = member.read(nbytes + 1)
+            data = member.read(nbytes + (not array.is_part))
         self._check_size(len(data), nbytes, array.key)
         return data
+
+    def blocks(self) -> Iterator[bytes]:
+        """The bytes of the file as they are stored."""
+        with self._open() as file:
+            while block := file.read(_BLOCK):
+                yield block
 
     def unusable(
         self, message: str, found: str | None = None, expected: str | None = None

@@ -37,7 +37,11 @@ class Labelled:
 
 
 def load_dataset(
-    dataset: Path, labels: str | None, taker: Taker, max_memory: int | None = None
+    dataset: Path,
+    labels: str | None,
+    taker: Taker,
+    max_memory: int | None = None,
+    limit: int | None = None,
 ) -> Labelled:
     """The samples of a file or folder, with labels.
 
@@ -49,6 +53,7 @@ def load_dataset(
         taker: the program's inputs, and how it takes images.
         max_memory: bytes that all samples of a file together may take; what is free, less a
             margin, if None.
+        limit: only the first this many samples of a file are read; all if None.
 
     Raises:
         UserError: FILE001, INPUT003, DATA001, MEM001.
@@ -64,8 +69,10 @@ def load_dataset(
     else:
         numbers = _read_labels(Path(labels), file.keys if file.is_archive else ())
     said_by = dataset if labels in file.keys else Path(labels)
-    arrays = _arrays(file, list(taker.tensors), max_memory)
-    return Labelled(ArraySamples.of(arrays), numbers, said_by)
+    stored = _arrays(file, list(taker.tensors))
+    lengths = {name: array.shape[0] if array.shape else 0 for name, array in stored.items()}
+    read = read_all({name: array.head(limit) for name, array in stored.items()}, max_memory)
+    return Labelled(ArraySamples.of(read, lengths, digest_of(file.blocks())), numbers, said_by)
 
 
 def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
@@ -83,9 +90,7 @@ def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
     return tuple(name.strip() for name in names)
 
 
-def _arrays(
-    file: ArrayFile, inputs: Sequence[str], max_memory: int | None = None
-) -> dict[str, npt.NDArray[Any]]:
+def _arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, StoredArray]:
     """An array for each input: under its name, or the only one that is no row of labels."""
     found = {name: key for name in inputs for key in (PREFIX + name, name) if key in file.keys}
     if not found and len(inputs) == 1:
@@ -100,7 +105,7 @@ def _arrays(
             expected=", ".join(map(repr, inputs)),
             hint=f"save them under {missing[0]!r} or {PREFIX + missing[0]!r}",
         )
-    return read_all({name: file.array(key) for name, key in found.items()}, max_memory)
+    return {name: file.array(key) for name, key in found.items()}
 
 
 @attrs.frozen(eq=False)
@@ -120,7 +125,7 @@ class _Files:
         if _is_image(path):
             name = self.taker.only(path)
             return {name: self.taker.read_image(name, path)}
-        return _arrays(ArrayFile(path), list(self.taker.tensors))
+        return read_all(_arrays(ArrayFile(path), list(self.taker.tensors)))
 
     def source(self, index: int) -> str:
         """See :class:`~nmpsim.experiments.Samples`."""

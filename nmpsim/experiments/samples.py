@@ -45,19 +45,43 @@ class ArraySamples:
 
     arrays: Arrays
     digest: str
+    count: int
+    """Samples of the data set; the arrays may have only the first of them."""
 
     @classmethod
-    def of(cls, arrays: Mapping[str, npt.ArrayLike]) -> ArraySamples:
-        """Raises DATA001 if the arrays do not have the same number of samples."""
+    def of(
+        cls,
+        arrays: Mapping[str, npt.ArrayLike],
+        lengths: Mapping[str, int] | None = None,
+        digest: str | None = None,
+    ) -> ArraySamples:
+        """Return samples of arrays.
+
+        Parameters
+        ----------
+        arrays
+            An array for each input.
+        lengths
+            Samples of each input in the data set; those of the arrays if None.
+        digest
+            A name for the contents of the data set; that of the arrays if None.
+
+        Raises
+        ------
+        UserError
+            DATA001 if the inputs do not have the same number of samples.
+        """
         stored = {name: np.asarray(array) for name, array in arrays.items()}
-        lengths = {name: len(a) if a.ndim else 0 for name, a in stored.items()}
+        if lengths is None:
+            lengths = {name: len(a) if a.ndim else 0 for name, a in stored.items()}
         if len(set(lengths.values())) > 1:
             message = "the inputs have different numbers of samples"
             raise fail("DATA001", message, found=", ".join(f"{n}: {c}" for n, c in lengths.items()))
-        return cls(stored, digest_of_arrays(stored))
+        count = min(lengths.values(), default=0)
+        return cls(stored, digest or digest_of_arrays(stored), count)
 
     def __len__(self) -> int:
-        return min((len(array) for array in self.arrays.values() if array.ndim), default=0)
+        return self.count
 
     def read(self, index: int) -> Arrays:
         """See :class:`Samples`."""

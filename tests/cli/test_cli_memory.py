@@ -100,6 +100,8 @@ def test_a_data_set_that_unpacks_to_too_much(digits: Path, tmp_path: Path, nmpsi
         "d.npz: error[MEM001]: reading the file needs more memory than it may take" in done.stderr
     )
     assert "154 MB of them for the array 'data'" in done.stderr
+    done = nmpsim_cli(*words, "--limit", 2)
+    assert done.exit_code == 0, done.stderr
 
 
 def test_a_data_set_that_claims_too_much(digits: Path, tmp_path: Path, nmpsim_cli: Any) -> None:

@@ -127,7 +127,7 @@ def _evaluate(request: _Request) -> int:
 
     bundle = load_program(request.bundle, inputs=[str(request.dataset)])
     taker = Taker.of(bundle.metadata, request.images)
-    data = load_dataset(request.dataset, request.labels, taker, request.max_memory)
+    data = load_dataset(request.dataset, request.labels, taker, request.max_memory, request.limit)
     classes = classes_of(bundle)
     with about(data.said_by):
         checked_labels(data.labels, len(data.samples), classes)
