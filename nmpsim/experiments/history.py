@@ -6,7 +6,6 @@ import base64
 import binascii
 import gzip
 import hashlib
-import io
 import json
 import math
 import zlib
@@ -121,21 +120,12 @@ def document_of(folder: Path, number: int) -> str:
         )
     _, packed = found[number - 1]
     try:
-<<<<<<< HEAD
         inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)  # as gzip packs
         text = inflate.decompress(base64.b64decode(packed, validate=True), MAX_REPORT_BYTES)
         if not inflate.eof:
             raise ValueError(f"a document that is cut off, or of over {MAX_REPORT_BYTES:,} bytes")
         return text.decode()
     except (binascii.Error, ValueError, zlib.error) as error:
-=======
-        with gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(packed, validate=True))) as file:
-            text = file.read(MAX_REPORT_BYTES + 1)
-        if len(text) > MAX_REPORT_BYTES:
-            raise ValueError(f"more than {MAX_REPORT_BYTES} bytes")
-        return text.decode()
-    except (binascii.Error, OSError, EOFError, ValueError, zlib.error) as error:
->>>>>>> dd8fd1c (Bound what data sets and histories unpack and draw)
         raise _damaged(folder, error) from error
 
 
@@ -273,11 +263,7 @@ def _all(folder: Path) -> list[tuple[Entry, str]]:
 def _kept(path: Path) -> tuple[Entry, str]:
     try:
         data = json.loads(_read(path))
-<<<<<<< HEAD
         if data["schema"] not in (SCHEMA, OLD_SCHEMA):
-=======
-        if data["schema"] != SCHEMA:
->>>>>>> dd8fd1c (Bound what data sets and histories unpack and draw)
             raise ValueError(f"schema {str(data['schema'])[:40]!r}, expected {SCHEMA!r}")
         entry = Entry(**data["entry"])
         datetime.fromisoformat(entry.date)
@@ -286,8 +272,6 @@ def _kept(path: Path) -> tuple[Entry, str]:
         texts = (entry.commit, entry.label, entry.program, entry.network, data["document"])
         if entry.kind not in ("run", "eval") or not all(isinstance(t, str) for t in texts):
             raise ValueError("other types than expected")
-        if max(len(entry.commit), len(entry.label)) > _MAX_WORDS:
-            raise ValueError(f"a commit or a label of more than {_MAX_WORDS} characters")
         return entry, data["document"]
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _damaged(path, error) from error

@@ -239,31 +239,3 @@ def test_a_document_that_unpacks_to_too_much_is_damage(nmpsim_cli, history):
     (refused,) = [result for result in results if result.exit_code]
     assert "RESULT001" in refused.stderr
     assert f"over {MAX_REPORT_BYTES:,} bytes" in refused.stderr
-
-
-def test_a_document_is_not_unpacked_without_bound(history, nmpsim_cli, monkeypatch):
-    monkeypatch.setattr("nmpsim.experiments.history.MAX_REPORT_BYTES", 100_000)
-    path = sorted(history.iterdir())[0]
-    data = json.loads(path.read_text())
-    bomb = base64.b64encode(gzip.compress(bytes(100_001))).decode()
-    path.write_text(json.dumps({**data, "document": bomb}))
-    (said,) = {
-        done.stderr.split("\n")[1]
-        for number in (1, 2, 3)
-        if (done := nmpsim_cli("history", history, "--show", number)).exit_code
-    }
-    assert "more than 100000 bytes" in said
-
-
-def test_long_names_are_short_in_figures(history):
-    entry = entries(history)[0]
-    names = [letter * 50_000 + "x" * 50_000 for letter in "ab"]
-    figures = history_figures([attrs.evolve(entry, program=name) for name in names])
-    shown = {value["network"] for value in next(figures).spec["data"]["values"]}
-    assert len(shown) == 2
-    assert max(map(len, shown)) <= 100
-    path = sorted(history.iterdir())[0]
-    data = json.loads(path.read_text())
-    path.write_text(json.dumps({**data, "entry": {**data["entry"], "label": 100_000 * "x"}}))
-    with pytest.raises(UserError, match="RESULT001"):
-        entries(history)

@@ -15,11 +15,7 @@ from nmpsim.views.history_text import (
 from nmpsim.views.html.figures import Figure, axis, figure_spec, tooltips
 from nmpsim.views.html.page import Draughtsman, require_html, template
 from nmpsim.views.html.tables import Cell, Heading, Table, count, text
-from nmpsim.views.text import shorten_apart
 from nmpsim.visible import visible_line
-
-_NAME_CHARACTERS = 100
-"""Of a network in a figure; longer texts take minutes to draw."""
 
 
 def history_page(name: str, entries: Sequence[Entry]) -> str:
@@ -63,26 +59,15 @@ def _percent(entry: Entry) -> float | None:
 
 def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) -> Figure:
     first: dict[str, float] = {}
-<<<<<<< HEAD
     for _, line, value in known:
         first.setdefault(line, value)
-=======
-    for entry, value in known:
-        first.setdefault(_line(entry), value)
-    networks = list(first)
-    shown = dict(zip(networks, shorten_apart(networks, _NAME_CHARACTERS), strict=True))
->>>>>>> dd8fd1c (Bound what data sets and histories unpack and draw)
     is_share = unit == "cycles" and len(first) > 1  # networks of any size share the axis
     values = [
         {
             "place": f"{entry.date} {visible_line(entry.commit)}",
             "commit": visible_line(entry.commit[:SHORT]),
             "date": entry.date[:10],
-<<<<<<< HEAD
             "network": line,
-=======
-            "network": shown[_line(entry)],
->>>>>>> dd8fd1c (Bound what data sets and histories unpack and draw)
             "value": value,
             "height": 100 * value / (first[line] or 1) if is_share else value,
         }
