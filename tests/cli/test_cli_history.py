@@ -239,3 +239,12 @@ def test_a_document_that_unpacks_to_too_much_is_damage(nmpsim_cli, history):
     (refused,) = [result for result in results if result.exit_code]
     assert "RESULT001" in refused.stderr
     assert f"over {MAX_REPORT_BYTES:,} bytes" in refused.stderr
+
+
+def test_long_names_are_short_in_figures(history):
+    entry = entries(history)[0]
+    given = [letter * 50_000 + "x" * 50_000 for letter in "ab"]
+    figures = history_figures([attrs.evolve(entry, program=name, network=name) for name in given])
+    shown = {value["network"] for value in next(figures).spec["data"]["values"]}
+    assert len(shown) == 2
+    assert max(map(len, shown)) <= 100

@@ -15,7 +15,11 @@ from nmpsim.views.history_text import (
 from nmpsim.views.html.figures import Figure, axis, figure_spec, tooltips
 from nmpsim.views.html.page import Draughtsman, require_html, template
 from nmpsim.views.html.tables import Cell, Heading, Table, count, text
+from nmpsim.views.text import shorten_apart
 from nmpsim.visible import visible_line
+
+_NAME_CHARACTERS = 100
+"""Of a network in a figure; much longer texts take minutes to draw."""
 
 
 def history_page(name: str, entries: Sequence[Entry]) -> str:
@@ -61,13 +65,14 @@ def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) ->
     first: dict[str, float] = {}
     for _, line, value in known:
         first.setdefault(line, value)
+    shown = dict(zip(first, shorten_apart(list(first), _NAME_CHARACTERS), strict=True))
     is_share = unit == "cycles" and len(first) > 1  # networks of any size share the axis
     values = [
         {
             "place": f"{entry.date} {visible_line(entry.commit)}",
             "commit": visible_line(entry.commit[:SHORT]),
             "date": entry.date[:10],
-            "network": line,
+            "network": shown[line],
             "value": value,
             "height": 100 * value / (first[line] or 1) if is_share else value,
         }
