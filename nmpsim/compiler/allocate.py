@@ -53,7 +53,10 @@ def _buffers(op: Operation) -> list[Buffer]:
 
 
 class _Placed:
-    """Buffers that have a place, as arrays: a program may have tens of thousands."""
+    """Buffers that have a place, as arrays in the order of their offsets.
+
+    A program may have tens of thousands, all alive together.
+    """
 
     def __init__(self, count: int) -> None:
         self._used = 0
@@ -61,15 +64,21 @@ class _Placed:
 
     def add(self, life: _Life) -> int:
         """Return the lowest offset at which a buffer meets none that is alive together with it."""
-        n, nbytes, offset = self._used, life.buffer.nbytes, 0
-        meets = np.flatnonzero((self._first[:n] <= life.last) & (self._last[:n] >= life.first))
-        meets = meets[np.lexsort((self.ends[meets], self._starts[meets]))]
-        for start, end in zip(self._starts[meets].tolist(), self.ends[meets].tolist(), strict=True):
-            if offset + nbytes <= start:
-                break
-            offset = max(offset, end)
+        n, nbytes = self._used, life.buffer.nbytes
+        meets = (self._first[:n] <= life.last) & (self._last[:n] >= life.first)
+        free = np.zeros(np.count_nonzero(meets) + 1, np.int64)  # above all that lie before
+        np.maximum.accumulate(self.ends[:n][meets], out=free[1:])
+        gaps = free[:-1] + nbytes <= self._starts[:n][meets]
+        offset = int(free[np.argmax(gaps) if gaps.any() else -1])
         end = -(-(offset + max(nbytes, 1)) // ALIGNMENT) * ALIGNMENT
-        self._first[n], self._last[n] = life.first, life.last
-        self._starts[n], self.ends[n] = offset, end
+        place = int(np.searchsorted(self._starts[:n], offset))
+        for row, value in (
+            (self._first, life.first),
+            (self._last, life.last),
+            (self._starts, offset),
+            (self.ends, end),
+        ):
+            row[place + 1 : n + 1] = row[place:n].copy()
+            row[place] = value
         self._used += 1
         return offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from counted_work import lines_of
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import NOWHERE, Draft, int8
@@ -96,3 +97,12 @@ def test_a_long_chain_needs_room_for_two() -> None:
         value = draft.emit("leakyrelu", draft.buffer(kind), value, Alpha=0.1)
     draft.emit("leakyrelu", draft.output(kind), value, Alpha=0.1)
     assert bundle_of(draft).rw_bytes == 4 * 1024
+
+
+def test_work_is_linear_in_buffers_that_live_together() -> None:
+    def lines(count: int) -> int:
+        buffers = [Buffer(f"b{number}", 64, constant=False) for number in range(count)]
+        return lines_of(allocate, (), buffers)
+
+    lines(2)
+    assert lines(400) < 4.2 * lines(100)

@@ -360,6 +360,15 @@ def test_calibration_closes_open_dimensions(tmp_path: Path) -> None:
     assert nmpsim.compile(program).bundle.metadata.user_inputs[0].shape == (1, 3, 7)
 
 
+def test_a_name_that_is_not_utf8_is_damage(tmp_path: Path) -> None:
+    nodes: list[Node] = [("Neg", ["x"], ["made"], {}), ("Relu", ["made"], ["y"], {})]
+    kind: Kind = ("float32", (4,))
+    path = write(tmp_path / "names.onnx", nodes, {"x": kind}, {"y": kind}, {})
+    path.write_bytes(path.read_bytes().replace(b"made", b"mad\xff"))
+    finding = refused(path)
+    assert (finding.code, finding.found) == ("MODEL001", "a name that is not UTF-8: b'mad\\xff'")
+
+
 def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     nodes: list[Node] = [("Relu", ["x"], ["y"], {})]

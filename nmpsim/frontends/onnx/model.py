@@ -216,6 +216,7 @@ class _Reader:
             message = f"tensor {graph.sparse_initializer[0].values.name} is sparse"
             raise fail("MODEL002", message, place=self._place, hint=hint)
         constants = {one.name: self._values(one, one.name) for one in graph.initializer}
+        self._check_names(graph)
         own = [one for one in graph.input if one.name not in constants]
         closed = {
             one.name: shape
@@ -250,6 +251,15 @@ class _Reader:
         )
         warnings = (*self._untested_versions(), *map(_open_warning, open_inputs))
         return Graph(nodes, constants, inputs, outputs, self._opset(), open_inputs, warnings)
+
+    def _check_names(self, graph: Any) -> None:
+        """Raise UserError (MODEL001) for a name that is no UTF-8, which protobuf gives as bytes."""
+        tensors = (*graph.input, *graph.output, *graph.initializer)
+        names = [one.name for one in tensors]
+        names += [name for node in graph.node for name in (*node.input, *node.output, node.op_type)]
+        for name in names:
+            if not isinstance(name, str):
+                raise damaged(self._place, f"a name that is not UTF-8: {name[:40]!r}")
 
     def _ordered(self, nodes: tuple[Node, ...], known: set[str]) -> tuple[Node, ...]:
         """Return the nodes so that each tensor is made before it is read.
