@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+
+from nmpsim.cli.guard import say
 
 SETTING = "NMPSIM_COMPILE_AHEAD"
 _NOT_BY_ITSELF = ("CI", "PYTEST_VERSION", "NUMBA_DISABLE_JIT")
@@ -32,5 +35,7 @@ def engine_for(asked: str, *, runs_often: bool = False) -> str:
         from nmpsim.core.ahead import compile_ahead
 
         settings = [f"{name}={os.environ.get(name, '')}" for name in _PROCESSOR]
-        compile_ahead(os.environ.get("NUMBA_CACHE_DIR", ""), " ".join(settings))
+        is_started = compile_ahead(os.environ.get("NUMBA_CACHE_DIR", ""), " ".join(settings))
+        if is_started and sys.stderr is not None and sys.stderr.isatty():
+            say(f"note: kernels are compiled in the background, once; {SETTING}=0 prevents it")
     return asked

@@ -15,15 +15,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmpsim.kernels.cache_folder import CacheFolder, cache_folder
+from nmpsim.host_memory import available_bytes
+from nmpsim.kernels.cache_folder import CacheFolder, cache_folder, lock
 from nmpsim.kernels.sources import source_digest
 from nmpsim.records import frozen
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks, and nothing is compiled ahead there
-    fcntl = None  # type: ignore[assignment]
-
+NEEDED_BYTES = 1_000_000_000
+"""Free memory below which nothing is compiled ahead; the process takes some 600 MB."""
 AGAIN_SECONDS = 900
 """So long after one that did not come to its end no other one is started."""
 
@@ -63,21 +61,10 @@ class Ahead:
         """True if no other process compiles; none begins while this lasts."""
         self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self.lock.open("ab") as file:
-            is_alone = _locked(file.fileno())
+            is_alone = lock(file.fileno())
             if is_alone:
                 os.utime(self.lock)
             yield is_alone
-
-
-def _locked(file: int) -> bool:
-    """True if nobody else has locked an open file; now this process has, until it is closed."""
-    if sys.platform == "win32":
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def ahead(parent: str, host: str) -> Ahead | None:
@@ -88,7 +75,7 @@ def ahead(parent: str, host: str) -> Ahead | None:
         host: which processor Numba was told to compile for; empty if it was not.
     """
     folder = cache_folder("", parent)
-    if folder is None or fcntl is None:
+    if folder is None or sys.platform == "win32":  # there are no such locks
         return None
     return Ahead(folder, f"complete-{source_digest(_processor(), host)}")
 
@@ -102,11 +89,21 @@ def _processor() -> str:
     return f"{platform.machine()} {platform.processor()}"
 
 
-def compile_ahead(parent: str, host: str) -> None:
-    """Start the process, unless all is compiled, or it cannot be kept; it is not waited for."""
+def compile_ahead(parent: str, host: str) -> bool:
+    """Start the process, unless all is compiled, or cannot be kept, or memory is short.
+
+    It is not waited for.
+
+    Returns
+    -------
+    bool
+        Whether it was started.
+    """
     wanted = ahead(parent, host)
     if wanted is None or wanted.is_done() or wanted.is_tried() or not wanted.is_writable():
-        return
+        return False
+    if available_bytes() < NEEDED_BYTES:
+        return False
     import subprocess  # which takes longer to import than to find all compiled
 
     # Not from this folder, whose files are no modules of ours.
@@ -117,3 +114,5 @@ def compile_ahead(parent: str, host: str) -> None:
             command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
         )
         process.returncode = 0  # it may outlive this one, of which Python would warn
+        return True
+    return False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from pathlib import Path
 
 from nmpsim.core.ahead import ahead
 
@@ -31,7 +33,18 @@ def compile_all_ahead(parent: str, host: str) -> None:
                 known.folder.write(known.note, CACHE.path.name.encode())
 
 
-if __name__ == "__main__":
+def lower_priority() -> None:
+    """Let every other process go first.
+
+    Linux may weigh sessions instead of processes (``sched_autogroup``), and this is a session of
+    its own; so its group is told as well.
+    """
     if sys.platform != "win32":
         os.nice(19)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text("19", encoding="ascii")
+
+
+if __name__ == "__main__":
+    lower_priority()
     compile_all_ahead(*sys.argv[1:])

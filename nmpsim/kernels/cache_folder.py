@@ -12,6 +12,10 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +24,14 @@ import platformdirs
 from nmpsim.atomic import write_file
 from nmpsim.diagnostics import UserError
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks, and nothing is locked there
+    fcntl = None  # type: ignore[assignment]
+
+LOCK_SECONDS = 120.0
+"""How long a process waits for another one that compiles the same kernel."""
+_LOCK_POLL_SECONDS = 0.05
 _START = b"nmpsim kernel 1\n"
 _DIGEST_BYTES = 32
 MAX_ENTRY_BYTES = 1 << 26
@@ -57,6 +69,35 @@ class CacheFolder:
         except (OSError, UserError):
             return
 
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Let no other process write an entry meanwhile; without locks, or in the end, let it.
+
+        Who waits for :data:`LOCK_SECONDS` goes on, since what holds the lock may be stopped.
+        """
+        file = self._lock_file(name)
+        try:
+            deadline = time.monotonic() + LOCK_SECONDS
+            while file is not None and not lock(file) and time.monotonic() < deadline:
+                time.sleep(_LOCK_POLL_SECONDS)
+            yield
+        finally:
+            if file is not None:
+                os.close(file)
+
+    def _lock_file(self, name: str) -> int | None:
+        """A file to lock, opened; None where there can be none."""
+        if fcntl is None:
+            return None
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not is_trusted(self.path):
+                return None
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            return os.open(self.path / f".{name}.lock", flags, 0o600)
+        except OSError:
+            return None
+
     def has(self, beginning: str) -> bool:
         """True if there is something that may be used under a name with this beginning."""
         return any(map(self._is_intact, self.path.glob(f"{beginning}*")))
@@ -65,6 +106,19 @@ class CacheFolder:
         if entry not in self._intact and _read_entry(entry) is not None:
             self._intact.add(entry)
         return entry in self._intact
+
+
+def lock(file: int) -> bool:
+    """Return whether an open file is locked now, until it is closed; nothing is waited for."""
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def _remove(path: Path) -> None:

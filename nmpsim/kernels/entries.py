@@ -51,14 +51,22 @@ class _Kept:
         """Its object file, of the cache or compiled now; None if Numba cannot make one."""
         made_for = f"{_named(kinds)} {PROCESSOR}"
         name = f"{self.name}-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}.kernel"
-        code = CACHE.read(name) if CACHE else None
+        if CACHE is None:
+            return self._compiled(kinds)
+        code = CACHE.read(name)
         if code is None:
-            from nmpsim.kernels.jit import compiled
-
-            code = compiled(self._source(), kinds)
-            if code is not None and CACHE:
-                CACHE.write(name, code)
+            with CACHE.locked(name):
+                code = CACHE.read(name)  # another process may have compiled it meanwhile
+                if code is None:
+                    code = self._compiled(kinds)
+                    if code is not None:
+                        CACHE.write(name, code)
         return code
+
+    def _compiled(self, kinds: tuple[Kind, ...] | int) -> bytes | None:
+        from nmpsim.kernels.jit import compiled
+
+        return compiled(self._source(), kinds)
 
 
 class Entry(_Kept):

@@ -22,7 +22,8 @@ def told(*names: str) -> dict[str, str]:
     Raises:
         UserError: PKG001 if Numba is not installed, ENV001 if it cannot read its settings.
     """
-    config = sys.modules["numba"].config if "numba" in sys.modules else _config()
+    numba = sys.modules.get("numba")
+    config = _config() if numba is None else numba.config
     made = {name: getattr(config, name.removeprefix("NUMBA_")) for name in names}
     return {name: str(value) for name, value in made.items() if value is not None}
 
@@ -30,7 +31,10 @@ def told(*names: str) -> dict[str, str]:
 @functools.cache
 def _config() -> Any:
     """The module ``numba.config``, alone if it is where it is in all versions that were tested."""
-    package = find_spec("numba")
+    try:
+        package = find_spec("numba")
+    except ValueError:  # its import is blocked
+        package = None
     if package is None or package.origin is None:
         raise incomplete("numba")
     alone = spec_from_file_location(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from nmpsim.core.ahead import AGAIN_SECONDS, Ahead, ahead
 from nmpsim.core.compiled.engine import CompiledEngine
 from nmpsim.kernels.cache_folder import cache_folder
 
-pytestmark = pytest.mark.skipif(module.fcntl is None, reason="nothing is compiled ahead here")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled ahead here")
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +167,26 @@ def test_what_is_complete_is_noted(is_complete: bool, monkeypatch: pytest.Monkey
     assert known().is_done() is is_complete
     compile_all_ahead()
     assert len(done) == (3 if is_complete else 6)
+
+
+def test_none_is_started_where_memory_is_short(
+    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "available_bytes", lambda: 999_999_999)
+    compile_ahead()
+    assert started == []
+
+
+def test_a_terminal_is_told(
+    started: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(SETTING, "1")
+    engine_for("auto")
+    assert capsys.readouterr().err == "", "standard error is no terminal"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    engine_for("auto")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("note: kernels are compiled in the background")
+    assert len(started) == 2

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nmpsim.kernels.cache_folder import CacheFolder, cache_folder, is_trusted
+from nmpsim.kernels import cache_folder as cache_folder_module
+from nmpsim.kernels.cache_folder import CacheFolder, cache_folder, fcntl, is_trusted, lock
 
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
@@ -261,3 +262,33 @@ def test_numbas_own_settings_stay_as_they_are(tmp_path: Path) -> None:
         "print(before == numba.config.CACHE_DIR == '')"
     )
     assert python(code, NUMBA_CACHE_DIR="", XDG_CACHE_HOME=str(tmp_path)) == "True"
+
+
+@pytest.mark.skipif(fcntl is None, reason="there are no such locks here")
+def test_one_process_at_a_time_writes_an_entry(tmp_path: Path) -> None:
+    folder = CacheFolder(tmp_path / "kernels")
+
+    def is_free() -> bool:
+        with (folder.path / ".one.lock").open("ab") as file:
+            return lock(file.fileno())
+
+    with folder.locked("one"), folder.locked("two"):
+        assert not is_free()
+    assert is_free()
+    with pytest.raises(KeyboardInterrupt), folder.locked("one"):
+        raise KeyboardInterrupt
+    assert is_free()
+
+
+@pytest.mark.skipif(fcntl is None, reason="there are no such locks here")
+def test_who_waits_too_long_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_folder_module, "LOCK_SECONDS", 0.1)
+    folder = CacheFolder(tmp_path / "kernels")
+    with folder.locked("one"), folder.locked("one"):
+        pass
+
+
+def test_no_lock_is_needed_where_none_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with CacheFolder(tmp_path / "file").locked("one"):
+        pass
