@@ -87,7 +87,7 @@ class CacheFolder:
 
     def _lock_file(self, name: str) -> int | None:
         """A file to lock, opened; None where there can be none."""
-        if fcntl is None:
+        if sys.platform == "win32":
             return None
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
