@@ -28,10 +28,11 @@ def save_core_file(
     config: DeviceConfig,
     max_memory: int | None,
 ) -> None:
-    """What the run was made of: opening it comes to the same trap. None if time was up.
+    """Write a core file that reproduces the trap, or warn that a timeout leaves none.
 
     Raises:
-        UserError: FILE002; MEM001 if looking for a violation needs more than ``max_memory`` bytes.
+        UserError: FILE002 if the file cannot be written, MEM001 if the search for a violation needs
+            more than ``max_memory`` bytes.
     """
     trap = report.trap
     assert trap is not None

@@ -25,7 +25,7 @@ def calibrate(
     """Ranges of all float values over all samples.
 
     The program runs in float32 in the order of Glow's Interpreter, so that ranges have the bits
-    of Glow's own profile. Raises QUANT002 where a result is infinite or no number.
+    of Glow's own profile. Raises QUANT002 where a result has infinite values or NaN.
     """
     found: dict[str, Range] = {}
     orders = orders_of_sums(graph)
@@ -104,7 +104,7 @@ def _check(array: npt.NDArray[Any], instruction: Instruction, module: Module) ->
         return
     raise fail(
         "QUANT002",
-        f"the float program gives no finite number in %{instruction.name}",
+        f"%{instruction.name} of the float program has values that are not finite",
         place=instruction.span.place(module.file),
         found=f"{int(np.size(array) - np.isfinite(array).sum())} of {array.size} values",
         hint="look for huge or missing values in the weights",

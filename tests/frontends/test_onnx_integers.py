@@ -40,6 +40,16 @@ def found(folder: Path, nodes: list[Node], x: Array, constants: dict[str, Array]
     return diagnostic.found
 
 
+@pytest.mark.parametrize(("kind", "found_kind"), [("uint16", "uint16"), ("float32", "float")])
+def test_a_product_of_other_numbers_names_their_type(
+    tmp_path: Path, kind: str, found_kind: str
+) -> None:
+    nodes: list[Node] = [("MatMulInteger", ["x", "w"], ["y"], {})]
+    constants = {"w": np.ones((2, 2), np.int8)}
+    text = found(tmp_path, nodes, np.ones((1, 2), kind), constants)
+    assert text is not None and f"x is {found_kind}, not int8 or uint8" in text
+
+
 @pytest.mark.parametrize("depth", [3, 600])
 def test_a_product_that_float32_could_not_hold_is_exact(tmp_path: Path, depth: int) -> None:
     rng = np.random.default_rng(depth)

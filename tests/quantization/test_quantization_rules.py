@@ -345,7 +345,20 @@ def test_weights_that_give_no_number_are_told(bad):
         Calibrated.of(module, {data.name: samples})
     (finding,) = caught.value.diagnostics
     assert finding.code == "QUANT002"
+    assert "values that are not finite" in finding.message and "2 of 2 values" in finding.found
     assert finding.place.line
+
+
+def test_one_value_that_is_not_finite_is_told_as_one():
+    draft = Draft()
+    data = draft.input(real(1, 2))
+    draft.emit("elementdiv", draft.output(real(1, 2)), data, data)
+    module = draft.module()
+    with pytest.raises(UserError) as caught:
+        Calibrated.of(module, {data.name: np.array([[[4.0, 0.0]]])})
+    (finding,) = caught.value.diagnostics
+    assert "no finite number" not in finding.message
+    assert finding.found == "1 of 2 values"
 
 
 def test_a_state_that_is_read_and_written_is_both():

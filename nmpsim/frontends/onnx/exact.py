@@ -113,7 +113,8 @@ def _centred(graph: Lowering, name: str, zero: str, layout: Layout) -> Value:
         return graph.real_constant(f"{name}_real", _known(graph, name, zero, 0))
     kind = graph.parameters(name)
     if kind is None or kind.dtype not in _EIGHT_BITS:
-        raise UnsupportedError(f"{name} is of {kind.dtype if kind else 'no'} integers of 8 bits")
+        found = kind.dtype if kind else "float"
+        raise UnsupportedError(f"{name} is {found}, not int8 or uint8")
     is_known = not zero or graph.is_constant(zero)
     zeros = graph.constant(zero) if zero and is_known else np.zeros(1, np.int64)
     if zeros.size != 1:
