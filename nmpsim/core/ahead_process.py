@@ -34,10 +34,10 @@ def compile_all_ahead(parent: str, host: str) -> None:
 
 
 def lower_priority() -> None:
-    """Let every other process go first.
+    """Give this process the lowest priority.
 
-    Linux may weigh sessions instead of processes (``sched_autogroup``), and this is a session of
-    its own; so its group is told as well.
+    With ``sched_autogroup`` Linux schedules sessions rather than processes, and this process has
+    a session of its own, so the priority of its group is lowered as well.
     """
     if sys.platform != "win32":
         os.nice(19)

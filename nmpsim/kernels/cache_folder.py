@@ -71,9 +71,9 @@ class CacheFolder:
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Let no other process write an entry meanwhile; without locks, or in the end, let it.
+        """Hold the lock of an entry, if the file system has locks.
 
-        Who waits for :data:`LOCK_SECONDS` goes on, since what holds the lock may be stopped.
+        After :data:`LOCK_SECONDS` the caller continues without it: its holder may be suspended.
         """
         file = self._lock_file(name)
         try:
@@ -86,7 +86,7 @@ class CacheFolder:
                 os.close(file)
 
     def _lock_file(self, name: str) -> int | None:
-        """A file to lock, opened; None where there can be none."""
+        """Open the lock file of an entry; return None if it cannot be made."""
         if sys.platform == "win32":
             return None
         try:

@@ -92,7 +92,7 @@ class DebugServer(Server):
         return await super().handle_websocket(request)
 
     def _check_host(self, request: web.Request) -> None:
-        """Refuse names of other owners, which may lead to this address, too."""
+        """Refuse a host name that is not this machine's (DNS rebinding)."""
         name = urlsplit(f"//{request.host}").hostname or ""
         known = {"localhost", self.host, socket.gethostname(), socket.getfqdn()}
         if name not in known and not is_address(name):

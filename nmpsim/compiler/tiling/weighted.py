@@ -241,7 +241,7 @@ def activation_words(op: Operation, target: View, context: Context) -> dict[str,
 def clip_words(
     op: Operation, target: View, low: int | None = None, high: int | None = None
 ) -> dict[str, int]:
-    """The result's range, and the sides on which the network clips it."""
+    """Return the range of the result and the sides on which the network clips it."""
     lowest, highest = target.limits
     low, high = lowest if low is None else low, highest if high is None else high
     if op.clip_low is not None and op.clip_high is not None:
