@@ -447,7 +447,8 @@ class Shadow:
 
         def done(layer: ShadowLayer) -> None:
             if progress:
-                progress(Progress("layer", layer.index + 1, len(report.layers), layer.name))
+                name = report.display_name_of(layer.name)
+                progress(Progress("layer", layer.index + 1, len(report.layers), name))
 
         return attrs.evolve(report, shadow=self._evaluation.beside(report, stored, inputs, done))
 

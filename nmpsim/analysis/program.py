@@ -30,6 +30,8 @@ class Program:
     """Profile that a bundle was compiled for, or that a model's format calls for."""
     layer_indices: Mapping[str, int] | None = None
     """Instruction -> layer of the bundle; None for LIR, where each operation is a layer."""
+    display_names: Mapping[str, str] | None = None
+    """Instruction -> display name of its layer in the bundle; None for LIR."""
     layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
     """Instruction -> profile of its layer in the bundle, where one applies."""
     warnings: tuple[str, ...] = ()
@@ -111,4 +113,11 @@ def from_bundle(bundle: Bundle) -> Program:
             numerics |= dict.fromkeys(names, layer.numerics)
     metadata = bundle.metadata
     unsigned = frozenset(metadata.unsigned)
-    return Program(bundle.module(), metadata.numerics, indices, numerics, unsigned=unsigned)
+    return Program(
+        bundle.module(),
+        metadata.numerics,
+        indices,
+        metadata.display_names,
+        numerics,
+        unsigned=unsigned,
+    )

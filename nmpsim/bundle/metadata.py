@@ -9,8 +9,9 @@ import attrs
 
 from nmpsim.bundle import limits
 from nmpsim.bundle.limits import Address, Barrier, ClippedSides, Line, Macs, ZeroPoint
+from nmpsim.lir.display_names import display_names, operation_name
 from nmpsim.records import frozen
-from nmpsim.report.fields import Before
+from nmpsim.report.fields import NOT_IN_JSON, Before
 
 SCHEMA: Final = "nmpsim-bundle-2"
 """Version of the metadata and of the descriptors; a reader accepts its own version only."""
@@ -100,6 +101,10 @@ class Layer:
     """Multiplications with weights that the layer needs."""
     numerics: str = ""
     """Arithmetic profile that it follows; empty where none applies."""
+    operation: str = ""
+    """Common name of the operation, such as conv1x1; made of the opcode where it is empty."""
+    display_name: Annotated[str, NOT_IN_JSON] = ""
+    """Short name, derived from the names of all layers of its program."""
 
     @property
     def other_names(self) -> tuple[str, ...]:
@@ -134,6 +139,17 @@ class ProgramStep:
     """Sides of the result that the network clips (host), as a descriptor's ``clip_wanted``."""
 
 
+def _with_display_names(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """Return the layers with their display names and the names of their operations."""
+    names = display_names([layer.name for layer in layers])
+    return tuple(
+        attrs.evolve(
+            layer, display_name=name, operation=layer.operation or operation_name(layer.op)
+        )
+        for layer, name in zip(layers, names, strict=True)
+    )
+
+
 @frozen
 class Metadata:
     """Everything a run needs that is not code, descriptors or constants."""
@@ -148,7 +164,7 @@ class Metadata:
     """The device file's settings that the program was compiled for."""
     inputs: Annotated[tuple[Tensor, ...], limits.TENSORS]
     outputs: Annotated[tuple[Tensor, ...], limits.TENSORS]
-    layers: Annotated[tuple[Layer, ...], limits.LAYERS]
+    layers: Annotated[tuple[Layer, ...], limits.LAYERS] = attrs.field(converter=_with_display_names)
     steps: Annotated[tuple[ProgramStep, ...], limits.STEPS]
     unsigned: Annotated[tuple[str, ...], limits.TENSORS] = ()
     """Inputs and outputs that a user has as uint8 or uint16: values and offset 128 or 32768 above
@@ -181,6 +197,16 @@ class Metadata:
     def channel_order(self) -> str:
         """Of images, if nobody says it: as models have it, or as Glow has it for its programs."""
         return "RGB" if self.fates else "BGR"
+
+    @property
+    def display_names(self) -> Mapping[str, str]:
+        """LIR instruction -> display name of its layer, where that is not the layer's full name."""
+        return {
+            name: layer.display_name
+            for layer in self.layers
+            for name in (layer.name, *layer.fused)
+            if layer.display_name != layer.name
+        }
 
     @property
     def origins(self) -> Mapping[str, str]:

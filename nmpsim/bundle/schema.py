@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 import attrs
 
 from nmpsim.bundle.limits import ATTRIBUTE_ITEMS, ATTRIBUTE_NUMBER, ATTRIBUTES, JSON_BYTES, Limit
-from nmpsim.bundle.metadata import SCHEMA, Metadata
+from nmpsim.bundle.metadata import SCHEMA, Layer, Metadata
 from nmpsim.diagnostics import Place, UserError, fail
 
 if TYPE_CHECKING:
     from cattrs import Converter
 
 Record = TypeVar("Record")
+_IN_FILE = attrs.filters.exclude(attrs.fields(Layer).display_name)
 
 
 def metadata_to_json(metadata: Metadata) -> bytes:
@@ -39,7 +40,7 @@ def metadata_from_json(text: bytes, place: Place) -> Metadata:
 
 def record_to_json(record: attrs.AttrsInstance, schema: str) -> bytes:
     """A frozen record as one line of JSON, the schema first."""
-    fields = attrs.asdict(record, value_serializer=_plain_value)
+    fields = attrs.asdict(record, filter=_IN_FILE, value_serializer=_plain_value)
     return json.dumps({"schema": schema, **fields}).encode()
 
 

@@ -197,7 +197,9 @@ def _outcomes(run: Run, baseline: Baseline | None) -> tuple[LayerOutcome, ...]:
         LayerOutcome(
             layer.index,
             layer.name,
+            layer.display_name,
             layer.op,
+            layer.operation,
             layer.line,
             layer.placement,
             None if then is None else then.placement,

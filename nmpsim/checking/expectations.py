@@ -252,7 +252,7 @@ def described(found: Difference) -> str:
 
 def culprit(layer: LayerReport, message: str) -> Culprit:
     """A layer that something is wrong with."""
-    return Culprit(layer.index, layer.name, layer.line, message)
+    return Culprit(layer.index, layer.name, layer.display_name, layer.line, message)
 
 
 def layer_name(key: str) -> str:
@@ -372,7 +372,7 @@ def _in_layers(culprits: tuple[Culprit, ...] | list[Culprit]) -> str:
         return ""
     first = culprits[0]
     line = f", line {first.line} of the LIR" if first.line else ""
-    return f" (first in layer {first.name}{line})"
+    return f" (first in layer {first.display_name}{line})"
 
 
 def _as_output(layer: LayerReport, values: Array) -> OutputReport:
@@ -385,7 +385,11 @@ def _chosen_names(run: Run, expect: Expect) -> set[str]:
     chosen: set[str] = set()
     for word in expect.only:
         if _PATTERN.intersection(word):
-            chosen.update(one.name for one in layers if fnmatch.fnmatchcase(one.name, word))
+            chosen.update(
+                one.name
+                for one in layers
+                if any(fnmatch.fnmatchcase(name, word) for name in (one.name, one.display_name))
+            )
         else:
             chosen.add(find_layer(layers, word).name)
     return chosen

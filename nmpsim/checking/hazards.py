@@ -47,7 +47,9 @@ def find_hazards(
             hazards.watch(pause)
             done += len(pause.layers)
             if progress is not None and pause.layers:
-                progress(Progress("layer", done, len(layers), layers[pause.layers[-1]].name))
+                progress(
+                    Progress("layer", done, len(layers), layers[pause.layers[-1]].display_name)
+                )
             if pause.why in (Why.END, Why.TRAP):
                 break
     return hazards.found
@@ -70,7 +72,7 @@ def check_hazards(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> Che
 
 def _placed(hazard: Hazard, layers: Sequence[LayerReport]) -> str:
     layer = _layer(hazard, layers)
-    return hazard.what if layer is None else f"layer {layer.name}: {hazard.what}"
+    return hazard.what if layer is None else f"layer {layer.display_name}: {hazard.what}"
 
 
 def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[Culprit, ...]:

@@ -28,13 +28,14 @@ class Culprit:
 
     index: int
     name: str
+    display_name: Annotated[str, NOT_IN_JSON]
     line: Annotated[int, "in the LIR text; 0 if unknown"]
     message: str
 
     @property
     def place(self) -> str:
         """``layer 3 conv1, line 25``"""
-        text = f"layer {self.index} {self.name}"
+        text = f"layer {self.index} {self.display_name}"
         return f"{text}, line {self.line}" if self.line else text
 
 
@@ -61,7 +62,9 @@ class LayerOutcome:
 
     index: int
     name: str
+    display_name: Annotated[str, NOT_IN_JSON]
     op: str
+    operation: Annotated[str, NOT_IN_JSON]
     line: int
     placement: Literal["device", "host"]
     placement_before: Literal["device", "host"] | None

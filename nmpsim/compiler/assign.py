@@ -9,6 +9,7 @@ import attrs
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import UserError, fail
+from nmpsim.lir.display_names import display_names
 from nmpsim.lir.layers import PlainLayer, find_operations
 from nmpsim.lir.messages import did_you_mean, quote
 
@@ -45,6 +46,7 @@ def named_operations(layers: Sequence[Operation], by_layer: Mapping[str, str]) -
         UserError: COMP001 for a word that names no layer, or several; ARG001 if two of them name
             one operation.
     """
+    shown = display_names([op.last.instruction.name for op in layers])
     parts = [
         PlainLayer(
             index,
@@ -53,6 +55,7 @@ def named_operations(layers: Sequence[Operation], by_layer: Mapping[str, str]) -
             part.instruction.name,
             "host" if op.host_reason else "device",
             tuple(view.name for view in part.outs()[:1]),
+            shown[index],
         )
         for index, op in enumerate(layers)
         for part in (op, *op.fused)

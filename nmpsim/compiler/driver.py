@@ -293,7 +293,7 @@ class _Compilation:
         )
 
     def _layer(self, index: int, op: Operation, planned: LayerPlan | None) -> Layer:
-        last = op.fused[-1].instruction if op.fused else op.instruction
+        last = op.last.instruction
         return Layer(
             index=index,
             name=last.name,
@@ -310,6 +310,7 @@ class _Compilation:
             barrier=None if planned is None else index,
             macs=0 if planned is None else planned.macs,
             numerics=numerics_of(op),
+            operation=op.operation_name,
         )
 
     def _check_host(self, op: Operation) -> None:

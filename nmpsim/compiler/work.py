@@ -7,6 +7,7 @@ import math
 import attrs
 import numpy as np
 
+from nmpsim.lir.display_names import operation_name
 from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import OPCODES, Kind
 
@@ -116,10 +117,21 @@ class Operation:
         return OPCODES[self.instruction.opcode].kind
 
     @property
+    def operation_name(self) -> str:
+        """Its common name, such as conv1x1."""
+        shape = self.operands[1].shape if len(self.operands) > 1 else ()
+        channels = shape[-1] if shape else None
+        return operation_name(self.instruction.opcode, self.instruction.attributes, channels)
+
+    @property
     def output(self) -> View:
         """Where the result goes."""
-        last = self.fused[-1] if self.fused else self
-        return last.outs()[0]
+        return self.last.outs()[0]
+
+    @property
+    def last(self) -> Operation:
+        """The last of the operations that it consists of."""
+        return self.fused[-1] if self.fused else self
 
     def outs(self) -> tuple[View, ...]:
         """Operands that are written."""

@@ -279,7 +279,9 @@ def layer_fields(
     report = LayerReport(
         index=layer.index,
         name=layer.name,
+        display_name=layer.display_name,
         op=layer.op,
+        operation=layer.operation,
         number=layer.number,
         line=layer.line,
         placement=layer.placement,

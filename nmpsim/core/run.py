@@ -153,7 +153,7 @@ class LayersDone:
         """One more."""
         self.count += 1
         if self._progress:
-            name = self._layers[index].name
+            name = self._layers[index].display_name
             self._progress(Progress("layer", self.count, len(self._layers), name))
 
     def listener(self, step: ProgramStep, clock: Clock) -> Reached:

@@ -70,7 +70,7 @@ class Changes:
         if not pieces:
             raise self._unknown(layer, word, channel)
         changed = [(address, packed(value, size)) for address, size in pieces]
-        self.program(changed, f"{layer.name} {word} = {value}", layer)
+        self.program(changed, f"{layer.display_name} {word} = {value}", layer)
         return len(pieces)
 
     def set_scale(self, layer: Layer, scale: float) -> Rederived:
@@ -86,7 +86,7 @@ class Changes:
         first = min(
             (by_name[name] for name in found.makers), key=lambda one: order.index(one.index)
         )
-        what = f"{layer.name} scale = {scale:g}"
+        what = f"{layer.display_name} scale = {scale:g}"
         self.program(found.pieces, what, first, found.scales)
         self._programs = {scales_of(self.edits): found.program}
         return found
@@ -114,7 +114,7 @@ class Changes:
             if "out_mul" not in d or not is_integer or d.get("scales"):
                 raise fail(
                     "DEBUG002",
-                    f"the scale of {layer.name} is not three integers",
+                    f"the scale of {layer.display_name} is not three integers",
                     found=PROFILES[d["profile"]] if "profile" in d else done.instruction.mnemonic,
                     hint="without `alone` it is derived as the compiler does; or change words",
                 )
@@ -122,7 +122,7 @@ class Changes:
             integers = _integers(real * ratio)
             for word, value in zip(("out_pre", "out_mul", "out_post"), integers, strict=True):
                 pieces.append((done.rs1 + 4 * index_of(done, word), packed(value, 4)))
-        self.program(pieces, f"{layer.name} scale = {scale:g} alone", layer)
+        self.program(pieces, f"{layer.display_name} scale = {scale:g} alone", layer)
         return len(computes)
 
     def program(
@@ -229,7 +229,7 @@ class Changes:
             has_own = word == "bias" or any(done.words.get("scales") for done in computes)
             return fail(
                 "DEBUG002",
-                f"{layer.name} has no {word} of that channel",
+                f"{layer.display_name} has no {word} of that channel",
                 found=channel,
                 expected=f"0 to {layer.output.shape[-1] - 1}"
                 if has_own
@@ -237,7 +237,7 @@ class Changes:
             )
         return fail(
             "DEBUG002",
-            f"{layer.name} has no such number to change",
+            f"{layer.display_name} has no such number to change",
             found=word,
             expected=", ".join(["bias C", *known]) if known else "a layer on the device",
         )
@@ -245,7 +245,7 @@ class Changes:
 
 def _check_scale(layer: Layer, scale: float) -> None:
     if layer.output.scale is None:
-        raise fail("DEBUG002", f"{layer.name} has no output scale", found=layer.output.elem)
+        raise fail("DEBUG002", f"{layer.display_name} has no output scale", found=layer.output.elem)
     if not 0 < scale < float("inf"):
         raise fail("DEBUG002", "a scale is a positive number", found=scale)
 

@@ -197,7 +197,7 @@ class Events:
             end = tensor.address + read_tensor(self.execution.machine, tensor).nbytes
             is_kind = condition.access in (kind, "access")
             if is_kind and tensor.address < condition.end and condition.start < end:
-                yield f"the host {kind}s {tensor.name} ({layer.name})"
+                yield f"the host {kind}s {tensor.name} ({layer.display_name})"
 
 
 def _hazard_hits(one: Breakpoint, pause: Pause, hazards: Sequence[Hazard]) -> Iterator[Hit]:

@@ -60,7 +60,9 @@ def layer_states(debugger: Debugger, report: RunReport | None = None) -> tuple[L
             LayerState(
                 index=layer.index,
                 name=layer.name,
+                display_name=layer.display_name,
                 op=layer.op,
+                operation=layer.operation,
                 line=layer.line,
                 placement=layer.placement,
                 state=state,

@@ -91,6 +91,7 @@ class RunPosition:
             cycle=self.execution.cycle,
             layer=index,
             layer_name=layer.name if layer else "",
+            layer_display_name=layer.display_name if layer else "",
             line=layer.line if layer else 0,
             placement=layer.placement if layer else "",
             layers_done=sum(end <= position for end in self.ends.values()),

@@ -35,6 +35,7 @@ class Location:
     layer: int | None
     """Index of the layer that is being computed; None at the end."""
     layer_name: str
+    layer_display_name: str
     line: int
     """Its line in the LIR, 0 if there is none."""
     placement: str
@@ -65,7 +66,9 @@ class LayerState:
 
     index: int
     name: str
+    display_name: str
     op: str
+    operation: str
     line: int
     placement: str
     state: Literal["done", "running", "pending"]

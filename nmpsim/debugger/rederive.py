@@ -153,7 +153,7 @@ def _concerned(
         is_written = any(view.buffer.name in buffers for view in op.outs())
         is_read = any(view.buffer.name in buffers for view in op.operands) and not is_written
         if layer.placement == "host" and is_written:
-            raise _not_here(layer, f"{layer.name} on the host makes it")
+            raise _not_here(layer, f"{layer.display_name} on the host makes it")
         if is_written:
             makers[layer.name] = None
         elif is_read:
@@ -235,7 +235,7 @@ def _differing(before: Bundle, after: Bundle) -> Iterator[tuple[int, bytes]]:
 def _not_here(layer: Layer, why: str) -> UserError:
     return fail(
         "DEBUG002",
-        f"the scale of {layer.name} cannot be changed in the program's memory",
+        f"the scale of {layer.display_name} cannot be changed in the program's memory",
         found=why,
         hint="change it in the LIR and compile that",
     )

@@ -262,9 +262,9 @@ def _by_whom(debugger: Debugger, later: Sequence[int], address: int) -> str:
             step = next(s for s in debugger.bundle.metadata.steps if index in s.layers)
             written = [t for kind, t in host_touches(step) if kind == "write"]
             if any(_all_of(debugger, tensor).holds(address) for tensor in written):
-                return f", last by the host in {layer.name}"
+                return f", last by the host in {layer.display_name}"
             continue
         done = last_writer(trace_of(debugger, index), "dram", address)
         if done is not None:
-            return f", last by {described(done)} in {layer.name}"
+            return f", last by {described(done)} in {layer.display_name}"
     return ""

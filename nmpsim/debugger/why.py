@@ -66,7 +66,7 @@ def _from_before(debugger: Debugger, layer: Layer, found: Explanation) -> Explan
         if start <= found.address < start + values.nbytes:
             at = coordinates((found.address - start) // values.itemsize, earlier.output.shape)
             there = explain_element(debugger, earlier, at)
-            note = f"{earlier.name}{list(at)}: {layer.name} left it as it was"
+            note = f"{earlier.display_name}{list(at)}: {layer.display_name} left it as it was"
             return attrs.evolve(
                 there, layer=found.layer, op=found.op, at=found.at, value=found.value,
                 sources=(note, *there.sources),

@@ -212,7 +212,10 @@ def _fresh(
         tuple(labels),
         tuple(class_names),
         (),
-        tuple(LayerTally(layer.name, layer.op, 0, 0) for layer in metadata.layers),
+        tuple(
+            LayerTally(layer.name, layer.display_name, layer.op, layer.operation, 0, 0)
+            for layer in metadata.layers
+        ),
     )
 
 

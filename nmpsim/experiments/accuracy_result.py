@@ -38,7 +38,9 @@ class LayerTally:
     """A layer over all samples that reached their end."""
 
     name: str
+    display_name: str
     op: str
+    operation: str
     elements: int
     saturated: int
 

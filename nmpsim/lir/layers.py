@@ -38,6 +38,10 @@ class NamedLayer(Protocol):
         """Name of that instruction."""
 
     @property
+    def display_name(self) -> str:
+        """Its short name among the layers."""
+
+    @property
     def other_names(self) -> tuple[str, ...]:
         """What it is called besides: instructions that were fused into it, its result."""
 
@@ -59,6 +63,7 @@ class PlainLayer:
     name: str
     placement: str = ""
     other_names: tuple[str, ...] = ()
+    display_name: str = ""
 
 
 def find_layer(
@@ -68,8 +73,8 @@ def find_layer(
 
     Args:
         layers: those that there are.
-        word: an index; a name, with or without the number that Glow appends, or a part of one that
-            TFLite joined with ``;``; ``line:N`` or
+        word: an index; a display name; a full name, with or without the number that Glow appends,
+            or a part of one that TFLite joined with ``;``; ``line:N`` or
             ``number:N`` of the LIR; ``index:N``; ``NNNN:NAME`` as in saved layers.
         code: of the error.
         also: other words that may stand in this place, for the error's hint.
@@ -98,6 +103,7 @@ def _named(layers: Sequence[Layer], word: str) -> list[Layer]:
     """The layers that a word names, by the first way that finds any."""
     exact = [layer for layer in layers if layer.name == word]
     exact = exact or [layer for layer in layers if word in layer.other_names]
+    exact = exact or [layer for layer in layers if word and layer.display_name == word]
     if exact:
         return exact
     kind, colon, rest = word.partition(":")

@@ -13,6 +13,7 @@ from nmpsim.diagnostics import Place, about, fail
 from nmpsim.frontends.imported import Imported
 from nmpsim.frontends.origin import imported_lir
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
+from nmpsim.lir.display_names import display_names
 from nmpsim.lir.layers import PlainLayer, find_layer
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK
@@ -212,9 +213,10 @@ def _with_names(settings: Settings, module: Module) -> Settings:
     opcodes = {instruction.opcode for instruction in module.instructions}
     words = settings.keep_float - opcodes - {one.name for one in module.instructions}
     computing = [one for one in module.instructions if one.opcode not in NO_WORK]
+    names_shown = display_names([one.name for one in computing])
     layers = [
-        PlainLayer(index, one.number, one.span.line, one.name)
-        for index, one in enumerate(computing)
+        PlainLayer(index, one.number, one.span.line, one.name, display_name=shown)
+        for index, (one, shown) in enumerate(zip(computing, names_shown, strict=True))
     ]
     with about(module.file):
         names = {find_layer(layers, word, "QUANT004", opcodes).name for word in sorted(words)}

@@ -157,8 +157,10 @@ class LayerReport:
     """One layer: what it was, where it ran, what it cost, what saturated."""
 
     index: Annotated[Count, "position in the list, from 0"]
-    name: Annotated[str, "name of the LIR instruction"]
+    name: Annotated[str, "full name: that of the LIR instruction"]
+    display_name: Annotated[str, "short name among the layers, as [tables](layers.md) have it"]
     op: Annotated[str, "its opcode"]
+    operation: Annotated[str, "common name of the operation, such as `conv1x1`"]
     placement: Annotated[Literal["device", "host"], "`device` or `host`"]
     reason: Annotated[str, "why the host executed it; empty on the device"]
     numerics: Annotated[
@@ -383,6 +385,10 @@ class RunReport:
         Mapping[str, str],
         "source of each setting: `published`, `measured`, `assumed`, `given`",
     ]
+
+    def display_name_of(self, name: str) -> str:
+        """Return the display name of the layer with this full name; other names as they are."""
+        return next((layer.display_name for layer in self.layers if layer.name == name), name)
 
     def __repr__(self) -> str:
         return notebook.in_short(self)

@@ -16,7 +16,9 @@ from nmpsim.visible import visible_line
 COLUMNS = (
     "index",
     "name",
+    "display_name",
     "op",
+    "operation",
     "placement",
     "numerics",
     "elem",
@@ -36,7 +38,16 @@ COLUMNS = (
     "distance",
 )
 """Attributes of a layer with one value each."""
-_SHOWN = ("index", "name", "op", "placement", "cycles", "macs", "bytes_read", "bytes_written")
+_SHOWN = (
+    "index",
+    "display_name",
+    "operation",
+    "placement",
+    "cycles",
+    "macs",
+    "bytes_read",
+    "bytes_written",
+)
 """Those of a notebook's table; behind them shape and saturated."""
 
 

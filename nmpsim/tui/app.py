@@ -350,7 +350,9 @@ class DebugApp(App[None]):
             self.look_at(layer=found[0], tensor=None)
         else:
             columns = max(self.size.width - PICK_BORDER, 12)
-            names = shorten_apart([visible_line(view.layers[one].name) for one in found], columns)
+            names = shorten_apart(
+                [visible_line(view.layers[one].display_name) for one in found], columns
+            )
             names = [f"{one} {name}" for one, name in zip(found, names, strict=True)]
             title = f"layer {view.layer} reads" if side == "sources" else f"read layer {view.layer}"
             self.push_screen(Pick(title, names), partial(self._picked, found))

@@ -40,7 +40,7 @@ class LayerRow:
 
 COLUMNS: Mapping[str, Callable[[LayerRow], Value]] = {
     "layer": lambda row: float(row.state.index),
-    "operation": lambda row: row.state.op,
+    "operation": lambda row: row.state.operation,
     "cycles": lambda row: float(row.state.cycles),
     "share": lambda row: row.share,
     "limited by": lambda row: row.state.limited_by,
@@ -92,7 +92,9 @@ def _test(word: str) -> Callable[[LayerRow], bool]:
 
 
 def _is_named(row: LayerRow, word: str) -> bool:
-    return any(_fits(text, word) for text in (row.state.name, row.state.op))
+    state = row.state
+    texts = (state.name, state.display_name, state.op, state.operation)
+    return any(_fits(text, word) for text in texts)
 
 
 def _fits(text: str, word: str) -> bool:

@@ -54,7 +54,11 @@ class StatusLine(Widget):
             filled = round(PROGRESS_COLUMNS * where.layers_done / max(where.layers, 1))
             bar = "#" * filled + "-" * (PROGRESS_COLUMNS - filled)
             text.append(f" {visible_line(self.busy)} [{bar}] Esc stops ", style="bold")
-        name = f"layer {where.layer} {where.layer_name}" if where.layer is not None else "the end"
+        name = (
+            f"layer {where.layer} {where.layer_display_name}"
+            if where.layer is not None
+            else "the end"
+        )
         text.append(f" {shorten_middle(visible_line(name), 30)}", style="bold")
         text.append(f"  {where.layers_done}/{where.layers} done  cycle {where.cycle:,}")
         return text.append("" if self.busy else f"  {visible_line(self.answer)}")

@@ -93,7 +93,7 @@ def _layers(result: CaseResult) -> Iterator[TestCase]:
 
 
 def _layer_name(layer: LayerOutcome) -> str:
-    return _plain(f"{layer.index:04d} {layer.name} ({layer.op})")
+    return _plain(f"{layer.index:04d} {layer.display_name} ({layer.operation})")
 
 
 def _plain(text: str) -> str:

@@ -97,9 +97,9 @@ def _group(title: str, layers: list[LayerOutcome], is_open: bool) -> Iterator[st
 def _row(layer: LayerOutcome) -> str:
     before = layer.cycles_before or 0
     cells = (
-        markdown(layer.name),
+        markdown(layer.display_name),
         str(layer.line or "-"),
-        markdown(layer.op),
+        markdown(layer.operation),
         f"{layer.cycles:,}",
         f"{before:,}",
         _change(layer.cycles, before),

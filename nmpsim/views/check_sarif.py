@@ -64,7 +64,7 @@ def _places(check: Check) -> Iterator[tuple[str, str, int, str]]:
     if not check.culprits:
         yield rule, check.message, 0, ""
     for one in check.culprits:
-        yield rule, f"{check.name}: layer {one.name}: {one.message}", one.line, one.name
+        yield rule, f"{check.name}: layer {one.display_name}: {one.message}", one.line, one.name
 
 
 def _cuts(result: CaseResult) -> Iterator[SarifResult]:
@@ -73,7 +73,7 @@ def _cuts(result: CaseResult) -> Iterator[SarifResult]:
             continue
         for one in layer.saturation:
             text = (
-                f"{result.name}: layer {layer.name}: {one.count:,} values saturated at"
+                f"{result.name}: layer {layer.display_name}: {one.count:,} values saturated at"
                 f" the {one.side} end, stage {one.stage}, the worst by {one.worst:,} ulp,"
                 f" the first at {list(one.first)}"
             )

@@ -30,6 +30,8 @@ class Column:
     least: int | None = None
     """Narrowest width at which it still says something; None if it must not be shortened."""
     right: bool = False
+    is_optional: bool = False
+    """Whether it is left out where another column would have to be shortened."""
     styles: Mapping[int, str] = attrs.field(factory=dict)
     """Row -> style; never the only bearer of a meaning."""
 
@@ -41,6 +43,7 @@ class Column:
 
 def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
     """The columns as a table that is no wider than the console; else its rows as lines."""
+    columns = _needed(columns, console.width)
     widths, gap = _fitted_widths(columns, console.width)
     if sum(widths) + gap * (len(columns) - 1) > console.width:
         return Text("\n".join(_rows_as_lines(columns, console.width)))
@@ -60,6 +63,15 @@ def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
             )
         )
     return table
+
+
+def _needed(columns: Sequence[Column], available: int) -> Sequence[Column]:
+    """Return the columns without as many optional ones, from the right, as make all others fit."""
+    optional = [column for column in columns if column.is_optional]
+    while optional and sum(column.natural + 1 for column in columns) - 1 > available:
+        left_out = optional.pop()
+        columns = [column for column in columns if column is not left_out]
+    return columns
 
 
 def _rows_as_lines(columns: Sequence[Column], width: int) -> Iterator[str]:

@@ -16,6 +16,7 @@ from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.elements import Share, elements_json, nothing_quantized
 from nmpsim.views.text import elem_text, plural, real_text
+from nmpsim.visible import visible_line
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled
@@ -73,21 +74,22 @@ def host_notes(metadata: Metadata) -> list[str]:
 
     operations = opcodes_of(*KINDS_ON_THE_DEVICE)
     return [
-        f"{layer.name} ({layer.op}) runs on the host: {layer.reason}"
+        f"{layer.display_name} ({layer.operation}) runs on the host: {layer.reason}"
         for layer in metadata.layers
         if layer.placement == "host" and layer.op in operations and layer.output.scale is not None
     ]
 
 
-def print_biases(biases: tuple[RescaledBias, ...], console: Console) -> None:
+def print_biases(compiled: Compiled, console: Console) -> None:
     """What ``--rescale-bias`` did to each layer; saturation is what deserves a look."""
+    biases, shown = compiled.rescaled_biases, compiled.file.metadata.display_names
     heading(console, "biases on the scale of the result")
     if not biases:
         line(console, "  no layer has a quantized bias")
         return
     saturated = {row: "red" for row, one in enumerate(biases) if one.saturated}
     columns = [
-        Column("layer", [one.layer for one in biases], least=8),
+        Column("layer", [visible_line(shown.get(one.layer, one.layer)) for one in biases], least=8),
         Column("bias", [elem_text(one.elem) for one in biases]),
         Column("scale", [real_text(one.old_scale) for one in biases], right=True),
         Column("new scale", [real_text(one.new_scale) for one in biases], right=True),

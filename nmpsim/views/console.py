@@ -69,5 +69,5 @@ def heading(console: Console, text: str) -> None:
 
 
 def line(console: Console, text: str, style: str = "") -> None:
-    """A line of any length; nothing is truncated or folded."""
-    console.print(Text(visible_line(text), style=style), soft_wrap=True)
+    """Print a line, whole in a file; a terminal gets as many lines as its width needs."""
+    console.print(Text(visible_line(text), style=style), soft_wrap=not console.is_terminal)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
 
 from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, TensorDifference
 from nmpsim.analysis.difference import Element, Tolerance
+from nmpsim.lir.display_names import display_names
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.text import elem_text, plural, real_text, shape_text
@@ -20,21 +23,22 @@ MAX_NAMES = 8
 def print_run_difference(found: RunDifference, console: Console, *, show_all: bool = False) -> None:
     """First difference, worst, table, what could not be compared, the sum."""
     differing = found.differing
+    shown = _display_names([*(one.name for one in found.tensors), *found.only_second])
     if differing:
-        _print_place("first difference", differing[0], "first", console)
+        _print_place("first difference", differing[0], "first", shown, console)
     if found.worst is not None:
-        _print_place("worst difference", found.worst, "worst", console)
+        _print_place("worst difference", found.worst, "worst", shown, console)
     rows = found.tensors if show_all else differing
     if rows:
         console.print()
-        console.print(_table(rows if show_all else rows[:MAX_ROWS], console))
+        console.print(_table(rows if show_all else rows[:MAX_ROWS], shown, console))
         if not show_all and len(rows) > MAX_ROWS:
             line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
     for one in differing:
         if one.problem:
-            line(console, f"not compared: {_name(one)}: {one.problem}", "yellow")
-    _print_only("the first run", found.only_first, console)
-    _print_only("the second run", found.only_second, console)
+            line(console, f"not compared: {_name(one, shown)}: {one.problem}", "yellow")
+    _print_only("the first run", found.only_first, _display_names(found.only_first), console)
+    _print_only("the second run", found.only_second, shown, console)
     if rows or found.only_first or found.only_second:
         console.print()
     line(console, _sum(found), "bold")
@@ -49,13 +53,13 @@ def print_report_difference(found: ReportDifference, console: Console) -> None:
     if found.layers:
         heading(console, "layers that differ")
     for layer in found.layers[:MAX_ROWS]:
-        line(console, f"  {layer.index} {layer.name}")
+        line(console, f"  {layer.index} {layer.display_name}")
         for change in layer.changes:
             line(console, f"    {_change(change)}")
     if len(found.layers) > MAX_ROWS:
         line(console, f"  and {len(found.layers) - MAX_ROWS:,} more; --format json has all")
-    _print_only("the first report", found.only_first, console)
-    _print_only("the second report", found.only_second, console)
+    _print_only("the first report", found.only_first, _display_names(found.only_first), console)
+    _print_only("the second report", found.only_second, _display_names(found.only_second), console)
     heading(console, "outputs")
     if found.outputs is None:
         line(console, "the reports have no output in common", "bold")
@@ -63,8 +67,14 @@ def print_report_difference(found: ReportDifference, console: Console) -> None:
     print_run_difference(found.outputs, console)
 
 
-def _print_place(title: str, one: TensorDifference, which: str, console: Console) -> None:
-    line(console, f"{title}: {_name(one)}, {elem_text(one.elem)} {shape_text(one.shape)}", "bold")
+def _print_place(
+    title: str, one: TensorDifference, which: str, shown: Mapping[str, str], console: Console
+) -> None:
+    line(
+        console,
+        f"{title}: {_name(one, shown)}, {elem_text(one.elem)} {shape_text(one.shape)}",
+        "bold",
+    )
     if one.difference is None:
         line(console, f"  {one.problem}")
         return
@@ -78,7 +88,9 @@ def _print_place(title: str, one: TensorDifference, which: str, console: Console
         line(console, f"  at [{at}]: {numbers} ({apart})")
 
 
-def _table(rows: tuple[TensorDifference, ...], console: Console) -> object:
+def _table(
+    rows: tuple[TensorDifference, ...], shown: Mapping[str, str], console: Console
+) -> object:
     def told(text: str, one: TensorDifference) -> str:
         return "-" if one.difference is None else text
 
@@ -88,7 +100,7 @@ def _table(rows: tuple[TensorDifference, ...], console: Console) -> object:
         cells.append(
             [
                 "" if one.number is None else str(one.number),
-                visible_line(_name(one)),
+                visible_line(_name(one, shown)),
                 elem_text(one.elem),
                 shape_text(one.shape),
                 told(f"{difference.beyond:,}" if difference else "", one),
@@ -104,7 +116,13 @@ def _table(rows: tuple[TensorDifference, ...], console: Console) -> object:
               "cosine", "")  # fmt: skip
     right = {0, 4, 5, 6, 7, 8, 9}
     columns = [
-        Column(title, [row[index] for row in cells], 8 if index == 1 else None, index in right)
+        Column(
+            title,
+            [row[index] for row in cells],
+            least=8 if title == "layer" else None,
+            right=index in right,
+            is_optional=title in ("shape", "cosine"),
+        )
         for index, title in enumerate(titles)
     ]
     return fitted_table(columns, console)
@@ -126,10 +144,12 @@ def _note(one: TensorDifference) -> str:
     return ", ".join(notes)
 
 
-def _print_only(whose: str, names: tuple[str, ...], console: Console) -> None:
+def _print_only(
+    whose: str, names: tuple[str, ...], shown: Mapping[str, str], console: Console
+) -> None:
     if not names:
         return
-    some = ", ".join(names[:MAX_NAMES])
+    some = ", ".join(shown[name] for name in names[:MAX_NAMES])
     more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
     line(console, f"only in {whose}: {some}{more}")
 
@@ -151,8 +171,14 @@ def _allowed(tolerance: Tolerance) -> str:
     return " or ".join([*units, *([" + ".join(reals)] if reals else [])])
 
 
-def _name(one: TensorDifference) -> str:
-    return one.name if one.operand is None else f"{one.name}.{one.operand}"
+def _display_names(names: Sequence[str]) -> Mapping[str, str]:
+    names = tuple(dict.fromkeys(names))
+    return dict(zip(names, display_names(names), strict=True))
+
+
+def _name(one: TensorDifference, shown: Mapping[str, str]) -> str:
+    name = shown[one.name]
+    return name if one.operand is None else f"{name}.{one.operand}"
 
 
 def _change(change: Change) -> str:

@@ -59,8 +59,8 @@ def _print_layers(found: Evaluation, console: Console) -> None:
     heading(console, "layers with saturated values, largest share first")
     shown = layers[:MAX_LAYERS]
     columns = [
-        Column("layer", [visible_line(one.name) for one in shown], least=8),
-        Column("operation", [visible_line(one.op) for one in shown], least=8),
+        Column("layer", [visible_line(one.display_name) for one in shown], least=8),
+        Column("operation", [visible_line(one.operation) for one in shown], least=8),
         Column("saturated", [f"{one.saturated:,}" for one in shown], right=True),
         Column("of", [f"{one.elements:,}" for one in shown], right=True),
         Column("%", [percent(one.saturated, one.elements) for one in shown], right=True),

@@ -38,8 +38,8 @@ def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -
             [
                 Column("#", [str(layer.index) for layer in layers], right=True),
                 Column("number", [str(layer.number) for layer in layers], right=True),
-                Column("layer", [visible_line(layer.name) for layer in layers], least=8),
-                Column("operation", [layer.opcode for layer in layers], least=8),
+                Column("layer", [visible_line(layer.display_name) for layer in layers], least=8),
+                Column("operation", [layer.operation for layer in layers], least=8),
                 Column("result", [elem_text(layer.operands[0].elem) for layer in layers]),
                 Column("pre/post/scale", [_short_stages(layer) for layer in layers]),
                 Column("worst error", [_worst(layer) for layer in layers], right=True),
@@ -69,7 +69,9 @@ def _worst(layer: LayerFacts) -> str:
 
 def print_layer(layer: LayerFacts, console: Console, *, all_channels: bool = False) -> None:
     """Everything about one layer."""
-    line(console, f"{layer.name}: {layer.opcode}", "bold")
+    line(console, f"{layer.display_name}: {layer.operation}", "bold")
+    if layer.name != layer.display_name:
+        line(console, f"  full name {layer.name}")
     line(console, f"  layer {layer.index}, instruction {layer.number}, line {layer.line}")
     if layer.arithmetic:
         line(console, f"  {layer.arithmetic}")

@@ -43,10 +43,12 @@ class LayerDocument(TypedDict):
     """A layer of a bundle."""
 
     index: Annotated[int, "position in the list, from 0"]
-    name: str
+    name: Annotated[str, "full name: that of the LIR instruction"]
+    display_name: Annotated[str, "short name among the layers"]
     number: Annotated[int, "number of the LIR instruction whose output it is"]
     line: Annotated[int, "line of that instruction in the LIR text; 0 if unknown"]
-    op: str
+    op: Annotated[str, "opcode of the LIR"]
+    operation: Annotated[str, "common name of the operation, such as `conv1x1`"]
     placement: Literal["device", "host"]
     reason: Annotated[str, "why the host executes it; empty on the device"]
     numerics: Annotated[str, "arithmetic profile; empty where none applies"]
@@ -144,9 +146,11 @@ def _layer_json(layer: Layer) -> LayerDocument:
     return {
         "index": layer.index,
         "name": layer.name,
+        "display_name": layer.display_name,
         "number": layer.number,
         "line": layer.line,
         "op": layer.op,
+        "operation": layer.operation,
         "placement": layer.placement,
         "reason": layer.reason,
         "numerics": layer.numerics,
@@ -264,7 +268,7 @@ def _print_fates(bundle: Bundle, console: Console) -> None:
     fates = bundle.metadata.fates
     layers = [_layers_of(fate, bundle) for fate in fates]
     became = [
-        ", ".join(f"{layer.index} {layer.op}" for layer in found) or fate.why
+        ", ".join(f"{layer.index} {layer.display_name}" for layer in found) or fate.why
         for fate, found in zip(fates, layers, strict=True)
     ]
     placements = [
@@ -272,11 +276,16 @@ def _print_fates(bundle: Bundle, console: Console) -> None:
     ]
     host = {row: "magenta" for row, placement in enumerate(placements) if "host" in placement}
     columns = [
-        Column("operation", [visible_line(fate.node) for fate in fates], least=16),
+        Column("operation", [_fate_text(fate) for fate in fates], least=16),
         Column("became layer", [visible_line(text) for text in became], least=16),
         Column("on", placements, styles=host),
     ]
     console.print(fitted_table(columns, console))
+
+
+def _fate_text(fate: Fate) -> str:
+    """Number and kind; the tensor, too, where no layer is named after it."""
+    return visible_line(" ".join(fate.node.split(" ")[:2]) if fate.layers else fate.node)
 
 
 def _print_layers(layers: Sequence[Layer], console: Console) -> None:
@@ -284,14 +293,19 @@ def _print_layers(layers: Sequence[Layer], console: Console) -> None:
     outputs = [f"{elem_text(one.output.elem)} {shape_text(one.output.shape)}" for one in layers]
     columns = [
         Column("#", [str(layer.index) for layer in layers], right=True),
-        Column("layer", [visible_line(layer.name) for layer in layers], least=8),
-        Column("operation", [visible_line(layer.op) for layer in layers], least=8),
+        Column("layer", [visible_line(layer.display_name) for layer in layers], least=8),
+        Column("operation", [visible_line(layer.operation) for layer in layers], least=8),
         Column("on", [layer.placement for layer in layers], styles=host),
         Column("numerics", [layer.numerics or "-" for layer in layers]),
         Column("output", outputs, least=16),
         Column("fused", [_fused_text(layer) for layer in layers], right=True),
     ]
     console.print(fitted_table(columns, console))
+    renamed = [layer for layer in layers if layer.name != layer.display_name]
+    if renamed:
+        heading(console, "full names of layers")
+    for layer in renamed:
+        line(console, f"  {layer.index} {layer.display_name}: {layer.name}")
     _print_reasons(layers, console)
 
 
@@ -312,7 +326,7 @@ def _print_reasons(layers: Sequence[Layer], console: Console) -> None:
     if by_reason:
         heading(console, "on the host, because")
     for reason, concerned in by_reason.items():
-        which = ", ".join(f"{layer.index} {layer.name}" for layer in concerned)
+        which = ", ".join(f"{layer.index} {layer.display_name}" for layer in concerned)
         line(console, f"  {reason}: {which}")
 
 

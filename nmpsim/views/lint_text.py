@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from rich.console import Console
@@ -26,7 +27,7 @@ def print_findings(
         shown = findings if show_all else findings[: SHOWN[severity]]
         hint = ""
         for finding in shown:
-            _print_finding(finding, console)
+            _print_finding(finding, subject.display_names, console)
             if finding.hint != hint:
                 line(console, f"    hint: {finding.hint}")
             hint = finding.hint
@@ -39,12 +40,22 @@ def print_findings(
         line(console, f"  not checked: {rule}: {reason}")
 
 
-def _print_finding(finding: Finding, console: Console) -> None:
+def _print_finding(finding: Finding, shown: Mapping[str, str], console: Console) -> None:
     where = "" if finding.place.line is None else f"{finding.place}: "
-    line(console, f"  {where}{finding.message}", _STYLES[finding.severity])
+    line(console, f"  {where}{_shortened(finding.message, shown)}", _STYLES[finding.severity])
     for label, text in (("found", finding.found), ("expected", finding.expected)):
         if text:
-            line(console, f"    {label}: {text}")
+            line(console, f"    {label}: {_shortened(str(text), shown)}")
+
+
+def _shortened(text: str, shown: Mapping[str, str]) -> str:
+    """Return a message with display names after percent signs, where it has full names."""
+
+    def short(found: re.Match[str]) -> str:
+        name = found[1].rstrip(",.:;")
+        return f"%{shown.get(name, name)}{found[1][len(name) :]}"
+
+    return re.sub(r"%(\S+)", short, text)
 
 
 def _counts(report: LintReport) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal, TypedDict
 
 from rich.console import Console
 
+from nmpsim.lir.display_names import display_names, operation_name
 from nmpsim.quantization import Comparison, QuantizedProgram, Result, Settings
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.text import elem_text, percent, plural
+from nmpsim.visible import visible_line
 
 DOCUMENT_SCHEMA: Final = "nmpsim-quantize-1"
 
@@ -99,6 +101,8 @@ def print_quantization(
 
 def _print_program(program: QuantizedProgram, console: Console) -> None:
     """How much is quantized and how; what stays float and why."""
+    names = [result.name for result in program.results]
+    shown = dict(zip(names, display_names(names), strict=True))
     staying = program.staying_float
     saturated = [result for result in program.results if result.bias_saturated]
     count = len(program.results) - len(staying)
@@ -107,7 +111,7 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
     line(console, f"{count} of {results} quantized to {elem}, {program.settings.schema}", "bold")
     line(console, _weights_text(program.settings))
     if saturated:
-        _print_saturated(saturated, program.settings, console)
+        _print_saturated(saturated, program.settings, shown, console)
     if not staying:
         return
     heading(
@@ -117,8 +121,14 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
     console.print(
         fitted_table(
             [
-                Column("instruction", [result.name for result in staying], least=12),
-                Column("operation", [result.opcode for result in staying], least=10),
+                Column(
+                    "instruction",
+                    [visible_line(shown[result.name]) for result in staying],
+                    least=12,
+                ),
+                Column(
+                    "operation", [operation_name(result.opcode) for result in staying], least=10
+                ),
                 Column("why", [result.reason for result in staying], least=20),
             ],
             console,
@@ -126,15 +136,23 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
     )
 
 
-def _print_saturated(saturated: Sequence[Result], settings: Settings, console: Console) -> None:
+def _print_saturated(
+    saturated: Sequence[Result], settings: Settings, shown: Mapping[str, str], console: Console
+) -> None:
     """Biases that lost elements, which is never what somebody wants."""
     elem = elem_text(settings.bias_elem)
     heading(console, f"biases with elements that do not fit {elem} on their scale")
     console.print(
         fitted_table(
             [
-                Column("instruction", [result.name for result in saturated], least=12),
-                Column("operation", [result.opcode for result in saturated], least=10),
+                Column(
+                    "instruction",
+                    [visible_line(shown[result.name]) for result in saturated],
+                    least=12,
+                ),
+                Column(
+                    "operation", [operation_name(result.opcode) for result in saturated], least=10
+                ),
                 Column(
                     "saturated", [str(result.bias_saturated) for result in saturated], right=True
                 ),
@@ -163,12 +181,18 @@ def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: 
         Column("precision", [elem_text(c.settings.elem) for c in comparisons]),
         Column("SQNR dB", [_decibels(output.sqnr_db) for output in outputs], right=True),
         Column("top-1 %", [_share(output.top1_agreement) for output in outputs], right=True),
-        Column("worst layer", [layer.name for layer in layers], least=10),
-        Column("operation", [layer.opcode for layer in layers], least=8),
+        Column("worst layer", [_worst_name(comparison) for comparison in comparisons], least=10),
+        Column("operation", [operation_name(layer.opcode) for layer in layers], least=8),
         Column("its dB", [_decibels(layer.sqnr_db) for layer in layers], right=True),
         Column("float", [str(c.staying_float) for c in comparisons], right=True),
     ]
     console.print(fitted_table(columns, console))
+
+
+def _worst_name(comparison: Comparison) -> str:
+    names = [layer.name for layer in comparison.layers]
+    shown = dict(zip(names, display_names(names), strict=True))
+    return visible_line(shown[comparison.worst_layer.name])
 
 
 def _decibels(value: float) -> str:

@@ -13,16 +13,16 @@ from nmpsim.visible import visible_line
 
 
 def layer_table(report: RunReport, console: Console) -> Table | Text:
-    """One row a layer; at 80 columns the names give way first."""
+    """One row a layer; a narrow terminal has no column of outputs, then names are shortened."""
     layers = report.layers
     host = {row: "magenta" for row, layer in enumerate(layers) if layer.placement == "host"}
     alarm = {row: "bold yellow" for row, layer in enumerate(layers) if layer.saturated}
     columns = [
         Column("#", [str(layer.index) for layer in layers], right=True),
-        Column("layer", [visible_line(layer.name) for layer in layers], least=6),
-        Column("operation", [visible_line(layer.op) for layer in layers], least=9),
+        Column("layer", [visible_line(layer.display_name) for layer in layers], least=6),
+        Column("operation", [visible_line(layer.operation) for layer in layers], least=9),
         Column("cores", [cores_text(layer) for layer in layers], right=True, styles=host),
-        Column("output", [_output_text(layer) for layer in layers], least=9),
+        Column("output", [_output_text(layer) for layer in layers], least=9, is_optional=True),
         Column("cycles", [f"{layer.cycles:,}" for layer in layers], right=True),
         Column("time%", [percent(one.cycles, report.cycles) for one in layers], right=True),
         Column("DRAM%", [_dram(layer) for layer in layers], right=True),

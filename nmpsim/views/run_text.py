@@ -95,7 +95,7 @@ def print_run(report: RunReport, console: Console) -> None:
     _print_bounds(report, console)
     _print_outputs(report, console)
     if report.trap is not None:
-        _print_trap(report.trap, report.contract.violation, console)
+        _print_trap(report, report.trap, console)
     console.print()
     for note in report.notes:
         line(console, f"note: {note}")
@@ -125,7 +125,10 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
                 stages[f"{one.stage} {one.side}"] += one.count
         parts = ", ".join(f"{count:,} at {stage}" for stage, count in stages.items())
         share = percent(layer.saturated, layer.elements)
-        line(console, f"  {layer.index} {layer.name}: {parts} ({share}% of {layer.elements:,})")
+        line(
+            console,
+            f"  {layer.index} {layer.display_name}: {parts} ({share}% of {layer.elements:,})",
+        )
     if len(saturated) > MAX_SATURATED:
         more = plural(len(saturated) - MAX_SATURATED, "layer")
         line(console, f"  and smaller shares of {more} more; --format json has all")
@@ -210,7 +213,10 @@ def _print_path(report: RunReport, console: Console) -> None:
         line(console, f"  in {share}% the DRAM served other transfers first (queueing)")
     for layer in sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]:
         if any(layer.critical_path.values()):
-            line(console, f"  layer {layer.index} {visible_line(layer.name)}: {path_text(layer)}")
+            line(
+                console,
+                f"  layer {layer.index} {visible_line(layer.display_name)}: {path_text(layer)}",
+            )
 
 
 def path_text(layer: LayerReport) -> str:
@@ -227,7 +233,7 @@ def _print_bounds(report: RunReport, console: Console) -> None:
     heading(console, "layers furthest from their roofline bound")
     columns = [
         Column("#", [str(layer.index) for layer in slow], right=True),
-        Column("layer", [visible_line(layer.name) for layer in slow], least=8),
+        Column("layer", [visible_line(layer.display_name) for layer in slow], least=8),
         Column("cycles", [f"{layer.cycles:,}" for layer in slow], right=True),
         Column("x", [f"{layer.distance or 0:.2f}" for layer in slow], right=True),
         Column("bound", [f"{layer.bound.cycles:,}" for layer in slow], right=True),
@@ -247,9 +253,12 @@ def _print_outputs(report: RunReport, console: Console) -> None:
             line(console, f"  {text}")
 
 
-def _print_trap(trap: TrapReport, violation: ViolationReport | None, console: Console) -> None:
+def _print_trap(report: RunReport, trap: TrapReport, console: Console) -> None:
+    violation = report.contract.violation
     heading(console, f"THE RUN STOPPED: {_TRAP_WORDS[trap.kind]}")
-    place = None if not trap.layer else trap.layer + (f", line {trap.line}" if trap.line else "")
+    place = None if not trap.layer else report.display_name_of(trap.layer)
+    if place and trap.line:
+        place += f", line {trap.line}"
     facts = (
         ("reason", trap.message),
         ("layer", place),
@@ -257,7 +266,7 @@ def _print_trap(trap: TrapReport, violation: ViolationReport | None, console: Co
         ("pc", None if trap.pc is None else f"{trap.pc:#010x}"),
         ("instruction", trap.instruction),
         ("value", None if trap.value is None else f"{trap.value:#x}"),
-        ("after", None if violation is None else _other(violation)),
+        ("after", None if violation is None else _other(report, violation)),
         ("code", None if violation is None else violation.code),
         ("hint", _TRAP_HINTS[trap.kind] if violation is None else violation.hint),
     )
@@ -266,11 +275,13 @@ def _print_trap(trap: TrapReport, violation: ViolationReport | None, console: Co
             line(console, f"  {label:<12} {text}", "red" if label == "reason" else "")
 
 
-def _other(violation: ViolationReport) -> str | None:
+def _other(report: RunReport, violation: ViolationReport) -> str | None:
     """The earlier one of two instructions."""
     if violation.other_core is None or violation.other_pc is None:
         return None
-    layer = f", layer {violation.other_layer}" if violation.other_layer else ""
+    layer = (
+        f", layer {report.display_name_of(violation.other_layer)}" if violation.other_layer else ""
+    )
     instruction = violation.other_instruction or "?"
     return f"core {violation.other_core}, pc {violation.other_pc:#010x}, {instruction}{layer}"
 

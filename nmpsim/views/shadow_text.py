@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
+from nmpsim.lir.display_names import display_names
 from nmpsim.report.shadow import ErrorSize, FloatWeight, ShadowLayer, ShadowReport
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
@@ -32,15 +33,19 @@ def print_shadow(shadow: ShadowReport, console: Console) -> None:
         line(console, "without --float-weights only rounding and saturation are known")
     else:
         _print_constants(shadow, console)
+    names = [layer.name for layer in shadow.layers]
+    shown = dict(zip(names, display_names(names), strict=True))
     told = [layer for layer in shadow.layers if not layer.not_compared]
     if told:
         heading(console, "quality of each layer: signal to quantization noise in dB")
-        console.print(fitted_table(_quality(told), console))
+        console.print(fitted_table(_quality(told, shown), console))
         heading(console, "parts of the error: mean and worst, in units of the last place")
-        console.print(fitted_table(_parts(told), console))
+        console.print(fitted_table(_parts(told, shown), console))
     for layer in shadow.layers:
         if layer.not_compared:
-            line(console, f"{layer.index} {layer.name} is not compared: {layer.not_compared}")
+            line(
+                console, f"{layer.index} {shown[layer.name]} is not compared: {layer.not_compared}"
+            )
 
 
 def _print_constants(shadow: ShadowReport, console: Console) -> None:
@@ -65,7 +70,7 @@ def _constant_columns(constants: Sequence[FloatWeight]) -> list[Column]:
     ]
 
 
-def _quality(layers: Sequence[ShadowLayer]) -> list[Column]:
+def _quality(layers: Sequence[ShadowLayer], shown: Mapping[str, str]) -> list[Column]:
     """SQNR of the accumulated error, and of what the layer alone adds."""
     marks = _weakest(layers)
     measures = {
@@ -75,7 +80,7 @@ def _quality(layers: Sequence[ShadowLayer]) -> list[Column]:
         "bias alone": [layer.bias_alone for layer in layers],
     }
     return [
-        *_names(layers),
+        *_names(layers, shown),
         *(
             Column(title, ["-" if one is None else _db(one.sqnr_db) for one in sizes], right=True)
             for title, sizes in measures.items()
@@ -99,7 +104,7 @@ def _weakest(layers: Sequence[ShadowLayer]) -> dict[int, str]:
     }
 
 
-def _parts(layers: Sequence[ShadowLayer]) -> list[Column]:
+def _parts(layers: Sequence[ShadowLayer], shown: Mapping[str, str]) -> list[Column]:
     """Mean and worst of each part of the error."""
     splits = [layer.split for layer in layers]
     parts = {
@@ -107,7 +112,7 @@ def _parts(layers: Sequence[ShadowLayer]) -> list[Column]:
         for name in ("inherited", "bias", "weights", "saturation", "rescale")
     }
     return [
-        *_names(layers),
+        *_names(layers, shown),
         *(
             Column(name, [_units(one) for one in sizes], right=True)
             for name, sizes in parts.items()
@@ -116,10 +121,10 @@ def _parts(layers: Sequence[ShadowLayer]) -> list[Column]:
     ]
 
 
-def _names(layers: Sequence[ShadowLayer]) -> list[Column]:
+def _names(layers: Sequence[ShadowLayer], shown: Mapping[str, str]) -> list[Column]:
     return [
         Column("#", [str(layer.index) for layer in layers], right=True),
-        Column("layer", [visible_line(layer.name) for layer in layers], least=8),
+        Column("layer", [visible_line(shown[layer.name]) for layer in layers], least=8),
     ]
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.tiling.search import TiledLayer, Trial
 from nmpsim.views.columns import Column, fitted_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.text import percent, plural
 from nmpsim.visible import visible_line
+
+if TYPE_CHECKING:
+    from nmpsim.session import Compiled
 
 TRIALS_SHOWN = 6
 """Of each layer; JSON has all."""
@@ -22,19 +26,20 @@ MODES = {
 }
 
 
-def print_tiling(layers: Sequence[TiledLayer], mode: str, console: Console) -> None:
+def print_tiling(compiled: Compiled, mode: str, console: Console) -> None:
     """A part for each layer; layers that are tiled like another one name it."""
     line(console, f"tiling {mode}: {MODES[mode]}", "bold")
+    layers, program = compiled.slicing, compiled.file.metadata.layers
     for layer in layers:
-        _print_layer(layer, console)
+        _print_layer(layer, program[layer.layer.index], console)
     total = sum(layer.chosen.estimate.cycles for layer in layers)
     heading(console, f"{plural(len(layers), 'layer')} on the device: about {total:,} cycles")
 
 
-def _print_layer(layer: TiledLayer, console: Console) -> None:
-    named, estimate = layer.layer, layer.chosen.estimate
+def _print_layer(layer: TiledLayer, named: Layer, console: Console) -> None:
+    estimate = layer.chosen.estimate
     busy = percent(estimate.memory, estimate.cycles)
-    heading(console, f"{named.index} {named.opcode} {visible_line(named.name)}")
+    heading(console, f"{named.index} {named.operation} {visible_line(named.display_name)}")
     line(console, f"  {layer.chosen.label}")
     line(
         console,

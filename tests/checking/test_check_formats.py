@@ -63,16 +63,16 @@ def test_junit_is_valid_and_has_a_case_a_layer(outcome):
         assert suite.find("testcase/error").get("type") == "BASE001"
         return
     assert len(layers) == 8
-    assert layers[3].get("name") == "0003 conv2__2 (convolution)"
+    assert layers[3].get("name") == "0003 conv2__2 (conv)"
     if kind == "good":
         assert failed == []
     if kind == "wrong":
-        assert failed == ["outputs", "0001 conv1__2 (convolution)"]
+        assert failed == ["outputs", "0001 conv1__2 (conv)"]
         details = suite.find("testcase[@name='outputs']/failure").text
         assert details.startswith("layer 1 conv1__2, line 20: ")
     if kind == "slow":
         assert failed[0] == "cycles"
-        assert "0003 conv2__2 (convolution)" in failed
+        assert "0003 conv2__2 (conv)" in failed
 
 
 def test_sarif_is_valid_and_points_at_lines(outcome):
@@ -120,7 +120,23 @@ def test_sarif_is_quiet_where_nothing_failed(project, monkeypatch):
 def test_sarif_has_saturation_of_more_than_a_thousandth(count, results):
     cut = Saturation("result", "high", count, 1000, 1, (0,), ())
     layer = LayerOutcome(
-        *(0, "a", "convolution", 3, "device", None, 9, None, count, None, None, None, None),
+        *(
+            0,
+            "a",
+            "a",
+            "convolution",
+            "conv",
+            3,
+            "device",
+            None,
+            9,
+            None,
+            count,
+            None,
+            None,
+            None,
+            None,
+        ),
         saturation=(cut,),
     )
     found = check_sarif([CaseResult("case", "net.lir", layers=(layer,))], [])

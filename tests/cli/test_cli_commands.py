@@ -91,7 +91,7 @@ def test_inspect(nmpsim_cli, bundle):
         "data: Int8 1x4, scale 0.5, offset 0",
         "mask: float 2x3",
         "nmpsim-bundle-2",
-        "fullyconnected",
+        " fc ",
         read_bundle(bundle).digest,
     ):
         assert part in text

@@ -35,7 +35,7 @@ def test_a_layer(nmpsim_cli, digits):
     assert (result.exit_code, result.stderr) == (0, "")
     for name in ("biasPre", "biasPost", "biasScale", "outPre", "outPost", "outScale"):
         assert re.search(rf"\b{name} \d+", result.stdout)
-    for text in ("convolution", "S_in * S_weights / S_out", "q31", "multiplier", "float-onednn"):
+    for text in ("conv", "S_in * S_weights / S_out", "q31", "multiplier", "float-onednn"):
         assert text in result.stdout
 
 

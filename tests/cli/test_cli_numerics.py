@@ -79,7 +79,7 @@ def test_one_layer(nmpsim_cli, program):
     assert layers_of(program) == {"quantize": "glow-float", "relu1": "float", "dequantize": ""}
     text = nmpsim_cli("inspect", program[-1]).stdout
     assert "numerics     glow-float" in text
-    (row,) = (line for line in text.splitlines() if "fullyconnected" in line)
+    (row,) = (line for line in text.splitlines() if " fc " in line)
     assert " float " in row
 
 

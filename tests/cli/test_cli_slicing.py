@@ -23,7 +23,7 @@ def test_text(compile_digits):
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == "tiling burst: by all costs of the device"
-    assert "1 convolution conv1__2" in lines
+    assert "1 conv conv1__2" in lines
     assert any(line.startswith("  the fastest of ") for line in lines)
     assert any(line.split()[:1] == ["tiling"] and "row misses" in line for line in lines)
     assert lines[-1].startswith("5 layers on the device: about ")

@@ -47,7 +47,7 @@ def shown(first_words: str) -> str:
 def test_quantize_compile_and_run(repository):
     quantized, _, ran = shell(blocks("sh")[0])
     assert quantized.stdout == shown("7 of 8 results")
-    assert "fullyconnected" in ran.stdout
+    assert " fc  " in ran.stdout
     assert Path("digits.tensors.json").exists()
 
 

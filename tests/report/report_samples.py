@@ -6,6 +6,7 @@ import attrs
 import numpy as np
 
 from nmpsim.config import default_device
+from nmpsim.lir.display_names import operation_name
 from nmpsim.report.data import Bound, BytesMoved, LayerReport, OutputReport, RunReport, Saturation
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline, WorkSpan
 from nmpsim.report.ended import TrapReport
@@ -49,7 +50,9 @@ def layer(index: int, name: str = "", **values: Any) -> LayerReport:
         "bound": Bound(mac=782, memory=80, formula="50000 MACs / (1 cores x 64 MACs a cycle)"),
         "burst_efficiency": 1500 / 1280,
     }
-    made = LayerReport(index=index, name=name or f"layer{index}", **(usual | values))
+    name = name or f"layer{index}"
+    usual |= {"display_name": name, "operation": operation_name(str((usual | values)["op"]))}
+    made = LayerReport(index=index, name=name, **(usual | values))
     return attrs.evolve(made, use=use_of([made], made.cycles, 1))
 
 

@@ -49,7 +49,7 @@ def test_a_table_with_names_as_text() -> None:
     parser = Cells()
     parser.feed(two_layers()._repr_html_())
     head, first, second = parser.rows
-    assert head[:3] == ["index", "name", "op"]
+    assert head[:3] == ["index", "display name", "operation"]
     assert first[1] == "blk.<conv>"
     assert dict(zip(head, second, strict=True))["cycles"] == "2,500"
     empty = attrs.evolve(two_layers(), layers=())

@@ -17,14 +17,18 @@ from nmpsim.tui.layer_columns import LayerRow, in_order, layer_filter
 SEVEN = Path(__file__).parents[2] / "programs" / "digits" / "images" / "7.npy"
 ROWS = [
     LayerRow(
-        LayerState(index, name, op, 0, "device", "done", cycles, saturated, 1, limit), 1.0, None
+        LayerState(
+            index, name, name, op, operation, 0, "device", "done", cycles, saturated, 1, limit
+        ),
+        1.0,
+        None,
     )
-    for index, (name, op, cycles, saturated, limit) in enumerate(
+    for index, (name, op, operation, cycles, saturated, limit) in enumerate(
         [
-            ("conv1__2", "convolution", 462, 0, "the MAC arrays 35%"),
-            ("pool1__2", "maxpool", 230, 7, "the latency of transfers 38%"),
-            ("conv2__2", "convolution", 900, 3, "DRAM bandwidth 60%"),
-            ("prob", "softmax", 0, 0, ""),
+            ("conv1__2", "convolution", "conv", 462, 0, "the MAC arrays 35%"),
+            ("pool1__2", "maxpool", "maxpool", 230, 7, "the latency of transfers 38%"),
+            ("conv2__2", "convolution", "conv", 900, 3, "DRAM bandwidth 60%"),
+            ("prob", "softmax", "softmax", 0, 0, ""),
         ]
     )
 ]  # fmt: skip

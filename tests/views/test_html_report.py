@@ -393,14 +393,14 @@ def test_the_network_is_a_picture(text, page):
     boxes = {box.index: box for row in graph.rows for box in row.boxes}
     assert sorted(boxes) == [0, 1, 2]
     assert boxes[0].x < boxes[1].x < boxes[2].x
-    assert [boxes[n].title for n in range(3)] == ["0 convolution", "1 convolution", "2 softmax"]
+    assert [boxes[n].title for n in range(3)] == ["0 conv", "1 conv", "2 softmax"]
     assert [boxes[n].detail for n in range(3)] == ["28.6%", "71.4%", "<0.1%"]
     assert boxes[2].host
     assert [width for _, width, _ in boxes[1].bar] == [67, 17, 6, 10, 1, 11]  # of 112
     assert boxes[1].bar[0] == (0, 67, "#0072b2")
     assert boxes[1].bar[1][0] == 67
     assert boxes[1].tooltip == (
-        "fc: channelwisequantizedconvolution; 2,499 cycles, 71.4% of the run;"
+        "fc: conv; 2,499 cycles, 71.4% of the run;"
         " 60.0% MAC array at work; 15.0% waiting for loads; 10.0% control core at work"
     )
     assert graph.legend[0] == ("#0072b2", "MAC array at work")
@@ -409,7 +409,7 @@ def test_the_network_is_a_picture(text, page):
     links = {a["href"] for a in page.named("a") if "-layer-" in a["href"]}
     assert links == {f"#run-0-layer-{n}" for n in range(3)}
     assert {link.removeprefix("#") for link in links} <= targets
-    assert "<title>a_rather_long_network_name__stage1_block1_conv1_res: convolution" in text
+    assert "<title>a_rather_long_network_name__stage1_block1_conv1_res: conv;" in text
 
 
 PROBE = """<script>

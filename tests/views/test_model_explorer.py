@@ -49,8 +49,8 @@ def test_layers_of_a_bundle(bundle):
     assert network.name == "two"
     assert [(node.id, node.label, node.sources) for node in network.nodes] == [
         ("%in", "input", ()),
-        ('%"net/a"', "elementadd", ("%in",)),
-        ("%out__1", "elementadd", ('%"net/a"', "%in")),
+        ('%"net/a"', "add", ("%in",)),
+        ("%out__1", "add", ('%"net/a"', "%in")),
         ("%out", "output", ("%out__1",)),
     ]
     first = nodes['%"net/a"']

@@ -31,6 +31,7 @@ class LayerChange:
     """A layer that both reports have and of which they tell something differently."""
 
     name: str
+    display_name: str
     index: int
     """In the first report."""
     changes: tuple[Change, ...]
@@ -87,7 +88,7 @@ def _layer_changes(
             continue
         changes = tuple(_changes(_layer_facts(layer), _layer_facts(theirs[name])))
         if changes:
-            yield LayerChange(name, layer.index, changes)
+            yield LayerChange(name, layer.display_name, layer.index, changes)
 
 
 def _changes(

@@ -81,7 +81,9 @@ class LayerDocument(TypedDict):
     index: int
     number: int
     name: str
+    display_name: str
     op: str
+    operation: str
     line: int
     arithmetic: str
     operands: list[OperandFacts]
@@ -157,7 +159,9 @@ def _layer_json(layer: LayerFacts) -> LayerDocument:
         "index": layer.index,
         "number": layer.number,
         "name": layer.name,
+        "display_name": layer.display_name,
         "op": layer.opcode,
+        "operation": layer.operation,
         "line": layer.line,
         "arithmetic": layer.arithmetic,
         "operands": [to_json(operand) for operand in layer.operands],

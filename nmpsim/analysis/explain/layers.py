@@ -18,6 +18,7 @@ from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.compiler.placement import host_reason
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.work import Operation
+from nmpsim.lir.display_names import display_names
 from nmpsim.lir.nodes import Module
 
 
@@ -42,7 +43,11 @@ class LayerFacts:
     number: int
     """Of its instruction in the LIR."""
     name: str
+    display_name: str
+    """Short name of the layer it belongs to."""
     opcode: str
+    operation: str
+    """Common name of the operation, such as conv1x1."""
     line: int
     """In the LIR text, 1-based."""
     arithmetic: str
@@ -67,21 +72,32 @@ class LayerFacts:
 
 
 def explain_layers(
-    module: Module, indices: Mapping[str, int] | None = None
+    module: Module,
+    indices: Mapping[str, int] | None = None,
+    shown: Mapping[str, str] | None = None,
 ) -> tuple[LayerFacts, ...]:
     """Every operation of a module, in order.
 
-    ``indices`` gives the layer that an instruction, by name, went into; without it each operation
-    is a layer. The values of constants are needed only where each channel has its own scales.
+    ``indices`` and ``shown`` give the layer that an instruction, by name, went into and its display
+    name; without them each operation is a layer. The values of constants are needed only where each
+    channel has its own scales.
     """
     _, operations = resolve(module)
+    names = [op.instruction.name for op in operations]
+    if shown is None:
+        shown = dict(zip(names, display_names(names), strict=True))
     return tuple(
-        _facts(module, op, position if indices is None else indices.get(op.instruction.name, -1))
-        for position, op in enumerate(operations)
+        _facts(
+            module,
+            op,
+            position if indices is None else indices.get(name, -1),
+            shown.get(name, name),
+        )
+        for position, (op, name) in enumerate(zip(operations, names, strict=True))
     )
 
 
-def _facts(module: Module, op: Operation, index: int) -> LayerFacts:
+def _facts(module: Module, op: Operation, index: int, shown: str) -> LayerFacts:
     instruction = op.instruction
     operands = tuple(
         OperandFacts(
@@ -98,7 +114,9 @@ def _facts(module: Module, op: Operation, index: int) -> LayerFacts:
         index,
         instruction.number,
         instruction.name,
+        shown,
         instruction.opcode,
+        op.operation_name,
         instruction.span.line,
         arithmetic_of(op),
         operands,

@@ -84,7 +84,8 @@ def _subject(
     carried = from_bundle(program)
     numerics = carried.numerics or DEFAULT_NUMERICS
     device = from_settings(program.metadata.device)
-    return Subject(carried.module, numerics, device, carried.layer_numerics)
+    shown = program.metadata.display_names
+    return Subject(carried.module, numerics, device, carried.layer_numerics, shown)
 
 
 def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> Subject:

@@ -15,6 +15,7 @@ from nmpsim.compiler.resolve import place_of, resolve
 from nmpsim.compiler.work import Operation, View
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.diagnostics import Place
+from nmpsim.lir.display_names import display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range
 
@@ -44,6 +45,8 @@ class Subject:
     """What it is to run on."""
     layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
     """Instruction -> its profile, where a bundle has another for it."""
+    layer_display_names: Mapping[str, str] = attrs.field(factory=dict)
+    """Instruction -> display name of its layer, where a bundle has it."""
     float_weights: Mapping[str, Array] | None = None
     """Float arrays by the names of the float model."""
     original: Mapping[str, OriginalBias] | None = None
@@ -60,6 +63,18 @@ class Subject:
     def operations(self) -> tuple[Operation, ...]:
         """Every instruction that computes, in order."""
         return resolve(self.module)[1]
+
+    @cached_property
+    def display_names(self) -> Mapping[str, str]:
+        """Full name of an instruction or constant -> the name that people read."""
+        shown: dict[str, str] = {}
+        for names in ([weight.name for weight in self.module.weights], self._instruction_names):
+            shown |= dict(zip(names, display_names(names), strict=True))
+        return {**shown, **self.layer_display_names}
+
+    @property
+    def _instruction_names(self) -> list[str]:
+        return [op.instruction.name for op in self.operations]
 
     @cached_property
     def biases(self) -> tuple[Bias, ...]:

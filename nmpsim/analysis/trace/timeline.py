@@ -81,7 +81,9 @@ class TimelineTrace:
         self._events = EventStream(file, limit)
         self._instructions = Instructions(bundle)
         self._finished = Finished(bundle)
-        self._names = [json_of(visible_line(layer.name)) for layer in bundle.metadata.layers]
+        self._names = [
+            json_of(visible_line(layer.display_name)) for layer in bundle.metadata.layers
+        ]
         self._tracks = [[_place(_track(core, unit)) for unit in Unit] for core in range(cores)]
         self._counters = Counters()
         self._chosen = chosen
@@ -253,7 +255,9 @@ def _title(process: int, name: str, tracks: dict[int, str]) -> Iterator[dict[str
 def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
     facts = {
         "index": layer.index,
+        "name": visible_line(layer.name),
         "op": layer.op,
+        "operation": layer.operation,
         "placement": layer.placement,
         "line": layer.line,
         "macs": layer.macs,
@@ -264,7 +268,9 @@ def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
         "saturated": layer.saturated,
     }
     track = {"pid": LAYERS, "tid": LAYER_TRACK}
-    return _slice(visible_line(layer.name), begin, begin + layer.device_cycles, facts) | track
+    return (
+        _slice(visible_line(layer.display_name), begin, begin + layer.device_cycles, facts) | track
+    )
 
 
 def _saturated(
@@ -272,7 +278,7 @@ def _saturated(
 ) -> dict[str, Any]:
     """When the first value that saturated was done, at the end of the layer if nothing tells."""
     facts = {
-        "layer": visible_line(layer.name),
+        "layer": visible_line(layer.display_name),
         "count": found.count,
         "elements": layer.elements,
         "worst": found.worst,

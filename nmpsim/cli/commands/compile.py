@@ -125,7 +125,7 @@ def command(
     if explain_slicing and style == "text":
         from nmpsim.views.tiling_text import print_tiling
 
-        show(style, dict, lambda console: print_tiling(compiled.slicing, slicing, console))
+        show(style, dict, lambda console: print_tiling(compiled, slicing, console))
 
 
 def _save(compiled: Compiled, patch: Path | None, output: Path) -> str:
@@ -181,5 +181,5 @@ def _tell(
         show(
             style,
             lambda: compile_json(compiled, digest, output),
-            lambda console: print_biases(compiled.rescaled_biases, console),
+            lambda console: print_biases(compiled, console),
         )

@@ -37,6 +37,8 @@ from nmpsim.cli.options import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, UserError, fail
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from nmpsim.cli.input_options import GivenInputs
     from nmpsim.core.limits import Limits
     from nmpsim.debugger.commands.shell import Shell
@@ -266,7 +268,7 @@ def _showing_progress(debugger: Debugger) -> Iterator[None]:
             progress(Progress("compiling"))
 
         def done(at: Location) -> None:
-            progress(Progress("layer", at.layers_done, at.layers, at.layer_name))
+            progress(Progress("layer", at.layers_done, at.layers, at.layer_display_name))
 
         debugger.progress = done
         try:
@@ -368,18 +370,31 @@ def _script(request: _Request, shell: Shell, lines: Iterable[Line]) -> int:
 
 
 def _print(answer: Answer) -> None:
+    _emit_lines(f"> {answer.line.text.strip()}\n{answer.result.text}")
+
+
+def _emit_lines(text: str) -> None:
+    """Print lines; on a terminal each on as many as its width needs."""
     from nmpsim.visible import visible
 
-    emit(visible(f"> {answer.line.text.strip()}\n{answer.result.text}"))
+    if sys.stdout is None or not sys.stdout.isatty():
+        emit(visible(text))
+        return
+    from nmpsim.views.console import line, text_of  # slow to import
+
+    def view(console: Console) -> None:
+        for one in text.splitlines():
+            line(console, one)
+
+    emit(text_of(view, terminal=True))
 
 
 def _converse(request: _Request, shell: Shell) -> int:
     """Ask for commands on a terminal."""
     from nmpsim.debugger.script import never_hit
-    from nmpsim.visible import visible
 
     _complete_with(shell)
-    emit(visible(shell.execute("where").text) + "`help` lists the commands\n")
+    _emit_lines(f"{shell.execute('where').text}`help` lists the commands\n")
     while True:
         try:
             line = input("(nmpsim) ")
@@ -398,10 +413,10 @@ def _converse(request: _Request, shell: Shell) -> int:
         except KeyboardInterrupt:
             say("interrupted; `quit` ends the session")
             continue
-        emit(visible(result.text))
+        _emit_lines(result.text)
         if result.ends:
             break
-    emit(visible("".join(f"{line}\n" for line in never_hit(shell))))
+    _emit_lines("".join(f"{line}\n" for line in never_hit(shell)))
     return EXIT_OK
 
 

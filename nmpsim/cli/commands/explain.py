@@ -109,7 +109,7 @@ def _explain_program(
         program = load_program(path, weights, tensors)
     for warning in program.warnings:
         say(f"warning: {warning}")
-    layers = explain_layers(program.module, program.layer_indices)
+    layers = explain_layers(program.module, program.layer_indices, program.display_names)
     if layer is not None:
         chosen = find_operations(layers, layer)
 

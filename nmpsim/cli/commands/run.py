@@ -381,7 +381,7 @@ def _chosen_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
             "ARG001",
             "the outputs of these layers are not kept: no barrier ends them",
             place=Place(str(bundle.path)),
-            found=", ".join(layer.name for layer in chosen[:5]),
+            found=", ".join(layer.display_name for layer in chosen[:5]),
             hint="name the barrier in the `.layer` line of the assembly (docs/bundle.md);"
             " `nmpsim debug` shows what lies in memory without it",
         )

@@ -36,7 +36,9 @@ def integers(context: Context, arguments: Arguments) -> Result:
             debugger, context.facts(layer), layer, context.changes.trace(layer)
         )
     ]
-    rows = [row for one in found for row in _rows(one, is_all)]
+    rows = [
+        [context.shown(str(name)), *facts] for one in found for name, *facts in _rows(one, is_all)
+    ]
     names = ("layer", "stage", "channel", "factor", "expected", "found", "", "formula")
     wrong = [one for one in found if one.wrong]
     lines = list(table(names, rows)) if rows else ["nothing is rescaled on the device there"]
@@ -44,7 +46,9 @@ def integers(context: Context, arguments: Arguments) -> Result:
         f"{count(len(wrong), 'rescaling')} of {len(found)} differ from what the scales ask for"
     )
     if wrong:
-        lines.append(f"  next: `change {wrong[0].layer} {_mend(wrong[0])}` puts one right")
+        lines.append(
+            f"  next: `change {context.shown(wrong[0].layer)} {_mend(wrong[0])}` puts one right"
+        )
     data = {"stages": [attrs.asdict(one) for one in found], "wrong": len(wrong)}
     return Result(tuple(lines), data)
 

@@ -31,7 +31,9 @@ def change(context: Context, arguments: Arguments) -> Result:
     places = context.changes.set_word(layer, word, value, channel)
     where = "" if channel is None else f" of channel {channel}"
     return _changed(
-        context, f"{layer.name}: {word}{where} = {value} in {count(places, 'place')}", places
+        context,
+        f"{layer.display_name}: {word}{where} = {value} in {count(places, 'place')}",
+        places,
     )
 
 
@@ -42,20 +44,20 @@ def _change_scale(context: Context, layer: Layer, arguments: Arguments) -> Resul
     arguments.end()
     if is_alone:
         places = context.changes.set_own_scale(layer, scale)
-        text = f"{layer.name}: output scale {scale:g} in {count(places, 'descriptor')}"
+        text = f"{layer.display_name}: output scale {scale:g} in {count(places, 'descriptor')}"
         note = f"  any reader still takes it to be on the old scale, {layer.output.scale:g}"
         return _changed(context, text, places, note)
     found = context.changes.set_scale(layer, scale)
-    text = f"{layer.name}: output scale {scale:g} in {count(len(found.pieces), 'place')}"
+    text = f"{layer.display_name}: output scale {scale:g} in {count(len(found.pieces), 'place')}"
     notes = []
     for layers, what in ((found.makers, "has it now"), (found.readers, "reads it and follows")):
-        notes += [f"  {name} {what}" for name in layers if name != layer.name]
+        notes += [f"  {context.shown(name)} {what}" for name in layers if name != layer.name]
     compiled = context.debugger.bundle.metadata.layers[layer.index].output.scale or scale
     for name in found.left:
         notes.append(
-            f"  {name} on the host still takes it to be {compiled:g}: it reads values that are"
-            f" {compiled / scale:.6g} times what they stand for; for its results change the LIR and"
-            " compile it"
+            f"  {context.shown(name)} on the host still takes it to be {compiled:g}:"
+            f" it reads values that are {compiled / scale:.6g} times what they stand for; for its"
+            " results change the LIR and compile it"
         )
     return _changed(context, text, len(found.pieces), *notes)
 
@@ -126,7 +128,7 @@ def effect(context: Context, arguments: Arguments) -> Result:
     """Run to the end and compare with the run without changes."""
     arguments.end()
     stopped, found = context.changes.effects()
-    rows = [_row(one) for one in found]
+    rows = [[context.shown(one.name), *_row(one)] for one in found]
     changed = [one.name for one in found if one.difference and not one.difference.equal]
     summary = f"{count(len(changed), 'layer')} of {len(found)} changed"
     data: dict[str, Any] = {
@@ -145,10 +147,10 @@ def effect(context: Context, arguments: Arguments) -> Result:
 def _row(one: Effect) -> list[object]:
     d = one.difference
     if d is None:
-        return [one.name, "", "", "has not run", "", one.saturated, one.saturated_before]
+        return ["", "", "has not run", "", one.saturated, one.saturated_before]
     worst = "equal" if d.equal else f"{d.worst_ulp} ulp"
     sqnr = "" if d.equal else f"{d.sqnr_db:.1f} dB"
-    return [one.name, d.differing, d.elements, worst, sqnr, one.saturated, one.saturated_before]
+    return [d.differing, d.elements, worst, sqnr, one.saturated, one.saturated_before]
 
 
 def _data(one: Effect) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def compare(context: Context, arguments: Arguments) -> Result:
         chosen = debugger.layer_order()
     arguments.end()
     found = [_compared(context, reference, index, is_isolated) for index in chosen]
-    return _told(found, is_isolated)
+    return _told(found, is_isolated, context.shown)
 
 
 def _compared(
@@ -61,8 +62,8 @@ def _compared(
 NAMES = ("index", "layer", "result", "differ", "of", "worst", "first", "SQNR", "cosine")
 
 
-def _told(found: list[LayerComparison], is_isolated: bool) -> Result:
-    rows = [_row(one) for one in found]
+def _told(found: list[LayerComparison], is_isolated: bool, shown: Callable[[str], str]) -> Result:
+    rows = [_row(one, shown(one.name)) for one in found]
     lines = table((*NAMES, *(("alone",) if is_isolated else ())), [
         [*row, *((_alone(one),) if is_isolated else ())]
         for row, one in zip(rows, found, strict=True)
@@ -71,9 +72,9 @@ def _told(found: list[LayerComparison], is_isolated: bool) -> Result:
     breaks = [one.name for one in found if one.breaks]
     summary = f"{count(len(wrong), 'layer')} of {len(found)} differ"
     if wrong:
-        summary += f", the first is {wrong[0].name}"
+        summary += f", the first is {shown(wrong[0].name)}"
     if is_isolated and breaks:
-        summary += f"; by itself goes wrong: {', '.join(breaks)}"
+        summary += f"; by itself goes wrong: {', '.join(map(shown, breaks))}"
     data = {
         "layers": [_data(one) for one in found],
         "differing": len(wrong),
@@ -83,14 +84,14 @@ def _told(found: list[LayerComparison], is_isolated: bool) -> Result:
     return Result((*lines, summary), data)
 
 
-def _row(one: LayerComparison) -> list[object]:
+def _row(one: LayerComparison, name: str) -> list[object]:
     d = one.accumulated
     if d is None:
-        return [one.index, one.name, one.problem, "", "", "", "", "", ""]
+        return [one.index, name, one.problem, "", "", "", "", "", ""]
     first = list(d.first.at) if d.first else ""
     result = "equal" if d.equal else "DIFFERS"
     worst = f"{d.worst_ulp} ulp" if not d.equal else ""
-    return [one.index, one.name, result, d.differing, d.elements, worst, first,
+    return [one.index, name, result, d.differing, d.elements, worst, first,
             _db(d), f"{d.cosine:.6f}"]  # fmt: skip
 
 
@@ -183,12 +184,13 @@ def _jump(context: Context, reference: Reference) -> Result:
     worst, median = alone.worst, alone.median_db
     debugger.reach_layer(worst.index)
     faults = list(range_faults(debugger, reference, worst.index))
-    its = f"{worst.name} has {sqnr_alone(worst):.1f} dB alone on the reference's values"
+    name = context.shown(worst.name)
+    its = f"{name} has {sqnr_alone(worst):.1f} dB alone on the reference's values"
     most = f"layers mostly have {median:.1f} dB"
     verdict = "the error jumps" if alone.jumps else "no layer stands out"
-    hints = ["compare isolated", f"layer {worst.name}", f"saturation {worst.name}"]
+    hints = ["compare isolated", f"layer {name}", f"saturation {name}"]
     lines = [
-        *_told([worst], True).lines[:-1],
+        *_told([worst], True, context.shown).lines[:-1],
         f"{verdict}: {its}, {most}",
         *(f"  {fault}" for fault in faults),
     ]
@@ -206,14 +208,17 @@ def _jump(context: Context, reference: Reference) -> Result:
 
 def _diverged(context: Context, reference: Reference, one: LayerComparison, limit: int) -> Result:
     """The layer, what is wrong with it and where to look next."""
-    told = _told([one], True)
-    lines = [*told.lines[:-1], _verdict(one)]
+    shown = context.shown
+    name = shown(one.name)
+    told = _told([one], True, shown)
+    verdict = _verdict(one, name)
+    lines = [*told.lines[:-1], verdict]
     found = one.isolated if one.breaks else one.accumulated
     first = found.first if found else None
     hints = []
     if first is not None:
         lines.append(f"first at {list(first.at)}: {first.actual:g} instead of {first.expected:g}")
-        hints.append(f"why {one.name} {' '.join(map(str, first.at))}")
+        hints.append(f"why {name} {' '.join(map(str, first.at))}")
     common = causes(context.debugger, reference, one, limit)
     lines += [f"  {pattern.text}" for pattern in common]
     hints += [hint for pattern in common for hint in pattern.next]
@@ -223,16 +228,16 @@ def _diverged(context: Context, reference: Reference, one: LayerComparison, limi
         hints.append("hazards")
     if one.accumulated and one.accumulated.worst_ulp == 1:
         hints.append("diverge 1")
-    named = dict.fromkeys(re.sub(r"\bL$", one.name, hint) for hint in hints)
+    named = dict.fromkeys(re.sub(r"\bL$", lambda _: name, hint) for hint in hints)
     lines.append("  next: " + ", ".join(f"`{hint}`" for hint in named))
-    data = {"verdict": _verdict(one), "causes": [one.text for one in common], "next": list(named)}
+    data = {"verdict": verdict, "causes": [one.text for one in common], "next": list(named)}
     return Result(tuple(lines), {**told.data, **data})
 
 
-def _verdict(one: LayerComparison) -> str:
+def _verdict(one: LayerComparison, name: str) -> str:
     if one.breaks:
-        return f"{one.name} is the first layer that differs; it goes wrong by itself"
-    return f"{one.name} is the first layer that differs; alone on right inputs it is right"
+        return f"{name} is the first layer that differs; it goes wrong by itself"
+    return f"{name} is the first layer that differs; alone on right inputs it is right"
 
 
 COMMANDS = (

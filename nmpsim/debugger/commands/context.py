@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from nmpsim.debugger.integers import Facts, all_facts, facts_of
 from nmpsim.debugger.rederive import rescaled_module
 from nmpsim.debugger.reference import Reference, compare_layer
 from nmpsim.diagnostics import about, fail
+from nmpsim.lir.display_names import display_names
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
 
@@ -48,6 +50,28 @@ class Context:
         self.open_arrays = open_arrays
         self._lir: Lir | None = None
 
+    def shown(self, name: str) -> str:
+        """Return the display name of a layer, tensor or constant, with what stands behind it.
+
+        That is the index of an element, and in a bundle the part of a layer: ``NAME.weights[3]``.
+        """
+        full, bracket, index = name.partition("[")
+        for end in (len(full), full.rfind("."), full.rfind(".", 0, full.rfind("."))):
+            if end > 0 and full[:end] in self._display_names:
+                return f"{self._display_names[full[:end]]}{full[end:]}{bracket}{index}"
+        return name
+
+    @cached_property
+    def _display_names(self) -> Mapping[str, str]:
+        bundle = self.debugger.bundle
+        constants = [one.name for one in bundle.module().weights] if bundle.debug else []
+        shown = dict(zip(constants, display_names(constants), strict=True))
+        for layer in self.debugger.layers:
+            if layer.display_name != layer.name:
+                shown |= dict.fromkeys((layer.output.name, layer.operand), layer.display_name)
+        ends = (*bundle.metadata.inputs, *bundle.metadata.outputs)
+        return {**shown, **{one.name: one.name for one in ends}, **bundle.metadata.display_names}
+
     def load_reference(self, path: Path) -> Reference:
         """Compare with a file from now on."""
         arrays = self.open_arrays(path)
@@ -63,7 +87,7 @@ class Context:
         found = compare_layer(self.debugger, self.reference, index).accumulated
         if found is None:
             return None
-        text = f"{self.debugger.layers[index].name} differs in {found.differing} elements"
+        text = f"{self.debugger.layers[index].display_name} differs in {found.differing} elements"
         return found.worst_ulp, f"{text}, worst {found.worst_ulp} ulp"
 
     def current_layer(self) -> Layer:

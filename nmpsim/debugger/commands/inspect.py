@@ -48,18 +48,19 @@ def layers(context: Context, arguments: Arguments) -> Result:
     """Every layer."""
     arguments.end()
     states = [attrs.asdict(state) for state in layer_states(context.debugger)]
-    names = (
-        "index",
-        "name",
-        "op",
-        "line",
-        "placement",
-        "state",
-        "cycles",
-        "saturated",
-        "limited_by",
-    )
-    return Result(table(names, [[s[n] for n in names] for s in states]), {"layers": states})
+    columns = {
+        "index": "index",
+        "name": "display_name",
+        "operation": "operation",
+        "line": "line",
+        "placement": "placement",
+        "state": "state",
+        "cycles": "cycles",
+        "saturated": "saturated",
+        "limited_by": "limited_by",
+    }
+    rows = [[state[field] for field in columns.values()] for state in states]
+    return Result(table(tuple(columns), rows), {"layers": states})
 
 
 def layer(context: Context, arguments: Arguments) -> Result:
@@ -71,8 +72,11 @@ def layer(context: Context, arguments: Arguments) -> Result:
     output = chosen.output
     busy = {name: cycles for name, cycles in report.core_cycles.items() if cycles}
     lines = [
-        f"layer {chosen.index} {chosen.name}: {chosen.op}, {chosen.placement}, {state.state}",
-        f"  line {chosen.line}, output {output.name} {_type(output)} at {output.address:#x}",
+        f"layer {chosen.index} {chosen.display_name}: {chosen.operation}, {chosen.placement},"
+        f" {state.state}",
+        *([] if chosen.name == chosen.display_name else [f"  full name {chosen.name}"]),
+        f"  line {chosen.line}, output {context.shown(output.name)} {_type(output)}"
+        f" at {output.address:#x}",
         f"  {report.cycles} cycles, {report.macs} MACs, {report.bytes_read} bytes read,"
         f" {report.bytes_written} written, {state.saturated} values saturated",
     ]
@@ -84,7 +88,7 @@ def layer(context: Context, arguments: Arguments) -> Result:
         cost = "" if run.host.cycles is None else f", {report.cycles} cycles"
         lines.append(f"  on the host: {chosen.reason}{cost or ', cycles not counted'}")
     operands = context.operands(chosen)
-    lines += [f"  {one.role:<8} {one.name}: {one.text}" for one in operands]
+    lines += [f"  {one.role:<8} {context.shown(one.name)}: {one.text}" for one in operands]
     note = context.bias_note(chosen)
     lines += [f"  {note}"] if note else []
     if busy:
@@ -141,7 +145,7 @@ def tensor(context: Context, arguments: Arguments) -> Result:
         return _element(found, values, at)
     flat = values.reshape(-1)
     data: dict[str, Any] = {"tensor": _tensor_data(found), "values": _listed(flat[:MAX_SHOWN])}
-    lines = [f"{name} {_type(found)}{_place(found.address)}"]
+    lines = [f"{context.shown(name)} {_type(found)}{_place(found.address)}"]
     if flat.size:
         facts = {"min": flat.min().item(), "max": flat.max().item(), "mean": float(flat.mean())}
         lines.append("  " + ", ".join(f"{k} {v:.6g}" for k, v in facts.items()))
@@ -213,7 +217,8 @@ def saturated(context: Context, arguments: Arguments) -> Result:
             rows.append([one.name, found.stage, found.side, found.count, found.worst,
                          list(found.first), channels + more])  # fmt: skip
     names = ("layer", "stage", "side", "count", "worst", "first", "channels")
-    lines = table(names, rows) if rows else ("nothing has saturated so far",)
+    shown = [[context.shown(str(name)), *facts] for name, *facts in rows]
+    lines = table(names, shown) if rows else ("nothing has saturated so far",)
     return Result(lines, {"saturation": [dict(zip(names, row, strict=True)) for row in rows]})
 
 
@@ -222,7 +227,16 @@ def cores(context: Context, arguments: Arguments) -> Result:
     arguments.end()
     states = core_states(context.debugger)
     rows = [
-        [s.core, s.status, s.clock, f"{s.pc:#x}", s.layer, s.retired, s.instruction] for s in states
+        [
+            s.core,
+            s.status,
+            s.clock,
+            f"{s.pc:#x}",
+            context.shown(s.layer),
+            s.retired,
+            s.instruction,
+        ]
+        for s in states
     ]
     names = ("core", "status", "clock", "pc", "layer", "retired", "next")
     return Result(table(names, rows), {"cores": [attrs.asdict(state) for state in states]})

@@ -43,7 +43,7 @@ def location_lines(stopped: Stopped) -> list[str]:
 
 def place(at: Location) -> str:
     """A location in one line."""
-    layer = f"layer {at.layer} {at.layer_name}" if at.layer is not None else "no layer left"
+    layer = f"layer {at.layer} {at.layer_display_name}" if at.layer is not None else "no layer left"
     where = f" ({at.placement}, line {at.line})" if at.line else ""
     return f"{layer}{where}, cycle {at.cycle}, position {at.position}"
 

@@ -26,7 +26,7 @@ def why(context: Context, arguments: Arguments) -> Result:
     layer, at = _element(context, arguments)
     found = explain_element(context.debugger, layer, at)
     data = attrs.asdict(found, value_serializer=lambda _, __, value: plain(value))
-    return Result(tuple(_lines(found, layer, is_all)), data)
+    return Result(tuple(_lines(context, found, layer, is_all)), data)
 
 
 def _element(context: Context, arguments: Arguments) -> tuple[Layer, tuple[int, ...]]:
@@ -37,22 +37,23 @@ def _element(context: Context, arguments: Arguments) -> tuple[Layer, tuple[int, 
     return layer, at
 
 
-def _lines(found: Explanation, layer: Layer, is_all: bool) -> list[str]:
+def _lines(context: Context, found: Explanation, layer: Layer, is_all: bool) -> list[str]:
     output = layer.output
     value = f"{found.value:g}" if output.scale is None else f"{found.value}"
     real = ""
     if output.scale is not None:
         real = f", stands for {output.scale * (found.value - (output.offset or 0)):.6g}"
-    lines = [f"{found.layer}{list(found.at)} = {value}{real} ({found.op}, {found.placement})"]
+    how = f"{layer.operation}, {found.placement}"
+    lines = [f"{layer.display_name}{list(found.at)} = {value}{real} ({how})"]
     if found.made is not None:
-        lines += _terms(found, is_all)
+        lines += _terms(context, found, is_all)
         lines += [f"  {s.name:<16} {_shown(s.value):>12}  {s.formula}" for s in found.made.steps]
         if found.made.result != found.value:
             lines.append(f"  but {value} was stored: something wrote it after that")
-    lines += [f"  from {source}" for source in found.sources]
+    lines += [f"  from {context.shown(source)}" for source in found.sources]
     if found.tile:
         lines.append(f"  tile of {found.tile}")
-    lines += [f"  {line}" for line in _events(found.events)]
+    lines += [f"  {line}" for line in _events(context, found.events)]
     return lines
 
 
@@ -60,17 +61,26 @@ def _shown(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.9g}"
 
 
-def _terms(found: Explanation, is_all: bool) -> list[str]:
+def _terms(context: Context, found: Explanation, is_all: bool) -> list[str]:
     shown = found.terms if is_all else found.terms[:MAX_TERMS]
     has_weights = any(named.term.weight is not None for named in found.terms)
     names = ("window", "x", "w", "product", "input", "weight") if has_weights else (
         "window", "x", "input")  # fmt: skip
     rows: list[list[object]] = []
     for named in shown:
-        term, source = named.term, named.input or "padding"
+        term, source = named.term, context.shown(named.input) or "padding"
         if has_weights:
             weight = "" if term.weight is None else term.weight
-            rows.append([list(term.at), term.input, weight, term.product, source, named.weight])
+            rows.append(
+                [
+                    list(term.at),
+                    term.input,
+                    weight,
+                    term.product,
+                    source,
+                    context.shown(named.weight),
+                ]
+            )
         else:
             rows.append([list(term.at), term.input, source])
     lines = [f"  {line}" for line in table(names, rows)]
@@ -79,12 +89,12 @@ def _terms(found: Explanation, is_all: bool) -> list[str]:
     return lines
 
 
-def _events(events: tuple[Event, ...]) -> tuple[str, ...]:
+def _events(context: Context, events: tuple[Event, ...]) -> tuple[str, ...]:
     if not events:
         return ()
     rows: list[list[object]] = [
         [e.what, f"core {e.core}", e.instruction, f"{e.pc:#x}", f"cycle {e.cycle}",
-         f"position {e.position}", e.data]
+         f"position {e.position}", context.shown(e.data)]
         for e in events
     ]  # fmt: skip
     return table(("", "", "", "", "", "", ""), rows)[1:]
@@ -98,7 +108,7 @@ def used(context: Context, arguments: Arguments) -> Result:
     if not found:
         return say("nobody has read it yet", **data)
     rows: list[list[object]] = [
-        [e.layer, "host" if e.core < 0 else f"core {e.core}", e.instruction,
+        [context.shown(e.layer), "host" if e.core < 0 else f"core {e.core}", e.instruction,
          "" if e.core < 0 else f"{e.pc:#x}", "" if e.core < 0 else e.cycle, e.position]
         for e in found
     ]  # fmt: skip

@@ -170,7 +170,7 @@ class LayersPane(LinePane):
             width,
             f"[{state.index}]" if view.layer == state.index else f"{state.index} ",
             lambda names: self._fitting_name(state.index, names),
-            visible_line(state.op),
+            visible_line(state.operation),
             self._cycles(state),
             f"{percent(row.share, 100)}%" if known else "",
             state.limited_by,
@@ -193,7 +193,7 @@ class LayersPane(LinePane):
         """Long names that are alike show where they part."""
         if self._names[0] != columns:
             states = self.shown.layers
-            short = shorten_apart([visible_line(state.name) for state in states], columns)
+            short = shorten_apart([visible_line(state.display_name) for state in states], columns)
             self._names = columns, {s.index: n for s, n in zip(states, short, strict=True)}
         return self._names[1][layer]
 
@@ -262,4 +262,4 @@ class LayersPane(LinePane):
 
 
 def _named(row: LayerRow) -> str:
-    return f"[{row.state.index}] {shorten_middle(visible_line(row.state.name), 30)}"
+    return f"[{row.state.index}] {shorten_middle(visible_line(row.state.display_name), 30)}"

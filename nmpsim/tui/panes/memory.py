@@ -112,7 +112,8 @@ class MemoryPane(LinePane):
         blocks = self.shown.facts.memory
         if self._names[:2] != (columns, blocks):
             names = [visible_line(one.name) for one in blocks]
-            short = dict(zip(names, shorten_apart(names, columns), strict=True))
+            shown = [visible_line(self.shown.shell.shown(one.name)) for one in blocks]
+            short = dict(zip(names, shorten_apart(shown, columns), strict=True))
             self._names = columns, blocks, short
         return self._names[2][visible_line(block.name)]
 

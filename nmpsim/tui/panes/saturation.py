@@ -49,7 +49,7 @@ class SaturationPane(LinePane):
     def heading(self, width: int) -> list[Text]:
         """The layer, and names of the columns."""
         layer = self.view.chosen if self.view else None
-        name = visible_line(layer.name) if layer else ""
+        name = visible_line(layer.display_name) if layer else ""
         head = f"{'stage':<12}{'side':<8}{'values':>11}{'worst':>9}  first at"
         return [Text(name), Text(head)]
 

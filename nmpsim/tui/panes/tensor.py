@@ -118,7 +118,8 @@ class TensorPane(LinePane):
             return [Text("no tensor")]
         operand = self._shown.operand
         shape = shape_text(operand.values.shape)
-        first = f"{visible_line(operand.name)}  {shape} {elem_text(operand.elem)}"
+        name = visible_line(self.shown.shell.shown(operand.name))
+        first = f"{name}  {shape} {elem_text(operand.elem)}"
         about, range_ = [Text(first)], _range(self._shown)
         if len(first) + len(range_) <= width:
             about = [Text(first + range_)]

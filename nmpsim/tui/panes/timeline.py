@@ -167,7 +167,7 @@ class TimelinePane(LinePane):
             begin += state.cycles
             room = min(last, len(row)) - first
             if room > 0:
-                label = f"{self.glyphs.now}{index} {visible_line(state.name)}"[:room]
+                label = f"{self.glyphs.now}{index} {visible_line(state.display_name)}"[:room]
                 row[first : first + len(label)] = label
         return Text(f"{'layer':<{LABEL_COLUMNS}}{''.join(row)}")
 

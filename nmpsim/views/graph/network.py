@@ -78,7 +78,13 @@ def _of_bundle(bundle: Bundle) -> Network:
     except UserError:
         flow = DataFlow({}, {})
     layers = (
-        _node(layer.name, layer.op, _facts(layer, metadata.origins), flow, _tensor(layer.output))
+        _node(
+            layer.name,
+            layer.operation,
+            _facts(layer, metadata.origins),
+            flow,
+            _tensor(layer.output),
+        )
         for layer in metadata.layers
     )
     inputs = {tensor.name: _tensor(tensor) for tensor in metadata.user_inputs}
@@ -162,7 +168,7 @@ def _namespace(name: str) -> str:
 
 def _facts(layer: Layer, origins: Mapping[str, str]) -> dict[str, str]:
     return {
-        "layer": str(layer.index),
+        "layer": f"{layer.index} {layer.display_name}",
         "LIR line": str(layer.line or ""),
         "from": origins.get(layer.name, ""),
         "fused": ", ".join(layer.fused),

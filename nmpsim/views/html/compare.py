@@ -17,7 +17,16 @@ from nmpsim.views.html.figures import (
     tooltips,
 )
 from nmpsim.views.html.headline import db_text, saturated_values, worst_sqnr
-from nmpsim.views.html.tables import Cell, Heading, Table, count, percent_cell, plain_table, text
+from nmpsim.views.html.tables import (
+    Cell,
+    Heading,
+    Table,
+    count,
+    layer_name,
+    percent_cell,
+    plain_table,
+    text,
+)
 from nmpsim.views.text import duration
 from nmpsim.visible import visible_line
 
@@ -32,6 +41,11 @@ class _Row:
 
     name: str
     layers: tuple[LayerReport | None, ...]
+
+    @property
+    def shown(self) -> Cell:
+        """Its display name, in the first run that has it."""
+        return layer_name(next(layer for layer in self.layers if layer is not None))
 
     def cycles(self) -> list[int | None]:
         return [None if layer is None else layer.cycles for layer in self.layers]
@@ -109,7 +123,7 @@ def settings_table(runs: _Runs) -> Table | None:
 def layers_table(runs: _Runs) -> Table:
     """A row for each layer of any run: cycles and saturation in each, changes against the first."""
     names = list(runs)
-    headings = [Heading("layer", "name of the LIR instruction", number=False)]
+    headings = [Heading("layer", "its display name; the tooltip has its full name", number=False)]
     for name in names:
         headings.append(Heading(f"cycles {name}", f"of the layer in {name}"))
     for name in names[1:]:
@@ -123,7 +137,7 @@ def change_figure(runs: _Runs) -> Figure | None:
     """Layers whose cycles changed most; None if none did."""
     changed = sorted((row for row in _rows(runs) if row.change()), key=lambda r: -abs(r.change()))
     drawn = changed[:MAX_DRAWN]
-    labels = short_names([row.name for row in drawn])
+    labels = short_names([row.shown.text for row in drawn])
     values = [
         {"layer": label, "run": name, "cycles": cycles}
         for row, label in zip(drawn, labels, strict=True)
@@ -182,7 +196,7 @@ def _layer_row(row: _Row) -> tuple[Cell, ...]:
     first, *others = row.cycles()
     saturated = [None if layer is None else layer.saturated for layer in row.layers]
     return (
-        text(row.name),
+        row.shown,
         *(_count(cycles) for cycles in (first, *others)),
         *(_change(first, cycles) for cycles in others),
         *(_count(one, "alarm" if one else "") for one in saturated),

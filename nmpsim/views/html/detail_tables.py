@@ -61,14 +61,18 @@ def shadow_table(report: RunReport) -> Table | None:
     }
     headings = (
         Heading("#", "position in the run"),
-        Heading("layer", "name of the LIR instruction", number=False),
+        Heading("layer", "its display name", number=False),
         *(
             Heading(f"{name.replace('_', ' ')}, dB", f"{meaning}: signal to noise")
             for name, meaning in measures.items()
         ),
     )
     rows = (
-        (layer.index, layer.name, *(_sqnr(getattr(layer, name)) for name in measures))
+        (
+            layer.index,
+            report.layers[layer.index].display_name,
+            *(_sqnr(getattr(layer, name)) for name in measures),
+        )
         for layer in report.shadow.layers
     )
     return plain_table(headings, rows)

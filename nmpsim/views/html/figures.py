@@ -97,7 +97,7 @@ def _shown(value: Any) -> Any:
 
 def layer_labels(report: RunReport) -> list[str]:
     """Position and name of each layer, short enough for an axis; names show where they part."""
-    names = short_names([layer.name for layer in report.layers])
+    names = short_names([layer.display_name for layer in report.layers])
     return [f"{layer.index} {name}" for layer, name in zip(report.layers, names, strict=True)]
 
 

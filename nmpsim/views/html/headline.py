@@ -75,7 +75,7 @@ def headline(report: RunReport) -> Headline:
     """The first screen of a run."""
     notable = sorted(filter(is_notable, report.layers), key=_share, reverse=True)
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_LAYERS]
-    names = short_names([layer.name for layer in report.layers])
+    names = short_names([layer.display_name for layer in report.layers])
 
     def found(layer: LayerReport, words: str) -> Finding:
         return Finding(layer.index, names[layer.index], words)

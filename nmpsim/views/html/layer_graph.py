@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import attrs
 
-from nmpsim.lir.opcodes import OPCODES, Kind
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.findings import causes_of
 from nmpsim.views.html.run_figures import CAUSE_COLOURS
@@ -184,15 +182,14 @@ def _bar(layer: LayerReport, width: float) -> Iterator[tuple[int, int, str]]:
 
 
 def _title(layer: LayerReport) -> str:
-    known: Any = OPCODES.get(layer.op)
-    weighted = known and known.kind in (Kind.CONVOLUTION, Kind.FULLY_CONNECTED)
-    operation = known.kind.name.lower().replace("_", " ") if weighted else layer.op
-    words = f"{layer.index} {visible_line(operation)}"
+    words = f"{layer.index} {visible_line(layer.operation)}"
     return words if len(words) <= _CHARACTERS else f"{words[: _CHARACTERS - 1]}\u2026"
 
 
 def _facts(layer: LayerReport, report: RunReport) -> Iterator[str]:
-    yield f"{layer.name}: {layer.op}"
+    yield f"{layer.display_name}: {layer.operation}"
+    if layer.name != layer.display_name:
+        yield layer.name
     if layer.placement == "host":
         yield f"on the host, {layer.reason}" if layer.reason else "on the host"
     else:

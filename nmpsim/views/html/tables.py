@@ -22,6 +22,8 @@ class Cell:
     value: float | str
     mark: str = ""
     """A class of the style sheet; never the only bearer of a meaning."""
+    hint: str = ""
+    """Tooltip; empty if it would say no more."""
 
 
 @attrs.frozen
@@ -76,11 +78,11 @@ def placement_table(report: RunReport) -> Table:
     """What ran on what: a row for each operation, element type, place and reason."""
     groups: dict[tuple[str, str, str, str], list[LayerReport]] = {}
     for layer in report.layers:
-        key = (layer.placement, layer.op, elem_text(layer.elem), layer.reason)
+        key = (layer.placement, layer.operation, elem_text(layer.elem), layer.reason)
         groups.setdefault(key, []).append(layer)
     headings = (
         Heading("on", "the device, or its host", number=False),
-        Heading("operation", "opcode of the LIR", number=False),
+        Heading("operation", "what the layers compute", number=False),
         Heading("type", "of the results", number=False),
         Heading("layers", "how many"),
         Heading("MACs", "multiplications that these layers need"),
@@ -111,6 +113,11 @@ def text(words: str, mark: str = "") -> Cell:
     """A name of somebody's: control characters become visible."""
     shown = visible_line(words)
     return Cell(shown, shown, mark)
+
+
+def layer_name(layer: LayerReport) -> Cell:
+    """Return the display name of a layer, with its full name as the tooltip."""
+    return attrs.evolve(text(layer.display_name), hint=visible_line(layer.name))
 
 
 def count(number: int, mark: str = "") -> Cell:
@@ -177,12 +184,12 @@ def _distance(layer: LayerReport) -> Cell:
 
 INDEX = Column(Heading("#", "position in the run"), lambda _, layer: count(layer.index))
 NAME = Column(
-    Heading("layer", "name of the LIR instruction", number=False),
-    lambda _, layer: text(layer.name),
+    Heading("layer", "its display name; the tooltip has its full name", number=False),
+    lambda _, layer: layer_name(layer),
 )
 OPERATION = Column(
-    Heading("operation", "its opcode", number=False),
-    lambda _, layer: text(layer.op),
+    Heading("operation", "what it computes", number=False),
+    lambda _, layer: text(layer.operation),
 )
 CORES = Column(
     Heading("cores", "how many have work: the layer gave them a tensor instruction"),

@@ -1,0 +1,125 @@
+"""Display names of layers and names of operations, as every view shows them (docs/layers.md)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nmpsim.records import frozen
+
+_MAX_PARTS = 64
+_MAX_DEPTH = 16
+"""Joined names of a layer, and components of a path, that are looked at: names are anyone's."""
+_WRAPPER = "StatefulPartitionedCall/"
+"""What TensorFlow 2 puts in front of a path that it names twice."""
+_OPERATIONS = {
+    "channelwisequantizedconvolution": "conv",
+    "convolution": "conv",
+    "fullyconnected": "fc",
+    "rowwisequantizedfullyconnected": "fc",
+    "rescalequantized": "rescale",
+    "intlookuptable": "lut",
+    "inserttensor": "insert",
+    "extracttensor": "slice",
+    "localresponsenormalization": "lrn",
+    "cpumaxsplat": "maxsplat",
+}
+"""Opcode -> the word that people know, where it is not the opcode without ``element``."""
+
+
+@frozen
+class _Path:
+    """The path that a layer's display name is a suffix of."""
+
+    components: tuple[str, ...]
+    separator: str
+
+    def suffixes(self) -> Iterator[str]:
+        """Shortest first; none begins with a number, which would be taken for an index."""
+        for first in range(len(self.components) - 1, -1, -1):
+            if self.components[first][:1].isalpha():
+                yield self.separator.join(self.components[first:])
+
+
+def display_names(names: Sequence[str]) -> list[str]:
+    """Return a short name for each layer: the shortest suffix of its path that no other has.
+
+    A TFLite name joins the paths of all operations that were fused, and of constants that the
+    layer shares with others. Its path is the scope that no other layer works in and that most of
+    these paths lie in: ``Conv2d_0`` of ``M/Conv2d_0/Relu6;M/Conv2d_0/add_fold;M/Conv2d_1/bias``.
+    Where layers share a scope, the last component stays. A name that is no path is its own.
+
+    Parameters
+    ----------
+    names
+        Full names of all layers of a program.
+
+    Returns
+    -------
+    list of str
+        Display names in the same order, as different from each other as the full names are.
+    """
+    scopes = [_scopes(name) for name in names]
+    layers_in = Counter(scope for found in scopes for scope in found)
+    paths = [_path(name, found, layers_in) for name, found in zip(names, scopes, strict=True)]
+    taken = Counter(names)
+    endings = Counter(suffix for path in paths for suffix in path.suffixes())
+    return [
+        next((one for one in path.suffixes() if endings[one] == 1 and one not in taken), name)
+        for name, path in zip(names, paths, strict=True)
+    ]
+
+
+def _scopes(name: str) -> Mapping[tuple[str, ...], int]:
+    """Scopes that at least half of a name's paths lie in, and how many do."""
+    parts = _parts(name)
+    counts = Counter(
+        part[:length] for part in parts for length in range(1, min(len(part), _MAX_DEPTH))
+    )
+    return {scope: count for scope, count in counts.items() if 2 * count >= len(parts)}
+
+
+def _parts(name: str) -> list[tuple[str, ...]]:
+    texts = dict.fromkeys(part.removeprefix(_WRAPPER) for part in name.split(";", _MAX_PARTS))
+    return [tuple(text.split("/")) for text in texts]
+
+
+def _path(
+    name: str, scopes: Mapping[tuple[str, ...], int], layers_in: Mapping[tuple[str, ...], int]
+) -> _Path:
+    if not scopes:
+        is_dotted = not any(character in name for character in "/;")
+        return _Path(tuple(name.split(".", _MAX_DEPTH)) if is_dotted else (name,), ".")
+
+    def rank(scope: tuple[str, ...]) -> tuple[int, bool, int, int, int]:
+        is_root = len(scope) == 1  # most often the network
+        return layers_in[scope], is_root, -scopes[scope], -len(scope), len(scope[-1])
+
+    best = min(scopes, key=rank)
+    if layers_in[best] == 1 and (len(best) > 1 or scopes[best] > 1):
+        return _Path(best, "/")
+    return _Path([part for part in _parts(name) if part[: len(best)] == best][-1], "/")
+
+
+def operation_name(
+    opcode: str, attributes: Mapping[str, Any] | None = None, channels: int | None = None
+) -> str:
+    """Return the common name of an operation: ``conv1x1``, ``dwconv``, ``add``, ``fc``.
+
+    Parameters
+    ----------
+    opcode
+        Opcode of the LIR instruction.
+    attributes
+        Attributes of the instruction; without them all convolutions are ``conv``.
+    channels
+        Input channels of a convolution.
+    """
+    word = _OPERATIONS.get(opcode, opcode.removeprefix("element"))
+    if word != "conv" or attributes is None:
+        return word
+    if attributes.get("Group", 1) != 1:
+        return "dwconv" if attributes["Group"] == channels else "groupconv"
+    kernels = attributes.get("Kernels")
+    return "conv1x1" if kernels is not None and set(kernels) == {1} else word
