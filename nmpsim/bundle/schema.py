@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from cattrs import Converter
 
 Record = TypeVar("Record")
-_IN_FILE = attrs.filters.exclude(attrs.fields(Layer).display_name)
+_IN_FILE = attrs.filters.exclude(attrs.fields(Layer).display_name.name)
+"""By name: cattrs resolves an attribute's type, which makes it another attribute."""
 
 
 def metadata_to_json(metadata: Metadata) -> bytes:
