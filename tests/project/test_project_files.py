@@ -93,11 +93,12 @@ def test_links_of_a_page_lead_somewhere(name: str) -> None:
 def test_commands_of_contributing_name_what_there_is() -> None:
     page = read("CONTRIBUTING.md")
     modules = set(re.findall(r"python -m (tests\.\w+)", page))
-    assert modules == {"tests.campaign", "tests.full", "tests.fuzz", "tests.mutation"}
+    named = ("campaign", "full", "fuzz", "mutation", "touched")
+    assert modules == {f"tests.{name}" for name in named}
     assert all((ROOT / module.replace(".", "/") / "__main__.py").exists() for module in modules)
-    named = re.findall(r"(?:tests|benchmarks|docs|nmpsim|\.ci)/[\w./-]+", page)
-    assert len(named) > 10
-    assert [name for name in named if not (ROOT / name).exists()] == []
+    paths = re.findall(r"(?:tests|benchmarks|docs|nmpsim|\.ci)/[\w./-]+", page)
+    assert len(paths) > 10
+    assert [name for name in paths if not (ROOT / name).exists()] == []
     extras = {name for group in re.findall(r"'\.\[([\w,]+)\]'", page) for name in group.split(",")}
     assert extras == {"test", "lint", "fuzz", "mutation", "bench"}
     assert extras <= set(PROJECT["optional-dependencies"])
