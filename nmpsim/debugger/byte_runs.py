@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import attrs
@@ -33,9 +34,12 @@ class ByteRuns:
 
     @end.default
     def _end(self) -> int:
-        if self.is_empty:
-            return self.start
-        return self.start + self.run + sum((n - 1) * step for n, step in self.repeats)
+        end = self.start + self.run
+        for count, step in self.repeats:
+            if count <= 0:
+                return self.start
+            end += (count - 1) * step
+        return end if self.run > 0 else self.start
 
     @property
     def nbytes(self) -> int:
@@ -71,7 +75,9 @@ class ByteRuns:
             return False
         if not self.repeats and not other.repeats:
             return True
-        return bool((self._marked(low, high) & other._marked(low, high)).any())
+        return _share_bytes(
+            other.start - self.start, self.run, self.repeats, other.run, other.repeats
+        )
 
     def merged(self) -> ByteRuns:
         """The same bytes in runs that are as long as can be."""
@@ -96,3 +102,18 @@ class ByteRuns:
         np.add.at(edges, begin, 1)
         np.add.at(edges, end, -1)
         return np.cumsum(edges[:-1]) > 0
+
+
+@lru_cache(maxsize=1 << 12)
+def _share_bytes(
+    distance: int,
+    run: int,
+    repeats: tuple[tuple[int, int], ...],
+    other_run: int,
+    other_repeats: tuple[tuple[int, int], ...],
+) -> bool:
+    """Do runs share a byte with others that begin ``distance`` later? Tiles lie alike."""
+    one = ByteRuns("dram", 0, run, repeats)
+    other = ByteRuns("dram", distance, other_run, other_repeats)
+    low, high = max(one.start, other.start), min(one.end, other.end)
+    return bool((one._marked(low, high) & other._marked(low, high)).any())

@@ -117,7 +117,7 @@ class Debugger(RunPosition):
         if known.hazards.checked < here:
             with self.execution.visit():
                 self.execution.go_to(known.hazards.checked)
-                self.execution.replay(here, known.hazards.watch)
+                self.execution.replay(here, self._watch)
         return known.hazards
 
     def keep_work(self) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 
 import attrs
+import numpy as np
 
 from nmpsim.debugger.initialized import Initialized
 from nmpsim.debugger.instructions import Done, Touch
@@ -55,7 +56,7 @@ class Hazard:
         return found
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _Open:
     """An access that others may not be ordered after."""
 
@@ -65,6 +66,52 @@ class _Open:
     """Who accesses: a unit, or the core itself."""
     awaited_at: int | None = None
     """Own time of its core when the core knew that it was finished; None if it does not."""
+
+
+class _SharedAccesses:
+    """Accesses to DRAM in the order in which they were made, the latest ``MAX_OPEN`` of them."""
+
+    def __init__(self) -> None:
+        self._accesses: list[_Open] = []
+        self._columns = np.empty((3, MAX_OPEN + 1))
+        """First address, end, and is it a write? Floats hold what is beyond 64 bits as well."""
+
+    def near(self, touch: Touch) -> list[_Open]:
+        """Return those whose addresses, gaps included, ``touch`` has in common; not two reads."""
+        starts, ends, writes = self._columns[:, : len(self._accesses)]
+        found = (starts < touch.box.end) & (ends > touch.box.start)
+        if touch.kind == "read":
+            found &= writes > 0
+        return [self._accesses[index] for index in np.flatnonzero(found).tolist()]
+
+    def add(self, opened: _Open) -> None:
+        """Add the latest access; drop the older half of too many."""
+        box, is_write = opened.touch.box, opened.touch.kind == "write"
+        if opened.unit is None:
+            self._drop_same(opened)
+        self._columns[:, len(self._accesses)] = box.start, box.end, is_write
+        self._accesses.append(opened)
+        if len(self._accesses) > MAX_OPEN:
+            self._keep(range(MAX_OPEN // 2, len(self._accesses)))
+
+    def _drop_same(self, opened: _Open) -> None:
+        """A loop that reads or writes a word again and again counts with its last time."""
+        starts, ends, _ = self._columns[:, : len(self._accesses)]
+        box = opened.touch.box
+        for index in np.flatnonzero((starts == box.start) & (ends == box.end)).tolist():
+            one = self._accesses[index]
+            if one.unit is None and one.done.core == opened.done.core and one.touch == opened.touch:
+                del self._accesses[index]
+                self._columns[:, index:-1] = self._columns[:, index + 1 :]
+                return
+
+    def keep(self, condition: Callable[[_Open], bool]) -> None:
+        """Forget all for which the condition does not hold."""
+        self._keep([i for i, one in enumerate(self._accesses) if condition(one)])
+
+    def _keep(self, indices: Sequence[int]) -> None:
+        self._columns[:, : len(indices)] = self._columns[:, indices]
+        self._accesses = [self._accesses[index] for index in indices]
 
 
 _Step = Callable[["_Accesses"], "list[Hazard]"]
@@ -133,9 +180,9 @@ class _Accesses:
         self.order = Order(cores)
         self._written = Initialized(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
-        self._local: list[list[_Open]] = [[] for _ in range(cores)]
-        """Of each core, accesses to its scratchpad by instructions that it has not waited for."""
-        self._shared: list[_Open] = []
+        self._unfinished: list[list[_Open]] = [[] for _ in range(cores)]
+        """Of each core, accesses by instructions for units that it has not waited for."""
+        self._shared = _SharedAccesses()
         """Accesses to writable DRAM that not every core is ordered after."""
 
     def feed(self, done: Done) -> list[Hazard]:
@@ -152,7 +199,7 @@ class _Accesses:
         """The host reads or writes a tensor: after all but what no core has waited for."""
         found = [
             Hazard(position, one.done, None, _host_sentence(one, touch))
-            for one in self._shared
+            for one in self._shared.near(touch)
             if one.awaited_at is None and _meet(touch, one.touch)
         ]
         return self._told(found[:1])
@@ -168,12 +215,14 @@ class _Accesses:
             if touch.box.space == "control":
                 order = self.order.write_word if touch.kind == "write" else self.order.read_word
                 order(done.core, touch.box.start)
+        if not touches:
+            return []
         checked = [t for t in touches if t.box.space != "control" and not self._is_read_only(t)]
         found = [
             Hazard(done.position, other.done, done, _sentence(other, done, touch))
             for touch in checked
             for other in self._others(done, touch)
-            if _meet(touch, other.touch) and not self._is_ordered(done, unit, other)
+            if not self._is_ordered(done, unit, other) and _meet(touch, other.touch)
         ]
         missing = self._written.feed(done.core, touches)
         if missing is not None:
@@ -196,24 +245,18 @@ class _Accesses:
 
     def _open(self, opened: _Open) -> None:
         core, touch = opened.done.core, opened.touch
+        if opened.unit is not None:
+            self._unfinished[core].append(opened)
         if touch.box.space == "scratchpad":
-            if opened.unit is not None:
-                self._local[core].append(opened)
             return
         if opened.unit is None:
             opened.awaited_at = self.order.now(core)
-            # A loop that reads or writes a word again and again counts with its last time.
-            self._shared = [
-                o
-                for o in self._shared
-                if o.unit is not None or o.done.core != core or o.touch != touch
-            ]
-        self._shared.append(opened)
-        if len(self._shared) > MAX_OPEN:
-            del self._shared[: MAX_OPEN // 2]
+        self._shared.add(opened)
 
     def _others(self, done: Done, touch: Touch) -> Sequence[_Open]:
-        return self._local[done.core] if touch.box.space == "scratchpad" else self._shared
+        if touch.box.space == "scratchpad":
+            return self._unfinished[done.core]
+        return self._shared.near(touch)
 
     def _is_ordered(self, done: Done, unit: Unit | None, other: _Open) -> bool:
         if other.done.core == done.core:
@@ -224,24 +267,21 @@ class _Accesses:
     def wait(self, done: Done) -> None:
         """``nmp.wait``."""
         core, unit, outstanding = done.core, UNIT.decode(done.word), OUTSTANDING.decode(done.word)
-        jobs = [o.done.job for o in self._all(core) if o.unit == unit]
+        jobs = [o.done.job for o in self._unfinished[core] if o.unit == unit]
         if jobs:
-            issued = max(jobs) + 1
-            self._finish(core, unit, issued - outstanding - 1)
-
-    def _all(self, core: int) -> list[_Open]:
-        return [*self._local[core], *(o for o in self._shared if o.done.core == core)]
+            self._finish(core, unit, max(jobs) - outstanding)
 
     def _finish(self, core: int, unit: int, job: int) -> None:
         """A core knows that a unit is done with a job and those before it."""
-        now = self.order.now(core)
-        for opened in self._all(core):
-            is_done = opened.unit == unit and opened.done.job <= job
-            if is_done and opened.awaited_at is None:
-                opened.awaited_at = now
-        self._local[core] = [o for o in self._local[core] if o.awaited_at is None]
+        unfinished = self._unfinished[core]
+        finished = [o for o in unfinished if o.unit == unit and o.done.job <= job]
+        if not finished:
+            return
+        for opened in finished:
+            opened.awaited_at = self.order.now(core)
+        self._unfinished[core] = [o for o in unfinished if o.awaited_at is None]
         if self.order.cores == 1:
-            self._shared = [o for o in self._shared if o.awaited_at is None]
+            self._shared.keep(lambda opened: opened.awaited_at is None)
 
     def barrier(self, done: Done) -> None:
         """``nmp.barrier``."""
@@ -262,9 +302,7 @@ class _Accesses:
     def _forget(self) -> None:
         """Drop what every core is ordered after."""
         known = self.order.known_to_all()
-        self._shared = [
-            o for o in self._shared if o.awaited_at is None or o.awaited_at >= known[o.done.core]
-        ]
+        self._shared.keep(lambda o: o.awaited_at is None or o.awaited_at >= known[o.done.core])
 
 
 _SYNC: dict[str, Callable[[_Accesses, Done], None]] = total(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.core.state import NEVER, Machine
 from nmpsim.core.stops import Row
@@ -35,7 +35,6 @@ from nmpsim.memory.footprint import (
     MAX_TOUCHES,
     OPERANDS,
     RUN,
-    START,
     TOUCH_WORDS,
     WHAT,
     WRITES,
@@ -44,6 +43,7 @@ from nmpsim.memory.footprint import (
 
 TouchKind = Literal["read", "write"]
 WORD_BYTES = 4
+_NAMES = {name: [word.name for word in record] for name, record in DESCRIPTORS.items()}
 
 
 @attrs.frozen
@@ -97,39 +97,41 @@ class Done:
 def instructions(pause: Pause, machine: Machine, since: int = 0) -> Iterator[Done]:
     """Every instruction that was done in a pause after position ``since``."""
     new = pause.trace[:, Row.TURN] >= since
-    for row, held in zip(pause.trace[new], pause.words[new], strict=True):
-        yield done_of(row, held, machine)
+    image = range(base := int(machine.shared[0].image_base), base + machine.image.size)
+    for row, held in zip(pause.trace[new].tolist(), pause.words[new].tolist(), strict=True):
+        yield _done(row, held, image)
 
 
-def done_of(row: npt.NDArray[np.int64], held: npt.NDArray[np.int64], machine: Machine) -> Done:
-    """One row of a trace, and of what the descriptor held."""
-    instruction = INSTRUCTIONS[int(row[Row.NUMBER])]
-    core, rs1, finished = int(row[Row.CORE]), int(row[Row.RS1]), int(row[Row.FINISHED])
+def _done(row: Sequence[int], held: Sequence[int], image: range) -> Done:
+    """Return the instruction of a row of a trace, and of what its descriptor held.
+
+    ``image``: addresses of code that cannot change.
+    """
+    number, turn, core, pc, word, rs1, rs2, begin, end, job, finished = row  # as in Row
+    instruction = INSTRUCTIONS[number]
     words: dict[str, int] = {}
     if instruction.descriptor is not None:
-        names = [word.name for word in DESCRIPTORS[instruction.descriptor]]
-        words = dict(zip(names, held.tolist(), strict=False))
-    pc = int(row[Row.PC])
+        words = dict(zip(_NAMES[instruction.descriptor], held, strict=False))
     return Done(
-        position=int(row[Row.TURN]) + 1,
+        position=turn + 1,
         core=core,
         pc=pc,
         instruction=instruction,
-        begin=int(row[Row.BEGIN]),
-        end=int(row[Row.END]),
+        begin=begin,
+        end=end,
         rs1=rs1,
-        rs2=int(row[Row.RS2]),
-        job=int(row[Row.JOB]),
+        rs2=rs2,
+        job=job,
         finished=None if finished >= NEVER else finished,
-        word=int(row[Row.WORD]),
+        word=word,
         words=words,
-        touches=touches_of(instruction, words, int(row[Row.WORD]), rs1),
-        fetched=tuple(_fetched(instruction, pc, rs1, machine)),
+        touches=touches_of(instruction, words, word, rs1),
+        fetched=tuple(_fetched(instruction, pc, rs1, image)),
     )
 
 
-def _fetched(instruction: Instruction, pc: int, rs1: int, machine: Machine) -> Iterator[Touch]:
-    if not 0 <= pc - int(machine.shared[0].image_base) < machine.image.size:
+def _fetched(instruction: Instruction, pc: int, rs1: int, image: range) -> Iterator[Touch]:
+    if pc not in image:
         yield Touch("read", "code", ByteRuns(_space_of(pc), pc, WORD_BYTES))
     if instruction.descriptor is not None:
         nbytes = DESCRIPTORS[instruction.descriptor].nbytes
@@ -173,20 +175,41 @@ def touches_of(
 
 def _operands(name: str, words: Mapping[str, int]) -> tuple[Touch, ...]:
     """What a tensor instruction reads, then what it writes, with each axis as it was asked for."""
+    # An address says where an operand is, not how large it is; 0: it is not there.
+    addresses = {operand: int(words[operand] != 0) for operand in _OPERANDS[name]}
+    sizes = {**words, **_NO_SIZES, **addresses}
+    shapes = _shapes(name, tuple(sizes.values()))
+    return tuple(_touch(kind, what, words[what], run, axes) for kind, what, run, axes in shapes)
+
+
+_OPERANDS = {name: [word.name for word in record.operands] for name, record in DESCRIPTORS.items()}
+_NO_SIZES = {"layer": 0, "event_origin": 0}
+"""Words that differ from tile to tile, and say nothing about the bytes that are touched."""
+_Shape = tuple[TouchKind, str, int, tuple[tuple[int, int], ...]]
+
+
+@lru_cache(maxsize=1 << 12)
+def _shapes(name: str, values: tuple[int, ...]) -> tuple[_Shape, ...]:
+    """Operands wherever they are: a compiled program has few sizes of tiles."""
     rows = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     rows[0, IS_PLAIN] = 1
-    values = np.array(list(words.values()), np.int64)
     with np.errstate(all="ignore"):  # of a descriptor that is impossible
-        footprint(KINDS[name], values, rows)
+        footprint(KINDS[name], np.array(values, np.int64), rows)
     writes, count = int(rows[0, WRITES]), int(rows[0, COUNT])
     return (
-        *(_touch("read", row) for row in rows[writes + 1 : count + 1].tolist()),
-        *(_touch("write", row) for row in rows[1 : writes + 1].tolist()),
+        *(_shape("read", row) for row in rows[writes + 1 : count + 1].tolist()),
+        *(_shape("write", row) for row in rows[1 : writes + 1].tolist()),
     )
 
 
-def _touch(kind: TouchKind, row: list[int]) -> Touch:
-    start, what, run = row[START], OPERANDS[row[WHAT]], row[RUN]
+def _shape(kind: TouchKind, row: list[int]) -> _Shape:
     axes = zip(row[FIRST_AXIS::2], row[FIRST_AXIS + 1 :: 2], strict=True)
+    return kind, OPERANDS[row[WHAT]], row[RUN], tuple(axis for axis in axes if axis[0] > 0)
+
+
+@lru_cache(maxsize=1 << 12)
+def _touch(
+    kind: TouchKind, what: str, start: int, run: int, axes: tuple[tuple[int, int], ...]
+) -> Touch:
     space: Space = "dram" if what == "dram" else "scratchpad"
-    return Touch(kind, what, ByteRuns(space, start, run, tuple(a for a in axes if a[0] > 0)))
+    return Touch(kind, what, ByteRuns(space, start, run, axes))

@@ -12,7 +12,9 @@ with the rivals known from the start (``is_too_strict``).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
+from operator import itemgetter
 
 import attrs
 
@@ -36,21 +38,24 @@ class _Pend:
 
 @attrs.define
 class _Semaphore:
-    value: int = 0
-    posts: list[tuple[int, int, list[int]]] = attrs.field(factory=list)
-    """Core, how much it has posted with this one, and what it knew; in order."""
+    value: int
+    posted: list[int]
+    """By each core so far."""
+    taken: list[int]
+    """By each core so far."""
+    posts: list[list[tuple[int, list[int]]]]
+    """Of each core, how much it has posted with each post, and what it knew then."""
+    open: list[list[int]]
+    """Of each core, numbers of the pends of which it did not know when it posted last, and which
+    learn from another one's post what they would not if this core's had come first."""
     served: list[_Pend] = attrs.field(factory=list)
 
-    def posted(self, cores: int) -> list[int]:
-        """By each core so far."""
-        found = [0] * cores
-        for core, total, _ in self.posts:
-            found[core] = total
-        return found
-
-    def taken(self, core: int) -> int:
-        """By a core so far."""
-        return max((one.taken for one in self.served if one.core == core), default=0)
+    @classmethod
+    def of(cls, cores: int) -> _Semaphore:
+        """Return one that nobody has used."""
+        return cls(
+            0, [0] * cores, [0] * cores, [[] for _ in range(cores)], [[] for _ in range(cores)]
+        )
 
 
 class Order:
@@ -137,13 +142,20 @@ class Order:
 
     def post(self, core: int, semaphore: int, count: int) -> None:
         """A core posts."""
-        one = self._semaphores.setdefault(semaphore, _Semaphore())
-        for number, pend in enumerate(one.served):
-            if pend.core != core and not self.knows(core, pend.core, pend.time):
-                self._rival((semaphore, number), pend, core, count)
-        one.posts.append((core, one.posted(self.cores)[core] + count, self._tell(core)))
+        one = self._semaphore(semaphore)
+        pends = ((number, one.served[number]) for number in one.open[core])
+        one.open[core] = [n for n, pend in pends if not self.knows(core, pend.core, pend.time)]
+        for number in one.open[core]:
+            self._rival((semaphore, number), one.served[number], core, count)
+        one.posted[core] += count
+        one.posts[core].append((one.posted[core], self._tell(core)))
         one.value += count
         self._serve(semaphore)
+
+    def _semaphore(self, number: int) -> _Semaphore:
+        if number not in self._semaphores:
+            self._semaphores[number] = _Semaphore.of(self.cores)
+        return self._semaphores[number]
 
     def pend(self, core: int, semaphore: int, count: int) -> None:
         """A core pends."""
@@ -152,7 +164,7 @@ class Order:
 
     def _serve(self, semaphore: int) -> None:
         """Who pends there goes on if there is enough, lower numbers first."""
-        one = self._semaphores.setdefault(semaphore, _Semaphore())
+        one = self._semaphore(semaphore)
         for core in range(self.cores):
             at, count = self._pending.get(core, (-1, 0))
             if at != semaphore or one.value < count:
@@ -163,15 +175,18 @@ class Order:
 
     def _take(self, core: int, semaphore: int, one: _Semaphore, count: int) -> None:
         """Learn from the posts without which there would not have been enough."""
-        pend = _Pend(core, self.now(core), one.taken(core) + count, one.posted(self.cores))
-        rivals = self._known.get((semaphore, len(one.served)), {})
+        one.taken[core] += count
+        pend = _Pend(core, self.now(core), one.taken[core], one.posted.copy())
+        number = len(one.served)
+        rivals = self._known.get((semaphore, number), {})
         one.served.append(pend)
-        for other in range(self.cores):
-            needed = _needed(pend, other, rivals)
-            enough = (knew for by, total, knew in one.posts if by == other and total >= needed > 0)
-            knew = next(enough, None)
-            if knew is not None:
-                self._learn(core, knew)
+        needed = [_needed(pend, other, rivals) for other in range(self.cores)]
+        for other, least in enumerate(needed):
+            enough = bisect_left(one.posts[other], least, key=itemgetter(0))
+            if least > 0 and enough < len(one.posts[other]):
+                self._learn(core, one.posts[other][enough][1])
+            if other != core and any(n > 0 for by, n in enumerate(needed) if by != other):
+                one.open[other].append(number)
         self._times[core][core] += 1
 
     def _rival(self, key: tuple[int, int], pend: _Pend, core: int, count: int) -> None:

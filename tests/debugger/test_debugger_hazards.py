@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from counted_work import lines_of
 from small_sessions import (
     BARRIER,
     END,
@@ -149,4 +150,33 @@ def test_compiled_programs_have_none(shared: Path, program: str, slicing: str) -
             bundle, {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}
         )
     assert debugger.run().reason == "end"
+    layers_done: list[int] = []
+    debugger.progress = lambda location: layers_done.append(location.layers_done)
     assert debugger.hazards() == []
+    assert layers_done == list(range(1, len(bundle.metadata.layers) + 1))
+
+
+GIVE = " li t3, 1\n li t4, 1\n nmp.{} t3, t4\n"
+"""Post, or pend."""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (FAR + WAIT_LOAD, ""),
+        (" la t5, to\n add t5, t5, t6\n lb t5, 0(t5)\n", ""),
+        (GIVE.format("post"), GIVE.format("pend")),
+    ],
+    ids=["loads of a core that meets no other", "scalar loads", "posts"],
+)
+def test_work_grows_with_the_instructions_not_with_their_square(one: str, other: str) -> None:
+    def work(rounds: int) -> int:
+        loops = (
+            f" li t6, {rounds}\n{name}: {body} addi t6, t6, -1\n bnez t6, {name}\n" + END
+            for name, body in (("here", one), ("there", other))
+        )
+        debugger = opened(ONLY_0 + "other:\n".join(loops))
+        assert debugger.run().reason == "end"
+        return lines_of(debugger.hazards)
+
+    assert work(240) < 5 * work(60)
