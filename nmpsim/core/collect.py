@@ -38,6 +38,7 @@ from nmpsim.timing.bounds import (
     vector_bound,
 )
 
+Array = npt.NDArray[np.int64]
 ALL_CORES = (1 << 64) - 1
 """Bits of an int64 as a number that is not negative."""
 
@@ -343,29 +344,51 @@ def device_saturation(layer: Layer, of: CountedValues) -> tuple[Saturation, ...]
 
 
 def host_saturation(clip: HostClip) -> tuple[Saturation, ...]:
-    """What a host operation clipped or saturated."""
-    if not clip.changed.places.size:
-        return ()
+    """Return what a host operation clipped or saturated, in the device's order of stages."""
+    parts: dict[tuple[str, str], list[tuple[Array, Array]]] = {}
+
+    def add(stage: str, side: str, places: Array, overshoot: Array) -> None:
+        if places.size:
+            parts.setdefault((stage, side), []).append((places, overshoot))
+
+    for part in clip.overshoots:
+        overshoot = _broadcast(part.overshoot, clip)
+        for side, sign in (("low", -1), ("high", 1)):
+            places = np.flatnonzero(sign * overshoot > 0)
+            add(part.stage, side, places, sign * overshoot[places])
     is_low = clip.changed.exact < clip.low
+    places, exact = clip.changed.places, clip.changed.exact
+    add(clip.low_stage, "low", places[is_low], clip.low - exact[is_low])
+    add(clip.high_stage, "high", places[~is_low], exact[~is_low] - clip.high)
     last = clip.shape[-1] if clip.shape else 1
     found = []
-    for side, stage, hit in (("low", clip.low_stage, is_low), ("high", clip.high_stage, ~is_low)):
-        places, exact = clip.changed.places[hit], clip.changed.exact[hit]
-        if not places.size:
-            continue
-        worst = clip.low - int(exact.min()) if side == "low" else int(exact.max()) - clip.high
+    for stage, side in sorted(parts, key=_stage_order):
+        places, overshoot = map(np.concatenate, zip(*parts[stage, side], strict=True))
         found.append(
             Saturation(
                 stage=stage,
                 side=_side(side),
                 count=places.size,
                 elements=clip.elements,
-                worst=worst,
-                first=_coordinates(int(places[0]), clip.shape),
+                worst=int(overshoot.max()),
+                first=_coordinates(int(places.min()), clip.shape),
                 channels=ChannelCounts(np.bincount(places % last, minlength=last)),
             )
         )
     return tuple(found)
+
+
+def _broadcast(overshoot: Array, clip: HostClip) -> Array:
+    """One value for each element of the result; a bias has one for each channel."""
+    if overshoot.size != clip.elements:
+        overshoot = np.broadcast_to(overshoot, clip.shape)
+    return overshoot.reshape(-1)
+
+
+def _stage_order(key: tuple[str, str]) -> tuple[int, int]:
+    stage, side = key
+    is_device_stage = stage in STAGE_NAMES  # "input" is not, and comes first
+    return STAGE_NAMES.index(stage) if is_device_stage else -1, SIDE_NAMES.index(side)
 
 
 def _side(name: str) -> Literal["low", "high"]:

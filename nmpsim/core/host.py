@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,15 @@ from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.core.state import Machine
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
-from nmpsim.kernels.hostops import Clipped, HostTensor, HostValueError, limits_of, prepared
+from nmpsim.kernels.hostops import (
+    Clipped,
+    HostResult,
+    HostTensor,
+    HostValueError,
+    StageOvershoot,
+    limits_of,
+    prepared,
+)
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
 from nmpsim.records import frozen
 
@@ -39,6 +47,8 @@ class HostClip:
     low_stage: str
     """What a clip at the lower side is: input (quantization), result or activation."""
     high_stage: str
+    overshoots: Sequence[StageOvershoot] = ()
+    """Of the stages before the result."""
 
     @property
     def elements(self) -> int:
@@ -90,7 +100,7 @@ def prepared_step(machine: Machine, step: ProgramStep) -> Callable[[], HostClip 
                 values[index][...] = made
         except IMPOSSIBLE as error:
             raise _explained(step, error) from error
-        return clip_of(result.clipped) if result.clipped else None
+        return clip_of(result) if result.clipped else None
 
     return run
 
@@ -108,7 +118,7 @@ def _explained(step: ProgramStep, error: Exception) -> UserError:
     )
 
 
-def _clips(step: ProgramStep) -> Callable[[Mapping[int, Clipped]], HostClip]:
+def _clips(step: ProgramStep) -> Callable[[HostResult], HostClip]:
     """What the operation clipped of its result."""
 
     @cache
@@ -120,10 +130,10 @@ def _clips(step: ProgramStep) -> Callable[[Mapping[int, Clipped]], HostClip]:
         high_stage = "activation" if step.clipped_sides & WANTED_HIGH else stage
         return tensor.shape, (low, high, low_stage, high_stage)
 
-    def clip_of(clipped: Mapping[int, Clipped]) -> HostClip:
-        index = min(clipped)
+    def clip_of(result: HostResult) -> HostClip:
+        index = min(result.clipped)
         shape, limits = known(index)
-        return HostClip(shape, clipped[index], *limits)
+        return HostClip(shape, result.clipped[index], *limits, result.overshoots)
 
     return clip_of
 

@@ -8,6 +8,7 @@ The multiplier is kept to about nine bits, so that a 32-bit product does not ove
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -110,12 +111,13 @@ def apply_integer_scales(
     post: npt.NDArray[np.int32] | int,
     mul: npt.NDArray[np.int32] | int,
     offset: int = 0,
+    saturate: Callable[[npt.NDArray[np.int64], int, int], npt.NDArray[np.int64]] = np.clip,
 ) -> npt.NDArray[np.int64]:
     """``(sat32((x >> pre) * mul + half) >> post) + offset``, ``half = 2**(post-1)`` or 0.
 
     Shifts floor, so halves go towards +infinity. Works in 64 bits; the sum before the last shift
-    is saturated to int32. ``pre``, ``post`` and ``mul`` broadcast against ``x`` (one a channel),
-    whose values are within +-2^61.
+    is limited to int32 by ``saturate``. ``pre``, ``post`` and ``mul`` broadcast against ``x`` (one
+    a channel), whose values are within +-2^61.
     """
     mul64 = np.asarray(mul, dtype=np.int64)
     shift = np.minimum(np.asarray(post, dtype=np.int64), _LONGEST_SHIFT)
@@ -123,6 +125,6 @@ def apply_integer_scales(
     # What 62 bits do not hold is far beyond int32, whatever half is added to it.
     most = _MAX_PRODUCT // mul64
     narrowed = np.clip(np.asarray(x, dtype=np.int64) >> np.asarray(pre), -most, most)
-    total = np.clip(narrowed * mul64 + half, INT32_MIN, INT32_MAX)
+    total = saturate(narrowed * mul64 + half, INT32_MIN, INT32_MAX)
     result: npt.NDArray[np.int64] = (total >> shift) + np.int64(offset)
     return result

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from nmpsim.kernels.hostops.numerics import MOVES_OR_COMPARES, numerics_mismatch
+from nmpsim.kernels.hostops.overshoots import StageOvershoot, record_overshoots
 from nmpsim.kernels.hostops.table import OPERATIONS
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
@@ -89,10 +90,12 @@ def prepared(
 
     def do() -> HostResult:
         try:
-            with np.errstate(all="ignore"):  # IEEE results are meant: infinities, NaN, wrapping
-                return implementation(own, attributes)
+            # IEEE results are meant: infinities, NaN, wrapping
+            with np.errstate(all="ignore"), record_overshoots() as overshoots:
+                result = implementation(own, attributes)
         except InvalidScaleError as error:
             raise UnsupportedHostOp(opcode, str(error)) from error
+        return attrs.evolve(result, overshoots=overshoots) if overshoots else result
 
     return do
 
@@ -104,6 +107,7 @@ __all__ = [
     "HostResult",
     "HostTensor",
     "HostValueError",
+    "StageOvershoot",
     "UnsupportedHostOp",
     "execute",
     "limits_of",

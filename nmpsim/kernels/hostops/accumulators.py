@@ -7,9 +7,12 @@ term by term, as the Interpreter does it; a library's order would depend on the 
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.kernels.hostops.overshoots import clamp
 from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
 from nmpsim.kernels.hostops.tensors import AnyArray, FloatArray, HostTensor, IntArray
 from nmpsim.kernels.scale import apply_integer_scales, integer_scales
@@ -37,8 +40,9 @@ class Rescale:
 
     def by_integers(self, sums: IntArray, bias: IntArray) -> IntArray:
         """Int8, libjit: ``scale32(scale32(b - Ob) + sum) + Oy``; channels are the last axis."""
-        total = _times(bias, self.bias_to_product) + sums
-        return _times(total, self.product_to_output, self.output_offset)
+        total = _scale(bias, self.bias_to_product, "bias") + sums
+        scaled = _scale(total, self.product_to_output, "rescale")
+        return scaled + np.int64(self.output_offset)
 
     def by_floats(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
         """Int16, Interpreter: ``rha(fl(fl(fl(sum + B) * fl(mm/Sy)) + Oy))``.
@@ -52,8 +56,8 @@ class Rescale:
         return round_half_away(scaled + np.float32(self.output_offset))
 
 
-def _times(x: IntArray, factors: FloatArray, offset: int = 0) -> IntArray:
-    return apply_integer_scales(x, *integer_scales(factors), offset)
+def _scale(x: IntArray, factors: FloatArray, stage: str) -> IntArray:
+    return apply_integer_scales(x, *integer_scales(factors), saturate=partial(clamp, stage=stage))
 
 
 def scale_array(tensor: HostTensor) -> FloatArray:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmpsim.kernels.hostops.functions import leaky, sigmoid32, tanh32
+from nmpsim.kernels.hostops.overshoots import clamp
 from nmpsim.kernels.hostops.rounding import (
     float32_of,
     quantize_reals,
@@ -24,6 +25,7 @@ from nmpsim.kernels.hostops.tensors import (
     HostTensor,
     IntArray,
     clipped,
+    limits_of,
     whole,
 )
 
@@ -34,8 +36,9 @@ def relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     if src.is_float:
         return whole(np.maximum(src.values, np.float32(0)), dest)
     if src.by_integers:
-        positive = np.maximum(src.centered(), 0)
+        positive = clamp(src.centered(), 0, None, "activation")
         return clipped(rescaled(positive, src.scale32 / dest.scale32, dest.offset), dest)
+    clamp(src.centered(), 0, None, "activation")  # recorded where the device clips: on the input
     return clipped(np.maximum(requantized(src, dest), quantize_value(0.0, dest)), dest)
 
 
@@ -47,10 +50,14 @@ def clip(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
         return whole(np.clip(src.values, np.float32(low), np.float32(high)), dest)
     if src.by_integers:
         bounds = quantize_value(low, src) - src.offset, quantize_value(high, src) - src.offset
-        held = np.clip(src.centered(), *bounds)
+        held = clamp(src.centered(), *bounds, "activation")
         return clipped(rescaled(held, src.scale32 / dest.scale32, dest.offset), dest)
-    held = np.clip(requantized(src, dest), quantize_value(low, dest), quantize_value(high, dest))
-    return clipped(held, dest)
+    lowest, highest = limits_of(dest.dtype)
+    least, most = (quantize_value(bound, dest, np.int32) for bound in (low, high))
+    # A bound outside the type limits nothing: the value saturates to the type.
+    floor = min(least, highest) if least >= lowest else None
+    ceiling = max(most, lowest) if most <= highest else None
+    return clipped(clamp(requantized(src, dest), floor, ceiling, "activation"), dest)
 
 
 def leaky_relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
@@ -72,8 +79,8 @@ def leaky_relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostRe
 
 def _leaky_by_integers(src: HostTensor, dest: HostTensor, alpha: np.float32) -> IntArray:
     x = src.centered()
-    upper = rescaled(x, src.scale32 / dest.scale32, dest.offset)
-    lower = rescaled(x, src.scale32 * alpha / dest.scale32, dest.offset)
+    upper = rescaled(np.maximum(x, 0), src.scale32 / dest.scale32, dest.offset)
+    lower = rescaled(np.minimum(x, 0), src.scale32 * alpha / dest.scale32, dest.offset)
     return np.where(x >= 0, upper, lower)
 
 
@@ -84,7 +91,7 @@ def max_splat(operands: Sequence[HostTensor], attributes: Attributes) -> HostRes
     if src.is_float:
         return whole(np.maximum(src.values, np.float32(value)), dest)
     floor = quantize_value(value, src)
-    return clipped(np.maximum(src.values.astype(np.int64), floor), dest)
+    return clipped(clamp(src.values.astype(np.int64), floor, None, "activation"), dest)
 
 
 def sigmoid(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:

@@ -65,9 +65,10 @@ def element_select(operands: Sequence[HostTensor], attributes: Attributes) -> Ho
     """Dest, Cond (bool), LHS, RHS: LHS where Cond is true, else RHS, on the grid of Dest."""
     dest, condition, lhs, rhs = operands
     if dest.by_integers:
+        # Values that are not selected must not count as saturated.
         left, right = (
-            rescaled(side.centered(), side.scale32 / dest.scale32, dest.offset)
-            for side in (lhs, rhs)
+            rescaled(np.where(used, side.centered(), 0), side.scale32 / dest.scale32, dest.offset)
+            for side, used in ((lhs, condition.values), (rhs, np.logical_not(condition.values)))
         )
         return clipped(np.where(condition.values, left, right), dest)
     if dest.dtype in (np.int8, np.int16):

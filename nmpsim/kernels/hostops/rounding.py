@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.kernels.hostops.overshoots import clamp
 from nmpsim.kernels.hostops.tensors import (
     NONE_CLIPPED,
     AnyArray,
@@ -19,7 +21,7 @@ from nmpsim.kernels.hostops.tensors import (
     IntArray,
     limits_of,
 )
-from nmpsim.kernels.scale import apply_integer_scale, integer_scale
+from nmpsim.kernels.scale import apply_integer_scales, integer_scale
 
 _HUGE = 2.0**62
 _PART = 1 << 15
@@ -118,7 +120,8 @@ def mean_multiplier(factor: float, taps: int) -> tuple[int, int]:
 
 def multiplied(x: IntArray, mul: int, exponent: int) -> IntArray:
     """``x * mul / 2**31 * 2**exponent``, as ``fixed_point`` does it."""
-    shifted = np.clip(x << np.int64(min(max(exponent, 0), 31)), -(1 << 31), (1 << 31) - 1)
+    wide = x << np.int64(min(max(exponent, 0), 31))
+    shifted = clamp(wide, -(1 << 31), (1 << 31) - 1, "rescale")
     high = (shifted * mul + (1 << 30)) >> 31
     right = min(max(-exponent, 0), 62)
     half = (1 << right) >> 1
@@ -214,7 +217,9 @@ def rescaled(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
         return np.full_like(x, offset)
     if factor < 0:
         return rescaled(-x, -factor, offset)
-    return apply_integer_scale(x, integer_scale(float(factor)), offset)
+    scale = integer_scale(float(factor))
+    saturate = partial(clamp, stage="rescale")
+    return apply_integer_scales(x, scale.pre, scale.post, scale.mul, offset, saturate)
 
 
 def rescaled_wide(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
@@ -227,7 +232,7 @@ def rescaled_wide(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
     pre, post = scale.pre + excess, scale.post - excess
     if pre > LONGEST_SHIFT:
         return np.full_like(x, offset)
-    limit = (1 << 61) // scale.mul
-    product = np.clip(x >> np.int64(pre), -limit, limit) * np.int64(scale.mul)
+    most = (1 << 61) // scale.mul
+    product = clamp(x >> np.int64(pre), -most, most, "rescale") * np.int64(scale.mul)
     result: IntArray = ((product + ((1 << post) >> 1)) >> np.int64(post)) + np.int64(offset)
     return result

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.kernels.hostops.overshoots import StageOvershoot
 from nmpsim.records import frozen
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -112,6 +113,8 @@ class HostResult:
 
     outputs: Mapping[int, AnyArray]
     clipped: Mapping[int, Clipped] = attrs.field(factory=dict)
+    overshoots: Sequence[StageOvershoot] = ()
+    """Of the stages before the result."""
 
     @property
     def unclipped(self) -> Mapping[int, IntArray]:

@@ -1,0 +1,67 @@
+"""Record of the values that a host operation limits before its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.records import frozen
+
+_IntArray = npt.NDArray[np.int64]
+
+
+@frozen(eq=False)
+class StageOvershoot:
+    """By how much the values of one stage exceed the range of that stage."""
+
+    stage: str
+    """As in :data:`nmpsim.kernels.saturation_stages.STAGE_NAMES`."""
+    overshoot: _IntArray
+    """Above the range positive, below it negative, within it 0; broadcasts to the result."""
+
+
+_RECORD: ContextVar[list[StageOvershoot] | None] = ContextVar("overshoots", default=None)
+
+
+@contextmanager
+def record_overshoots() -> Iterator[list[StageOvershoot]]:
+    """Collect the overshoots of every :func:`clamp` called within the block."""
+    record: list[StageOvershoot] = []
+    token = _RECORD.set(record)
+    try:
+        yield record
+    finally:
+        _RECORD.reset(token)
+
+
+def clamp(values: _IntArray, low: int | None, high: int | None, stage: str) -> _IntArray:
+    """Limit values to a range and record by how much they exceed it.
+
+    Parameters
+    ----------
+    values : int64 array
+    low, high : int or None
+        Inclusive bounds; None for no bound on that side.
+    stage : str
+        The stage to which the overshoot is attributed.
+
+    Returns
+    -------
+    int64 array
+        The limited values.
+    """
+    limited: _IntArray = values
+    if low is not None:
+        limited = np.maximum(limited, np.int64(low))
+    if high is not None:
+        limited = np.minimum(limited, np.int64(high))
+    record = _RECORD.get()
+    if record is not None:
+        overshoot = values - limited
+        if overshoot.any():
+            record.append(StageOvershoot(stage, overshoot))
+    return limited
