@@ -66,7 +66,9 @@ class DebugApp(App[None]):
     """Shows a debugger and moves it."""
 
     CSS_PATH = "app.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = screen_bindings([name for name, _ in PANES])
+    BINDINGS: ClassVar[list[BindingType]] = screen_bindings(
+        [name if name == kind.title else f"{name}: {kind.title}" for name, kind in PANES]
+    )
 
     def __init__(self, shell: Shell, glyphs: Glyphs, layout_file: Path | None = None) -> None:
         super().__init__()

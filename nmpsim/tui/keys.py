@@ -10,9 +10,15 @@ from nmpsim.tui.moves import MOVES
 
 
 def screen_bindings(panes: Sequence[str]) -> list[BindingType]:
-    """Those that work in every pane; ``panes`` are the short names in the order of the tabs."""
+    """Those that work in every pane; ``panes`` are names in the order of the tabs."""
     moves = [
-        Binding(one.key, f"move('{one.key}')", one.label, show=bool(one.label), tooltip=one.command)
+        Binding(
+            one.key,
+            f"move('{one.key}')",
+            one.label,
+            show=bool(one.label),
+            tooltip=one.description,
+        )
         for one in MOVES
     ]
     numbers = [

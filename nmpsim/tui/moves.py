@@ -18,6 +18,11 @@ class Move:
     label: str = ""
     """In the footer; empty if only the help has it."""
 
+    @property
+    def description(self) -> str:
+        """What the key does, in words."""
+        return self.command.format(core="CORE", layer="LAYER")
+
     def line(self, view: View) -> str:
         """The command line."""
         return self.command.format(core=view.core, layer=view.layer)

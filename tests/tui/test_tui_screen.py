@@ -195,7 +195,8 @@ def test_help_has_every_key(size: tuple[int, int], start: Start) -> None:
         assert "Everywhere" in await user.press("2", "question_mark")
         text = "\n".join(user.app.active_pane.plain_lines())
         for move in MOVES:
-            assert f"  {move.key:<22}{move.command}" in text
+            assert f"  {move.key:<22}{move.description}" in text
+        assert "step instruction core CORE over" in text and "{core}" not in text
         for words in (
             "Fewer cycles a column",
             "Next channel",
@@ -420,6 +421,19 @@ def test_the_scrollbar_follows_the_log(start: Start) -> None:
         assert log.vertical_scrollbar.window_virtual_size == log.virtual_size.height
 
     drive(start(), LARGE, play)
+
+
+@pytest.mark.parametrize(
+    ("typed", "description"),
+    [("saturation", "Pane Satur: Saturation"), ("filter", "Filter layers")],
+)
+def test_the_command_palette_finds(typed: str, description: str, start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("ctrl+p", *typed)
+        await user.pilot.pause(0.3)
+        assert description in user.text()
+
+    drive(start(), SMALL, play)
 
 
 def test_the_command_palette_and_the_keys_beside_a_pane(

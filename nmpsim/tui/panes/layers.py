@@ -41,7 +41,7 @@ class LayersPane(LinePane):
         Binding("right_square_bracket", "sort(1)", "Sort by the next column", show=False),
         Binding("left_square_bracket", "sort(-1)", "Sort by the column before", show=False),
         Binding("r", "reverse", "Sort the other way around", show=False),
-        Binding("f", "app.prompt('filter ')", "Show some layers: conv* sat>0", show=False),
+        Binding("f", "app.prompt('filter ')", "Filter layers: conv* sat>0", show=False),
     ]
     _rows: tuple[LayerRow, ...] = ()
     """Those that the filter leaves, in the order that they are sorted in."""
