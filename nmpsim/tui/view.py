@@ -139,6 +139,8 @@ def next_view(before: View, answer: Result) -> View:
         core = view.location.core
     if asked is None and has_come:
         asked = view.at
+    elif asked is None and has_moved and view.layers and answer.data.get("reason") == "end":
+        asked = max(view.layers, key=lambda layer: layer.cycles).index
     if asked is not None:
         view = attrs.evolve(view, layer=asked, tensor=None)
     view = attrs.evolve(view, element=_element_of(answer))

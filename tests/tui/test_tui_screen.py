@@ -436,6 +436,17 @@ def test_the_command_palette_finds(typed: str, description: str, start: Start) -
     drive(start(), SMALL, play)
 
 
+def test_the_slowest_layer_is_selected_at_the_end(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("c")
+        view = user.app.shown
+        assert view.layers[view.layer].cycles == max(layer.cycles for layer in view.layers) > 0
+        await user.press("home", "enter", "c")
+        assert user.app.shown.layer == 0, "the run has not moved"
+
+    drive(start(), SMALL, play)
+
+
 def test_the_command_palette_and_the_keys_beside_a_pane(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
