@@ -2,77 +2,190 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
 import numpy as np
 import pytest
-from lir_draft import Draft, int8, random_values
+from lir_draft import Draft, random_values, tensor_type
 from small_programs import SMALL
 
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler import driver
 from nmpsim.compiler.work import Operation
 from nmpsim.core.device import Device
+from nmpsim.lir.nodes import TensorType
 from nmpsim.report.data import Saturation
 
 SHAPE = (1, 4, 6, 5)
 POOL: dict[str, Any] = {"Kernels": (3, 3), "Strides": (1, 1), "Pads": (1, 1, 1, 1)}
+WINDOW: dict[str, Any] = {**POOL, "Dilation": (1, 1)}
+GLOW = ("glow-int", "glow-float")
+TORCH = ("float-fbgemm", "float-qnnpack", "float-onednn")
 
 
-def two_operands(opcode: str, scale: float) -> Draft:
+@attrs.frozen
+class Target:
+    """The type of a layer's operands, and the scale of its result."""
+
+    elem: str
+    scale: float
+
+    def type(self, shape: tuple[int, ...], scale: float, offset: int) -> TensorType:
+        return tensor_type(self.elem, shape, scale, offset)
+
+    def result(self, shape: tuple[int, ...]) -> TensorType:
+        return self.type(shape, self.scale, -9)
+
+
+Program = Callable[[Target], Draft]
+
+
+def two_operands(opcode: str, target: Target) -> Draft:
     draft = Draft()
-    sides = (draft.input(int8(SHAPE, 0.5, 3)), draft.input(int8(SHAPE, 0.25, -7)))
-    draft.emit(opcode, draft.output(int8(SHAPE, scale, -9)), *sides)
+    sides = draft.input(target.type(SHAPE, 0.5, 3)), draft.input(target.type(SHAPE, 0.25, -7))
+    draft.emit(opcode, draft.output(target.result(SHAPE)), *sides)
     return draft
 
 
-def one_operand(opcode: str, scale: float, **attributes: Any) -> Draft:
+def one_operand(opcode: str, attributes: dict[str, Any], target: Target) -> Draft:
+    """``attributes`` that are functions take the scale of the result."""
     draft = Draft()
-    draft.emit(
-        opcode, draft.output(int8(SHAPE, scale, -9)), draft.input(int8(SHAPE, 0.5, 3)), **attributes
-    )
+    source = draft.input(target.type(SHAPE, 0.5, 3))
+    draft.emit(opcode, draft.output(target.result(SHAPE)), source, **at(attributes, target))
     return draft
 
 
-def same_type(opcode: str, scale: float, **attributes: Any) -> Draft:
-    draft, kind = Draft(), int8(SHAPE, scale, -9)
-    draft.emit(opcode, draft.output(kind), draft.input(kind), **attributes)
-    return draft
-
-
-def matmul(scale: float) -> Draft:
+def same_type(opcode: str, attributes: dict[str, Any], target: Target) -> Draft:
     draft = Draft()
-    sides = (draft.input(int8((6, 40), 0.5, 3)), draft.input(int8((40, 5), 0.25, -7)))
-    draft.emit("matmul", draft.output(int8((6, 5), scale, -9)), *sides)
+    source = draft.input(target.result(SHAPE))
+    draft.emit(opcode, draft.output(target.result(SHAPE)), source, **at(attributes, target))
     return draft
 
 
-def batched_add(scale: float) -> Draft:
+def at(attributes: dict[str, Any], target: Target) -> dict[str, Any]:
+    return {k: v(target.scale) if callable(v) else v for k, v in attributes.items()}
+
+
+def matmul(target: Target) -> Draft:
     draft = Draft()
-    batch = draft.input(int8((3, 4, 5), 0.5, 3))
-    draft.emit(
-        "batchedadd", draft.output(int8((3, 4, 5), scale, -9)), batch, draft.input(int8((4, 5)))
-    )
+    sides = draft.input(target.type((6, 40), 0.5, 3)), draft.input(target.type((40, 5), 0.25, -7))
+    draft.emit("matmul", draft.output(target.result((6, 5))), *sides)
     return draft
 
 
-PROGRAMS = {
+def batched_add(target: Target) -> Draft:
+    draft, shape = Draft(), (3, 4, 5)
+    batch, piece = draft.input(target.type(shape, 0.5, 3)), draft.input(target.type((4, 5), 0.5, 0))
+    draft.emit("batchedadd", draft.output(target.result(shape)), batch, piece)
+    return draft
+
+
+def constants(draft: Draft, shape: tuple[int, ...], target: Target) -> list[Any]:
+    """Weights, bias, scales and zero points of 7 channels.
+
+    The biases of the first two channels saturate. Their weights are 0, as the sums of the host are
+    exact: it has no accumulator that could saturate.
+    """
+    rng = np.random.default_rng(6)
+    weights = rng.integers(-100, 100, shape).astype(target.type((1,), 1.0, 0).dtype)
+    weights.reshape(7, -1)[:2] = 0
+    bias = np.array([1 << 30, -(1 << 30), 5, -900, 0, 70000, 1], np.int32)
+    return [
+        draft.constant(weights, target.elem, 0.25),
+        draft.constant(bias, "i32", 0.5),
+        draft.constant(np.linspace(0.01, 0.3, 7, dtype=np.float32), "float"),
+        draft.constant(np.array([0, 0, 1, 2, 3, -4, 5], np.int32), "index32"),
+    ]
+
+
+def convolution(attributes: dict[str, Any], target: Target) -> Draft:
+    draft = Draft()
+    weights, bias, *_ = constants(draft, (7, 3, 3, 5), target)
+    source = draft.input(target.type(SHAPE, 0.5, 3))
+    result = draft.output(target.result((1, 4, 6, 7)))
+    attributes = {**WINDOW, "Group": 1, **at(attributes, target)}
+    draft.emit("convolution", result, source, weights, bias, **attributes)
+    return draft
+
+
+def channelwise_convolution(target: Target) -> Draft:
+    draft = Draft()
+    weights, bias, scales, offsets = constants(draft, (7, 3, 3, 5), target)
+    source = draft.input(target.type(SHAPE, 0.5, 3))
+    result = draft.output(target.result((1, 4, 6, 7)))
+    tables = scales, offsets, scales, offsets
+    opcode = "channelwisequantizedconvolution"
+    draft.emit(opcode, result, source, weights, bias, *tables, **WINDOW, Group=1)
+    return draft
+
+
+def fully_connected(target: Target) -> Draft:
+    draft = Draft()
+    rows, bias, *_ = constants(draft, (7, 40), target)
+    weights = draft.constant(draft.constants[rows.name].T.copy(), target.elem, 0.25)
+    source = draft.input(target.type((6, 40), 0.5, 3))
+    draft.emit("fullyconnected", draft.output(target.result((6, 7))), source, weights, bias)
+    return draft
+
+
+def rowwise_fully_connected(target: Target) -> Draft:
+    draft = Draft()
+    operands = constants(draft, (7, 40), target)
+    source = draft.input(target.type((6, 40), 0.5, 3))
+    result = draft.output(target.result((6, 7)))
+    draft.emit("rowwisequantizedfullyconnected", result, source, *operands)
+    return draft
+
+
+def fused(kind: str, *arguments: float) -> dict[str, Any]:
+    return {
+        "FusedActivation": kind,
+        "FusedActivationArgs": lambda scale: tuple(a * scale for a in arguments),
+    }
+
+
+WEIGHTED: dict[str, Program] = {
+    "convolution": partial(convolution, {}),
+    "convolution, relu": partial(convolution, fused("RELU")),
+    "convolution, clip": partial(convolution, fused("CLIP", -20.0, 100.0)),
+    "convolution, clip to the end": partial(convolution, fused("CLIP", -20.0, 136.0)),
+    "convolution, clip beyond": partial(convolution, fused("CLIP", -1e5, 20.0)),
+    "channelwise convolution": channelwise_convolution,
+    "fully connected": fully_connected,
+    "rowwise fully connected": rowwise_fully_connected,
+}
+UNWEIGHTED: dict[str, Program] = {
     **{
-        opcode: (lambda scale, opcode=opcode: two_operands(opcode, scale))
+        opcode: partial(two_operands, opcode)
         for opcode in ("elementadd", "elementsub", "elementmul", "elementmax", "elementmin")
     },
-    "relu": lambda scale: one_operand("relu", scale),
-    "clip": lambda scale: one_operand("clip", scale, Min=-6.0, Max=20.0),
-    "cpumaxsplat": lambda scale: same_type("cpumaxsplat", scale, SplatValue=-2 * scale),
-    "clip within": lambda scale: one_operand("clip", scale, Min=-20 * scale, Max=136 * scale),
-    "leakyrelu": lambda scale: one_operand("leakyrelu", scale, Alpha=0.3),
-    "rescalequantized": lambda scale: one_operand("rescalequantized", scale),
-    "avgpool": lambda scale: one_operand("avgpool", scale, **POOL, CountIncludePads=0),
-    "avgpool with padding": lambda scale: one_operand("avgpool", scale, **POOL, CountIncludePads=1),
+    "relu": partial(one_operand, "relu", {}),
+    "clip": partial(one_operand, "clip", {"Min": -6.0, "Max": 20.0}),
+    "cpumaxsplat": partial(same_type, "cpumaxsplat", {"SplatValue": lambda scale: -2 * scale}),
+    "clip to the end": partial(
+        one_operand, "clip", {"Min": lambda scale: -20 * scale, "Max": lambda scale: 136 * scale}
+    ),
+    "leakyrelu": partial(one_operand, "leakyrelu", {"Alpha": 0.3}),
+    "rescalequantized": partial(one_operand, "rescalequantized", {}),
+    "avgpool": partial(one_operand, "avgpool", {**POOL, "CountIncludePads": 0}),
+    "avgpool with padding": partial(one_operand, "avgpool", {**POOL, "CountIncludePads": 1}),
     "matmul": matmul,
     "batchedadd": batched_add,
 }
+PROGRAMS = {**UNWEIGHTED, **WEIGHTED}
+CASES = [
+    *itertools.product(UNWEIGHTED, ("i8",), (*GLOW, "nmp")),
+    *itertools.product(UNWEIGHTED, ("i16",), GLOW),
+    *itertools.product(WEIGHTED, ("i8", "i16"), GLOW),
+    ("rescalequantized", "i8", "q31"),
+    ("rescalequantized", "i16", "q31"),
+    *itertools.product(("avgpool", "avgpool with padding"), ("i8",), ("float", *TORCH)),
+]
+"""What host and device both have; the host has weighted layers in Glow's profiles alone."""
 
 
 def run(draft: Draft, numerics: str) -> tuple[str, tuple[Saturation, ...], Any]:
@@ -86,12 +199,15 @@ def run(draft: Draft, numerics: str) -> tuple[str, tuple[Saturation, ...], Any]:
 
 
 @pytest.mark.parametrize("scale", [3e-10, 4e-6, 0.02])
-@pytest.mark.parametrize("numerics", ["glow-int", "glow-float", "nmp"])
-@pytest.mark.parametrize("opcode", PROGRAMS)
+@pytest.mark.parametrize(("name", "elem", "numerics"), CASES)
 def test_host_and_device_agree(
-    opcode: str, numerics: str, scale: float, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    elem: str,
+    numerics: str,
+    scale: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    draft = PROGRAMS[opcode](scale)
+    draft = PROGRAMS[name](Target(elem, scale))
     placement, expected, values = run(draft, numerics)
     assert placement == "device"
 

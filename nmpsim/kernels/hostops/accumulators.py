@@ -18,6 +18,9 @@ from nmpsim.kernels.hostops.tensors import AnyArray, FloatArray, HostTensor, Int
 from nmpsim.kernels.scale import apply_integer_scales, integer_scales
 from nmpsim.records import frozen
 
+_ACCUMULATOR_BITS = {1: 32, 2: 48}
+"""Of the device, by bytes of an element; a bias saturates to them."""
+
 
 @frozen(eq=False)
 class Rescale:
@@ -25,8 +28,7 @@ class Rescale:
 
     product: FloatArray
     bias: FloatArray
-    output: np.float32
-    output_offset: int
+    dest: HostTensor
 
     @property
     def bias_to_product(self) -> FloatArray:
@@ -36,24 +38,26 @@ class Rescale:
     @property
     def product_to_output(self) -> FloatArray:
         """``fl(mm / Sy)``."""
-        return self.product / self.output
+        return self.product / self.dest.scale32
 
     def by_integers(self, sums: IntArray, bias: IntArray) -> IntArray:
         """Int8, libjit: ``scale32(scale32(b - Ob) + sum) + Oy``; channels are the last axis."""
         total = _scale(bias, self.bias_to_product, "bias") + sums
         scaled = _scale(total, self.product_to_output, "rescale")
-        return scaled + np.int64(self.output_offset)
+        return scaled + np.int64(self.dest.offset)
 
     def by_floats(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
         """Int16, Interpreter: ``rha(fl(fl(fl(sum + B) * fl(mm/Sy)) + Oy))``.
 
         The fully connected layer adds Oy after it rounded, the convolution before.
         """
-        total = sums + round_half_away(float32_of(bias) * self.bias_to_product)
+        scaled_bias = round_half_away(float32_of(bias) * self.bias_to_product)
+        limit = 1 << (_ACCUMULATOR_BITS[self.dest.dtype.itemsize] - 1)
+        total = sums + clamp(scaled_bias, -limit, limit - 1, "bias")
         scaled = float32_of(total) * self.product_to_output
         if offset_after_rounding:
-            return round_half_away(scaled) + np.int64(self.output_offset)
-        return round_half_away(scaled + np.float32(self.output_offset))
+            return round_half_away(scaled) + np.int64(self.dest.offset)
+        return round_half_away(scaled + np.float32(self.dest.offset))
 
 
 def _scale(x: IntArray, factors: FloatArray, stage: str) -> IntArray:

@@ -52,12 +52,19 @@ def clip(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
         bounds = quantize_value(low, src) - src.offset, quantize_value(high, src) - src.offset
         held = clamp(src.centered(), *bounds, "activation")
         return clipped(rescaled(held, src.scale32 / dest.scale32, dest.offset), dest)
+    bounds = quantize_value(low, dest, np.int32), quantize_value(high, dest, np.int32)
+    return clipped(clip_result(requantized(src, dest), *bounds, dest), dest)
+
+
+def clip_result(values: IntArray, low: int | None, high: int | None, dest: HostTensor) -> IntArray:
+    """Clip values on the result's grid as the network asks for.
+
+    A bound outside the type limits nothing: the values saturate to the type.
+    """
     lowest, highest = limits_of(dest.dtype)
-    least, most = (quantize_value(bound, dest, np.int32) for bound in (low, high))
-    # A bound outside the type limits nothing: the value saturates to the type.
-    floor = min(least, highest) if least >= lowest else None
-    ceiling = max(most, lowest) if most <= highest else None
-    return clipped(clamp(requantized(src, dest), floor, ceiling, "activation"), dest)
+    floor = None if low is None or low < lowest else min(low, highest)
+    ceiling = None if high is None or high > highest else max(high, lowest)
+    return clamp(values, floor, ceiling, "activation")
 
 
 def leaky_relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:

@@ -12,6 +12,7 @@ from nmpsim.kernels.hostops.accumulators import (
     bias_minus_offset,
     scale_array,
 )
+from nmpsim.kernels.hostops.activations import clip_result
 from nmpsim.kernels.hostops.functions import leaky, sigmoid32, tanh32
 from nmpsim.kernels.hostops.rounding import float32_of, quantize_value, rescaled, round_half_away
 from nmpsim.kernels.hostops.tensors import (
@@ -64,10 +65,10 @@ class _Activation:
         if self.kind == "NONE":
             return y
         if self.kind == "RELU":
-            return np.maximum(y, dest.offset)
+            return clip_result(y, dest.offset, None, dest)
         if self.kind == "CLIP":
             low, high = (quantize_value(a, dest, np.int32) for a in self.arguments)
-            return np.clip(y, low, high)
+            return clip_result(y, low, high, dest)
         if self.kind == "LEAKY_RELU":
             return self._leaky(y, dest)
         raise UnsupportedHostOp(
@@ -78,7 +79,7 @@ class _Activation:
         alpha = np.float32(self.arguments[0])
         below = y - np.int64(dest.offset)
         if dest.by_integers:
-            lower = rescaled(below, alpha, dest.offset)
+            lower = rescaled(np.minimum(below, 0), alpha, dest.offset)
         else:
             lower = round_half_away(float32_of(below) * alpha) + np.int64(dest.offset)
         return np.where(below < 0, lower, y)
@@ -98,8 +99,7 @@ def convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostR
     rescale = Rescale(
         product=np.asarray(src.scale32 * weights.scale32),
         bias=scale_array(bias),
-        output=dest.scale32,
-        output_offset=dest.offset,
+        dest=dest,
     )
     return _quantized(
         dest, src, weights.centered(), bias_minus_offset(bias, bias.offset), rescale, attributes
@@ -120,8 +120,7 @@ def channelwise_convolution(operands: Sequence[HostTensor], attributes: Attribut
     rescale = Rescale(
         product=src.scale32 * scales.values.astype(np.float32),
         bias=bias_scales.values.astype(np.float32),
-        output=dest.scale32,
-        output_offset=dest.offset,
+        dest=dest,
     )
     bias_values = bias_minus_offset(bias, bias_offsets.values)
     return _quantized(dest, src, centered, bias_values, rescale, attributes)

@@ -34,8 +34,7 @@ def fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> H
     rescale = Rescale(
         product=np.asarray(src.scale32 * weights.scale32),
         bias=scale_array(bias),
-        output=dest.scale32,
-        output_offset=dest.offset,
+        dest=dest,
     )
     sums = exact_product(src.centered().reshape(rows.shape), weights.centered())
     centered_bias = bias_minus_offset(bias, bias.offset)
@@ -55,8 +54,7 @@ def rowwise_fully_connected(operands: Sequence[HostTensor], attributes: Attribut
     rescale = Rescale(
         product=src.scale32 * scales.values.astype(np.float32),
         bias=scale_array(bias),
-        output=dest.scale32,
-        output_offset=dest.offset,
+        dest=dest,
     )
     sums = exact_product(src.centered().reshape(src.shape[0], -1), centered.T)
     centered_bias = bias_minus_offset(bias, bias.offset)

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmpsim.kernels.hostops.numerics import ARITHMETIC
-from nmpsim.kernels.hostops.rounding import fixed_point, quantized, requantized, rescaled
+from nmpsim.kernels.hostops.rounding import (
+    fixed_point,
+    quantized,
+    requantized,
+    rescaled,
+    rescaled_wide,
+)
 from nmpsim.kernels.hostops.tensors import Attributes, HostResult, HostTensor, clipped, whole
 
 
@@ -34,5 +40,7 @@ def rescale(operands: Sequence[HostTensor], attributes: Attributes) -> HostResul
         factor = src.scale / dest.scale
         return clipped(fixed_point(src.centered(), factor) + np.int64(dest.offset), dest)
     if dest.dtype.itemsize <= 2 and dest.numerics != "glow-float":
-        return clipped(rescaled(src.centered(), src.scale32 / dest.scale32, dest.offset), dest)
+        is_int16 = src.dtype == dest.dtype == np.int16  # in which the device never saturates
+        scale = rescaled_wide if is_int16 else rescaled
+        return clipped(scale(src.centered(), src.scale32 / dest.scale32, dest.offset), dest)
     return clipped(requantized(src, dest), dest)

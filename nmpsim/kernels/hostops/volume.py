@@ -68,8 +68,7 @@ def convolution_3d(operands: Sequence[HostTensor], attributes: Attributes) -> Ho
     rescale = Rescale(
         product=np.asarray(src.scale32 * weights.scale32),
         bias=scale_array(bias),
-        output=dest.scale32,
-        output_offset=dest.offset,
+        dest=dest,
     )
     centered_bias = bias_minus_offset(bias, bias.offset)
     return clipped(rescale.by_floats(sums, centered_bias, offset_after_rounding=False), dest)
