@@ -151,7 +151,7 @@ class _Compilation:
         if end > config.dram_bytes:
             raise fail(
                 "COMP002",
-                "activations do not fit the device's DRAM",
+                "the program and its activations do not fit the device's DRAM",
                 found=f"{end} bytes",
                 expected=f"at most {config.dram_bytes} bytes",
                 hint="[dram] bytes in the device file",

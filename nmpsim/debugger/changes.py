@@ -270,6 +270,6 @@ def _element(tensor: Tensor, at: tuple[int, ...], value: float) -> Piece:
                 "DEBUG002",
                 "the value does not fit",
                 found=value,
-                expected=f"{limits.min} to {limits.max}",
+                expected=f"a whole number from {limits.min} to {limits.max}",
             )
     return tensor.address + flat * dtype.itemsize, np.array([value]).astype(dtype).tobytes()

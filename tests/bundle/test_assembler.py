@@ -179,7 +179,7 @@ foo: .descriptor conv, out_heigt=3, \\
         (".reserve 0xffffffff", "ASM003", 10, "read-write memory"),
         (".input x, i9<3>", "ASM001", 11, "i9"),
         (".input x, i8<3> 4", "ASM001", 17, "unexpected"),
-        (".input _start, i8<3>", "ASM002", 8, "cannot be defined here again"),
+        (".input _start, i8<3>", "ASM002", 8, "already defined"),
         (".layer 1, a, b, c", "ASM003", 8, "expected: 0"),
         (".layer 0, a, b, _start", "ASM002", 17, "no tensor"),
         (".entry stat", "ASM002", 8, "unknown symbol"),
@@ -191,7 +191,7 @@ foo: .descriptor conv, out_heigt=3, \\
         (".descriptor fill, count=-1", "ASM003", 25, "0 to 4294967295"),
         (".descriptor conv, part=frist", "ASM002", 24, "did you mean 'first'"),
         (".descriptor conv, part=4", "ASM003", 24, "0 to 3"),
-        ('"\\u0000": nop', "ASM002", 1, "cannot be defined"),
+        ('"\\u0000": nop', "ASM002", 1, "is empty or holds a NUL"),
     ],
 )
 def test_one_error(line, code, column, text):

@@ -117,8 +117,11 @@ class Draft:
 
     def define(self, name: Token) -> str:
         """Take a name for a new symbol; SourceError if it is taken."""
-        if name.text in self.defined or not name.text or "\0" in name.text:
-            raise SourceError("ASM002", f"{name.text!r} cannot be defined here again", name.column)
+        if name.text in self.defined:
+            raise SourceError("ASM002", f"{name.text!r} is already defined", name.column)
+        if not name.text or "\0" in name.text:
+            message = "a symbol's name is empty or holds a NUL"
+            raise SourceError("ASM002", message, name.column, found=repr(name.text))
         self.defined.add(name.text)
         if not name.quoted and name.text.startswith(".L"):
             self.local.add(name.text)

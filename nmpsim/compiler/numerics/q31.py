@@ -138,13 +138,15 @@ def _factors(layer: Sums) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
 
 def _check_bias(layer: Sums, bias: Bias) -> None:
     expected = layer.products
-    if not np.allclose(bias.scales, expected, rtol=BIAS_TOLERANCE, atol=0):
+    differs = ~np.isclose(bias.scales, expected, rtol=BIAS_TOLERANCE, atol=0)
+    if differs.any():
+        channel = int(differs.argmax())
         raise fail(
             "COMP001",
             "numerics q31 needs the bias on the scale of the sum",
             place=layer.place,
-            found=f"scale {float(bias.scales[0])!r}",
-            expected=f"scale {float(expected[0])!r}, that of input times weights",
+            found=f"scale {float(bias.scales[channel])!r} in channel {channel}",
+            expected=f"scale {float(expected[channel])!r}, that of input times weights",
             hint="quantize the bias with that scale, as TFLite's converter does",
         )
 

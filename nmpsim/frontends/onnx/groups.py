@@ -343,7 +343,7 @@ class _Finder:
         products = sources[0].scales * sources[1].scales
         allowed = _BIAS_TOLERANCE * products + _BIAS_DIFFERENCE
         if (np.abs(source.scales - products) > allowed).any() or source.zero_points.any():
-            raise UnsupportedError("a bias on another scale")
+            raise UnsupportedError("a bias on another scale, or with zero points")
         return source.name
 
     def _added(self, node: Node, sources: list[Quantized]) -> tuple[Node, str] | None:

@@ -115,7 +115,7 @@ def quantized(constants: Constants, name: str, scale: str, zero_point: str) -> Q
     if scales.dtype != np.float32 or zeros.size not in (1, scales.size) or scales.size == 0:
         raise UnsupportedError(f"{scales.size} scales of {scales.dtype}, {zeros.size} zero points")
     if not (np.isfinite(scales).all() and (scales > 0).all()):
-        raise UnsupportedError(f"a scale of {name} that is not above 0")
+        raise UnsupportedError(f"a scale of {name} that is not finite and above 0")
     wide = np.broadcast_to(zeros.astype(np.int64), scales.shape)
     return Quantized(name, dtype, scales.astype(np.float32), wide)
 

@@ -23,6 +23,7 @@ _MAX_INTEGERS = 64
 _FLOAT_HINT = (
     "convert the model with full integer quantization; or to ONNX (tf2onnx), for nmpsim quantize"
 )
+_NEEDS_SCALE = ("int8", "uint8", "int16")
 _ELEMS = {
     "float32": "float",
     "int8": "i8",
@@ -70,8 +71,8 @@ class Lowering:
             raise UnsupportedError(f"{tensor.name} is {tensor.dtype}")
         elem, shape = _ELEMS[tensor.dtype], tensor.shape if shape is None else shape
         if not tensor.is_quantized:
-            if tensor.dtype in ("int8", "uint8", "int16"):
-                raise UnsupportedError(f"{tensor.name} is {tensor.dtype} without a scale")
+            if tensor.dtype in _NEEDS_SCALE:
+                raise UnsupportedError(kind_of(tensor))
             elem = {"i32": "index32", "i64": "index64"}.get(elem, elem)
             return TensorType(elem, shape)
         if tensor.scales.size > 1:
@@ -87,7 +88,7 @@ class Lowering:
     def zero_point(self, tensor: Tensor) -> int:
         """As it is held."""
         if tensor.zero_points.size != 1:
-            raise UnsupportedError(f"{tensor.name} is {tensor.dtype} without one scale")
+            raise UnsupportedError(f"{tensor.name} has {tensor.zero_points.size} zero points")
         return int(tensor.zero_points[0]) - (UNSIGNED if tensor.dtype == "uint8" else 0)
 
     def held(self, tensor: Tensor) -> Array:
@@ -117,7 +118,7 @@ class Lowering:
         pairs = ((source.scales, result.scales), (source.zero_points, result.zero_points))
         same = all(a.shape == b.shape and (a == b).all() for a, b in pairs)
         if source.dtype != result.dtype or not same:
-            raise UnsupportedError("input and result of other scales")
+            raise UnsupportedError("input and result of different types, scales or zero points")
 
     def is_constant(self, tensor: Tensor) -> bool:
         """Whether a tensor's values are in the file."""
@@ -271,6 +272,12 @@ class Lowering:
         )
 
 
+def kind_of(tensor: Tensor) -> str:
+    """Say which type an unquantized tensor has, and what it lacks."""
+    lacks = " without a scale" if tensor.dtype in _NEEDS_SCALE else ""
+    return f"{tensor.name} is {tensor.dtype}{lacks}"
+
+
 def activation_of(operator: Operator) -> str:
     """Name of the fused activation."""
     number = operator.options.get("FusedActivationFunction", 0)
@@ -300,7 +307,7 @@ def quantized_inputs(operator: Operator, count: int) -> tuple[Tensor, ...]:
     tensors = some_inputs(operator, count)
     for tensor in tensors:
         if not tensor.is_quantized:
-            raise UnsupportedError(f"{tensor.name} is {tensor.dtype}")
+            raise UnsupportedError(kind_of(tensor))
     return tensors
 
 

@@ -107,7 +107,7 @@ def _on_the_scale_of(
     if same_parameters(target, part):
         return part
     if tensor is None or tensor.dtype != "uint8":
-        raise UnsupportedError("inputs and result of other scales")
+        raise UnsupportedError("inputs and result of different scales or zero points")
     values = rescaled_part(
         np.arange(256),
         tensor.scales[0],
@@ -132,7 +132,7 @@ def pack(graph: Lowering, operator: Operator) -> Result:
     for index, tensor in enumerate(operator.inputs):
         part = graph.value(tensor)
         if not same_parameters(target, part):
-            raise UnsupportedError("inputs and result of other scales")
+            raise UnsupportedError("inputs and result of different scales or zero points")
         shape = (*part.shape[:axis], 1, *part.shape[axis:])
         offsets = [0] * len(result.shape)
         offsets[axis] = index
@@ -299,7 +299,7 @@ def _extract(
 ) -> Result:
     target = graph.target(result, shape)
     if not same_parameters(source, target):
-        raise UnsupportedError("input and result of other scales")
+        raise UnsupportedError("input and result of different scales or zero points")
     graph.builder.add(
         "extracttensor", result.name, (target, source), Offsets=tuple(int(f) for f in first)
     )

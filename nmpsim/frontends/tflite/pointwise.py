@@ -36,7 +36,7 @@ def pair(opcode: str) -> Lower:
         if opcode in ("elementmax", "elementmin"):
             target = graph.target(operator.outputs[0])
             if not same_parameters(target, *sides):
-                raise UnsupportedError("inputs and result of other scales")
+                raise UnsupportedError("inputs and result of different scales or zero points")
             graph.add(opcode, operator, (target, *sides))
             return Result()
         if lhs.dtype == rhs.dtype == "int16" and operator.options.get("PotScaleInt16", False):
@@ -253,7 +253,9 @@ def resize(opcode: str) -> Lower:
         target, value = graph.target(result), graph.value(source)
         shapes = (source.shape, result.shape)
         if any(len(s) != 4 for s in shapes) or not same_parameters(value, target):
-            raise UnsupportedError("input and result of other scales, or not of four dimensions")
+            raise UnsupportedError(
+                "input and result of different scales or zero points, or not of four dimensions"
+            )
         scale = tuple(float(o) / float(i) for o, i in zip(*reversed(shapes), strict=True))
         flags = {name: 1 for name in ("AlignCorners", "HalfPixelCenters") if operator.options[name]}
         if source.dtype == "uint8" and opcode == "resizebilinear":
@@ -277,7 +279,7 @@ def pool(opcode: str) -> Lower:
         made, target = graph.before_activation(operator)
         value = graph.value(source)
         if not same_parameters(value, made):
-            raise UnsupportedError("input and result of other scales")
+            raise UnsupportedError("input and result of different scales or zero points")
         pads = paddings(operator, source.shape, kernel, strides)
         more = {"CountIncludePads": 0} if opcode == "avgpool" else {}
         if more and source.dtype == "uint8":

@@ -34,7 +34,7 @@ def reduce_max(graph: Lowering, operator: Operator) -> Result:
     """The largest of the rows of such a window."""
     target, value = _as_rows(graph, operator)
     if not same_parameters(value, target):
-        raise UnsupportedError("input and result of other scales")
+        raise UnsupportedError("input and result of different scales or zero points")
     graph.add("maxpool", operator, (target, value), **_window(value))
     return Result()
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.builder import Value, quantized
-from nmpsim.frontends.tflite.lowering import BOUNDS, Lowering, Result, activation_of
+from nmpsim.frontends.tflite.lowering import BOUNDS, Lowering, Result, activation_of, kind_of
 from nmpsim.frontends.tflite.model import Operator, Tensor
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import AttributeValue, TensorType
@@ -36,8 +36,9 @@ class _Operands:
         read, weights = inputs[source], inputs[1]
         if read is None or weights is None:
             raise UnsupportedError(f"{len(operator.inputs)} inputs")
-        if not (read.is_quantized and weights.is_quantized):
-            raise UnsupportedError(f"{read.name} is {read.dtype}, {weights.name} {weights.dtype}")
+        for tensor in (read, weights):
+            if not tensor.is_quantized:
+                raise UnsupportedError(kind_of(tensor))
         if (read.dtype, weights.dtype) not in _KINDS:
             raise UnsupportedError(f"{read.dtype} inputs with {weights.dtype} weights")
         return cls(read, weights, inputs[bias])

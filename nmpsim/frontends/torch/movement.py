@@ -91,7 +91,7 @@ def pad(graph: Lowering, call: Call) -> Result:
         before[len(order) - 1 - place] = size
     value, target = graph.value(source, order), graph.target(call, order)
     if source.scale != result.scale or source.zero_point != result.zero_point:
-        raise UnsupportedError("input and result of other scales")
+        raise UnsupportedError("input and result of different scales or zero points")
     graph.add_before("splat", "zeros", call, (target,), Value=0.0)
     offsets = tuple(before[dimension] for dimension in order)
     graph.add("inserttensor", call, (target, value), Offsets=offsets, Count=1, Axis=0)

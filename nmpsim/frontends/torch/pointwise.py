@@ -189,7 +189,7 @@ def _scaled(
     if value.type.quant == target.type.quant and same:
         return value
     if table is None:
-        raise UnsupportedError("parts of other scales")
+        raise UnsupportedError("parts of different scales or zero points")
     moved = graph.temporary(call, "scaled", attrs.evolve(target.type, shape=value.shape))
     _look_up(graph, call, moved, value, table, "scaled")
     return moved
