@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.input_files import read_toml
 from nmpsim.records import frozen
 
 SOURCES = ("published", "measured", "assumed", "given")
@@ -147,21 +148,7 @@ def load_device(path: Path | str) -> DeviceConfig:
     Raises :class:`UserError` (FILE001, DEV001 to DEV003) with every finding at once.
     """
     place = Place(str(path))
-    try:
-        raw = Path(path).read_bytes().decode("utf-8-sig")
-        document = tomllib.loads(raw.replace("\r\n", "\n"))
-    except OSError as error:
-        raise fail(
-            "FILE001", "cannot read the device file", place=place, found=error.strerror
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise fail(
-            "DEV001",
-            "the device file is not TOML",
-            place=place,
-            found=error,
-            expected="TOML 1.0, UTF-8",
-        ) from error
+    document = read_toml(Path(path), "device file", "DEV001")
     name = _take_preset(document)
     changes, findings = _flatten(document, place)
     flat = _entries_of(default_device())

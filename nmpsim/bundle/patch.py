@@ -13,6 +13,7 @@ from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.layout import DIGEST
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.input_files import read_bytes
 
 SCHEMA: Final = "nmpsim-patch-1"
 MAX_PATCH_BYTES = 16 << 20
@@ -64,14 +65,7 @@ def load_patch(path: Path) -> tuple[Change, ...]:
     Raises :class:`~nmpsim.diagnostics.UserError`: FILE001 if it cannot be read, PATCH001 if it is
     no patch.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_PATCH_BYTES + 1)
-    except OSError as error:
-        message = f"cannot read the patch: {error.strerror or error}"
-        raise fail("FILE001", message, place=Place(str(path))) from error
-    if len(data) > MAX_PATCH_BYTES:
-        raise _no_patch(path, f"more than {MAX_PATCH_BYTES} bytes")
+    data = read_bytes(path, "patch", MAX_PATCH_BYTES, "PATCH001")
     try:
         document = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:

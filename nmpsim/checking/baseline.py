@@ -18,6 +18,7 @@ from nmpsim.bundle.schema import strict_converter
 from nmpsim.checking.run import Run, output_digest
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import code_version
+from nmpsim.input_files import read_text
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, Saturation
 from nmpsim.report.fields import Before
@@ -174,15 +175,11 @@ def read_baseline(path: Path) -> Baseline:
     place = Place(str(path))
     if is_special(path):  # opening a pipe would wait for its other end
         raise _unusable(place, "it is no regular file")
+    if not path.exists():
+        raise fail("BASE001", "there is no baseline yet", place=place, hint=UPDATE_HINT)
+    text = read_text(path, "baseline", MAX_BYTES, "BASE001", UPDATE_HINT)
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except FileNotFoundError as error:
-        raise fail("BASE001", "there is no baseline yet", place=place, hint=UPDATE_HINT) from error
-    except OSError as error:
-        raise _unusable(place, error.strerror or str(error)) from error
-    try:
-        document = json.loads(raw.decode("utf-8-sig")) if len(raw) <= MAX_BYTES else None
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _unusable(place, f"it is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("schema") not in (SCHEMA, *OLD_SCHEMAS):

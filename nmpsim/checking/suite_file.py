@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ import attrs
 from nmpsim.bundle.schema import strict_converter
 from nmpsim.checking.suite import Case, InputFile, SaturationLimit, Suite
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.input_files import read_toml
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -31,7 +31,7 @@ def read_suite(path: Path) -> Suite:
     Raises:
         UserError: FILE001 if it cannot be read; SUITE001, SUITE002 with all that is wrong in it.
     """
-    document = _document(path)
+    document = read_toml(path, "suite", "SUITE001")
     place = Place(str(path))
     stray = [key for key in document if key not in (_DEFAULTS, _CASES)]
     if stray:
@@ -51,22 +51,6 @@ def read_suite(path: Path) -> Suite:
     if findings:
         raise UserError(findings)
     return Suite(str(path), tuple(cases)).checked()
-
-
-def _document(path: Path) -> Mapping[str, Any]:
-    place = Place(str(path))
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_SUITE_BYTES + 1)
-        if len(raw) > MAX_SUITE_BYTES:
-            raise _unusable(place, f"it has more than {MAX_SUITE_BYTES:,} bytes")
-        return tomllib.loads(raw.decode("utf-8-sig").replace("\r\n", "\n"))
-    except OSError as error:
-        raise fail("FILE001", "cannot read the suite", place=place, found=error.strerror) from error
-    except (ValueError, RecursionError) as error:
-        raise _unusable(
-            place, f"it is not TOML: {error}", hint="a suite is TOML 1.0, UTF-8"
-        ) from error
 
 
 def _merged(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from nmpsim.cli.samples import Taker
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import digest_of
 from nmpsim.experiments.samples import UNLABELLED, ArraySamples, Samples
+from nmpsim.input_files import read_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -81,7 +82,7 @@ def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
     Raises:
         UserError: FILE001; DATA001 if there is not one for each of ``classes`` classes.
     """
-    names = _text(path, "names of classes").splitlines()
+    names = read_text(path, "file of classes", MAX_TEXT_BYTES, "DATA001").splitlines()
     if len(names) != classes or not all(name.strip() for name in names):
         empty = [number for number, name in enumerate(names, 1) if not name.strip()]
         message = "a file of classes has a line with a name for each class of the program"
@@ -215,7 +216,7 @@ def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> 
 
 
 def _csv_rows(path: Path) -> list[list[str]]:
-    text = io.StringIO(_text(path, "labels"), newline="")
+    text = io.StringIO(read_text(path, "file of labels", MAX_TEXT_BYTES, "DATA001"), newline="")
     try:
         rows = [[field.strip() for field in row] for row in csv.reader(text) if row]
     except csv.Error as error:
@@ -225,25 +226,6 @@ def _csv_rows(path: Path) -> list[list[str]]:
 
 def _is_label(text: str) -> bool:
     return text.isascii() and (text.isdigit() or text == str(UNLABELLED))
-
-
-def _text(path: Path, what: str) -> str:
-    """A file's text; FILE001, and DATA001 for what is no text or has no end."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_TEXT_BYTES + 1)
-    except OSError as error:
-        place = Place(str(path))
-        raise fail(
-            "FILE001", f"cannot read the {what}", place=place, found=error.strerror
-        ) from error
-    if len(data) > MAX_TEXT_BYTES:
-        found = f"more than {MAX_TEXT_BYTES:,} bytes"
-        raise _unusable(path, f"the file is too large for {what}", found=found)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _unusable(path, f"{what} are text in UTF-8", found=error) from error
 
 
 def _labels_of_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[int]:

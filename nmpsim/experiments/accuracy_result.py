@@ -14,6 +14,7 @@ import numpy as np
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.samples import UNLABELLED
 from nmpsim.experiments.worker import Answer, ChunkResult
+from nmpsim.input_files import read_text
 from nmpsim.report.json import to_json
 
 SCHEMA: Final = "nmpsim-eval-3"
@@ -250,11 +251,7 @@ def resumed(path: Path, fresh: Evaluation) -> Evaluation:
 
 def _document(path: Path) -> Mapping[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise fail(
-            "FILE001", "cannot read the results", place=Place(str(path)), found=error.strerror
-        ) from error
+        document = json.loads(read_text(path, "evaluation", code="RESULT001"))
     except (ValueError, RecursionError) as error:
         raise _not_ours(path, "the file is not JSON", error) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import attrs
 
 from nmpsim.config import DeviceConfig, from_settings, setting_names
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.input_files import read_toml
 
 Grid = Mapping[str, Sequence[int]]
 """Setting (``cores_count``) -> its values."""
@@ -34,14 +34,8 @@ def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
         UserError: FILE001 if it cannot be read, GRID001 if it is no grid.
     """
     place = Place(str(path))
-    try:
-        document = tomllib.loads(path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
-    except OSError as error:
-        raise fail("FILE001", "cannot read the grid", place=place, found=error.strerror) from error
-    except (ValueError, RecursionError) as error:
-        raise fail("GRID001", "the grid is not TOML", place=place, found=error) from error
     grid: dict[str, tuple[int, ...]] = {}
-    for section, content in document.items():
+    for section, content in read_toml(path, "grid", "GRID001").items():
         if not isinstance(content, dict):
             message = f"{section} stands outside any section"
             raise fail("GRID001", message, place=place, hint=_HINT)

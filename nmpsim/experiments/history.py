@@ -20,6 +20,7 @@ from nmpsim.atomic import write_file
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.accuracy_result import SCHEMA as EVALUATION
 from nmpsim.experiments.identity import digest_of_network
+from nmpsim.input_files import read_bytes
 from nmpsim.report.data import RunReport
 from nmpsim.report.json import json_text
 from nmpsim.report.read import MAX_REPORT_BYTES, report_from_text
@@ -87,7 +88,7 @@ def add(folder: Path, document: Path, commit: str, label: str, date: datetime) -
                 found=repr(words[:_MAX_WORDS]),
                 expected=f"a line of at most {_MAX_WORDS} characters",
             )
-    text = _read(document)
+    text = read_bytes(document, "document", MAX_REPORT_BYTES)
     when = date.astimezone(UTC).isoformat(timespec="seconds")
     of = (commit, label, when)
     entry = _evaluation(document, text, of) or _run(document, text, of)
@@ -160,19 +161,6 @@ def _make(folder: Path) -> None:
         raise fail(
             "FILE002", "cannot make the folder", place=Place(str(folder)), found=error.strerror
         ) from error
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_REPORT_BYTES + 1)
-            if len(text) > MAX_REPORT_BYTES:
-                raise OSError(0, f"more than {MAX_REPORT_BYTES} bytes")
-    except OSError as error:
-        raise fail(
-            "FILE001", "cannot read the document", place=Place(str(path)), found=error.strerror
-        ) from error
-    return text
 
 
 def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
@@ -262,7 +250,7 @@ def _all(folder: Path) -> list[tuple[Entry, str]]:
 
 def _kept(path: Path) -> tuple[Entry, str]:
     try:
-        data = json.loads(_read(path))
+        data = json.loads(read_bytes(path, "entry", MAX_REPORT_BYTES))
         if data["schema"] not in (SCHEMA, OLD_SCHEMA):
             raise ValueError(f"schema {str(data['schema'])[:40]!r}, expected {SCHEMA!r}")
         entry = Entry(**data["entry"])

@@ -12,6 +12,7 @@ from nmpsim.bundle.metadata import Fate, Normalization
 from nmpsim.bundle.schema import record_from_json, record_to_json
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.imported import Imported
+from nmpsim.input_files import MAX_TEXT_BYTES, read_bytes
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.constants import beside
 from nmpsim.lir.nodes import Module
@@ -46,10 +47,9 @@ def read_origin(lir: Path) -> Origin | None:
     if path is None or not path.is_file():
         return None
     place = Place(str(path))
+    data = read_bytes(path, "file", MAX_TEXT_BYTES)
     try:
-        return record_from_json(path.read_bytes(), Origin, SCHEMA, place, "model")
-    except OSError as error:
-        raise fail("FILE001", f"cannot read the file: {error.strerror}", place=place) from None
+        return record_from_json(data, Origin, SCHEMA, place, "model")
     except UserError as error:
         raise fail(
             "CONST004",

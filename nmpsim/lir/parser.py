@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.input_files import read_text
 from nmpsim.lir.lexer import TokenKind, split_lines
 from nmpsim.lir.line import Line
 from nmpsim.lir.line_parser import parse_instruction, parse_weight
@@ -30,18 +31,8 @@ def parse(text: str, file: str | None = None) -> Module:
 
 def parse_file(path: Path) -> Module:
     """The module in a LIR file (UTF-8); raises ``UserError`` also when it cannot be read."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        message = f"cannot read the program: {error.strerror}"
-        raise fail("FILE001", message, place=Place(str(path))) from None
-    except UnicodeDecodeError as error:
-        place = Place(str(path), offset=error.start)
-        hint = "is it the right file? A damaged model of another format looks so, too"
-        raise fail(
-            "FILE001", "this is not UTF-8 text", place=place, expected="LIR text", hint=hint
-        ) from None
-    return parse(text, str(path))
+    hint = "is it the right file? A damaged model of another format looks so, too"
+    return parse(read_text(path, "LIR program", hint=hint), str(path))
 
 
 class _ErrorLimitError(Exception):

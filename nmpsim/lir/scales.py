@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.input_files import read_text
 from nmpsim.lir.constraints import same_parameters
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Instruction, Module, Quantization, Span, TensorType
@@ -41,14 +42,7 @@ def read_tensors(path: Path) -> dict[str, Any]:
     """The content of a sidecar file, a JSON object."""
     place = Place(str(path))
     try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise fail("FILE001", f"cannot read the scales: {error.strerror}", place=place) from None
-    except UnicodeDecodeError as error:
-        message = "the file of scales is not text in UTF-8"
-        found = f"byte {error.object[error.start]:#04x}"
-        place = Place(str(path), offset=error.start)
-        raise fail("CONST004", message, place=place, found=found, expected="JSON") from None
+        content = json.loads(read_text(path, "file of scales", code="CONST004"))
     except json.JSONDecodeError as error:
         message = "the file of scales is not JSON"
         place = Place(str(path), error.lineno, error.colno)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
+from nmpsim.input_files import read_text
 
 MAX_BYTES = 1 << 26
 """Of a file; a thousand results with histograms of two thousand bins take a tenth of it."""
@@ -55,7 +56,7 @@ def read_profile(path: Path) -> dict[str, Range]:
             itself, PKG001 for YAML without the package pyyaml.
     """
     place = Place(str(path))
-    text = _text(path, place)
+    text = read_text(path, "profile", MAX_BYTES, "CONST001")
     first = next((line for line in text.splitlines() if line.strip()), "")
     if not first:
         raise fail("CONST001", "the profile is empty", place=place, expected=_LINE)
@@ -73,22 +74,6 @@ def read_profile(path: Path) -> dict[str, Range]:
                 expected="one",
             )
     return ranges
-
-
-def _text(path: Path, place: Place) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        message = f"cannot read the profile: {error.strerror or error}"
-        raise fail("FILE001", message, place=place) from None
-    if len(data) > MAX_BYTES:
-        expected = f"at most {MAX_BYTES >> 20} MiB"
-        raise fail("CONST001", "the profile is too large", place=place, expected=expected)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise fail("CONST001", "the profile is not text in UTF-8", place=place) from None
 
 
 def _range(low: str, high: str) -> Range | None:

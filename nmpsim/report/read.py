@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.input_files import read_bytes
 from nmpsim.report.data import SCHEMA, OutputReport, RunReport
 from nmpsim.report.details import WorkSpan
 from nmpsim.report.fields import BY_NAME, NOT_IN_JSON, marks
@@ -35,16 +36,8 @@ def read_report(path: Path | str) -> RunReport:
         UserError: FILE001 if the file cannot be read, REPORT001 if it is no report of this version.
     """
     path = Path(path)
-    place = Place(str(path))
-    try:
-        if path.is_file() and path.stat().st_size > MAX_REPORT_BYTES:
-            raise _unusable(place, f"more than {MAX_REPORT_BYTES} bytes", "a report")
-        text = path.read_bytes()
-    except OSError as error:
-        raise fail(
-            "FILE001", "cannot read the report", place=place, found=error.strerror
-        ) from error
-    return report_from_text(text, place)
+    text = read_bytes(path, "report", MAX_REPORT_BYTES, "REPORT001")
+    return report_from_text(text, Place(str(path)))
 
 
 def report_from_text(text: bytes, place: Place) -> RunReport:

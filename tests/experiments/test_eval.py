@@ -108,7 +108,7 @@ def test_classes_have_names_and_what_they_are_taken_for(cli, digits, digits_bin,
     assert "2 lines, line 2 is empty" in done.stderr
     assert "10 lines" in done.stderr
     for content, said in (
-        (b"\xff", "names of classes are text in UTF-8"),
+        (b"\xff", "the file of classes is not text in UTF-8"),
         (None, "error[FILE001]"),
     ):
         path = tmp_path / "names.txt"
@@ -120,7 +120,7 @@ def test_classes_have_names_and_what_they_are_taken_for(cli, digits, digits_bin,
 def test_a_text_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(dataset, "MAX_TEXT_BYTES", 8)
     (tmp_path / "l.csv").write_text("1\n" * 5)
-    with pytest.raises(nmpsim.UserError, match=r"DATA001.*too large for names of classes"):
+    with pytest.raises(nmpsim.UserError, match=r"DATA001.*file of classes is too large"):
         dataset.read_class_names(tmp_path / "l.csv", 5)
 
 

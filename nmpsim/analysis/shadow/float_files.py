@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nmpsim.analysis.shadow.batch_norms import folded_arrays
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
+from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.npz import NpzFile
 
 Array = npt.NDArray[Any]
@@ -49,7 +50,7 @@ def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]
     except ImportError as error:
         needed, instead = "ONNX files need the package onnx", "or save the weights as an .npz file"
         raise missing(error, "onnx", needed, place=Place(str(path)), instead=instead) from error
-    data = _bytes(path)
+    data = read_bytes(path, "float weights", MAX_MODEL_BYTES)
     floats = {
         onnx.TensorProto.DataType.Value(k) for k in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")
     }
@@ -69,14 +70,6 @@ def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]
         yield from ((name, array) for name, array in folded if array.size in sizes)
     except Exception as error:  # whatever protobuf and onnx raise for damaged files
         raise _unusable(path, str(error)) from error
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        message = f"cannot read the float weights: {error.strerror or error}"
-        raise fail("FILE001", message, place=Place(str(path))) from error
 
 
 def _unusable(path: Path, found: str) -> UserError:

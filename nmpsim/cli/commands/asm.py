@@ -10,7 +10,7 @@ from nmpsim.atomic import write_file
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
 from nmpsim.cli.options import FILE, Command, device_option, load_device, output_option
-from nmpsim.diagnostics import Place, fail
+from nmpsim.input_files import read_text
 
 
 @click.command("asm", cls=Command)
@@ -26,23 +26,8 @@ def command(source: Path, device: Path | None, output: Path) -> None:
     from nmpsim.config import default_device
 
     settings = (config or default_device()).settings()
-    image = assemble(_read_text(source), str(source), settings).bundle()
+    text = read_text(source, "program", code="ASM001")
+    image = assemble(text, str(source), settings).bundle()
     bundle_from_bytes(image, str(output))  # what could not be loaded is not written
     write_file(output, lambda file: file.write(image))
     say(f"wrote {output}: {len(image):,} bytes")
-
-
-def _read_text(path: Path) -> str:
-    """The text, whatever its line ends; Python's universal newlines see to that."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        message = f"cannot read the program: {error.strerror or error}"
-        raise fail("FILE001", message, place=Place(str(path))) from error
-    except UnicodeDecodeError as error:
-        raise fail(
-            "ASM001",
-            "the program is not text in UTF-8",
-            place=Place(str(path), offset=error.start),
-            found=f"byte {error.object[error.start]:#04x}",
-        ) from error

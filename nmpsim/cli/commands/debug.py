@@ -35,6 +35,7 @@ from nmpsim.cli.options import (
     patch_option,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, UserError, fail
+from nmpsim.input_files import read_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -216,16 +217,7 @@ def _given_lines(request: _Request) -> Iterator[Line]:
 
 
 def _read_script(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_SCRIPT_BYTES + 1)
-    except OSError as error:
-        why = error.strerror or str(error)
-        message = f"cannot read the script: {why}"
-        raise fail("FILE001", message, place=Place(str(path))) from error
-    if len(data) > MAX_SCRIPT_BYTES:
-        message = f"the script has more than {MAX_SCRIPT_BYTES} bytes"
-        raise fail("FILE001", message, place=Place(str(path)))
+    data = read_bytes(path, "script", MAX_SCRIPT_BYTES)
     return data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 

@@ -13,7 +13,8 @@ import click
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import FILE, Command, format_option, output_option, show
 from nmpsim.cli.runs import Given, given
-from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, Place, fail
+from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, fail
+from nmpsim.input_files import read_text
 
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import Parameters, ReportDifference, RunDifference
@@ -209,11 +210,7 @@ def _is_file(text: str) -> bool:
 
 def _lines(path: Path) -> list[str]:
     """Lines with something in them; what follows # at a line's start is a comment."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        message, place = "cannot read the names of --map", Place(str(path))
-        raise fail("FILE001", message, place=place, found=error) from error
+    text = read_text(path, "file of --map")
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
+from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.limits import size_problem
 
 Array = npt.NDArray[Any]
@@ -120,11 +121,7 @@ def load_model(path: Path) -> Any:
     except ImportError as error:
         needed = "ONNX files need the package onnx"
         raise missing(error, "onnx", needed, place=place) from error
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        message = "cannot read the model"
-        raise fail("FILE001", message, place=place, found=error.strerror or error) from error
+    data = read_bytes(path, "model", MAX_MODEL_BYTES)
     try:
         return onnx.load_model_from_string(data)
     except Exception as error:  # whatever protobuf raises for damaged files
@@ -387,7 +384,7 @@ class _Reader:
         problem = size_problem(shape)
         if problem or min(shape, default=0) < 0:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
-            message = f"tensor {name} is too large"
+            message = f"tensor {name} has no size that can be compiled"
             raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
         dtype = DTYPES.get(tensor.data_type)
         if dtype is None:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
 from nmpsim.frontends.formats import TFLITE_IDENTIFIER
+from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.limits import size_problem
 
 MAX_TENSORS = 1 << 17
@@ -170,11 +171,7 @@ def read_graph(path: Path) -> Graph:
     except ImportError as error:
         needed = "TFLite files need the package tflite"
         raise missing(error, "tflite", needed, place=place) from error
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        message = "cannot read the model"
-        raise fail("FILE001", message, place=place, found=error.strerror or error) from error
+    data = read_bytes(path, "model", MAX_MODEL_BYTES)
     with _whatever_is_wrong(place):
         return _Reader(tflite, data, place).graph()
 
@@ -276,7 +273,7 @@ class _Reader:
         kind = kinds.get(tensor.Type(), str(tensor.Type()))
         if (problem := size_problem(shape)) or min(shape, default=0) < 0:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
-            message = f"tensor {name} is too large"
+            message = f"tensor {name} has no size that can be compiled"
             raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
         scales, zero_points, axis = self._quantization(tensor.Quantization())
         dtype = _DTYPES.get(kind, kind.lower())

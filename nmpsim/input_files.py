@@ -1,0 +1,90 @@
+"""Reading of files that a user names: within a limit, with one error for what cannot be read."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from nmpsim.diagnostics import Place, fail
+
+MAX_MODEL_BYTES = (1 << 31) - 1
+"""What Protobuf and FlatBuffers can address."""
+MAX_TEXT_BYTES = 1 << 28
+"""Of LIR, assembly and JSON: a network of 16,000 layers has 6 MB of LIR."""
+MAX_SETTINGS_BYTES = 1 << 20
+
+
+def read_bytes(path: Path, what: str, limit: int, code: str = "FILE001") -> bytes:
+    """Return the contents of a file.
+
+    Parameters
+    ----------
+    path
+        The file; a pipe is read to its end.
+    what
+        Noun for the file in messages, such as ``"device file"``.
+    limit
+        Largest accepted size in bytes.
+    code
+        Error code for a file that is larger.
+
+    Raises
+    ------
+    UserError
+        FILE001 if the file cannot be read, ``code`` if it is larger than ``limit``.
+    """
+    place = Place(str(path))
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            is_small = stat.S_ISREG(status.st_mode) and status.st_size <= limit
+            data = file.read() if is_small else file.read(limit + 1)
+    except OSError as error:
+        message = f"cannot read the {what}"
+        raise fail("FILE001", message, place=place, found=error.strerror or error) from error
+    if len(data) > limit:
+        expected = f"at most {limit:,} bytes"
+        raise fail(code, f"the {what} is too large", place=place, expected=expected)
+    return data
+
+
+def read_text(
+    path: Path,
+    what: str,
+    limit: int = MAX_TEXT_BYTES,
+    code: str = "FILE001",
+    hint: str | None = None,
+) -> str:
+    """Return the text of a UTF-8 file: no byte order mark, every line end a newline.
+
+    Raises
+    ------
+    UserError
+        As :func:`read_bytes` does; ``code``, with ``hint``, if the file is not UTF-8.
+    """
+    data = read_bytes(path, what, limit, code)
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        place = Place(str(path), offset=error.start)
+        found = f"byte {error.object[error.start]:#04x}"
+        message = f"the {what} is not text in UTF-8"
+        raise fail(code, message, place=place, found=found, hint=hint) from error
+
+
+def read_toml(path: Path, what: str, code: str) -> dict[str, Any]:
+    """Return the document of a TOML file; ``code`` if it is none, else as :func:`read_text`."""
+    text = read_text(path, what, MAX_SETTINGS_BYTES, code)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise fail(
+            code,
+            f"the {what} is not TOML",
+            place=Place(str(path)),
+            found=error,
+            expected="TOML 1.0, UTF-8",
+        ) from error
