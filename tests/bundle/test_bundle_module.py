@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairwise import each_value, program_parts
 from shared_files import shared_names
 from test_bundle_damaged import redigested
 
@@ -103,7 +104,7 @@ def test_constants_are_read_in_place(module, tmp_path):
 RECORDED = [n for n in shared_names("*.lir.txt") if ".before_opt." not in n]
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", each_value(RECORDED, program_parts))
 def test_recorded_programs_survive(shared, name):
     path = shared / name
     values = path.with_name(path.name.replace("lir.txt", "npz"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from lir_draft import Draft, int8, tensor_type
+from pairwise import each_value, pairwise
 from small_programs import SMALL, program
 
 from nmpsim.bundle import bundle_from_bytes
@@ -35,16 +38,18 @@ def pairs(left: float, right: float, target: float) -> Draft:
     return draft
 
 
-@pytest.mark.parametrize("numerics", [n for n in PROFILES if n.startswith("float")])
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("target", SCALES)
+FLOAT_PROFILES = [name for name in PROFILES if name.startswith("float")]
+
+
+@pytest.mark.parametrize(
+    ("numerics", "scale", "target"), pairwise(product(FLOAT_PROFILES, SCALES, SCALES))
+)
 def test_layers(numerics: str, scale: float, target: float) -> None:
     for weights in SCALES:
         check(layers(scale, weights, target), numerics)
 
 
-@pytest.mark.parametrize("numerics", PROFILES)
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize(("numerics", "scale"), each_value(product(PROFILES, SCALES)))
 def test_pairs(numerics: str, scale: float) -> None:
     for right in SCALES[1::2]:
         for target in SCALES:

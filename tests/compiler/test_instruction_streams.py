@@ -9,6 +9,7 @@ import attrs
 import pytest
 from instruction_streams import Job, check_streams, core_events
 from lir_draft import Draft, int8
+from pairwise import each_value, program_parts
 from recorded_programs import RESNET50, Recorded, Recording, programs, with_recipe
 from small_programs import SMALL, bundle_of, convolve, image, out_kind
 
@@ -43,7 +44,7 @@ def module_of(name: str) -> Module:
     return module
 
 
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("name", each_value(SHARED, program_parts))
 def test_recorded_programs(name: str) -> None:
     for number, config in enumerate(DEVICES):
         image_ = compile_module(module_of(name), config, fuse_activations=number != 1)

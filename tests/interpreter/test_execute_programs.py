@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from float_programs import float_form, layer_floats, recorded_module
 from lir_draft import Draft, tensor_type
+from pairwise import each_value, program_parts
 from shared_files import shared_folder, shared_names
 
 from nmpsim.interpreter import (
@@ -27,7 +28,7 @@ REAL_NETS = [
 NETS = ("lir/lenet", "lir/minires", "lir/minimob", "lir_real/mnist_cntk", "lir_real/resnet8")
 
 
-@pytest.mark.parametrize("name", REAL_NETS)
+@pytest.mark.parametrize("name", each_value(REAL_NETS, program_parts))
 def test_float_weights_give_the_float_network(name, shared):
     """Through quantized types, hidden ReLUs included: what onnxruntime recorded, to 1e-4."""
     text = shared / name

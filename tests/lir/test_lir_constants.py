@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pairwise import each_value, program_parts
 from shared_files import shared_names
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError
@@ -386,7 +387,7 @@ def arrays_of(module: Module, file: Path, recipe: dict[int, dict[str, np.ndarray
     return arrays
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 def test_reference_programs(shared, recipe, name):
     file = shared / name
     module = parse_file(file)

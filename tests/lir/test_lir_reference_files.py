@@ -5,6 +5,7 @@ from collections import defaultdict
 
 import pytest
 from counted_work import calls_of
+from pairwise import pairwise, program_parts
 from shared_files import shared_names
 
 from nmpsim.lir.opcodes import OPCODES
@@ -19,7 +20,7 @@ def without_comments(text: str) -> str:
     return re.sub(r" *//.*", "", text)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", pairwise(FILES, program_parts))
 def test_round_trip_and_verify(shared, name):
     text = (shared / name).read_text()
     module = parse(text, name)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from float_programs import float_form, recorded_module
 from lir_oracle import run_module
+from pairwise import each_value, program_parts
 from shared_files import shared_folder, shared_names
 
 from nmpsim.lir.nodes import Module, TensorType
@@ -66,7 +67,7 @@ def result_types(module: Module) -> dict[str, TensorType]:
 
 
 @pytest.mark.parametrize("by", ["samples", "profile"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each_value(NAMES, program_parts))
 def test_types_and_constants(name, by, shared):
     net = name.split("/")[1]
     glow = recorded_module(shared / name)
@@ -95,7 +96,9 @@ def test_types_and_constants(name, by, shared):
         np.testing.assert_array_equal(ours.constants[weight.name], glow.constants[weight.name])
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if "minimob" not in n])
+@pytest.mark.parametrize(
+    "name", each_value((n for n in NAMES if "minimob" not in n), program_parts)
+)
 def test_outputs(name, shared):
     ours = calibrated(name).quantize(settings_of(name)).module
     with np.load((shared / name).with_name(f"{name.split('/')[-1].split('.')[0]}.npz")) as recorded:

@@ -24,6 +24,7 @@ from core_machines import (
 from device_files import device_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairwise import each_value, program_parts
 from recorded_programs import Recorded, Recording, int8_programs
 from report_laws import check_laws
 
@@ -59,7 +60,7 @@ def seven() -> dict[str, Any]:
     return {"data": np.load(DIGITS / "images" / "7.npy")}
 
 
-@pytest.mark.parametrize("name", int8_programs())
+@pytest.mark.parametrize("name", each_value(int8_programs(), program_parts))
 def test_laws_of_recorded_programs(name: str, shared: Path) -> None:
     recording = Recording(Recorded(name))
     config = device(CORES)

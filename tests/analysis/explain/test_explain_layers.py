@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lir_draft import Draft, int8, tensor_type
+from pairwise import each_value, program_parts
 from recorded_programs import programs
 from small_programs import SMALL, bundle_of, convolve, image, out_kind
 
@@ -83,7 +84,7 @@ def test_every_arithmetic_is_of_an_opcode() -> None:
     assert set(ARITHMETIC) <= set(OPCODES)
 
 
-@pytest.mark.parametrize("name", programs("lir(_real)?/"))
+@pytest.mark.parametrize("name", each_value(programs("lir(_real)?/"), program_parts))
 def test_every_recorded_program_can_be_explained(name: str, shared: Path) -> None:
     """With scales that need a constant, and without; every quantized sum has its two stages."""
     text = shared / name

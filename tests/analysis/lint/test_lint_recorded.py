@@ -13,6 +13,7 @@ from lint_programs import (
     recorded,
     rescaled_to_the_result,
 )
+from pairwise import each_value, program_parts
 from recorded_programs import programs
 
 from nmpsim.analysis.lint import load_subject, run_rules
@@ -23,12 +24,13 @@ from nmpsim.analysis.lint.subject import OriginalBias
 from nmpsim.lir.nodes import Module
 
 PROGRAMS = programs("lir(_real)?/")
+SMALL = [name for name in PROGRAMS if "resnet50" not in name]
 TOO_SMALL_TO_SEE = "lir_real/mnist_cntk/i8_"
 """Logits in the thousands beside biases below 1: on the result's scale too its Int8 and Int32
 integers, at most 56, look like a small bias."""
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 def test_nothing_is_wrong_with_what_glow_made(name: str, shared: Path) -> None:
     """No error or warning, but for what Glow left in float."""
     module = recorded(name, shared)
@@ -39,7 +41,7 @@ def test_nothing_is_wrong_with_what_glow_made(name: str, shared: Path) -> None:
     assert findings(rescaled_to_the_result(module, biases_of(module)), numerics="nmp") == []
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 def test_every_changed_type_is_found(name: str, shared: Path) -> None:
     """All biases of a program: each by plausibility alone, and by both references."""
     module = recorded(name, shared)
@@ -69,7 +71,7 @@ def assert_references_find(wrong: Module, biases: tuple[Bias, ...], visible: lis
     assert by_original >= {bias.view.name for bias in visible}
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if "resnet50" not in name])
+@pytest.mark.parametrize("name", each_value(SMALL, program_parts))
 def test_one_changed_type_is_found(name: str, shared: Path) -> None:
     """One bias at a time, by plausibility alone; at least a warning, and about no other layer."""
     module = recorded(name, shared)
@@ -84,7 +86,7 @@ def test_one_changed_type_is_found(name: str, shared: Path) -> None:
         assert findings(rescaled_to_the_result(module, [bias])) == []
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if "resnet50" not in name])
+@pytest.mark.parametrize("name", each_value(SMALL, program_parts))
 def test_the_float_model_tells_every_changed_type(name: str, shared: Path) -> None:
     """With the ONNX model that Glow loaded; biases of folded batch norms are not in it."""
     pytest.importorskip("onnx")

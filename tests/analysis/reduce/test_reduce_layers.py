@@ -30,8 +30,8 @@ def some_element(bundle, layer):
 @pytest.mark.parametrize(
     ("network", "flavour"),
     [
-        ("minires/i8_asym_b32", "cpumax"),
-        ("minimob/i8_asym_b32", "cpu"),
+        pytest.param("minires/i8_asym_b32", "cpumax", marks=pytest.mark.slow),
+        pytest.param("minimob/i8_asym_b32", "cpu", marks=pytest.mark.slow),
         ("lenet/i16_pow2_b16", "nmpold"),
         ("lenet/i8_asym_b32_channelwise", "interp"),
     ],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pairwise import each_value, program_parts
 from shadow_samples import PROGRAMS, Recorded, recorded
 from shared_files import shared_folder
 
@@ -85,7 +86,7 @@ def test_all_programs_are_here(shared: Path) -> None:
     assert sum(len(rows(name, kind)) for name in PROGRAMS for kind in ("act", "const")) == 897
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 def test_errors_against_the_recorded_float_model(name: str) -> None:
     program = recorded(name)
     network = recorded_float(program, name)
@@ -99,7 +100,7 @@ def test_errors_against_the_recorded_float_model(name: str) -> None:
     check(layers, name, {})
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 def test_errors_against_the_text_in_float(name: str) -> None:
     program = recorded(name)
     short = name.removeprefix("lir_real/").removesuffix(".lir.txt")

@@ -13,6 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from pairwise import each_value, program_parts
 from shadow_samples import PROGRAMS, recorded
 from shared_files import shared_folder
 
@@ -32,8 +33,8 @@ Array = np.ndarray[Any, Any]
 
 
 @cache
-def device() -> nmpsim.Device:
-    return nmpsim.Device(CONFIG, "reference")
+def device(engine: str = "reference") -> nmpsim.Device:
+    return nmpsim.Device(CONFIG, engine)
 
 
 def built(text: Path, weights: Path, folder: Path, **options: Any) -> Bundle:
@@ -47,9 +48,9 @@ def without_index(layers: Iterable[ShadowLayer]) -> dict[int, ShadowLayer]:
 
 
 def shadow_layers(
-    bundle: Bundle, inputs: dict[str, Array], weights: Path | None
+    bundle: Bundle, inputs: dict[str, Array], weights: Path, engine: str
 ) -> dict[int, ShadowLayer]:
-    report = device().run(bundle, inputs, save_layers=True)
+    report = device(engine).run(bundle, inputs, save_layers=True)
     shadow = nmpsim.Shadow(bundle, weights).beside(report, inputs).shadow
     assert shadow is not None
     assert [layer.index for layer in shadow.layers] == [layer.index for layer in report.layers]
@@ -57,8 +58,9 @@ def shadow_layers(
     return without_index(shadow.layers)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_run_has_the_shadow_of_its_recording(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
+@pytest.mark.parametrize("engine", ["compiled", pytest.param("reference", marks=pytest.mark.slow)])
+def test_a_run_has_the_shadow_of_its_recording(name: str, engine: str, tmp_path: Path) -> None:
     program = recorded(name)
     text = shared_folder() / name
     model = shared_folder() / "lir_real" / Path(name).parts[1] / "model.onnx"
@@ -68,9 +70,10 @@ def test_a_run_has_the_shadow_of_its_recording(name: str, tmp_path: Path) -> Non
     inputs = dict(program.run.inputs)
 
     bundle = built(text, weights, tmp_path, numerics=numerics, fuse=False)
-    assert shadow_layers(bundle, inputs, model) == expected
+    assert shadow_layers(bundle, inputs, model, engine) == expected
 
-    fused = shadow_layers(built(text, weights, tmp_path, numerics=numerics), inputs, model)
+    bundle = built(text, weights, tmp_path, numerics=numerics)
+    fused = shadow_layers(bundle, inputs, model, engine)
     assert set(fused) <= set(expected)
     for number, layer in fused.items():
         assert layer.accumulated == expected[number].accumulated

@@ -1,0 +1,50 @@
+"""Fewer cases of a large matrix in the README's test command; the others are marked slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from itertools import combinations
+from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
+
+Factors = Callable[[Any], tuple[Hashable, ...]]
+
+
+def pairwise(
+    cases: Iterable[Any], factors: Factors = lambda case: case, *, together: int = 2
+) -> list[ParameterSet]:
+    """Return all cases for ``parametrize``; those that add no new pair of values are slow.
+
+    A case is a tuple of arguments, or one argument that ``factors`` divides into its values.
+    """
+    cases = list(cases)
+    covered = {
+        place: set(combinations(enumerate(factors(case)), together))
+        for place, case in enumerate(cases)
+    }
+    missing = set().union(*covered.values())
+    chosen = set()
+    while missing:
+        # max() takes the first of equals, so the choice is the same each time.
+        best = max(covered, key=lambda place: len(covered[place] & missing))
+        chosen.add(best)
+        missing -= covered[best]
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            marks=() if place in chosen else pytest.mark.slow,
+        )
+        for place, case in enumerate(cases)
+    ]
+
+
+def each_value(cases: Iterable[Any], factors: Factors = lambda case: case) -> list[ParameterSet]:
+    """Return all cases; those that add no new value are slow."""
+    return pairwise(cases, factors, together=1)
+
+
+def program_parts(name: str) -> tuple[str, ...]:
+    """Return network, precision and flavour of a recorded program's path."""
+    return tuple(name.removesuffix(".lir.txt").split("/")[-3:])
