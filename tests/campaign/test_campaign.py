@@ -84,6 +84,7 @@ def test_examples_do_not_depend_on_what_is_imported(tmp_path: Path) -> None:
     assert recorded(tmp_path / "more", before=imports) == alone
 
 
+@pytest.mark.slow
 def test_a_seed_of_a_campaign_gives_its_examples_again(tmp_path: Path) -> None:
     """Also on a machine of CI, where Hypothesis would take no seed of its own accord."""
     profile = "--hypothesis-profile=campaign"

@@ -101,8 +101,8 @@ def test_one_multiplier_of_any_layer_in_any_profile(numerics, tmp_path):
     ("name", "numerics"),
     [
         ("lenet/i16_pow2_b16/interp", "glow-float"),
-        ("minires/i8_asym_b32/cpu", "glow-int"),
-        ("minimob/i8_asym_b32/cpu", "glow-int"),
+        pytest.param("minires/i8_asym_b32/cpu", "glow-int", marks=pytest.mark.slow),
+        pytest.param("minimob/i8_asym_b32/cpu", "glow-int", marks=pytest.mark.slow),
     ],
 )
 def test_one_multiplier_of_any_layer(name, numerics, shared, tmp_path):
@@ -148,8 +148,8 @@ def rescale(text: Path, weights: Path, inputs: dict, slicing: str, cores: int) -
     "name",
     [
         "lenet/i16_pow2_b16/interp",
-        "minires/i8_asym_b32_channelwise/interp",
-        "minimob/i8_asym_b32/cpu",
+        pytest.param("minires/i8_asym_b32_channelwise/interp", marks=pytest.mark.slow),
+        pytest.param("minimob/i8_asym_b32/cpu", marks=pytest.mark.slow),
     ],
 )
 def test_no_way_of_cutting_changes_them(name, shared, tmp_path):

@@ -22,8 +22,15 @@ def digest(values: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()[:16]
 
 
+SLOW = pytest.mark.slow
+CASES = [
+    *(pytest.param(name, 8, marks=SLOW if "pow2" in name else ()) for name in RESNET50),
+    pytest.param(INT16, 16, marks=SLOW),
+]
+
+
 @pytest.mark.large_network
-@pytest.mark.parametrize(("name", "bits"), [*((name, 8) for name in RESNET50), (INT16, 16)])
+@pytest.mark.parametrize(("name", "bits"), CASES)
 def test_resnet50(name: str, bits: int, shared: Path, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))
     np.savez(tmp_path / "weights.npz", **with_recipe(recording, bits))

@@ -87,7 +87,12 @@ def removed(path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize("damage", [emptied, cut_off, flipped])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "damage", [pytest.param(emptied, marks=SLOW), pytest.param(cut_off, marks=SLOW), flipped]
+)
 def test_what_is_damaged_is_made_again(
     program: Path, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
@@ -135,6 +140,7 @@ def test_a_full_disk_costs_no_result(program: Path, tmp_path: Path) -> None:
         assert sorted(folder.iterdir()) == kept
 
 
+@pytest.mark.slow
 def test_a_read_only_cache(program: Path, tmp_path: Path) -> None:
     with mounted(tmp_path, "size=16m,mode=700"):
         folder = copied(tmp_path)

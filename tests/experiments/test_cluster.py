@@ -58,7 +58,12 @@ def points(done):
     return json.loads(done.stdout)["points"]
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "nonsense://127.0.0.1:1", ""])
+OTHERS = [
+    pytest.param(a, marks=pytest.mark.slow) for a in ("nonsense", "nonsense://127.0.0.1:1", "")
+]
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", *OTHERS])
 def test_no_scheduler_is_told(start, digits, digits_bin, tmp_path, address):
     pytest.importorskip("distributed", reason="distributed is not installed")
     words = ("--input", digits / "images" / "7.npy", "--set", "cores.count=1")

@@ -60,6 +60,7 @@ def temporaries(folder):
     return list(folder.glob(".nmpsim-*.tmp"))
 
 
+@pytest.mark.slow
 def test_a_sweep(cli, digits, digits_bin, tmp_path):
     values = ",".join(str(65536 + 64 * i) for i in range(5))
     words = (

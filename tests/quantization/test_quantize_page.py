@@ -51,6 +51,7 @@ def test_quantize_compile_and_run(repository):
     assert Path("digits.tensors.json").exists()
 
 
+@pytest.mark.slow
 def test_the_table_of_the_comparison(repository):
     (compared,) = shell(blocks("sh")[1])
     assert compared.stdout == shown("against the float program")

@@ -11,6 +11,7 @@ from screen import LARGE, User, drive, session
 import nmpsim
 
 
+@pytest.mark.slow
 @pytest.mark.large_network
 def test_resnet50_on_a_large_screen(
     resnet50: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
