@@ -163,6 +163,7 @@ def compile(
     if rescale_biases:
         module, rescaled = rescale_bias(module)
     sliced: list[TiledLayer] = []
+    all_warnings = list(imported.warnings)
     file = compile_module(
         module,
         given_device(device),
@@ -176,8 +177,9 @@ def compile(
         normalizations=imported.normalizations,
         on_layer=progress
         and (lambda done, total, name: progress(Progress("layer", done, total, name))),
+        on_warning=all_warnings.append,
     )
-    return Compiled(file, imported.warnings, rescaled, tuple(sliced))
+    return Compiled(file, tuple(all_warnings), rescaled, tuple(sliced))
 
 
 def float_program(

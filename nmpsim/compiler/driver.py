@@ -27,6 +27,7 @@ from nmpsim.compiler.assign import assign_numerics, named_operations
 from nmpsim.compiler.emit import Emitter
 from nmpsim.compiler.fuse import fuse, with_clipped_sides, with_joined_numerics
 from nmpsim.compiler.numerics import DEFAULT_NUMERICS, numerics_of, profile_of
+from nmpsim.compiler.overflow import overflow_warning
 from nmpsim.compiler.placement import place
 from nmpsim.compiler.resolve import place_of, resolve
 from nmpsim.compiler.tiling.channelwise import average_of
@@ -66,15 +67,16 @@ def compile_module(
     fates: Sequence[Fate] = (),
     normalizations: Sequence[Normalization] = (),
     on_layer: Callable[[int, int, str], None] | None = None,
+    on_warning: Callable[[str], object] | None = None,
 ) -> BundleFile:
     """The bundle of a verified module whose constants are attached, and kept: they must not change.
 
     ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, as
     :func:`~nmpsim.lir.layers.find_layer` takes them; ``slicing`` is one of ``TILINGS``;
     ``on_slicing`` hears how each device layer is tiled, ``on_layer`` before each layer how many are
-    done, of how many, and its name; ``unsigned`` are inputs and outputs that a user has as uint8
-    or uint16, ``fates`` what became of the file's operations and ``normalizations`` what it says of
-    images, if the module was imported. Raises
+    done, of how many, and its name; ``on_warning`` is called with each warning; ``unsigned`` are
+    inputs and outputs that a user has as uint8 or uint16, ``fates`` what became of the file's
+    operations and ``normalizations`` what it says of images, if the module was imported. Raises
     :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002) where an operation cannot be done or
     does not fit, and ARG001 where one layer has two profiles.
     """
@@ -90,6 +92,11 @@ def compile_module(
         raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=", ".join(TILINGS))
     search = Search(slicing, config, on_slicing)
     operations = with_clipped_sides(operations)
+    if on_warning is not None:
+        for op in operations:
+            warning = overflow_warning(op, place_of(op.instruction, module.file))
+            if warning:
+                on_warning(warning)
     compilation = _Compilation(module, config, weights, operations, numerics, search)
     said = on_layer or (lambda done, total, name: None)
     return compilation.bundle(said, unsigned, fates, normalizations)

@@ -14,20 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.explain.factors import Factor
-from nmpsim.kernels.scale import INT32_MAX, INT32_MIN, IntegerScale, apply_integer_scale
+from nmpsim.compiler.numerics.ratios import Overflow, overflow_of
+from nmpsim.kernels.scale import IntegerScale, apply_integer_scale
 
 Array: TypeAlias = npt.NDArray[Any]
 
 RESULT_BITS = {"int8": 8, "int16": 16}
 ACCUMULATOR_BITS = {"int8": 32, "int16": 48}
-
-
-@attrs.frozen
-class Overflow:
-    """From where on the 32-bit product overflows: inputs at or beyond these; None for never."""
-
-    low: int | None
-    high: int | None
 
 
 @attrs.frozen(eq=False)
@@ -109,15 +102,6 @@ def _input_limits(form: IntegerScale, accumulator_bits: int) -> tuple[int, int]:
         low if overflow.low is None else overflow.low + 1,
         high if overflow.high is None else overflow.high - 1,
     )
-
-
-def overflow_of(form: IntegerScale, accumulator_bits: int) -> Overflow:
-    """Where ``(x >> pre) * mul + half`` leaves 32 bits, for inputs of the accumulator's range."""
-    half = (1 << form.post) >> 1
-    high = ((INT32_MAX - half) // form.mul + 1) << form.pre
-    low = (-((half - INT32_MIN) // form.mul) << form.pre) - 1
-    limit = 1 << (accumulator_bits - 1)
-    return Overflow(low if low >= -limit else None, high if high < limit else None)
 
 
 def _magnitudes(at_first: Array, at_last: Array, real: float, counts: Array) -> Array:

@@ -14,12 +14,27 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.kernels.scale import IntegerScale, InvalidScaleError, integer_scale
+from nmpsim.kernels.scale import (
+    INT32_MAX,
+    INT32_MIN,
+    IntegerScale,
+    InvalidScaleError,
+    integer_scale,
+)
+from nmpsim.records import frozen
 
 LONGEST_SHIFT = 31
 """A shift of the rescale unit."""
 NOTHING = IntegerScale(0, 0, 0)
 """A factor of 0, and the words of a scale that a profile does not use."""
+
+
+@frozen
+class Overflow:
+    """Inputs at or beyond which the 32-bit product of an integer form overflows; None for never."""
+
+    low: int | None
+    high: int | None
 
 
 def product(a: float, b: float) -> float:
@@ -99,3 +114,12 @@ def forms(
 def scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
     """The three words of a factor."""
     return {f"{prefix}_pre": scale.pre, f"{prefix}_mul": scale.mul, f"{prefix}_post": scale.post}
+
+
+def overflow_of(form: IntegerScale, accumulator_bits: int) -> Overflow:
+    """Where ``(x >> pre) * mul + half`` leaves 32 bits, for inputs of the accumulator's range."""
+    half = (1 << form.post) >> 1
+    high = ((INT32_MAX - half) // form.mul + 1) << form.pre
+    low = (-((half - INT32_MIN) // form.mul) << form.pre) - 1
+    limit = 1 << (accumulator_bits - 1)
+    return Overflow(low if low >= -limit else None, high if high < limit else None)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmpsim.analysis.explain import Factor, error_band, factor_of, form_errors
-from nmpsim.analysis.explain.errors import overflow_of
+from nmpsim.compiler.numerics.ratios import overflow_of
 from nmpsim.kernels.scale import IntegerScale, InvalidScaleError
 
 ACCUMULATORS = {"int8": 32, "int16": 48}

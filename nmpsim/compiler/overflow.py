@@ -1,0 +1,48 @@
+"""Warning about average pools whose sums can overflow while they are rescaled."""
+
+from __future__ import annotations
+
+from nmpsim.compiler.numerics import profile_of
+from nmpsim.compiler.numerics.ratios import overflow_of
+from nmpsim.compiler.tiling.channelwise import average_of
+from nmpsim.compiler.work import Operation
+from nmpsim.diagnostics import Place
+from nmpsim.isa.profiles import GLOW_INT, NMP
+from nmpsim.kernels.scale import INT32_MAX, INT32_MIN, IntegerScale
+from nmpsim.lir.opcode import Kind
+
+
+def overflow_warning(op: Operation, place: Place) -> str | None:
+    """Return a warning if an average pool can saturate to 32 bits before it is divided.
+
+    The integer profiles rescale the sum of a window and then divide it by the number of taps, so a
+    value can saturate although its average fits the result. Where the factor includes the number
+    of taps, a sum that saturates to 32 bits exceeds the result's type, too.
+    """
+    if op.kind is not Kind.AVERAGE_POOL or op.output.type.elem != "i8" or len(op.output.shape) != 4:
+        return None
+    target, source = op.operands
+    window = average_of(op, place)
+    words = profile_of(op).average(window)
+    if window.counts_padding or words["profile"] not in (GLOW_INT, NMP):
+        return None
+    kernel = op.instruction.attributes["Kernels"]
+    assert isinstance(kernel, tuple)
+    taps = min(int(kernel[0]), source.shape[1]) * min(int(kernel[1]), source.shape[2])
+    post = words["out_post"]
+    overflow = overflow_of(IntegerScale(words["out_pre"], post, words["out_mul"]), 32)
+    lowest, highest = (limit - source.offset for limit in source.limits)
+    low, high = (limit - target.offset for limit in target.limits)
+    sums = None
+    # A sum that saturates is harmless if its average exceeds the result's type anyway.
+    if overflow.high is not None and highest * taps >= overflow.high:
+        sums = (highest * taps, overflow.high) if INT32_MAX >> post < high * taps else None
+    if sums is None and overflow.low is not None and lowest * taps <= overflow.low:
+        sums = (lowest * taps, overflow.low) if INT32_MIN >> post > low * taps else None
+    if sums is None:
+        return None
+    return (
+        f"%{op.last.instruction.name}: an average can be wrong, as sums of {taps:,} values reach"
+        f" {sums[0]:,} and saturate from {sums[1]:,} on, before they are divided; use a smaller"
+        " window, or --numerics glow-float for this layer"
+    )
