@@ -48,3 +48,9 @@ def each_value(cases: Iterable[Any], factors: Factors = lambda case: case) -> li
 def program_parts(name: str) -> tuple[str, ...]:
     """Return network, precision and flavour of a recorded program's path."""
     return tuple(name.removesuffix(".lir.txt").split("/")[-3:])
+
+
+def program_and_networks_settings(case: tuple[Any, ...]) -> tuple[Hashable, ...]:
+    """Return the program, and its network with the settings: of (program, setting, ...)."""
+    name, *settings = case
+    return name, (program_parts(name)[0], *settings)

@@ -9,22 +9,28 @@ import re
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parents[2]
-TREES = {
-    path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted((ROOT / "tests").rglob("*.py"))
-}
 GENERATORS = ("default_rng", "Random", "RandomState", "SeedSequence")
 SEEDED = ("np.random.Generator", "random.SystemRandom")
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Sources of all tests; not read while tests are collected, which each worker does."""
+    return {
+        path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+    }
+
+
 def test_random_numbers_have_a_seed() -> None:
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             name, where = ast.unparse(call.func), f"{path}:{call.lineno}"
@@ -38,7 +44,7 @@ def test_random_numbers_have_a_seed() -> None:
 
 def test_a_generator_of_a_module_is_named_rng() -> None:
     """As ``conftest.py`` lets only those begin anew with each test."""
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for statement in tree.body:
             if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
                 made = ast.unparse(statement.value.func).rpartition(".")[2]

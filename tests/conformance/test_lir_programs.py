@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 import pytest
+from pairwise import each_value, program_and_networks_settings, program_parts
 from recorded_programs import CPU_FLAVOURS, Recorded, Recording, int8_programs, programs, same
 
 import nmpsim
@@ -50,9 +52,10 @@ def test_the_folder_has_the_programs(shared: Path) -> None:
     assert sum("channelwise" in name for name in names) == 6
 
 
-@pytest.mark.parametrize("fuse", [False, True], ids=["unfused", "fused"])
-@pytest.mark.parametrize("cores", CORES)
-@pytest.mark.parametrize("name", int8_programs())
+@pytest.mark.parametrize(
+    ("name", "cores", "fuse"),
+    each_value(product(int8_programs(), CORES, (False, True)), program_and_networks_settings),
+)
 def test_int8_program(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))
     expected = recording.comparable()
@@ -73,7 +76,7 @@ def test_int8_program(name: str, cores: int, fuse: bool, tmp_path: Path) -> None
     assert all(same(report.outputs[n], outputs[n]) for n in outputs)
 
 
-@pytest.mark.parametrize("name", int8_programs())
+@pytest.mark.parametrize("name", each_value(int8_programs(), program_parts))
 def test_a_second_run_takes_as_long(name: str, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))
     bundle = built(recording.program, 32, True, tmp_path)

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from pairwise import each_value, program_and_networks_settings
 from recorded_programs import Recorded, Recording, programs, same
 
 import nmpsim
@@ -82,18 +83,37 @@ def check_placement(layer: LayerReport) -> None:
 
 
 @pytest.mark.parametrize(
-    ("numerics", "cores", "fuse"),
-    [("glow-int", 1, False), ("glow-float", 4, True), ("glow-int", 32, False)],
+    ("name", "numerics", "cores", "fuse"),
+    each_value(
+        (
+            (name, *settings)
+            for name in INT16
+            for settings in (
+                ("glow-int", 1, False),
+                ("glow-float", 4, True),
+                ("glow-int", 32, False),
+            )
+        ),
+        program_and_networks_settings,
+    ),
 )
-@pytest.mark.parametrize("name", INT16)
 def test_int16_program(name: str, numerics: str, cores: int, fuse: bool, tmp_path: Path) -> None:
     """Glow's compiled kernels have no Int16, so both profiles are the Interpreter's."""
     for layer in check_recording(name, tmp_path, cores, fuse, numerics).layers:
         check_placement(layer)
 
 
-@pytest.mark.parametrize(("cores", "fuse"), [(1, False), (4, True), (32, False)])
-@pytest.mark.parametrize("name", INTERPRETER)
+@pytest.mark.parametrize(
+    ("name", "cores", "fuse"),
+    each_value(
+        (
+            (name, *settings)
+            for name in INTERPRETER
+            for settings in ((1, False), (4, True), (32, False))
+        ),
+        program_and_networks_settings,
+    ),
+)
 def test_interpreter_program(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
     for layer in check_recording(name, tmp_path, cores, fuse, "glow-float").layers:
         check_placement(layer)

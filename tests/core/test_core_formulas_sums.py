@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from core_words import (
     reciprocal,
 )
 from oracles import page
+from pairwise import pairwise
 
 
 class Layer:
@@ -167,9 +169,9 @@ LAYERS = [
 ]
 
 
-@pytest.mark.parametrize("element", ELEMENTS)
-@pytest.mark.parametrize("calculate", LAYERS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(
+    ("element", "calculate", "window"), pairwise(product(ELEMENTS, LAYERS, WINDOWS))
+)
 def test_layers_with_weights(
     element: str, calculate: Callable[[Layer], tuple[Array, Array]], window: str
 ) -> None:

@@ -234,7 +234,10 @@ def test_earlier_stages(numerics: str, more: int, tmp_path: Path) -> None:
     check(from_lir(steep, tmp_path, numerics), steep.entries(20 + more))
 
 
-@pytest.mark.parametrize("file", ["model.tflite", "model_qdq_tf2onnx.onnx"])
+SLOW = pytest.param("model_qdq_tf2onnx.onnx", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("file", ["model.tflite", SLOW])
 def test_a_network_of_relu6_does_not_saturate(file: str, shared: Path, tmp_path: Path) -> None:
     folder = shared / "models/mobilenet_v1_0.5_160_quant"
     compiled = nmpsim.compile(folder / file)

@@ -211,6 +211,7 @@ def run_with(**settings: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_all_kinds_give_the_same_bytes() -> None:
     features = FEATURES
     possible = [name for name, needed in FLAVOURS.items() if features.issuperset(needed)]
@@ -222,6 +223,7 @@ def test_all_kinds_give_the_same_bytes() -> None:
     assert set(found.values()) == {digest_of_sums() + "\n"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"NUMBA_DISABLE_JIT": "1"}, {"NUMBA_CPU_NAME": "generic"}])
 def test_without(settings: dict[str, str]) -> None:
     """Without the compiler; without any but the processor family's first instructions."""

@@ -132,7 +132,10 @@ def test_the_device_runs_it(net, choices):
         np.testing.assert_array_equal(values, expected[name], err_msg=name)
 
 
-@pytest.mark.parametrize("choices", [Settings(), Settings(elem="i16")], ids=["int8", "int16"])
+INT16 = pytest.param(Settings(elem="i16"), marks=pytest.mark.slow, id="int16")
+
+
+@pytest.mark.parametrize("choices", [pytest.param(Settings(), id="int8"), INT16])
 @settings(max_examples=60, deadline=None)
 @given(float_nets())
 def test_what_is_quantized_runs_on_the_device(choices, net):

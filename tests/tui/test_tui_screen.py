@@ -189,7 +189,7 @@ def test_a_view_is_copied_to_a_file(start: Start, tmp_path: Path) -> None:
     assert re.search(r"prob +softmax +host", lines[-1])
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("size", [SMALL, pytest.param(LARGE, marks=pytest.mark.slow)])
 def test_help_has_every_key(size: tuple[int, int], start: Start) -> None:
     async def play(user: User) -> None:
         assert "Everywhere" in await user.press("2", "question_mark")
@@ -286,7 +286,7 @@ def test_without_unicode_there_are_other_symbols(start: Start) -> None:
     drive(start(), SMALL, play, ASCII)
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("size", [pytest.param(SMALL, marks=pytest.mark.slow), LARGE])
 def test_lenet_from_its_start_to_its_end_and_back(
     size: tuple[int, int], lenet: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,7 @@ def test_a_step_sends_little(start: Start) -> None:
     drive(start(), LARGE, play)
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("size", [SMALL, pytest.param(LARGE, marks=pytest.mark.slow)])
 def test_an_ascii_terminal_gets_ascii(size: tuple[int, int], start: Start) -> None:
     async def play(user: User) -> None:
         texts = [await user.press(key) for key in ("n", "n", "3", "5", "7", "h", "1", "ctrl+p")]

@@ -17,7 +17,7 @@ SILENT = ("maxpool", "transpose", "inserttensor")
 @pytest.mark.parametrize(
     ("network", "flavour"),
     [
-        ("minimob/i8_asym_b32", "cpumax"),
+        pytest.param("minimob/i8_asym_b32", "cpumax", marks=pytest.mark.slow),
         ("lenet/i8_asym_b32", "cpuold"),
         ("minires/i16_pow2_b16", "nmp"),
     ],

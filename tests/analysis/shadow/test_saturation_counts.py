@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from typing import Any
 
 import attrs
 import numpy as np
 import pytest
+from pairwise import pairwise
 from shadow_samples import module_of
 from shared_files import shared_folder
 
@@ -137,9 +139,9 @@ def compared_layers(
     yield from zip(report.layers, done, strict=True)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("fuse", [True, False], ids=["fused", "unfused"])
-@pytest.mark.parametrize("flavour", ["cpu", "cpumax"])
+@pytest.mark.parametrize(
+    ("engine", "fuse", "flavour"), pairwise(product(ENGINES, (True, False), ("cpu", "cpumax")))
+)
 def test_a_network_in_narrow_ranges(shared: Any, flavour: str, fuse: bool, engine: str) -> None:
     names = [LENET / f"{flavour}.{ending}" for ending in ("lir.txt", "npz", "tensors.json")]
     module, _ = attach_constants(parse_file(names[0]), names[1], names[2])
