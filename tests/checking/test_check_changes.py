@@ -40,8 +40,8 @@ def test_one_weight(project):
     ("constant", "layer"),
     [
         ("conv1_weights__1", "layer 1 conv1__2, line 20"),
-        ("conv2_weights__1", "layer 3 conv2__2, line 26"),
-        ("fc_weights__1", "layer 5 fc__1, line 33"),
+        pytest.param("conv2_weights__1", "layer 3 conv2__2, line 26", marks=pytest.mark.slow),
+        pytest.param("fc_weights__1", "layer 5 fc__1, line 33", marks=pytest.mark.slow),
         ("fc_bias", "layer 5 fc__1, line 33"),
     ],
 )

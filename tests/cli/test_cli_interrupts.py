@@ -205,6 +205,7 @@ def test_a_call_that_never_comes_back_to_python(
     assert list(out.iterdir()) == [], "what was half-written is gone"
 
 
+@pytest.mark.slow
 def test_samples_without_end(bundle: Callable[[str], Path], tmp_path: Path) -> None:
     np.savez(tmp_path / "set.npz", data=np.zeros((8, 1, 4), np.int8), labels=np.zeros(8, int))
     words = ("eval", bundle(CLASSIFIER), "--dataset", tmp_path / "set.npz", "--labels", "labels")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import attrs
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from compiled_runs import check_program
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import Draft, int8, tensor_type
+from pairwise import each_value
 from program_writer import Program, Step, Writer
 from random_arithmetic import (
     avg_pool,
@@ -89,8 +92,7 @@ def test_one_operation(step: Step) -> None:
     check()
 
 
-@pytest.mark.parametrize("elem", ["i8", "i16"])
-@pytest.mark.parametrize("numerics", PROFILES)
+@pytest.mark.parametrize(("numerics", "elem"), each_value(product(PROFILES, ["i8", "i16"])))
 def test_one_operation_of_each_profile(numerics: str, elem: str) -> None:
     steps = (avg_pool, batched_add, binary, convolution, fully_connected, unary)
 

@@ -40,9 +40,9 @@ def opened(shared: Path, program: str, numerics: str) -> Shell:
     ("program", "numerics", "channels", "form"),
     [
         (CHANNELWISE, "glow-int", 32, "(x >> "),
-        (CHANNELWISE, "glow-float", 32, "x * "),
+        pytest.param(CHANNELWISE, "glow-float", 32, "x * ", marks=pytest.mark.slow),
         ("minires/i8_asym_b32/cpumax", "float-qnnpack", 1, "x * "),
-        ("minires/i8_asym_b32/cpu", "float-onednn", 1, "x * "),
+        pytest.param("minires/i8_asym_b32/cpu", "float-onednn", 1, "x * ", marks=pytest.mark.slow),
         ("lenet/i8_asym_b32/cpuold", "q31", 1, "/ 2^31"),
         ("minires/i16_pow2_b16/nmp", "glow-int", 1, "x * "),
     ],
