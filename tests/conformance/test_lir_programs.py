@@ -90,8 +90,12 @@ def test_a_second_run_takes_as_long(name: str, tmp_path: Path) -> None:
 REAL = [name for name in int8_programs() if name.startswith("lir_real/")]
 
 
-@pytest.mark.parametrize(("cores", "fuse"), [(4, False), (32, True)])
-@pytest.mark.parametrize("name", REAL)
+ALL_IMAGES = [(name, *settings) for name in REAL for settings in ((4, False), (32, True))]
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "fuse"), each_value(ALL_IMAGES, program_and_networks_settings)
+)
 def test_all_images(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
     program = Recorded(name)
     bundle = built(program, cores, fuse, tmp_path)

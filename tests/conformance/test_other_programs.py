@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from pairwise import each_value, program_and_networks_settings
+from pairwise import each_value, program_and_networks_settings, program_parts
 from recorded_programs import Recorded, Recording, programs, same
 
 import nmpsim
@@ -122,7 +122,7 @@ def test_interpreter_program(name: str, cores: int, fuse: bool, tmp_path: Path) 
 REAL = [name for name in (*INT16, *INTERPRETER) if name.startswith("lir_real/")]
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", each_value(REAL, program_parts))
 def test_all_images(name: str, tmp_path: Path) -> None:
     program = Recorded(name)
     bundle = built(program, tmp_path, numerics="glow-float")
@@ -139,7 +139,7 @@ def test_all_images(name: str, tmp_path: Path) -> None:
         assert int(answer.argmax()) == best
 
 
-@pytest.mark.parametrize("name", POWER_OF_TWO)
+@pytest.mark.parametrize("name", each_value(POWER_OF_TWO, program_parts))
 def test_the_nmps_bias_is_a_rescaled_one(name: str, tmp_path: Path) -> None:
     """With shifts alone it does not matter whether the bias is added before or behind them."""
     recording = Recording(Recorded(name))
