@@ -243,6 +243,16 @@ def test_select_int8_rescales_each_side() -> None:
         assert y.tolist() == [6, 2]
 
 
+def test_select_counts_only_selected_values() -> None:
+    condition = HostTensor(np.array([True, False]))
+    lhs = HostTensor(np.array([100, 100], dtype=I8), 0.5, quantized=True)
+    rhs = HostTensor(np.array([0, 0], dtype=I8), 0.5, quantized=True)
+    result = execute("elementselect", [blank((2,), I8, 3e-10), condition, lhs, rhs], {})
+    (saturated,) = result.overshoots
+    assert saturated.stage == "rescale"
+    assert np.flatnonzero(saturated.overshoot).tolist() == [0]
+
+
 @pytest.mark.parametrize("dtype", [F32, I8, I16])
 def test_batched_sums(dtype: Any) -> None:
     batch = plain([[1, 2], [3, 4], [5, 6]], dtype)
