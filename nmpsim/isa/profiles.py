@@ -284,8 +284,10 @@ ROWS = (
         "q31_once",
         FIXED_POINT,
         "TFLite, fully connected layers",
-        "31-bit factor, rounded once, halves away from zero",
-        sums=SumWords("integer on the sum's scale", "unused"),
+        "float64 factor, rounded once, halves away from zero",
+        sums=SumWords(
+            "integer on the sum's scale", "`bias_mul`, `bias_post`: low bits of the factor"
+        ),
     ),
     Profile(
         ONNX,

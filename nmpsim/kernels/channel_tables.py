@@ -32,7 +32,7 @@ def put_channels(
         if is_real(q.profile):
             put_reals(q, bias, bias_scale, out, reals, c)
         else:
-            put_integers(q, bias, out, integers, c)
+            put_integers(q, bias, bias_scale, out, integers, c)
 
 
 @jit

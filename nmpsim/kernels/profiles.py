@@ -98,8 +98,10 @@ def early_zero_point(q: Quantizer) -> Any:
 
 
 @jit
-def put_integers(q: Quantizer, bias: Int, out: IntegerScale, integers: Int64s, c: Int) -> None:
-    """The integer scale of one channel.
+def put_integers(
+    q: Quantizer, bias: Int, bias_scale: IntegerScale, out: IntegerScale, integers: Int64s, c: Int
+) -> None:
+    """The integer scale of one channel; of q31_once ``MUL`` holds the bits of a float64 factor.
 
     q31 of Int16 is one, too: TFLite reduces its multiplier to 16 bits for sums of 64.
     """
@@ -108,7 +110,10 @@ def put_integers(q: Quantizer, bias: Int, out: IntegerScale, integers: Int64s, c
         pre, post = np.int64(0), 15 - out.pre + out.post
         mul = np.int64(0x7FFF) if mul >= 0x7FFF_0000 else (mul + 0x8000) >> 16
     elif q.profile == Q31_ONCE:
-        post = 31 - out.pre + out.post
+        exponent = out.pre - out.post - bias_scale.post - 53
+        power = np.int64(1023 + exponent) << 52  # of two, as a float64
+        factor = np.float64((mul << 22) + bias_scale.mul) * np.int64(power).view(np.float64)
+        mul = np.float64(factor).view(np.int64)
     elif q.element == INT16:
         most = MAX_PRODUCT // max(abs(mul), ONCE)
     integers[PRE, c] = pre

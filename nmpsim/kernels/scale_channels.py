@@ -17,7 +17,7 @@ from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_value, satur
 from nmpsim.kernels.saturation_stages import RESCALE
 
 _HELD_SHIFTED: Any = np.int64(1 << 62)
-_HELD_RESULT: Any = np.int64(1 << 61)
+_HELD_RESULT: Any = np.float64(1 << 61)
 
 
 @jit
@@ -64,22 +64,17 @@ def scale_channels_fixed_point(
 
 @jit
 def scale_channels_once(run: Int64s, integers: Int64s) -> None:
-    """``x * mul / 2**post`` with 80 bits inside, halves away from zero.
+    """``x * factor`` in float64, rounded to an integer, halves away from zero.
 
-    The product is made of two halves, ``x`` being ``high * 2**24 + low``; a result is held at
-    2**61, far beyond every element.
+    ``MUL`` holds the bits of the factor. A result is held at 2**61, far beyond every element.
     """
     for c in range(run.size):
-        size, post = abs(run[c]), integers[POST, c]
-        high = (size >> 24) * integers[MUL, c]
-        low = (size & 0xFF_FFFF) * integers[MUL, c] + integers[HALF, c]
-        if post >= 24:
-            rounded = (high + (low >> 24)) >> (post - 24)
-        else:
-            up = 24 - post  # a high half that is held is beyond what is held in the end
-            whole = (held(high, _HELD_SHIFTED >> up) << up) + (low >> post)
-            rounded = held(whole, _HELD_RESULT)
-        run[c] = rounded if run[c] >= 0 else -rounded
+        product = np.float64(run[c]) * np.int64(integers[MUL, c]).view(np.float64)
+        size = min(abs(product), _HELD_RESULT)
+        whole = np.int64(size)
+        if size - np.float64(whole) >= 0.5:
+            whole += 1
+        run[c] = whole if product >= 0 else -whole
 
 
 @jit

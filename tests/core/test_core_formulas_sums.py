@@ -125,8 +125,10 @@ def layer_with_q31_once(layer: Layer) -> tuple[Array, Array]:
     bias = layer.r.integers(layer.w.shape[0], 2000)
     factors = page.q31_factor(layer.in_scale, layer.weight_scales, layer.out_scale)
     expected = page.q31_connected(layer.sums() + bias, factors)
-    out = fixed_columns(factors)
-    return layer.run("q31_once", bias, (out, out)), expected + layer.out_zero
+    pre, mul, post = out = fixed_columns(factors)
+    low = (np.ldexp(factors, 53 - pre + post) - np.ldexp(mul, 22)).astype(np.int64)
+    columns = (np.zeros_like(pre), low, np.zeros_like(pre)), out
+    return layer.run("q31_once", bias, columns), expected + layer.out_zero
 
 
 def layer_with_float(layer: Layer) -> tuple[Array, Array]:

@@ -225,3 +225,20 @@ def _operator(b: flatbuffers.Builder, operator: FileOperator, codes: Sequence[st
         fields["BuiltinOptions"] = _table(b, kind, **options)
         fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, kind)
     return _table(b, "Operator", **fields)
+
+
+def connected_layer(
+    weights: npt.NDArray[np.int8], bias: npt.NDArray[np.int64], scales: Sequence[float]
+) -> bytes:
+    """An Int16 fully connected layer of one row; scales of input, weights and result."""
+    outs, ins = weights.shape
+    source, of_weights, result = (float(scale) for scale in scales)
+    of_bias = float(np.float32(source) * np.float32(of_weights))
+    tensors = [
+        FileTensor("x", (1, ins), "INT16", (source,)),
+        FileTensor("w", (outs, ins), "INT8", (of_weights,), values=weights),
+        FileTensor("b", (outs,), "INT64", (of_bias,), values=bias),
+        FileTensor("y", (1, outs), "INT16", (result,)),
+    ]
+    operator = FileOperator("FULLY_CONNECTED", (0, 1, 2), (3,), {"FullyConnectedOptions": {}})
+    return tflite_file(tensors, [operator], (0,), (3,))

@@ -5,6 +5,7 @@ Shares nothing with the kernels and the reference engine but the arrays that acc
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -141,11 +142,13 @@ def reduced_form(x: int, scale: tuple[int, int, int]) -> int:
     return (x * reduced + half_of(shift)) >> shift
 
 
-def once_form(x: int, scale: tuple[int, int, int]) -> int:
-    """``x * mul / 2^(31 - pre + post)``, halves away from zero; held at 2^61."""
+def once_form(x: int, scale: tuple[int, int, int], low: tuple[int, int, int]) -> int:
+    """``x`` times a float64 whose bits are in two scales; halves away from zero; held at 2^61."""
     pre, mul, post = scale
-    size = min(divided_away(abs(x) * mul, 31 - pre + post), 1 << 61)
-    return size if x > 0 else -size
+    factor = math.ldexp(float((mul << 22) + low[1]), pre - post - low[2] - 53)
+    product = float(x) * factor
+    size = min(int(Fraction(abs(product)) + Fraction(1, 2)), 1 << 61)
+    return size if product > 0 else -size
 
 
 def float_of(bits: int) -> Any:

@@ -134,7 +134,7 @@ def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> 
             return reduced_form(total, c.out) + offset
         return fixed_form(total, c.out, index, ledger) + offset
     if profile == Q31_ONCE:
-        return once_form(total, c.out) + offset
+        return once_form(total, c.out, c.bias_scale) + offset
     real, factor = F32(total), float_of(c.out[1])
     with np.errstate(all="ignore"):
         if profile == GLOW_FLOAT:

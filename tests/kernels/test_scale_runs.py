@@ -138,17 +138,17 @@ def test_quotients_round_halves_away_from_zero(by: int) -> None:
     assert divided[-1] == values[-1]
 
 
-@pytest.mark.parametrize("post", [0, 1, 20, 23, 24, 25, 31, 40, 62])
-def test_sums_are_rounded_once(post: int) -> None:
-    muls = (0, 1, 3, 1 << 30, 0x5A82_799A, (1 << 31) - 1)
+@pytest.mark.parametrize(
+    "factor",
+    [0.0, 0.5, 1.0, 1 / 3, 0.7071067811865476, 2.0**-40, 0.49999999999999994, 1e9, 2.0**30],
+)
+def test_sums_are_rounded_once(factor: float) -> None:
     edges = (0, 1, 2, 3, 12_345, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 47) - 1)
     sums = [value for edge in edges for value in (edge, -edge)]
-    for mul in muls:
-        run = np.array(sums, np.int64)
-        integers = np.zeros((channels.INTEGERS, run.size), np.int64)
-        integers[channels.MUL], integers[channels.POST] = mul, post
-        integers[channels.HALF] = (1 << post) >> 1
-        once_entry(run, integers)
-        for value, found in zip(sums, run.tolist(), strict=True):
-            exact = min((abs(value) * mul + ((1 << post) >> 1)) >> post, MOST)
-            assert found == (exact if value >= 0 else -exact), (value, mul)
+    run = np.array(sums, np.int64)
+    integers = np.zeros((channels.INTEGERS, run.size), np.int64)
+    integers[channels.MUL] = np.float64(factor).view(np.int64)
+    once_entry(run, integers)
+    for value, found in zip(sums, run.tolist(), strict=True):
+        exact = min(int(Fraction(abs(value) * factor) + Fraction(1, 2)), MOST)
+        assert found == (exact if value >= 0 else -exact), value

@@ -15,7 +15,7 @@ from nmpsim.compiler.tiling.channelwise import average_of
 from nmpsim.compiler.tiling.elementwise import BINARY, is_unsigned
 from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import Place, UserError
-from nmpsim.isa.profiles import FBGEMM, ONEDNN, ROWS, ScaleForm, ScaleKind, real_factor
+from nmpsim.isa.profiles import FBGEMM, ONEDNN, Q31_ONCE, ROWS, ScaleForm, ScaleKind, real_factor
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 
@@ -143,6 +143,8 @@ def _of_sums(profile: Profile, sums: Sums) -> _Answer:
     made = profile.sums(sums)
     several = slice(None) if sums.by_channel else slice(1)
     stages = {"bias": made.bias_scales[several], "out": made.out_scales[several]}
+    if made.profile == Q31_ONCE:
+        del stages["bias"]  # lower bits of the factor
     return made.profile, stages
 
 

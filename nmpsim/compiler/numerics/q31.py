@@ -13,6 +13,7 @@ import numpy as np
 
 from nmpsim.compiler.numerics.profile import Average, Bias, Profile, Requantization, Sums, Words
 from nmpsim.compiler.numerics.ratios import (
+    LONGEST_SHIFT,
     NOTHING,
     fixed_point_form,
     forms,
@@ -42,17 +43,17 @@ class Q31(Profile):
     def sums(self, layer: Sums) -> Requantization:
         """The multiplier of each channel is ``Sx * Sw / Sy`` in doubles.
 
-        Fully connected layers round once (LiteRT's reference kernels), convolutions twice.
+        Convolutions have 31 bits of it and round twice. Fully connected layers multiply by all of
+        it and round once (LiteRT's ``reference/integer_ops/fully_connected.h``).
         """
         bias = layer.integer_bias(self)
         _check_bias(layer, layer.bias)
-        form = partial(fixed_point_form, place=layer.place)
-        return Requantization(
-            device.Q31 if layer.is_convolution else device.Q31_ONCE,
-            bias,
-            (NOTHING,) * layer.channels,
-            forms(form, _factors(layer)),
-        )
+        factors = _factors(layer)
+        if layer.is_convolution:
+            out = forms(partial(fixed_point_form, place=layer.place), factors)
+            return Requantization(device.Q31, bias, (NOTHING,) * layer.channels, out)
+        high, low = zip(*(_float64_form(f, layer.place) for f in factors.tolist()), strict=True)
+        return Requantization(device.Q31_ONCE, bias, low, high)
 
     def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
         """``float32(Sl * Sr) / Sy`` as a double."""
@@ -129,6 +130,18 @@ def mean_form(factor: float, taps: int, place: Place) -> IntegerScale:
     fixed_point_form(factor, place)  # refuses what is no factor
     mul, exponent = mean_multiplier(factor, taps)
     return IntegerScale(max(exponent, 0), max(-exponent, 0), mul)
+
+
+def _float64_form(factor: float, place: Place) -> tuple[IntegerScale, IntegerScale]:
+    """All bits of a double: 31 of its 53, and the 22 below them with what is left to shift."""
+    fixed_point_form(factor, place)  # refuses what is no factor
+    fraction, exponent = math.frexp(factor)
+    if exponent < -2 * LONGEST_SHIFT:
+        return NOTHING, NOTHING  # no sum has a result but 0
+    high, low = divmod(int(fraction * (1 << 53)), 1 << 22)
+    post = max(-exponent, 0)
+    out = IntegerScale(max(exponent, 0), min(post, LONGEST_SHIFT), high)
+    return out, IntegerScale(0, post - out.post, low)
 
 
 def _factors(layer: Sums) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

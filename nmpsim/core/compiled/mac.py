@@ -18,6 +18,7 @@ from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import (
     PART_KEPT,
     ConvShape,
+    IntegerScale,
     Operands,
     Parts,
     Place,
@@ -159,7 +160,7 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[GEMM.element],
         d[GEMM.profile],
         np.int64(0),
-        out,
+        IntegerScale(np.int64(0), np.int64(0), np.int64(0)),
         out,
         d[GEMM.result_scale],
         d[GEMM.out_offset],

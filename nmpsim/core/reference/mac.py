@@ -197,7 +197,7 @@ def gemm(s: Step, d: Words, account: LayerCounters) -> None:
     begins, ends = d["part"] in (PART_ONLY, PART_FIRST), d["part"] in (PART_ONLY, PART_LAST)
     partial = PartialSums(spm, d, columns)
     zeros, scale = np.zeros(columns, np.int64), scale_of(d, "out")
-    q = requantizer_of(d, bias=zeros, bias_scale=scale, out=scale)
+    q = requantizer_of(d, bias=zeros, bias_scale=Scale(0, 0, 0), out=scale)
     lhs = spm.read(nbytes, grid(d["lhs"], (rows, d["lhs_stride"]), (inner, nbytes)))
     rhs = spm.read(nbytes, grid(d["rhs"], (inner, d["rhs_stride"]), (columns, nbytes)))
     lhs, rhs = lhs - d["lhs_offset"], rhs - d["rhs_offset"]

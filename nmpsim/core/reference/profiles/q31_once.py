@@ -1,4 +1,4 @@
-"""TFLite's fully connected layers: fixed point, rounded once."""
+"""TFLite's fully connected layers: a float64 factor, rounded once."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, plain_bias
 from nmpsim.core.state import Int64s
 
-_MOST = 1 << 61
+_MOST = float(1 << 61)
 """Results are held here, far beyond every element."""
 
 
 def result(sums: Int64s, q: Requantizer, place: ResultPositions) -> Steps:
-    """``x * mul / 2^shift``, halves away from zero, with as many bits as that needs."""
-    shift = np.asarray(31 - q.out.pre + q.out.post).astype(object)
-    half = (1 << shift) >> 1
-    exact = (abs(sums.astype(object)) * np.asarray(q.out.mul).astype(object) + half) >> shift
-    rescaled = np.sign(sums) * np.clip(exact, -_MOST, _MOST).astype(np.int64)
-    formula = "accumulator * {mul} / 2^{shift}, rounded, halves away from 0"
-    yield step("rescaled", rescaled, formula, mul=q.out.mul, shift=shift)
+    """``x * factor`` in float64, rounded to an integer, halves away from zero."""
+    bits = (np.asarray(q.out.mul, np.int64) << 22) + q.bias_scale.mul
+    exponent = np.asarray(q.out.pre - q.out.post - q.bias_scale.post - 53)
+    factor = np.ldexp(bits.astype(np.float64), exponent)
+    product = sums.astype(np.float64) * factor
+    size = np.minimum(abs(product), _MOST)
+    whole = np.floor(size)
+    rescaled = np.copysign(whole + (size - whole >= 0.5), product).astype(np.int64)
+    formula = "accumulator * {factor:.17g}, rounded, halves away from 0"
+    yield step("rescaled", rescaled, formula, factor=factor)
     values = rescaled + q.offset
     yield step("result", values, "rescaled + {offset}", offset=q.offset)
     return values
