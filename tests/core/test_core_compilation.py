@@ -36,6 +36,7 @@ NOT_COMPILED = {
     "nmpsim.dram_presets",
     "nmpsim.extras",
     "nmpsim.host_memory",
+    "nmpsim.input_files",
     "nmpsim.records",
     "nmpsim.visible",
 }
