@@ -33,6 +33,11 @@ OUTPUT_BYTES = 16
 KEPT_OF_A_BYTE, KEPT_OF_A_BLOCK = 4.5, 1024
 """Bytes that kernels keep at their worst for each byte of weights, and for each block of them."""
 _CHANNEL_BYTES = STAGES * 2 * 8
+_PROOF_OF_A_BYTE = 36
+"""Bytes that a proof of whole layers takes for each byte of the writable segments: numbers of what
+it holds, as recorded and as planned, and at its worst those of a layer's results in 64 bits."""
+MAX_PROOF_BYTES = 1 << 28
+"""A proof that needs more is not made: it would take more memory than the runs themselves."""
 
 
 def check_run(
@@ -124,7 +129,13 @@ def _bundle_parts(bundle: Bundle, threads: int) -> Iterator[Part]:
 def has_room_for_whole_layers(
     bundle: Bundle, config: DeviceConfig, max_memory: int | None, threads: int
 ) -> bool:
-    """True if a run may also take what the proof of whole layers and their weights need."""
+    """True if a run may also take what the proof of whole layers and their weights need.
+
+    A proof that needs more than :data:`MAX_PROOF_BYTES` is never made.
+    """
+    proof = [part.nbytes for part in _whole_parts(bundle, config) if part.field.endswith("a proof")]
+    if sum(proof) > MAX_PROOF_BYTES:
+        return False
     try:
         check_run(bundle, config, max_memory, threads=threads, whole_layers=True)
     except UserError:
@@ -136,8 +147,7 @@ def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
     """What a proof knows of each byte (docs/decisions/0026-whole-layers.md), and weights again."""
     size = config.cores_count * (config.scratchpad_bytes + SCRATCHPAD_SLACK)
     yield Part("device.scratchpad_bytes, in a proof", 8 * size)
-    results = sum(nbytes_of(layer.output) for layer in bundle.metadata.layers)
-    yield Part("the writable segments, in a proof", 16 * bundle.rw_bytes + 16 * results)
+    yield Part("the writable segments, in a proof", _PROOF_OF_A_BYTE * bundle.rw_bytes)
     blocks = sum(-(-layer_channels(layer) // LANES) for layer in bundle.metadata.layers)
     yield Part("the weights of whole layers", kept_bytes(bundle.image.size, blocks))
 

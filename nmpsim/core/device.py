@@ -43,15 +43,20 @@ from nmpsim.report.data import RunReport
 from nmpsim.report.throughput import Throughput, batch_of
 from nmpsim.timing import costs_of
 
+RUNS_BEFORE_PROOF = 4
+"""Runs of a program before its whole layers are proved: the proof takes about as long as they did,
+so that no program ever takes more than twice as long as without one."""
+
 
 class Device:
     """A simulated device; the same one can run any bundle that was compiled for its settings.
 
     ``threads`` of the host share the work, by default one for each processor that this process may
     use. No result, no cycle and no count depends on it. Runs that Python threads ask for at the
-    same time are done one after the other. With ``whole_layers`` a run that is repeated computes a
-    layer at once where that is proved to give the same as its tiles. A run that would allocate more
-    than ``max_memory`` bytes is refused; by default that is what is free, less a margin.
+    same time are done one after the other. With ``whole_layers`` the fifth run of a program and
+    later ones compute a layer at once where that is proved to give the same as its tiles. A run
+    that would allocate more than ``max_memory`` bytes is refused; by default that is what is free,
+    less a margin.
 
     ``engine`` is compiled, reference or auto: the reference engine for what it has done before the
     other one could begin. Reports differ in nothing but its name and the seconds.
@@ -130,8 +135,11 @@ class Device:
                 limits=limits,
                 strict=strict,
                 # The next of several runs may read what scratchpads hold.
-                whole_layers=loaded.whole_layers and repeat == 1,
+                whole_layers=loaded.whole_layers
+                and loaded.runs >= RUNS_BEFORE_PROOF
+                and repeat == 1,
             )
+            loaded.runs += 1
             values = checked_inputs(bundle.metadata, inputs)
             clock = Clock(self._engine, limits)
             broken: Broken | None = None
@@ -343,6 +351,8 @@ class _Loaded:
     bundle: Bundle
     machine: Machine
     whole_layers: bool
+    """Is there room for a proof of whole layers?"""
+    runs: int = 0
     proof: Proof = "none"
     inputs: Mapping[str, npt.NDArray[Any]] | None = None
     """What the last run was given, if it left out what scratchpads hold; ``wanted`` likewise."""

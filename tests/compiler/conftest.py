@@ -3,5 +3,13 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "conformance")]
+
+
+@pytest.fixture(autouse=True)
+def whole_layers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run of a program proves its whole layers."""
+    monkeypatch.setattr("nmpsim.core.device.RUNS_BEFORE_PROOF", 1)

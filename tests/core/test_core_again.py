@@ -15,6 +15,9 @@ from nmpsim.bundle import Bundle
 from nmpsim.core.again import Repeats
 from nmpsim.core.answers import Answers
 from nmpsim.core.collect import saturated_of
+from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.demand import MAX_PROOF_BYTES
+from nmpsim.core.device import RUNS_BEFORE_PROOF
 from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.run import TimeIsUpError
 from nmpsim.core.state import Machine
@@ -193,3 +196,17 @@ def test_a_run_that_data_have_broken_off_is_no_example(digits: Bundle) -> None:
             o.tobytes() for o in expected.outputs.values()
         ]
         assert tuple(found.layers) == tuple(expected.layers)
+
+
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+@pytest.mark.parametrize("room", [MAX_PROOF_BYTES, 0])
+def test_whole_layers_are_proved_late_or_never(
+    digits: Bundle, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """A run of whole layers leaves out what scratchpads hold."""
+    monkeypatch.setattr("nmpsim.core.demand.MAX_PROOF_BYTES", room)
+    device = nmpsim.Device(engine="compiled", threads=1)
+    for number in range(RUNS_BEFORE_PROOF + 2):
+        device.run(digits, image(number))
+        is_whole = room > 0 and number >= RUNS_BEFORE_PROOF
+        assert device._engine.has_scratchpads == (not is_whole)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Metadata, Tensor
 from nmpsim.config import DeviceConfig
-from nmpsim.core.device import Device
+from nmpsim.core.device import RUNS_BEFORE_PROOF, Device
 from nmpsim.core.engines import make_engine
 from nmpsim.core.state import Machine
 from nmpsim.lir.nodes import ELEM_DTYPES
@@ -24,8 +24,8 @@ MAX_CYCLES = 4000
 """More are not simulated: an input is to be done within some seconds on the slower engine."""
 MAX_WHOLE_CYCLES = 100_000
 """As above, where only the compiled engine runs."""
-WHOLE_RUNS = 3
-"""The second run or the third one computes whole layers."""
+WHOLE_RUNS = RUNS_BEFORE_PROOF + 2
+"""The last run or the one before it computes whole layers."""
 MAX_INPUT_ELEMENTS = 1 << 16
 ENGINES = ("reference", "compiled")
 HOST_SECONDS = ("engine", "host_seconds")
