@@ -91,6 +91,9 @@ class LinePane(ScrollView, can_focus=True):
         """Columns of the longest line; 0 if lines fit any pane."""
         return 0
 
+    def choose_heading(self, column: int) -> None:
+        """The last line of the heading was clicked at a column of the screen."""
+
     def looks_at(self, index: int) -> Mapping[str, Any]:
         """What choosing a line makes all panes look at: a layer, a core, an element."""
         return {}
@@ -246,6 +249,10 @@ class LinePane(ScrollView, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the mouse is; a second click chooses."""
         if self.view is None or (offset := event.get_content_offset(self)) is None:
+            return
+        if offset.y < self._heading_rows:
+            if offset.y == self._heading_rows - 1:
+                self.choose_heading(offset.x)
             return
         index = self.scroll_offset.y + offset.y - self._heading_rows
         if 0 <= index < self.count():

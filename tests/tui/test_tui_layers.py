@@ -115,6 +115,43 @@ def test_the_list_on_the_screen(digits: Bundle) -> None:
     drive(session(long_names(digits), np.load(SEVEN)), SMALL, play)
 
 
+def test_a_click_on_a_title_sorts(start: Start) -> None:
+    async def play(user: User) -> None:
+        await user.press("c")
+        layers = user.app.active_pane
+        titles = layers.heading(layers.columns)[-1].plain
+
+        async def click(title: str) -> str:
+            offset = (titles.index(title) + 1, len(layers.heading(80)))  # the border is one line
+            await user.pilot.click("LayersPane", offset=offset)
+            await user.settle()
+            return str(layers.border_subtitle)
+
+        assert (await click("cycles")).startswith("by cycles;")
+        assert (await click("cycles")).startswith("by cycles, reversed;")
+        assert (await click("operation")).startswith("by operation;")
+        assert (await click("saturated")).startswith("by saturated;")
+        assert (await click("share")).startswith("by cycles;")
+        assert not (await click("layer")).startswith("by")
+
+    drive(start(), SMALL, play)
+
+
+@pytest.mark.parametrize(("columns", "title"), [(80, "operation"), (200, "limited by")])
+def test_names_use_the_free_room(columns: int, title: str, digits: Bundle) -> None:
+    async def play(user: User) -> None:
+        await user.press("c", *("z" if columns == 200 else ""))
+        layers = user.app.active_pane
+        assert title in layers.heading(layers.columns)[-1].plain
+        lines = [layers.line(index, layers.columns).plain for index in range(layers.count())]
+        assert len({line[7:25] for line in lines}) == 8
+        for line, row in zip(lines, layers._rows, strict=True):
+            assert columns < 100 or row.state.display_name in line
+            assert f" {row.state.cycles:,} " in line or row.state.placement == "host"
+
+    drive(session(long_names(digits), np.load(SEVEN)), (columns, 50 if columns > 80 else 24), play)
+
+
 def test_a_bar_is_the_same_with_and_without_the_cursor(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("c")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -20,13 +21,24 @@ from nmpsim.views.text import percent, short_count, shorten_apart, shorten_middl
 from nmpsim.visible import visible_line
 
 BAR_COLUMNS = 8
-SATURATED_COLUMNS = 9
 COMPARED_COLUMNS = 14
-OTHER_COLUMNS = 39
-"""All but names, operations, and the bar or how a layer compares."""
-NAME_COLUMNS, OPERATION_COLUMNS, LIMIT_COLUMNS = 12, 12, 29
+MARK_COLUMNS, NUMBER_COLUMNS = 2, 5
+NAME_COLUMNS = 12
+"""That names have at least: narrow panes leave out what limits layers, then operations."""
 LONGEST_OPERATION = 15
-"""Narrow panes leave operations out, and those that are not wide what limits a layer."""
+TITLES = {
+    "": NUMBER_COLUMNS,
+    "layer": 0,
+    "operation": 0,
+    "cycles": 0,
+    "share": 0,
+    "limited by": 28,
+    "saturated": 0,
+}
+"""Of the columns, and how wide each is at least: what limits layers shows as they are done."""
+LEFT_ALIGNED = ("layer", "operation", "limited by")
+LEFT_OUT = ("operation", "limited by")
+"""Columns that there may be no room for, the one that stays longer first."""
 SORTED_BY = ("layer", "cycles", "saturated", "limited by", "operation")
 
 
@@ -46,6 +58,8 @@ class LayersPane(LinePane):
     _rows: tuple[LayerRow, ...] = ()
     """Those that the filter leaves, in the order that they are sorted in."""
     _total = 0
+    _longest: Mapping[str, int] = {}
+    """Characters of the longest cell of each column."""
     _names: tuple[int, Mapping[int, str]] = (0, {})
     """Columns that names have, and the names of layers that fit."""
     _known: tuple[Reference | None, bool] = (None, False)
@@ -110,6 +124,11 @@ class LayersPane(LinePane):
         left = list(filter(layer_filter(self._filter), rows))
         self._rows = tuple(in_order(left, self._sorted_by, is_reversed=self._is_reversed))
         self._names, self._verdict = (0, {}), self._verdict_on(rows)
+        cells = [self._cells(row) for row in rows]
+        self._longest = {
+            title: max(least, *(len(one[title]) for one in ({title: title}, *cells)))
+            for title, least in TITLES.items()
+        }
         told = [view.report.host.text] if view.report.host.layers else []
         if self._sorted_by != SORTED_BY[0] or self._is_reversed:
             told.insert(0, f"by {self._sorted_by}{', reversed' if self._is_reversed else ''}")
@@ -137,8 +156,8 @@ class LayersPane(LinePane):
     def heading(self, width: int) -> list[Text]:
         """What matters most so far, and names of the columns."""
         last = "reference" if self._known[0] is not None else ""
-        names = ("", "layer", "operation", "cycles", "share", "limited by", "saturated")
-        titles = Text(f"  {self._columns(width, *names)} {last}")
+        widths = self._widths(width)
+        titles = Text(f"{' ' * MARK_COLUMNS}{_joined({one: one for one in widths}, widths)} {last}")
         titles.highlight_words([last if self._sorted_by in ("ulp", "sqnr") else self._sorted_by],
                                "underline")  # fmt: skip
         return [Text(self._verdict, no_wrap=True), titles] if self._verdict else [titles]
@@ -166,19 +185,11 @@ class LayersPane(LinePane):
         text = Text(self._side(state.index)).append(
             mark, style=GREEN if state.state == "done" else ""
         )
-        columns = self._columns(
-            width,
-            f"[{state.index}]" if view.layer == state.index else f"{state.index} ",
-            lambda names: self._fitting_name(state.index, names),
-            visible_line(state.operation),
-            self._cycles(state),
-            f"{percent(row.share, 100)}%" if known else "",
-            state.limited_by,
-            f"{self.glyphs.over}{state.saturated:,}" if state.saturated else "",
-        )
-        text.append(columns, style="bold" if is_current else "" if known else "dim")
+        widths, cells = self._widths(width), self._cells(row)
+        cells["layer"] = self._fitting_name(state.index, widths["layer"])
+        text.append(_joined(cells, widths), "bold" if is_current else "" if known else "dim")
         if state.saturated:
-            text.stylize(ORANGE, len(text) - SATURATED_COLUMNS)
+            text.stylize(ORANGE, len(text) - widths["saturated"])
         return text.append(" ").append_text(self._last(row))
 
     def looks_at(self, index: int) -> Mapping[str, Any]:
@@ -232,30 +243,43 @@ class LayersPane(LinePane):
             return self.glyphs.next
         return self.glyphs.done if state.state == "done" else self.glyphs.pending
 
-    def _columns(
-        self,
-        width: int,
-        number: str,
-        name: str | Callable[[int], str],
-        op: str,
-        cycles: str,
-        share: str,
-        limit: str,
-        saturated: str,
-    ) -> str:
-        """The cells side by side; a name may depend on the columns that there are for it."""
+    def _cells(self, row: LayerRow) -> dict[str, str]:
+        """What a line says, by the title of the column."""
+        state = row.state
+        is_chosen, known = self.shown.layer == state.index, state.state != "pending"
+        return {
+            "": f"{f'[{state.index}]' if is_chosen else f'{state.index} ':>{NUMBER_COLUMNS}}",
+            "layer": visible_line(state.display_name),
+            "operation": shorten_middle(visible_line(state.operation), LONGEST_OPERATION),
+            "cycles": self._cycles(state),
+            "share": f"{percent(row.share, 100)}%" if known else "",
+            "limited by": state.limited_by,
+            "saturated": f"{self.glyphs.over}{state.saturated:,}" if state.saturated else "",
+        }
+
+    def _widths(self, width: int) -> dict[str, int]:
+        """Columns that there is room for, as wide as their cells; names have the rest."""
         last = BAR_COLUMNS if self._known[0] is None else COMPARED_COLUMNS
-        room = max(width - OTHER_COLUMNS - last, NAME_COLUMNS)
-        ops = OPERATION_COLUMNS if room >= NAME_COLUMNS + OPERATION_COLUMNS else 0
-        limits = LIMIT_COLUMNS if room >= NAME_COLUMNS + ops + LIMIT_COLUMNS else 0
-        if room >= 2 * NAME_COLUMNS + LONGEST_OPERATION + limits:
-            ops = LONGEST_OPERATION
-        names = room - ops - limits
-        head = f"{number:>5} {name if isinstance(name, str) else name(names):{names}}"
-        if ops:
-            head += f" {shorten_middle(op, ops - 1):{ops - 1}}"
-        limited = f" {limit:{limits - 1}}" if limits else ""
-        return f"{head} {cycles:>11} {share:>6}{limited} {saturated:>{SATURATED_COLUMNS}}"
+        widths = {one: n for one, n in self._longest.items() if one not in LEFT_OUT}
+        widths["layer"] = 0
+        room = width - MARK_COLUMNS - last - sum(n + 1 for n in widths.values())
+        for one in LEFT_OUT:
+            if room - self._longest[one] - 1 >= NAME_COLUMNS:
+                widths[one] = self._longest[one]
+                room -= widths[one] + 1
+        widths["layer"] = max(room, NAME_COLUMNS)
+        return {one: widths[one] for one in self._longest if one in widths}
+
+    def choose_heading(self, column: int) -> None:
+        """Sort by what was clicked, the other way around if it is sorted by that already."""
+        edges = accumulate(
+            (n + 1 for n in self._widths(self.columns).values()), initial=MARK_COLUMNS
+        )
+        titles = ("", *self._widths(self.columns), "reference" if self._known[0] else "share")
+        title = titles[sum(edge <= column for edge in edges)]
+        meant = {"": "layer", "share": "cycles", "reference": "sqnr" if self._known[1] else "ulp"}
+        by = meant.get(title, title)
+        self.sort_by(by, is_reversed=by == self._sorted_by and not self._is_reversed)
 
     def _bar(self, share: float) -> str:
         return (self.glyphs.bar * round(share / 100 * BAR_COLUMNS))[:BAR_COLUMNS]
@@ -263,3 +287,10 @@ class LayersPane(LinePane):
 
 def _named(row: LayerRow) -> str:
     return f"[{row.state.index}] {shorten_middle(visible_line(row.state.display_name), 30)}"
+
+
+def _joined(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
+    """Cells side by side."""
+    return " ".join(
+        f"{cells[one]:{'<' if one in LEFT_ALIGNED else '>'}{n}}" for one, n in widths.items()
+    )
