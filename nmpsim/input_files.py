@@ -13,8 +13,9 @@ from nmpsim.diagnostics import Place, fail
 MAX_MODEL_BYTES = (1 << 31) - 1
 """What Protobuf and FlatBuffers can address."""
 MAX_TEXT_BYTES = 1 << 28
-"""Of LIR, assembly and JSON: a network of 16,000 layers has 6 MB of LIR."""
+"""Of LIR, assembly and JSON."""
 MAX_SETTINGS_BYTES = 1 << 20
+"""Of TOML."""
 
 
 def read_bytes(path: Path, what: str, limit: int, code: str = "FILE001") -> bytes:
@@ -58,7 +59,7 @@ def read_text(
     code: str = "FILE001",
     hint: str | None = None,
 ) -> str:
-    """Return the text of a UTF-8 file: no byte order mark, every line end a newline.
+    """Return the text of a UTF-8 file without its byte order mark, with ``\\n`` as line end.
 
     Raises
     ------

@@ -171,13 +171,16 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """The baseline of a file; BASE001 if there is none or it cannot be used."""
+    """Return the baseline of a file; BASE001 if there is none, or it is no baseline; FILE001."""
     place = Place(str(path))
     if is_special(path):  # opening a pipe would wait for its other end
         raise _unusable(place, "it is no regular file")
-    if not path.exists():
-        raise fail("BASE001", "there is no baseline yet", place=place, hint=UPDATE_HINT)
-    text = read_text(path, "baseline", MAX_BYTES, "BASE001", UPDATE_HINT)
+    try:
+        text = read_text(path, "baseline", MAX_BYTES, "BASE001", UPDATE_HINT)
+    except UserError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        raise fail("BASE001", "there is no baseline yet", place=place, hint=UPDATE_HINT) from error
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _DEFAULTS = "defaults"
 _CASES = "case"
 _MERGED = ("expect", "budget")
-MAX_SUITE_BYTES = 1 << 20
 
 
 def read_suite(path: Path) -> Suite:

@@ -13,7 +13,7 @@ from nmpsim.lir.opcode import Kind
 
 
 def overflow_warning(op: Operation, place: Place) -> str | None:
-    """Return a warning if an average pool can saturate to 32 bits before it is divided.
+    """Return a warning if the window sum of an average pool can saturate to 32 bits.
 
     The integer profiles rescale the sum of a window and then divide it by the number of taps, so a
     value can saturate although its average fits the result. Where the factor includes the number

@@ -118,7 +118,7 @@ class Operation:
 
     @property
     def operation_name(self) -> str:
-        """Its common name, such as conv1x1."""
+        """Common name of the operation, such as ``conv1x1`` or ``fc``."""
         shape = self.operands[1].shape if len(self.operands) > 1 else ()
         channels = shape[-1] if shape else None
         return operation_name(self.instruction.opcode, self.instruction.attributes, channels)

@@ -34,8 +34,9 @@ KEPT_OF_A_BYTE, KEPT_OF_A_BLOCK = 4.5, 1024
 """Bytes that kernels keep at their worst for each byte of weights, and for each block of them."""
 _CHANNEL_BYTES = STAGES * 2 * 8
 _PROOF_OF_A_BYTE = 36
-"""Bytes that a proof of whole layers takes for each byte of the writable segments: numbers of what
-it holds, as recorded and as planned, and at its worst those of a layer's results in 64 bits."""
+"""Bytes that a proof of whole layers takes for each byte of the writable segments, measured on a
+convolution of 448x448x64: a number of 32 bits for each byte as recorded and as planned, and several
+of 64 bits for each byte of the layer that is looked at."""
 MAX_PROOF_BYTES = 1 << 28
 """A proof that needs more is not made: it would take more memory than the runs themselves."""
 
@@ -133,8 +134,7 @@ def has_room_for_whole_layers(
 
     A proof that needs more than :data:`MAX_PROOF_BYTES` is never made.
     """
-    proof = [part.nbytes for part in _whole_parts(bundle, config) if part.field.endswith("a proof")]
-    if sum(proof) > MAX_PROOF_BYTES:
+    if sum(part.nbytes for part in _proof_parts(bundle, config)) > MAX_PROOF_BYTES:
         return False
     try:
         check_run(bundle, config, max_memory, threads=threads, whole_layers=True)
@@ -143,11 +143,16 @@ def has_room_for_whole_layers(
     return True
 
 
-def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
-    """What a proof knows of each byte (docs/decisions/0026-whole-layers.md), and weights again."""
+def _proof_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
+    """What a proof knows of each byte (docs/decisions/0026-whole-layers.md)."""
     size = config.cores_count * (config.scratchpad_bytes + SCRATCHPAD_SLACK)
     yield Part("device.scratchpad_bytes, in a proof", 8 * size)
     yield Part("the writable segments, in a proof", _PROOF_OF_A_BYTE * bundle.rw_bytes)
+
+
+def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
+    """What whole layers need: the proof, and the weights again."""
+    yield from _proof_parts(bundle, config)
     blocks = sum(-(-layer_channels(layer) // LANES) for layer in bundle.metadata.layers)
     yield Part("the weights of whole layers", kept_bytes(bundle.image.size, blocks))
 

@@ -44,8 +44,7 @@ from nmpsim.report.throughput import Throughput, batch_of
 from nmpsim.timing import costs_of
 
 RUNS_BEFORE_PROOF = 4
-"""Runs of a program before its whole layers are proved: the proof takes about as long as they did,
-so that no program ever takes more than twice as long as without one."""
+"""Runs of a program before its whole layers are proved, as a proof takes longer than a run."""
 
 
 class Device:

@@ -112,7 +112,10 @@ def _share_bytes(
     other_run: int,
     other_repeats: tuple[tuple[int, int], ...],
 ) -> bool:
-    """Do runs share a byte with others that begin ``distance`` later? Tiles lie alike."""
+    """Return whether two sets of runs share a byte; the second begins ``distance`` bytes later.
+
+    Cached by distance, because the tiles of a layer repeat the same relative positions.
+    """
     one = ByteRuns("dram", 0, run, repeats)
     other = ByteRuns("dram", distance, other_run, other_repeats)
     low, high = max(one.start, other.start), min(one.end, other.end)

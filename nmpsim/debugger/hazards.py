@@ -77,7 +77,10 @@ class _SharedAccesses:
         """First address, end, and is it a write? Floats hold what is beyond 64 bits as well."""
 
     def near(self, touch: Touch) -> list[_Open]:
-        """Return those whose addresses, gaps included, ``touch`` has in common; not two reads."""
+        """Return accesses whose address range overlaps that of ``touch``, unless both are reads.
+
+        Ranges include the gaps between the runs of an access, so some of them share no byte.
+        """
         starts, ends, writes = self._columns[:, : len(self._accesses)]
         found = (starts < touch.box.end) & (ends > touch.box.start)
         if touch.kind == "read":

@@ -15,12 +15,10 @@ from nmpsim.core.reference.scratchpad import Scratchpad
 from nmpsim.core.state import Machine
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.instructions import Done
-from nmpsim.isa.profiles import INTEGER, ROWS, ScaleKind
+from nmpsim.isa.profiles import FLOAT64, INTEGER, ROWS, ScaleKind, ScaleWords, float64_scale
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 
-Integers = tuple[int, int, int]
-"""pre, mul, post; of a float32 factor mul holds the bits."""
 RESULT = "result"
 """The stage whose factor is the word result_scale."""
 
@@ -32,8 +30,8 @@ class ChannelAudit:
     channel: int | None
     real: float
     """The real factor that the expected integers stand for."""
-    expected: Integers
-    found: tuple[Integers, ...]
+    expected: ScaleWords
+    found: tuple[ScaleWords, ...]
     """What descriptors or scale records say; one if they agree."""
 
     @property
@@ -81,7 +79,7 @@ def audit_integers(
 
 
 def _channels(
-    form: ProfileForm, found: Mapping[int | None, set[Integers]]
+    form: ProfileForm, found: Mapping[int | None, set[ScaleWords]]
 ) -> Iterator[ChannelAudit]:
     """Every channel that the device has a factor of, compared with the expected one."""
     values = form.values()
@@ -92,11 +90,11 @@ def _channels(
             yield ChannelAudit(channel, values[index], expected, tuple(sorted(found[channel])))
 
 
-def _integers(scale: IntegerScale) -> Integers:
+def _integers(scale: IntegerScale) -> ScaleWords:
     return scale.pre, scale.mul, scale.post
 
 
-_Found = dict[str, dict[int | None, set[Integers]]]
+_Found = dict[str, dict[int | None, set[ScaleWords]]]
 """Stage -> channel, or None for all -> what was found."""
 
 
@@ -125,21 +123,34 @@ def _found(
 
 def _factors(
     machine: Machine, done: Done, stage: str, first: int
-) -> Iterator[tuple[int | None, Integers]]:
+) -> Iterator[tuple[int | None, ScaleWords]]:
     """The factors of a stage that an instruction takes; ``first`` is its first channel."""
     d = done.words
+    form = ROWS[d["profile"]].form
     if stage == RESULT:
         yield None, (0, d["result_scale"], 0)
     elif stage in ("bias", "out") and d.get("scales"):
         count = d["out_channels"] if "out_channels" in d else d["channels_count"]
-        _, bias, out = scale_tables(Scratchpad(Core(machine, done.core)), d, count)
-        scale = bias if stage == "bias" else out
-        for n, one in enumerate(np.stack([scale.pre, scale.mul, scale.post], axis=1).tolist()):
-            yield first + n, (one[0], one[1], one[2])
+        _, *tables = scale_tables(Scratchpad(Core(machine, done.core)), d, count)
+        rows = [np.stack([one.pre, one.mul, one.post], axis=1).tolist() for one in tables]
+        for n, (bias, out) in enumerate(zip(*rows, strict=True)):
+            if form is FLOAT64:
+                scale = float64_scale(out, bias)
+            else:
+                pre, mul, post = bias if stage == "bias" else out
+                scale = pre, mul, post
+            yield first + n, scale
     elif f"{stage}_pre" in d:
+        scale = _scale(d, stage)
+        if form is FLOAT64 and "bias_mul" in d:
+            scale = float64_scale(scale, _scale(d, "bias"))
         # A shift that both sides share belongs to both factors.
-        shift = d["out_post"] if ROWS[d["profile"]].form.has_common_shift else 0
-        yield None, (d[f"{stage}_pre"], d[f"{stage}_mul"], d[f"{stage}_post"] + shift)
+        pre, mul, post = scale
+        yield None, (pre, mul, post + (d["out_post"] if form.has_common_shift else 0))
+
+
+def _scale(words: Mapping[str, int], prefix: str) -> ScaleWords:
+    return words[f"{prefix}_pre"], words[f"{prefix}_mul"], words[f"{prefix}_post"]
 
 
 Facts = Mapping[str, LayerFacts]

@@ -52,7 +52,7 @@ class _Semaphore:
 
     @classmethod
     def of(cls, cores: int) -> _Semaphore:
-        """Return one that nobody has used."""
+        """Return an unused semaphore."""
         return cls(
             0, [0] * cores, [0] * cores, [[] for _ in range(cores)], [[] for _ in range(cores)]
         )

@@ -218,8 +218,7 @@ The shifts are arithmetic. The integer form saturates what is shifted last to 32
 Int16, `x >> pre` saturates where its product with `mul` would leave 62 bits. The fixed-point form
 saturates `x << pre` to 32 bits and rounds twice, after the product and after the shift; but 48-bit
 sums of Int16 are multiplied with `mul` rounded to 16 bits and shifted once, by `15 - pre + post`.
-The factor of `q31_once` is the float64 `(mul * 2^22 + bias_mul) * 2^(pre - post - bias_post - 53)`.
-It multiplies the sum in float64. The product is rounded to an integer, halves away from zero, is
+The product of the float64 form is rounded to an integer, halves away from zero, is
 held at 2^61, and saturates nothing before the clip. `nmp.gemm` has no words of a bias: they count
 as 0.
 

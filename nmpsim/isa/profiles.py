@@ -19,9 +19,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # --- the form of a scale ---------------------------------------------------------------------
 
-ScaleKind: TypeAlias = Literal["integers", "fixed point", "float32"]
+ScaleKind: TypeAlias = Literal["integers", "fixed point", "float64", "float32"]
 """integers: shift right, multiply, shift right. fixed point: shift left, times a multiplier of
-2^-31, shift right. float32: the multiplier's bits."""
+2^-31, shift right. float64: a float64 of 53 bits ``mul``, times 2^(pre - post - 53). float32: the
+multiplier's bits."""
+
+
+ScaleWords: TypeAlias = tuple[int, int, int]
+"""``pre``, ``mul`` and ``post`` of a scale."""
 
 
 @frozen
@@ -44,6 +49,13 @@ INTEGER = ScaleForm(
 FIXED_POINT = ScaleForm(
     "fixed point", "fixed point", "`x << pre`, times `mul / 2^31`, divided by `2^post`"
 )
+FLOAT64 = ScaleForm(
+    "float64",
+    "float64",
+    "`x` as float64 times the float64 `(mul * 2^22 + bias_mul) * 2^(pre - post - bias_post - 53)`",
+)
+LOW_BITS = 22
+"""Of the 53 bits of a float64 factor."""
 REAL = ScaleForm("real", "float32", "`x` as float32 times `mul`, the bits of a float32; no shifts")
 COMMON_SHIFT = ScaleForm(
     "common shift",
@@ -59,8 +71,16 @@ def real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float:
         return math.ldexp(mul, -pre - post)
     if kind == "fixed point":
         return math.ldexp(mul, pre - post - 31)
+    if kind == "float64":
+        return math.ldexp(mul, pre - post - 53)
     value: float = struct.unpack("<f", struct.pack("<I", mul & 0xFFFF_FFFF))[0]
     return value
+
+
+def float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
+    """Join the words of a float64 factor; the scale ``bias`` holds its lower ``LOW_BITS``."""
+    (pre, high, post), (_, low, more) = out, bias
+    return pre, (high << LOW_BITS) + low, post + more
 
 
 # --- profiles of the device -----------------------------------------------------------------
@@ -282,7 +302,7 @@ ROWS = (
     Profile(
         Q31_ONCE,
         "q31_once",
-        FIXED_POINT,
+        FLOAT64,
         "TFLite, fully connected layers",
         "float64 factor, rounded once, halves away from zero",
         sums=SumWords(

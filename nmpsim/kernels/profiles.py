@@ -18,6 +18,7 @@ from nmpsim.isa.profiles import (
     GLOW_FLOAT,
     GLOW_FLOAT_LATE,
     GLOW_INT,
+    LOW_BITS,
     NMP,
     ONEDNN,
     ONNX,
@@ -101,9 +102,10 @@ def early_zero_point(q: Quantizer) -> Any:
 def put_integers(
     q: Quantizer, bias: Int, bias_scale: IntegerScale, out: IntegerScale, integers: Int64s, c: Int
 ) -> None:
-    """The integer scale of one channel; of q31_once ``MUL`` holds the bits of a float64 factor.
+    """Store the scale of channel ``c`` in the table ``integers``.
 
-    q31 of Int16 is one, too: TFLite reduces its multiplier to 16 bits for sums of 64.
+    For q31 of Int16, TFLite reduces the multiplier to 16 bits. For q31_once, row ``MUL`` gets the
+    bits of a float64 factor.
     """
     pre, mul, post, most = out.pre, out.mul, out.post, HELD
     if q.profile == Q31 and q.element == INT16:
@@ -112,7 +114,7 @@ def put_integers(
     elif q.profile == Q31_ONCE:
         exponent = out.pre - out.post - bias_scale.post - 53
         power = np.int64(1023 + exponent) << 52  # of two, as a float64
-        factor = np.float64((mul << 22) + bias_scale.mul) * np.int64(power).view(np.float64)
+        factor = np.float64((mul << LOW_BITS) + bias_scale.mul) * np.int64(power).view(np.float64)
         mul = np.float64(factor).view(np.int64)
     elif q.element == INT16:
         most = MAX_PRODUCT // max(abs(mul), ONCE)

@@ -64,9 +64,10 @@ def scale_channels_fixed_point(
 
 @jit
 def scale_channels_once(run: Int64s, integers: Int64s) -> None:
-    """``x * factor`` in float64, rounded to an integer, halves away from zero.
+    """Multiply each sum by its channel's float64 factor and round halves away from zero.
 
-    ``MUL`` holds the bits of the factor. A result is held at 2**61, far beyond every element.
+    ``integers[MUL]`` holds the bits of the factors. Results are limited to +-2**61, far beyond the
+    range of any element.
     """
     for c in range(run.size):
         product = np.float64(run[c]) * np.int64(integers[MUL, c]).view(np.float64)

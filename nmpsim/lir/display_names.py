@@ -36,7 +36,10 @@ class _Path:
     separator: str
 
     def suffixes(self) -> Iterator[str]:
-        """Shortest first; none begins with a number, which would be taken for an index."""
+        """Yield the suffixes of the path, shortest first.
+
+        A suffix that begins with a digit is left out: commands would take it for a layer's index.
+        """
         for first in range(len(self.components) - 1, -1, -1):
             if self.components[first][:1].isalpha():
                 yield self.separator.join(self.components[first:])

@@ -20,7 +20,7 @@ class Move:
 
     @property
     def description(self) -> str:
-        """What the key does, in words."""
+        """The command of the key, with ``CORE`` and ``LAYER`` for what is selected."""
         return self.command.format(core="CORE", layer="LAYER")
 
     def line(self, view: View) -> str:

@@ -66,7 +66,7 @@ def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
 
 
 def _needed(columns: Sequence[Column], available: int) -> Sequence[Column]:
-    """Return the columns without as many optional ones, from the right, as make all others fit."""
+    """Return the columns, leaving out optional ones from the right until the rest fits."""
     optional = [column for column in columns if column.is_optional]
     while optional and sum(column.natural + 1 for column in columns) - 1 > available:
         left_out = optional.pop()

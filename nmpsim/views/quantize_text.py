@@ -121,19 +121,19 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
     console.print(
         fitted_table(
             [
-                Column(
-                    "instruction",
-                    [visible_line(shown[result.name]) for result in staying],
-                    least=12,
-                ),
-                Column(
-                    "operation", [operation_name(result.opcode) for result in staying], least=10
-                ),
+                *_names(staying, shown),
                 Column("why", [result.reason for result in staying], least=20),
             ],
             console,
         )
     )
+
+
+def _names(results: Sequence[Result], shown: Mapping[str, str]) -> tuple[Column, Column]:
+    """Columns of display names and operations."""
+    names = [visible_line(shown[result.name]) for result in results]
+    operations = [operation_name(result.opcode) for result in results]
+    return Column("instruction", names, least=12), Column("operation", operations, least=10)
 
 
 def _print_saturated(
@@ -145,14 +145,7 @@ def _print_saturated(
     console.print(
         fitted_table(
             [
-                Column(
-                    "instruction",
-                    [visible_line(shown[result.name]) for result in saturated],
-                    least=12,
-                ),
-                Column(
-                    "operation", [operation_name(result.opcode) for result in saturated], least=10
-                ),
+                *_names(saturated, shown),
                 Column(
                     "saturated", [str(result.bias_saturated) for result in saturated], right=True
                 ),

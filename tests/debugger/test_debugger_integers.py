@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import nmpsim
+from nmpsim.analysis.explain import explain_layers
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
@@ -99,3 +100,22 @@ def test_a_bias_of_a_layer_that_is_cut_by_channels(shell: Shell, channel: int) -
     shell.execute("until end")
     apart = np.flatnonzero(shell.debugger.outputs[5] != before)
     assert apart.tolist() == [channel]
+
+
+def test_a_float64_factor_of_two_words(shared: Path) -> None:
+    shell = opened(shared, "lenet/i8_asym_b32/cpumax", "q31")
+    name = "relu3_max__3"
+    (layer,) = (one for one in shell.debugger.layers if one.name == name)
+    facts = {one.name: one for one in explain_layers(shell.debugger.bundle.module())}[
+        layer.fused[0]
+    ]
+    target, source, weights = (float(np.float32(one.scale)) for one in facts.operands[:3])
+    (stage,) = shell.execute(f"integers {name}").data["stages"]
+    assert stage["kind"] == "float64"
+    assert stage["channels"][0]["real"] == source * weights / target
+    for word in ("bias_mul", "out_mul"):  # the lower and the upper bits
+        shell.execute(f"change {name} {word} 5")
+        found = shell.execute(f"integers {name}")
+        assert found.data["wrong"] == 1
+        shell.execute(found.lines[-1].split("`")[1])
+        assert shell.execute(f"integers {name}").data["wrong"] == 0

@@ -59,10 +59,10 @@ def points(done):
 
 
 # Connecting is tried again and again.
-NOBODY = pytest.param("tcp://127.0.0.1:1", marks=pytest.mark.slow)
+NO_SCHEDULER = pytest.param("tcp://127.0.0.1:1", marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("address", [NOBODY, "nonsense", "nonsense://127.0.0.1:1", ""])
+@pytest.mark.parametrize("address", [NO_SCHEDULER, "nonsense", "nonsense://127.0.0.1:1", ""])
 def test_no_scheduler_is_told(start, digits, digits_bin, tmp_path, address):
     pytest.importorskip("distributed", reason="distributed is not installed")
     words = ("--input", digits / "images" / "7.npy", "--set", "cores.count=1")

@@ -52,6 +52,7 @@ def test_the_page_on_numerics_begins_with_the_references() -> None:
     [
         ("integers", (3, 322, 15), 322 / 2**18),
         ("fixed point", (2, 1 << 30, 1), 1.0),
+        ("float64", (1, 3 << 51, 2), 0.375),
         ("float32", (0, struct.unpack("<i", struct.pack("<f", 0.75))[0], 0), 0.75),
         ("float32", (0, struct.unpack("<i", struct.pack("<f", -0.5))[0], 0), -0.5),
     ],

@@ -15,7 +15,16 @@ from nmpsim.compiler.tiling.channelwise import average_of
 from nmpsim.compiler.tiling.elementwise import BINARY, is_unsigned
 from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import Place, UserError
-from nmpsim.isa.profiles import FBGEMM, ONEDNN, Q31_ONCE, ROWS, ScaleForm, ScaleKind, real_factor
+from nmpsim.isa.profiles import (
+    FBGEMM,
+    FLOAT64,
+    ONEDNN,
+    ROWS,
+    ScaleForm,
+    ScaleKind,
+    float64_scale,
+    real_factor,
+)
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 
@@ -143,9 +152,15 @@ def _of_sums(profile: Profile, sums: Sums) -> _Answer:
     made = profile.sums(sums)
     several = slice(None) if sums.by_channel else slice(1)
     stages = {"bias": made.bias_scales[several], "out": made.out_scales[several]}
-    if made.profile == Q31_ONCE:
-        del stages["bias"]  # lower bits of the factor
+    if ROWS[made.profile].form is FLOAT64:
+        pairs = zip(stages["out"], stages.pop("bias"), strict=True)
+        stages["out"] = tuple(_joined(out, bias) for out, bias in pairs)
     return made.profile, stages
+
+
+def _joined(out: IntegerScale, bias: IntegerScale) -> IntegerScale:
+    pre, mul, post = float64_scale((out.pre, out.mul, out.post), (bias.pre, bias.mul, bias.post))
+    return IntegerScale(pre, post, mul)
 
 
 def _of_words(words: Words) -> _Answer:

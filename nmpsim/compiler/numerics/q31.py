@@ -133,7 +133,10 @@ def mean_form(factor: float, taps: int, place: Place) -> IntegerScale:
 
 
 def _float64_form(factor: float, place: Place) -> tuple[IntegerScale, IntegerScale]:
-    """All bits of a double: 31 of its 53, and the 22 below them with what is left to shift."""
+    """Split a double into the words of two scales: its upper 31 bits, and its lower 22 bits.
+
+    The shift of the second scale adds to that of the first, for factors below 2**-32.
+    """
     fixed_point_form(factor, place)  # refuses what is no factor
     fraction, exponent = math.frexp(factor)
     if exponent < -2 * LONGEST_SHIFT:

@@ -117,7 +117,10 @@ def scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
 
 
 def overflow_of(form: IntegerScale, accumulator_bits: int) -> Overflow:
-    """Where ``(x >> pre) * mul + half`` leaves 32 bits, for inputs of the accumulator's range."""
+    """Return the inputs from which on ``(x >> pre) * mul + half`` does not fit 32 bits.
+
+    A side is None where no value of ``accumulator_bits`` bits reaches it.
+    """
     half = (1 << form.post) >> 1
     high = ((INT32_MAX - half) // form.mul + 1) << form.pre
     low = (-((half - INT32_MIN) // form.mul) << form.pre) - 1

@@ -13,8 +13,8 @@ from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result, count, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.integers import RESULT, ChannelAudit, Integers, StageAudit, audit_integers
-from nmpsim.isa.profiles import ScaleKind
+from nmpsim.debugger.integers import RESULT, ChannelAudit, StageAudit, audit_integers
+from nmpsim.isa.profiles import LOW_BITS, ScaleKind, ScaleWords, real_factor
 
 MAX_CHANNELS = 8
 """Wrong channels of a stage that are printed; ``all`` and JSON have every one."""
@@ -60,8 +60,13 @@ def _mend(stage: StageAudit) -> str:
         return f"result_scale {one.expected[1]}"
     pairs = zip(("pre", "mul", "post"), one.expected, one.found[-1], strict=True)
     word, value = next(((w, e) for w, e, f in pairs if e != f), ("mul", one.expected[1]))
+    prefix = stage.stage
+    if stage.kind == "float64" and word == "mul":
+        high, low = divmod(value, 1 << LOW_BITS)
+        is_low = one.found[-1][1] >> LOW_BITS == high
+        prefix, value = ("bias", low) if is_low else ("out", high)
     channel = "" if one.channel is None else f" channel {one.channel}"
-    return f"{stage.stage}_{word} {value}{channel}"
+    return f"{prefix}_{word} {value}{channel}"
 
 
 def _rows(stage: StageAudit, is_all: bool) -> list[list[object]]:
@@ -85,13 +90,15 @@ def _row(stage: StageAudit, one: ChannelAudit) -> list[object]:
             written(one.expected, stage.kind), said, mark, stage.formula]  # fmt: skip
 
 
-def written(integers: Integers, kind: ScaleKind) -> str:
+def written(integers: ScaleWords, kind: ScaleKind) -> str:
     """A factor as a formula."""
     pre, mul, post = integers
     if kind == "integers":
         return f"(x >> {pre}) * {mul} >> {post}"
     if kind == "fixed point":
         return f"(x << {pre}) * {mul} / 2^31 >> {post}"
+    if kind == "float64":
+        return f"x * {real_factor(kind, *integers)!r}"
     added = f" + {float(np.uint32(post).view(np.float32)):.9g}" if post else ""
     return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 

@@ -44,7 +44,7 @@ class _Row:
 
     @property
     def shown(self) -> Cell:
-        """Its display name, in the first run that has it."""
+        """Display name of the layer, from the first run that has the layer."""
         return layer_name(next(layer for layer in self.layers if layer is not None))
 
     def cycles(self) -> list[int | None]:
