@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import attrs
 from rich.console import RenderableType
-from textual import on
+from textual import events, on
 from textual._compositor import CompositorUpdate
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -57,6 +57,8 @@ from nmpsim.visible import visible_line
 
 REFRESH_SECONDS = 0.1
 """How often progress is shown while an action runs."""
+WORK_AT_ONCE = ("q", "escape", "ctrl+c")
+"""Keys that work before there is a view."""
 HELP = len(PANES)
 PICK_BORDER = 24
 """Columns that a list to pick from does not have for names."""
@@ -98,6 +100,8 @@ class DebugApp(App[None]):
         self._progress: Location | None = None
         self._searched = ""
         self._pane = self._before_help = 0
+        self._early_keys: list[events.Key] = []
+        """Typed while there is no view yet."""
         shell.debugger.interrupted = self._jobs.is_interrupted
         shell.debugger.progress = self._note_progress
 
@@ -120,6 +124,13 @@ class DebugApp(App[None]):
         self.action_pane(PANE_IDS.index(first))
         self.set_interval(REFRESH_SECONDS, self._show_progress)
         self._jobs.perform("start", partial(first_view, self.shell))
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keep keys that are typed before there is a view; quitting and stopping work at once."""
+        if isinstance(event, events.Key) and self.view is None and event.key not in WORK_AT_ONCE:
+            self._early_keys.append(event)
+        else:
+            await super().on_event(event)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """With NO_COLOR no colour at all; Textual itself would leave shades of grey."""
@@ -199,6 +210,8 @@ class DebugApp(App[None]):
         self._progress = None
         self._status.show(view)
         self._catch_up()
+        while self._early_keys:
+            self.post_message(self._early_keys.pop(0))
 
     def _catch_up(self) -> None:
         """A pane that comes into sight shows how things are now."""

@@ -13,11 +13,12 @@ import pytest
 from screen import LARGE, SMALL, Start, User, drive
 
 from nmpsim.debugger.commands.result import Result
+from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
 from nmpsim.tui.look import ASCII, UNICODE
 from nmpsim.tui.moves import MOVES
 from nmpsim.tui.panes import PANES
-from nmpsim.tui.view import first_view
+from nmpsim.tui.view import View, first_view
 
 
 def test_a_small_screen_shows_one_pane(start: Start) -> None:
@@ -83,6 +84,26 @@ def test_steps_forth_and_back(start: Start) -> None:
         assert "layer 0 conv1__6_quantize  0/8 done" in await user.press("R")
 
     drive(start(), SMALL, play)
+
+
+def test_keys_before_the_first_view_are_kept(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_show = threading.Event()
+
+    def late(shell: Shell) -> View:
+        may_show.wait()
+        return first_view(shell)
+
+    async def run() -> DebugApp:
+        app = DebugApp(start(), UNICODE)
+        async with app.run_test(size=LARGE) as pilot:
+            await pilot.press("n", "n")
+            may_show.set()
+            await User(app, pilot).settle()
+            await User(app, pilot).settle()  # the keys
+        return app
+
+    monkeypatch.setattr("nmpsim.tui.app.first_view", late)
+    assert asyncio.run(run()).shown.location.layers_done == 2
 
 
 def test_a_breakpoint_is_set_seen_and_met(start: Start) -> None:

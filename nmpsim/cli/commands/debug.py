@@ -150,6 +150,8 @@ def _debug(request: _Request) -> int:
         return _serve(request)
     has_screen = not (lines or request.plain) and (is_served or _is_terminal())
     if has_screen:
+        if not is_served:
+            say(f"opening {request.bundle.name} ...")  # the screen needs a second or more
         from nmpsim.tui import check_screen, run_tui
 
         if not is_served:
@@ -206,6 +208,8 @@ def _layout_file() -> Path:
 
 
 def _given_lines(request: _Request) -> Iterator[Line]:
+    if request.script is None and not request.commands:
+        return  # without the half second that the import takes
     from nmpsim.debugger.script import Line
 
     if request.script is not None:
