@@ -17,6 +17,7 @@ nothing has written: the simulator has zeros there, a chip what was left from be
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 
@@ -85,7 +86,7 @@ class _SharedAccesses:
         found = (starts < touch.box.end) & (ends > touch.box.start)
         if touch.kind == "read":
             found &= writes > 0
-        return [self._accesses[index] for index in np.flatnonzero(found).tolist()]
+        return [self._accesses[index] for index in found.nonzero()[0].tolist()]
 
     def add(self, opened: _Open) -> None:
         """Add the latest access; drop the older half of too many."""
@@ -183,8 +184,10 @@ class _Accesses:
         self.order = Order(cores)
         self._written = Initialized(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
-        self._unfinished: list[list[_Open]] = [[] for _ in range(cores)]
-        """Of each core, accesses by instructions for units that it has not waited for."""
+        self._unfinished: list[dict[Unit, deque[_Open]]] = [
+            {unit: deque() for unit in Unit} for _ in range(cores)
+        ]
+        """Of each core, accesses by instructions for each unit that it has not waited for."""
         self._shared = _SharedAccesses()
         """Accesses to writable DRAM that not every core is ordered after."""
 
@@ -214,20 +217,22 @@ class _Accesses:
         return []
 
     def _access(self, done: Done, touches: Sequence[Touch], unit: Unit | None) -> list[Hazard]:
+        checked = []
         for touch in touches:
             if touch.box.space == "control":
                 order = self.order.write_word if touch.kind == "write" else self.order.read_word
                 order(done.core, touch.box.start)
-        if not touches:
+            elif touch.box.space == "scratchpad" or touch.box.end > self._read_only_end:
+                checked.append(touch)
+        if not checked:
             return []
-        checked = [t for t in touches if t.box.space != "control" and not self._is_read_only(t)]
         found = [
             Hazard(done.position, other.done, done, _sentence(other, done, touch))
             for touch in checked
             for other in self._others(done, touch)
             if not self._is_ordered(done, unit, other) and _meet(touch, other.touch)
         ]
-        missing = self._written.feed(done.core, touches)
+        missing = self._written.feed(done.core, checked)
         if missing is not None:
             found.append(Hazard(done.position, None, done, _unwritten(done, *missing)))
         for touch in checked:
@@ -243,23 +248,27 @@ class _Accesses:
                 self._finish(first.core, first.unit, first.job)
         return found
 
-    def _is_read_only(self, touch: Touch) -> bool:
-        return touch.box.space == "dram" and touch.box.end <= self._read_only_end
-
     def _open(self, opened: _Open) -> None:
         core, touch = opened.done.core, opened.touch
         if opened.unit is not None:
-            self._unfinished[core].append(opened)
+            self._unfinished[core][opened.unit].append(opened)
         if touch.box.space == "scratchpad":
             return
         if opened.unit is None:
             opened.awaited_at = self.order.now(core)
         self._shared.add(opened)
 
-    def _others(self, done: Done, touch: Touch) -> Sequence[_Open]:
-        if touch.box.space == "scratchpad":
-            return self._unfinished[done.core]
-        return self._shared.near(touch)
+    def _others(self, done: Done, touch: Touch) -> list[_Open]:
+        if touch.box.space != "scratchpad":
+            return self._shared.near(touch)
+        start, end, is_write = touch.box.start, touch.box.end, touch.kind == "write"
+        return [
+            one
+            for queue in self._unfinished[done.core].values()
+            for one in queue
+            if one.touch.box.start < end and start < one.touch.box.end
+            if is_write or one.touch.kind == "write"
+        ]
 
     def _is_ordered(self, done: Done, unit: Unit | None, other: _Open) -> bool:
         if other.done.core == done.core:
@@ -270,19 +279,18 @@ class _Accesses:
     def wait(self, done: Done) -> None:
         """``nmp.wait``."""
         core, unit, outstanding = done.core, UNIT.decode(done.word), OUTSTANDING.decode(done.word)
-        jobs = [o.done.job for o in self._unfinished[core] if o.unit == unit]
-        if jobs:
-            self._finish(core, unit, max(jobs) - outstanding)
+        queue = self._unfinished[core][Unit(unit)]
+        if queue:
+            self._finish(core, Unit(unit), queue[-1].done.job - outstanding)
 
-    def _finish(self, core: int, unit: int, job: int) -> None:
+    def _finish(self, core: int, unit: Unit, job: int) -> None:
         """A core knows that a unit is done with a job and those before it."""
-        unfinished = self._unfinished[core]
-        finished = [o for o in unfinished if o.unit == unit and o.done.job <= job]
-        if not finished:
+        queue = self._unfinished[core][unit]
+        if not queue or queue[0].done.job > job:
             return
-        for opened in finished:
-            opened.awaited_at = self.order.now(core)
-        self._unfinished[core] = [o for o in unfinished if o.awaited_at is None]
+        now = self.order.now(core)
+        while queue and queue[0].done.job <= job:
+            queue.popleft().awaited_at = now
         if self.order.cores == 1:
             self._shared.keep(lambda opened: opened.awaited_at is None)
 
