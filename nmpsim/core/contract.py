@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
+
+import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import ProgramStep, Tensor
-from nmpsim.core.compiled.contract_state import Contract, Limit, copied, make_contract
-from nmpsim.core.decode import ACCESS_BYTES, IS_ACCESS, IS_SYNCHRONISATION, IS_WRITE, OP
+from nmpsim.core.compiled.contract_state import Contract, Limit, copied, make_contract, restore
+from nmpsim.core.decode import (
+    ACCESS_BYTES,
+    FOOTPRINT_KIND,
+    IS_ACCESS,
+    IS_SYNCHRONISATION,
+    IS_WRITE,
+    OP,
+)
 from nmpsim.core.demand import nbytes_of
 from nmpsim.core.engine import CheckEvents
 from nmpsim.core.seen import begin_stretch
@@ -16,12 +27,74 @@ from nmpsim.core.stops import Noted, Row, StopConditions
 from nmpsim.timing import Costs
 
 UNSURE = (
-    "not everything could be checked: the cores have more open accesses or older posts than the"
-    " check keeps"
+    "not everything could be checked: the cores have more open accesses, older posts or more"
+    " instructions after a post than the check keeps"
 )
 
-
 SEMAPHORES = (OP.nmp_post, OP.nmp_pend)
+MAX_LOG_BYTES = 1 << 26
+"""Compressed bytes of instructions that are kept to be checked again. A scalar access takes about
+one, a tensor instruction some tens."""
+
+
+@attrs.frozen
+class _Batch:
+    """Instructions that were checked, as :meth:`ContractCheck.show` gets them, compressed."""
+
+    events: bytes
+    words: bytes
+    width: int
+    """Entries of a row of ``words``."""
+    first_word: int
+
+    @staticmethod
+    def of(events: Int64s, words: Int64s, first_word: int) -> _Batch:
+        """Compress a batch; only tensor instructions keep the words of a descriptor."""
+        events = events.copy()
+        number = events[:, Event.NUMBER]
+        is_tensor = (number >= 0) & (FOOTPRINT_KIND[number] >= 0)
+        words = words[events[is_tensor, Event.ITEM]]
+        events[:, Event.ITEM] = 0
+        events[is_tensor, Event.ITEM] = np.arange(len(words))
+        return _Batch(_compressed(events), _compressed(words), words.shape[1], first_word)
+
+    def arguments(self) -> tuple[Int64s, Int64s, int]:
+        """The batch as it was shown."""
+        events = _decompressed(self.events, EVENT_WORDS)
+        return events, _decompressed(self.words, self.width), self.first_word
+
+
+def _compressed(rows: Int64s) -> bytes:
+    """Columns one after the other: neighbours are alike, so that little is left of them."""
+    return zlib.compress(rows.tobytes("F"), 1)
+
+
+def _decompressed(columns: bytes, width: int) -> Int64s:
+    found = np.frombuffer(zlib.decompress(columns), np.int64)
+    return np.array(found.reshape(width, -1).T, order="C")  # compiled code may write to it
+
+
+class _Log:
+    """Instructions to check again, up to :data:`MAX_LOG_BYTES`."""
+
+    def __init__(self) -> None:
+        self._batches: list[_Batch] = []
+        self.nbytes = 0
+        self.is_complete = True
+        """False once there were more: then none are kept."""
+
+    def add(self, events: Int64s, words: Int64s, first_word: int) -> None:
+        """Keep a batch."""
+        if not self.is_complete:
+            return
+        batch = _Batch.of(events, words, first_word)
+        self._batches.append(batch)
+        self.nbytes += len(batch.events) + len(batch.words)
+        if self.nbytes > MAX_LOG_BYTES:
+            self._batches, self.nbytes, self.is_complete = [], 0, False
+
+    def __iter__(self) -> Iterator[tuple[Int64s, Int64s, int]]:
+        return (batch.arguments() for batch in self._batches)
 
 
 class ContractCheck:
@@ -42,8 +115,10 @@ class ContractCheck:
         )
         self._before: Contract | None = None
         """As it was before the first post or pend."""
-        self._shown: list[tuple[Int64s, Int64s, int]] = []
-        """What came since then: a later post may show that it must be looked at again."""
+        self._log = _Log()
+        """What came since then: a later post may show that it must be checked again."""
+        self._has_given_up = False
+        """True if something must be checked again that was not kept."""
 
     @property
     def found(self) -> Int64s:
@@ -75,22 +150,28 @@ class ContractCheck:
 
     def show(self, events: Int64s, words: Int64s, first_word: int) -> bool:
         """Instructions as :data:`~nmpsim.core.engine.ShowInstructions` has them."""
+        if self._has_given_up:
+            return True
         if self._before is None and np.isin(events[:, Event.NUMBER], SEMAPHORES).any():
             self._before = copied(self._state)
+        is_kept = self._check(self._state, events, words, first_word)
         if self._before is None:
-            return self._check(self._state, events, words, first_word)
-        rows = int(events[:, Event.ITEM].max(initial=-1)) + 1
-        self._shown.append((events.copy(), words[:rows].copy(), first_word))
-        is_kept = self._check(self._state, *self._shown[-1])
+            return is_kept
+        self._log.add(events, words, first_word)
         while self._state.numbers[Limit.IS_TOO_STRICT]:
+            if not self._log.is_complete:
+                self._state.numbers[Limit.IS_UNSURE] = 1
+                self._has_given_up = True
+                return True
             is_kept = self._again(self._before)
         return is_kept
 
     def _again(self, before: Contract) -> bool:
         """All since the first post or pend, with the rivals known that have come so far."""
         known = np.maximum(self._state.rivals, self._state.known_rivals)
-        self._state = copied(before)._replace(known_rivals=known)
-        return all(self._check(self._state, *shown) for shown in self._shown)
+        restore(self._state, before)
+        self._state.known_rivals[...] = known
+        return all(self._check(self._state, *batch) for batch in self._log)
 
     def take_trace(self, stops: StopConditions) -> bool:
         """The instructions that an engine has traced with their descriptors; makes room."""

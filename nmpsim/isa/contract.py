@@ -175,7 +175,8 @@ CASES: tuple[Case, ...] = (
     Case(
         "not_checked",
         Category.NOT_SUPPORTED,
-        "a program with more open accesses or older posts than the check keeps",
+        "a program with more open accesses, older posts or more instructions after a post than the"
+        " check keeps",
         "it runs on; the report says that the contract was not proved",
         "let the cores meet at a barrier now and then",
         FoundBy.NOTHING,

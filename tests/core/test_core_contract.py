@@ -7,20 +7,31 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 import pytest
+from traced_memory import at_most
 
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig
+from nmpsim.core import contract
 from nmpsim.core.compiled.contract_order import RUNNING
-from nmpsim.core.compiled.contract_state import MAX_OPEN, MAX_POSTS, Limit, make_contract
+from nmpsim.core.compiled.contract_state import (
+    MAX_OPEN,
+    MAX_POSTS,
+    Contract,
+    Limit,
+    make_contract,
+)
 from nmpsim.core.compiled.entries import check_events
+from nmpsim.core.contract import ContractCheck
 from nmpsim.core.decode import OP
+from nmpsim.core.load import empty_machine
 from nmpsim.core.shown import Event, Found
 from nmpsim.isa.contract import CASES
 from nmpsim.report.data import RunReport
 from nmpsim.report.ended import ViolationReport
 from nmpsim.report.json import to_json
+from nmpsim.timing import costs_of
 
 TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)
 THREE_CORES = attrs.evolve(TWO_CORES, cores_count=3)
@@ -235,6 +246,55 @@ def test_more_pends_than_are_kept() -> None:
     many = f" li t6, {MAX_POSTS + 1}\nagain{{}}:\n{{}} addi t6, t6, -1\n bnez t6, again{{}}\n"
     text = two(WHOLE + many.format(0, POST, 0), many.format(1, PEND, 1) + FAR + WAIT_LOAD)
     for report in runs(text):
+        assert report.contract.status == "not_checked"
+
+
+def test_instructions_to_check_again_take_little_memory() -> None:
+    check = ContractCheck(empty_machine(), costs_of(TWO_CORES), lambda *_: True)
+    words = np.zeros((1 << 14, 44), np.int64)
+    events = np.zeros((len(words), len(Event)), np.int64)
+    events[:, Event.ITEM] = events[:, Event.CYCLE] = np.arange(len(events))
+    events[:, Event.NUMBER], events[0, Event.NUMBER] = OP.lw, OP.nmp_post
+    events[:, Event.FIRST] = 0xA000_0000 + 4 * np.arange(len(events)) % 4096
+    check.show(events, words, 0)  # the state is copied
+    with at_most(8_000_000):
+        for _ in range(16):
+            check.show(events, words, 0)
+
+
+def test_what_is_checked_again_is_what_was_shown() -> None:
+    rng = np.random.default_rng(3)
+    shown: list[tuple[bytes, bytes]] = []
+
+    def note(_: Contract, events: np.ndarray, words: np.ndarray, first_word: int) -> bool:
+        assert events.flags.writeable and words.flags.writeable
+        is_tensor = np.isin(events[:, Event.NUMBER], (OP.nmp_load, OP.nmp_conv))
+        rows = words[events[is_tensor, Event.ITEM], first_word:]
+        shown.append((events[:, : Event.ITEM].tobytes(), rows.tobytes()))
+        return True
+
+    check = ContractCheck(empty_machine(), costs_of(TWO_CORES), note)
+    for count in (1, 1, 50):
+        events = rng.integers(0, 1 << 32, (count, len(Event)))
+        events[:, Event.ITEM] = rng.permutation(count)
+        events[:, Event.NUMBER] = rng.choice([OP.lw, OP.nmp_load, OP.nmp_conv], count)
+        events[0, Event.NUMBER] = OP.nmp_post
+        check.show(events, rng.integers(-(1 << 40), 1 << 40, (count, 48)), 3)
+    check.begin_segment()
+    first = list(shown)
+    shown.clear()
+    assert check._before is not None
+    check._again(check._before)
+    assert shown == first
+
+
+def test_more_instructions_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No false alarm where a rival comes too late; what needs no second check is as before."""
+    monkeypatch.setattr(contract, "MAX_LOG_BYTES", 0)
+    read = FAR + WAIT_LOAD
+    assert_kept(two(WHOLE + POST, PEND + read))
+    assert violation(two(POST + WHOLE + POST, PEND + LATE + read)).case == "core_order"
+    for report in runs(three(WHOLE + POST, LATE + POST, PEND + read), THREE_CORES):
         assert report.contract.status == "not_checked"
 
 

@@ -141,6 +141,15 @@ def copied(contract: Contract) -> Contract:
     return Contract._make(part.copy() for part in rest)._replace(opened=opened)
 
 
+def restore(contract: Contract, saved: Contract) -> None:
+    """Set a contract back to one that was copied from it, in the memory that it has."""
+    used = int(saved.numbers[Limit.OPEN])
+    contract.opened[:used] = saved.opened[:used]
+    for name in Contract._fields:
+        if name != "opened":
+            getattr(contract, name)[...] = getattr(saved, name)
+
+
 def make_contract(
     cores: int, scratchpad_bytes: int, ram_base: int, ram_bytes: int, depth: int
 ) -> Contract:
