@@ -97,7 +97,7 @@ CODES: dict[str, str] = {
     "MEM001": "needs more memory than it may take",
     "MEM002": "memory ran out",
     "ENV001": "unusable environment variable",
-    "ENV002": "too few open files or processes allowed",
+    "ENV002": "too few open files, processes or threads allowed",
     "LIMIT001": "run beyond its limit of cycles",
     "LIMIT002": "run beyond its limit of time",
     "CONTRACT001": "behavior that the instruction set leaves undefined",

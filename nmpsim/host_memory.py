@@ -26,6 +26,8 @@ COMPILING_BYTES = 400_000_000
 ASSUMED_BYTES = 2_000_000_000
 """What is taken to be free where no system call tells."""
 _FAILED_TO_MAP = re.compile(r"cannot allocate memory|failed to map|can't start new thread", re.I)
+_TOO_FEW = (errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+"""What a system says where it opens no more files, or starts no more processes."""
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -114,6 +116,27 @@ def out_of_memory(found: str) -> UserError:
         found=found.split("\n", 1)[0][:200] or None,
         hint="close other programs, raise the limit of memory (ulimit -v, container), or use"
         " fewer --threads and --jobs",
+    )
+
+
+def reached_process_limit(error: BaseException) -> bool:
+    """Return whether the system refused to open a file, or to start a process or a thread.
+
+    A thread that does not start although there is memory for its stack is one too many.
+    """
+    if isinstance(error, OSError):
+        return error.errno in _TOO_FEW
+    is_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return is_thread and min(_own_room(), default=THREAD_BYTES) >= THREAD_BYTES
+
+
+def process_limit_error(found: str | None) -> UserError:
+    """Return the error of a command that may open no more files or start no more processes."""
+    return fail(
+        "ENV002",
+        "the system allows too few open files, processes or threads",
+        found=found,
+        hint="raise the limit (ulimit -n, ulimit -u, container), or start fewer: --jobs 1",
     )
 
 

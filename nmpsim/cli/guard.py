@@ -26,15 +26,18 @@ from nmpsim.diagnostics import (
     UserError,
     fail,
 )
-from nmpsim.host_memory import out_of_memory, ran_out_of_memory
+from nmpsim.host_memory import (
+    out_of_memory,
+    process_limit_error,
+    ran_out_of_memory,
+    reached_process_limit,
+)
 from nmpsim.visible import visible
 
 EXIT_BROKEN_PIPE = 141
 """What a shell reports for a program that SIGPIPE ended; nothing is wrong."""
 MAX_DIAGNOSTICS = 20
 """More errors than this are counted, not printed."""
-_TOO_FEW = (errno.EMFILE, errno.ENFILE, errno.EAGAIN)
-"""What a system says where it opens no more files, or starts no more processes."""
 _ERROR = re.compile(r"\berror\[\w+\]:")
 _LABEL = re.compile(r"^(  \w+:|warning:)", re.MULTILINE)
 
@@ -69,10 +72,11 @@ def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
     except BaseException as error:
         if is_interrupt(error):
             return _interrupted()
+        if reached_process_limit(error):
+            found = error.strerror if isinstance(error, OSError) else str(error)
+            return _user_error(process_limit_error(found))
         if ran_out_of_memory(error):
             return _user_error(out_of_memory(str(error)))
-        if isinstance(error, OSError) and error.errno in _TOO_FEW:
-            return _user_error(_too_few(error))
         return _internal_error(error, debug)
 
 
@@ -159,15 +163,6 @@ def _user_error(error: UserError) -> int:
         say(f"... and {len(error.diagnostics) - MAX_DIAGNOSTICS} more errors")
     is_late = any(one.code == "LIMIT002" for one in error.diagnostics)
     return EXIT_TIMEOUT if is_late else EXIT_USER
-
-
-def _too_few(error: OSError) -> UserError:
-    return fail(
-        "ENV002",
-        "the system allows too few open files or processes",
-        found=error.strerror,
-        hint="raise the limit (ulimit -n, ulimit -u, container), or start fewer: --jobs 1",
-    )
 
 
 def _usage_error(error: click.ClickException) -> int:

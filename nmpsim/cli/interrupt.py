@@ -15,12 +15,15 @@ import select
 import signal
 import sys
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from nmpsim.atomic import remove_unfinished
 from nmpsim.children import kill_children
+from nmpsim.diagnostics import EXIT_USER
+from nmpsim.host_memory import process_limit_error
 from nmpsim.visible import visible
 
 EXIT_INTERRUPTED = 130
@@ -79,17 +82,35 @@ class _Interrupts:
         remove_unfinished()
         _release_shared()
         self._restore()
+        text, code = self.words(), EXIT_INTERRUPTED
+        if not _can_start_thread():
+            text, code = (
+                str(process_limit_error("can't start new thread").diagnostics[0]),
+                EXIT_USER,
+            )
         with self._telling:
             if not self._is_told and sys.stderr is not None:
                 self._is_told = True
                 with contextlib.suppress(OSError, ValueError):
-                    os.write(sys.stderr.fileno(), f"{self.words()}\n".encode(errors="replace"))
-        os._exit(EXIT_INTERRUPTED)
+                    os.write(sys.stderr.fileno(), f"{text}\n".encode(errors="replace"))
+        os._exit(code)
 
     def words(self) -> str:
         """What the user is told."""
         note = self.note()
         return "interrupted" if note is None else f"{visible(note)}\ninterrupted"
+
+
+def _can_start_thread() -> bool:
+    """Return False where the system allows no more threads.
+
+    OpenBLAS, which NumPy and SciPy load, interrupts the process if it cannot start one of its own.
+    """
+    try:
+        start_new_thread(lambda: None, ())
+    except RuntimeError:
+        return False
+    return True
 
 
 def _pipe_ends() -> tuple[int, Callable[[], bytes], int]:

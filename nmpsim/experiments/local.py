@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +25,8 @@ MAX_WINDOWS_PROCESSES = 61
 """How many Python can wait for there."""
 _shared: Any = None
 """In a worker process: what its jobs share."""
+_begin_error: RuntimeError | None = None
+"""In a worker process: why it could not begin."""
 
 
 def fitting_jobs(jobs: int | None, items: int) -> int:
@@ -33,12 +35,16 @@ def fitting_jobs(jobs: int | None, items: int) -> int:
     return max(1, min(jobs or processors(), items, limit))
 
 
-@attrs.frozen
+@attrs.define
 class _LocalPool:
     """See :class:`~nmpsim.experiments.pool.Pool`."""
 
     workers: int
     executor: ProcessPoolExecutor
+    error: BaseException | None = None
+    """What ended the thread that hands jobs to workers, or kept it from starting."""
+    _open: set[Future[Any]] = attrs.field(factory=set)
+    """Jobs that are not done."""
 
     def prepare(self, compiling: Callable[[], None]) -> None:
         if not self.submit(kernels_are_ready, None).result():
@@ -46,8 +52,59 @@ class _LocalPool:
             self.submit(compile_kernels, None).result()
 
     def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
-        with _interrupts_held():  # it may start a process, which keeps them held
-            return self.executor.submit(_call, job, item)
+        try:
+            with _interrupts_held():  # it may start a process, which keeps them held
+                future = self.executor.submit(_call, job, item)
+        except RuntimeError as error:
+            self.error = error
+            raise
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+        self._fail_if_ended()
+        return future
+
+    def manager_ended(self, thread: threading.Thread | None, error: BaseException | None) -> bool:
+        """Fail all jobs if it was the executor's own thread that an exception has ended.
+
+        The executor notices that a worker dies, but waits forever without that thread.
+        """
+        executor: Any = self.executor
+        if thread is None or thread is not executor._executor_manager_thread:
+            return False
+        self.error = error
+        self._fail_if_ended()
+        return True
+
+    def _fail_if_ended(self) -> None:
+        if self.error is None:
+            return
+        for future in self._open.copy():
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(self.error)
+
+    def close(self) -> None:
+        """End all processes; at once if nothing else will."""
+        if self.error is not None:
+            for process in list(self.executor._processes.values()):
+                process.kill()
+                process.join()
+        self.executor.shutdown(wait=self.error is None, cancel_futures=True)
+
+
+@contextmanager
+def _watched(pool: _LocalPool) -> Iterator[None]:
+    """In here, the end of the executor's thread is the end of its jobs."""
+    before = threading.excepthook
+
+    def ended(args: threading.ExceptHookArgs) -> None:
+        if not pool.manager_ended(args.thread, args.exc_value):
+            before(args)
+
+    threading.excepthook = ended
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 @contextmanager
@@ -72,9 +129,10 @@ def local_pool(shared: object, workers: int) -> Iterator[Pool]:
     """
     context = multiprocessing.get_context("spawn")
     leash, end = context.Pipe(duplex=False)
-    executor = ProcessPoolExecutor(workers, context, _begin, (leash, shared))
+    pool = _LocalPool(workers, ProcessPoolExecutor(workers, context, _begin, (leash, shared)))
     try:
-        yield _LocalPool(workers, executor)
+        with _watched(pool):
+            yield pool
     except BrokenProcessPool as error:
         raise fail(
             "WORK001",
@@ -84,7 +142,7 @@ def local_pool(shared: object, workers: int) -> Iterator[Pool]:
         ) from error
     finally:
         end.close()
-        executor.shutdown(cancel_futures=True)
+        pool.close()
         leash.close()
 
 
@@ -93,9 +151,12 @@ def _begin(leash: Any, shared: object) -> None:
 
     ``leash`` is the end of a pipe, which is of another class on Windows.
     """
-    global _shared
+    global _shared, _begin_error
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, args=(leash,), daemon=True).start()
+    try:
+        threading.Thread(target=_end_with_parent, args=(leash,), daemon=True).start()
+    except RuntimeError as error:  # raised here, it would be a broken pool and a traceback
+        _begin_error = error
     _shared = shared
 
 
@@ -107,4 +168,6 @@ def _end_with_parent(leash: Any) -> None:
 
 
 def _call(job: Job[Item, Result], item: Item) -> Result:
+    if _begin_error is not None:
+        raise _begin_error
     return job(_shared, item)

@@ -147,6 +147,26 @@ def test_a_host_that_allows_no_thread_to_watch() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+THREADLESS = """
+import os, signal
+import nmpsim.cli.app as app
+from nmpsim.cli import interrupt, main
+def refuse(*_):
+    raise RuntimeError("can't start new thread")
+interrupt.start_new_thread = refuse
+app.check_libraries = lambda: os.kill(os.getpid(), signal.SIGINT)
+main()
+"""
+
+
+def test_a_library_that_interrupts_for_want_of_threads() -> None:
+    """As OpenBLAS does while NumPy is imported."""
+    asked = [sys.executable, "-c", THREADLESS, "run", "program.bin"]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error[ENV002]: the system allows too few")
+
+
 def test_debugger_commands_without_end(bundle: Callable[[str], Path], tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     running = Running(telling("compiled", ready), "debug", bundle(LOOP), "-c", "continue")

@@ -148,12 +148,18 @@ def test_memory_that_runs_out_is_told(capsys: pytest.CaptureFixture[str]) -> Non
     ]
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EAGAIN])
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(OSError(one, os.strerror(one)) for one in (errno.EMFILE, errno.ENFILE, errno.EAGAIN)),
+        RuntimeError("can't start new thread"),
+    ],
+)
 def test_too_few_files_or_processes_are_no_bug(
-    number: int, capsys: pytest.CaptureFixture[str]
+    error: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def command() -> None:
-        raise OSError(number, os.strerror(number))
+        raise error
 
     assert run_guarded(command, debug=False) == 2
     assert capsys.readouterr().err.startswith("error[ENV002]: the system allows too few")
