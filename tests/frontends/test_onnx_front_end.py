@@ -469,7 +469,7 @@ def test_constants_that_nodes_make_are_bounded(tmp_path: Path) -> None:
 def test_constants_beyond_the_budget_are_not_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folding, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(folding, "_MAX_ALL_ELEMENTS", 250)
     computed = []
     plain = folding._FOLDS["Reshape"]
     monkeypatch.setitem(
@@ -481,8 +481,21 @@ def test_constants_beyond_the_budget_are_not_computed(
     kind: Kind = ("float32", (4,))
     constants = {"c": np.zeros((10, 10), np.float32), "size": np.array([100], np.int64)}
     finding = refused(write(tmp_path / "n.onnx", nodes, {"x": kind}, {"y": kind}, constants))
-    assert finding.found == "more than 1000 bytes of constants that nodes compute"
-    assert len(computed) == 3  # of 400 bytes each
+    assert finding.found == "more than 250 elements of constants that nodes compute"
+    assert len(computed) == 3  # of 100 elements each
+
+
+@pytest.mark.parametrize(("fmod", "expected"), [(0, [1, -1]), (1, [-2, 2])])
+def test_a_remainder_has_the_sign_that_fmod_asks_for(
+    tmp_path: Path, fmod: int, expected: list[int]
+) -> None:
+    nodes: list[Node] = [("Mod", ["a", "b"], ["size"], {"fmod": fmod})]
+    nodes += [("Add", ["size", "four"], ["shape"], {}), ("Reshape", ["x", "shape"], ["y"], {})]
+    constants = {"a": np.array([-5, 5]), "b": np.array([3, -3]), "four": np.array([4, 4])}
+    kind: Kind = ("float32", (15,) if fmod == 0 else (12,))
+    shape = tuple(4 + one for one in expected)
+    model = write(tmp_path / "m.onnx", nodes, {"x": kind}, {"y": ("float32", shape)}, constants)
+    assert run(model, np.zeros(kind[1], np.float32))[0].shape == shape
 
 
 def test_work_is_linear_in_nodes(tmp_path: Path) -> None:

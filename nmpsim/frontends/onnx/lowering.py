@@ -70,7 +70,7 @@ class Lowering:
         self.place = place
         self.opset = graph.opset
         self.constants: dict[str, Array] = dict(graph.constants)
-        self.folded_bytes = 0
+        self.folded_elements = 0
         """Of arrays that nodes without unknown inputs have made."""
         self._held: dict[str, dict[Layout, Value]] = {}
         self._shapes: dict[str, Shape] = {}
