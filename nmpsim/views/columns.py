@@ -6,6 +6,7 @@ Where even that is not enough, the rows come one after the other, each fact with
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from nmpsim.records import frozen
 from nmpsim.views.console import cell, new_table
+from nmpsim.views.measures import Measure
 from nmpsim.views.text import shorten_apart
 from nmpsim.visible import visible_line
 
@@ -39,6 +41,17 @@ class Column:
     def natural(self) -> int:
         """Width at which nothing is shortened."""
         return max(map(len, (self.title, *self.cells)))
+
+
+def print_table(console: Console, rows: Sequence[Any], *measures: Measure) -> None:
+    """Print measures of rows as a table that is no wider than the console."""
+    columns = []
+    for one in measures:
+        cells = [one.cell(row) for row in rows]
+        marks = {row: cell.mark for row, cell in enumerate(cells) if cell.mark}
+        texts = [cell.text for cell in cells]
+        columns.append(Column(one.title, texts, one.least, one.number, one.is_optional, marks))
+    console.print(fitted_table(columns, console))
 
 
 def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:

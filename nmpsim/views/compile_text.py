@@ -12,11 +12,11 @@ from nmpsim.compiler.passes.rescale_bias import RescaledBias
 from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.lir.opcodes import opcodes_of
 from nmpsim.report.json import to_json
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.elements import Share, elements_json, nothing_quantized
+from nmpsim.views.measures import Cell, Measure, Number
 from nmpsim.views.text import elem_text, plural, real_text
-from nmpsim.visible import visible_line
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled
@@ -87,20 +87,20 @@ def print_biases(compiled: Compiled, console: Console) -> None:
     if not biases:
         line(console, "  no layer has a quantized bias")
         return
-    saturated = {row: "red" for row, one in enumerate(biases) if one.saturated}
-    columns = [
-        Column("layer", [visible_line(shown.get(one.layer, one.layer)) for one in biases], least=8),
-        Column("bias", [elem_text(one.elem) for one in biases]),
-        Column("scale", [real_text(one.old_scale) for one in biases], right=True),
-        Column("new scale", [real_text(one.new_scale) for one in biases], right=True),
-        Column("offset", [str(one.new_offset) for one in biases], right=True),
-        Column(
-            "saturated",
-            [f"{one.saturated} of {one.elements}" for one in biases],
-            right=True,
-            styles=saturated,
-        ),
-        Column("largest error", [real_text(one.largest_error) for one in biases], right=True),
-        Column("in steps", [real_text(one.largest_error_steps) for one in biases], right=True),
-    ]
-    console.print(fitted_table(columns, console))
+    print_table(
+        console,
+        biases,
+        Measure("layer", lambda one: shown.get(one.layer, one.layer), least=8),
+        Measure("bias", "elem", elem_text),
+        Number("scale", "old_scale", real_text),
+        Number("new scale", "", real_text),
+        Number("offset", "new_offset", str),
+        Number("saturated", _saturated),
+        Number("largest error", "", real_text),
+        Number("in steps", "largest_error_steps", real_text),
+    )
+
+
+def _saturated(bias: RescaledBias) -> Cell:
+    text = f"{bias.saturated} of {bias.elements}"
+    return Cell(text, bias.saturated, "red" if bias.saturated else "")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 
 from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, TensorDifference
 from nmpsim.analysis.difference import Element, Tolerance
 from nmpsim.lir.display_names import display_names
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
+from nmpsim.views.measures import Measure, Number
 from nmpsim.views.text import elem_text, plural, real_text, shape_text
 from nmpsim.visible import visible_line
 
@@ -31,7 +33,7 @@ def print_run_difference(found: RunDifference, console: Console, *, show_all: bo
     rows = found.tensors if show_all else differing
     if rows:
         console.print()
-        console.print(_table(rows if show_all else rows[:MAX_ROWS], shown, console))
+        print_table(console, rows if show_all else rows[:MAX_ROWS], *_columns(shown))
         if not show_all and len(rows) > MAX_ROWS:
             line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
     for one in differing:
@@ -88,44 +90,28 @@ def _print_place(
         line(console, f"  at [{at}]: {numbers} ({apart})")
 
 
-def _table(
-    rows: tuple[TensorDifference, ...], shown: Mapping[str, str], console: Console
-) -> object:
-    def told(text: str, one: TensorDifference) -> str:
-        return "-" if one.difference is None else text
+def _columns(shown: Mapping[str, str]) -> tuple[Measure, ...]:
+    return (
+        Number("#", lambda one: "" if one.number is None else str(one.number)),
+        Measure("layer", lambda one: _name(one, shown), least=8),
+        Measure("type", "elem", elem_text),
+        Measure("shape", "", shape_text, is_optional=True),
+        Number("differ", "difference.beyond"),
+        Number("of", "compared"),
+        Number("worst ulp", _worst_ulp),
+        Number("error", _of_real("max_error"), real_text),
+        Number("SQNR dB", _of_real("sqnr_db"), ".1f"),
+        Number("cosine", _of_real("cosine"), ".4f", is_optional=True),
+        Measure("", _note),
+    )
 
-    cells: list[list[str]] = []
-    for one in rows:
-        difference = one.difference
-        cells.append(
-            [
-                "" if one.number is None else str(one.number),
-                visible_line(_name(one, shown)),
-                elem_text(one.elem),
-                shape_text(one.shape),
-                told(f"{difference.beyond:,}" if difference else "", one),
-                f"{one.compared:,}",
-                told(f"{difference.worst_ulp:,}" if difference and not is_float(one) else "-", one),
-                real_text(difference.max_error) if difference and one.has_scale else "-",
-                f"{difference.sqnr_db:.1f}" if difference and one.has_scale else "-",
-                f"{difference.cosine:.4f}" if difference and one.has_scale else "-",
-                _note(one),
-            ]
-        )
-    titles = ("#", "layer", "type", "shape", "differ", "of", "worst ulp", "error", "SQNR dB",
-              "cosine", "")  # fmt: skip
-    right = {0, 4, 5, 6, 7, 8, 9}
-    columns = [
-        Column(
-            title,
-            [row[index] for row in cells],
-            least=8 if title == "layer" else None,
-            right=index in right,
-            is_optional=title in ("shape", "cosine"),
-        )
-        for index, title in enumerate(titles)
-    ]
-    return fitted_table(columns, console)
+
+def _worst_ulp(one: TensorDifference) -> int | None:
+    return None if is_float(one) or one.difference is None else one.difference.worst_ulp
+
+
+def _of_real(name: str) -> Callable[[TensorDifference], Any]:
+    return lambda one: getattr(one.difference, name) if one.difference and one.has_scale else None
 
 
 def is_float(one: TensorDifference) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from nmpsim.experiments import Evaluation
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
+from nmpsim.views.measures import NAME, OPERATION, Measure, Number, share
 from nmpsim.views.text import percent, plural
-from nmpsim.visible import visible_line
 
 MAX_CLASSES = 20
 """Of more classes, the worst are shown."""
@@ -58,14 +58,15 @@ def _print_layers(found: Evaluation, console: Console) -> None:
         return
     heading(console, "layers with saturated values, largest share first")
     shown = layers[:MAX_LAYERS]
-    columns = [
-        Column("layer", [visible_line(one.display_name) for one in shown], least=8),
-        Column("operation", [visible_line(one.operation) for one in shown], least=8),
-        Column("saturated", [f"{one.saturated:,}" for one in shown], right=True),
-        Column("of", [f"{one.elements:,}" for one in shown], right=True),
-        Column("%", [percent(one.saturated, one.elements) for one in shown], right=True),
-    ]
-    console.print(fitted_table(columns, console))
+    print_table(
+        console,
+        shown,
+        NAME,
+        OPERATION,
+        Number("saturated"),
+        Number("of", "elements"),
+        Number("%", lambda one: share(one.saturated, one.elements)),
+    )
     if len(layers) > MAX_LAYERS:
         line(console, f"and {plural(len(layers) - MAX_LAYERS, 'layer')} with less")
 
@@ -76,14 +77,14 @@ def _print_classes(found: Evaluation, console: Console) -> None:
         return
     many = len(classes) > MAX_CLASSES
     heading(console, "worst classes" if many else "classes, worst first")
-    shown = classes[:MAX_CLASSES]
-    columns = [
-        Column("class", [visible_line(one.name) for one in shown], least=8),
-        Column("right", [f"{one.right:,}" for one in shown], right=True),
-        Column("of", [f"{one.samples:,}" for one in shown], right=True),
-        Column("%", [percent(one.right, one.samples) for one in shown], right=True),
-    ]
-    console.print(fitted_table(columns, console))
+    print_table(
+        console,
+        classes[:MAX_CLASSES],
+        Measure("class", "name", least=8),
+        Number("right"),
+        Number("of", "samples"),
+        Number("%", lambda one: share(one.right, one.samples)),
+    )
 
 
 def _print_confusions(found: Evaluation, console: Console) -> None:
@@ -91,12 +92,12 @@ def _print_confusions(found: Evaluation, console: Console) -> None:
     if not wrong:
         return
     heading(console, "most frequent mistakes")
-    shown = sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES]
-    columns = [
-        Column("class", [visible_line(found.class_name(one.label)) for one in shown], least=8),
-        Column("taken for", [visible_line(found.class_name(one.best)) for one in shown], least=8),
-        Column("samples", [f"{one.samples:,}" for one in shown], right=True),
-    ]
-    console.print(fitted_table(columns, console))
+    print_table(
+        console,
+        sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES],
+        Measure("class", "label", found.class_name, least=8),
+        Measure("taken for", "best", found.class_name, least=8),
+        Number("samples"),
+    )
     if len(wrong) > MAX_MISTAKES:
         line(console, f"and {plural(len(wrong) - MAX_MISTAKES, 'pair')} of classes more")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
 
 from rich.console import Console
 
@@ -11,17 +13,16 @@ from nmpsim.analysis.explain import (
     Factor,
     FormErrors,
     LayerFacts,
-    OperandFacts,
     ProfileFacts,
     ProfileForm,
     SchemaFit,
     Stage,
 )
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.error_plot import plot_lines
-from nmpsim.views.text import elem_text, plural, shape_text
-from nmpsim.visible import visible_line
+from nmpsim.views.measures import INDEX, NAME, OPERATION, Measure, Number, output_text
+from nmpsim.views.text import elem_text, plural
 
 CHANNELS_SHOWN = 10
 """Of a stage with a factor a channel, unless all are asked for."""
@@ -33,19 +34,16 @@ def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -
     line(console, f"{program}: {plural(len(layers), 'operation')}", "bold")
     if not layers:
         return
-    console.print(
-        fitted_table(
-            [
-                Column("#", [str(layer.index) for layer in layers], right=True),
-                Column("number", [str(layer.number) for layer in layers], right=True),
-                Column("layer", [visible_line(layer.display_name) for layer in layers], least=8),
-                Column("operation", [layer.operation for layer in layers], least=8),
-                Column("result", [elem_text(layer.operands[0].elem) for layer in layers]),
-                Column("pre/post/scale", [_short_stages(layer) for layer in layers]),
-                Column("worst error", [_worst(layer) for layer in layers], right=True),
-            ],
-            console,
-        )
+    print_table(
+        console,
+        layers,
+        INDEX,
+        Number("number", "", str),
+        NAME,
+        OPERATION,
+        Measure("result", lambda layer: elem_text(layer.operands[0].elem)),
+        Measure("pre/post/scale", _short_stages),
+        Number("worst error", _worst),
     )
 
 
@@ -62,9 +60,9 @@ def _short_factors(stage: Stage) -> str:
     return f"{factor.integer.pre}/{factor.integer.post}/{factor.integer.mul}"
 
 
-def _worst(layer: LayerFacts) -> str:
+def _worst(layer: LayerFacts) -> str | None:
     errors = [f.relative_error for stage in layer.stages for f in stage.factors if f is not None]
-    return _error_text(max(errors, key=abs)) if errors else "-"
+    return _error_text(max(errors, key=abs)) if errors else None
 
 
 def print_layer(layer: LayerFacts, console: Console, *, all_channels: bool = False) -> None:
@@ -78,47 +76,36 @@ def print_layer(layer: LayerFacts, console: Console, *, all_channels: bool = Fal
     for note in layer.notes:
         line(console, f"  {note}")
     heading(console, "operands")
-    console.print(_operand_table(layer.operands, console))
+    print_table(
+        console,
+        layer.operands,
+        Measure("operand", "role"),
+        Measure("name", least=8),
+        Measure("type", output_text),
+        Measure("scale", "", repr),
+        Number("offset", "", str),
+    )
     whole = [stage for stage in layer.stages if len(stage.factors) == 1]
     if whole:
         heading(console, "rescaling: ((x >> pre) * scale + half) >> post")
-        console.print(_stage_table(whole, console))
+        print_table(
+            console,
+            [(stage, 0) for stage in whole],
+            Measure("Glow's integers", lambda row: _named_form(row[0])),
+            *_FACTOR,
+            Measure("which is", lambda row: row[0].formula),
+        )
     for stage in layer.stages:
         if len(stage.factors) > 1:
             _print_channels(stage, console, len(stage.factors) if all_channels else CHANNELS_SHOWN)
     if layer.profiles:
         heading(console, "in each profile (--numerics)")
-        console.print(_profile_table(layer.profiles, console))
-
-
-def _operand_table(operands: Sequence[OperandFacts], console: Console) -> object:
-    return fitted_table(
-        [
-            Column("operand", [operand.role for operand in operands]),
-            Column("name", [visible_line(operand.name) for operand in operands], least=8),
-            Column("type", [f"{elem_text(o.elem)} {shape_text(o.shape)}" for o in operands]),
-            Column("scale", ["-" if o.scale is None else repr(o.scale) for o in operands]),
-            Column(
-                "offset", ["-" if o.offset is None else str(o.offset) for o in operands], right=True
-            ),
-        ],
-        console,
-    )
-
-
-def _stage_table(stages: Sequence[Stage], console: Console) -> object:
-    factors = [stage.factors[0] for stage in stages]
-    return fitted_table(
-        [
-            Column("Glow's integers", [_named_form(stage) for stage in stages]),
-            Column("stand for", [_approximation(factor) for factor in factors], right=True),
-            Column("of", [format(stage.reals[0], _DIGITS) for stage in stages], right=True),
-            Column("error", [_error_of(factor) for factor in factors], right=True),
-            Column("power of 2", [_power(factor) for factor in factors], right=True),
-            Column("which is", [stage.formula for stage in stages]),
-        ],
-        console,
-    )
+        print_table(
+            console,
+            layer.profiles,
+            Measure("profile", "name"),
+            Measure("factors", _forms, least=40),
+        )
 
 
 def _named_form(stage: Stage) -> str:
@@ -133,40 +120,23 @@ def _named_form(stage: Stage) -> str:
 def _print_channels(stage: Stage, console: Console, shown: int) -> None:
     heading(console, f"{stage.name}: {stage.formula}, a factor a channel, worst error first")
     order = sorted(range(len(stage.factors)), key=lambda c: -_magnitude(stage.factors[c]))[:shown]
-    factors = [stage.factors[channel] for channel in order]
-    forms = [None if factor is None else factor.integer for factor in factors]
-    console.print(
-        fitted_table(
-            [
-                Column("channel", [str(channel) for channel in order], right=True),
-                Column(f"{stage.name}Pre", [f"{f.pre}" if f else "-" for f in forms], right=True),
-                Column(f"{stage.name}Post", [f"{f.post}" if f else "-" for f in forms], right=True),
-                Column(f"{stage.name}Scale", [f"{f.mul}" if f else "-" for f in forms], right=True),
-                Column("stand for", [_approximation(f) for f in factors], right=True),
-                Column("of", [format(stage.reals[c], _DIGITS) for c in order], right=True),
-                Column("error", [_error_of(f) for f in factors], right=True),
-                Column("power of 2", [_power(f) for f in factors], right=True),
-            ],
-            console,
-        )
+    print_table(
+        console,
+        [(stage, channel) for channel in order],
+        Number("channel", lambda row: str(row[1])),
+        *(
+            Number(f"{stage.name}{title}", _of_factor(attrgetter(f"integer.{name}")), str)
+            for title, name in (("Pre", "pre"), ("Post", "post"), ("Scale", "mul"))
+        ),
+        *_FACTOR,
     )
     more = len(stage.factors) - len(order)
     if more:
         line(console, f"  and {plural(more, 'channel')} more; --all-channels shows them")
 
 
-def _profile_table(profiles: Sequence[ProfileFacts], console: Console) -> object:
-    texts = [
-        facts.refused or ", ".join(_form_text(form) for form in facts.forms) or "no factors"
-        for facts in profiles
-    ]
-    return fitted_table(
-        [
-            Column("profile", [facts.name for facts in profiles]),
-            Column("factors", texts, least=40),
-        ],
-        console,
-    )
+def _forms(facts: ProfileFacts) -> str:
+    return facts.refused or ", ".join(map(_form_text, facts.forms)) or "no factors"
 
 
 def _form_text(form: ProfileForm) -> str:
@@ -184,12 +154,14 @@ def _magnitude(factor: Factor | None) -> float:
     return float("inf") if factor is None else abs(factor.relative_error)
 
 
-def _approximation(factor: Factor | None) -> str:
-    return "-" if factor is None else format(factor.approximation, _DIGITS)
+def _of_factor(fact: Callable[[Factor], Any]) -> Callable[[tuple[Stage, int]], Any]:
+    """A fact of the factor of a stage's channel; None where that has no integers."""
 
+    def read(row: tuple[Stage, int]) -> Any:
+        factor = row[0].factors[row[1]]
+        return None if factor is None else fact(factor)
 
-def _error_of(factor: Factor | None) -> str:
-    return "-" if factor is None else _error_text(factor.relative_error)
+    return read
 
 
 def _error_text(error: float) -> str:
@@ -198,6 +170,15 @@ def _error_text(error: float) -> str:
 
 def _power(factor: Factor | None) -> str:
     return "no" if factor is None or factor.exponent is None else f"2^{factor.exponent}"
+
+
+_FACTOR = (
+    Number("stand for", _of_factor(lambda factor: factor.approximation), _DIGITS),
+    Number("of", lambda row: row[0].reals[row[1]], _DIGITS),
+    Number("error", _of_factor(lambda factor: _error_text(factor.relative_error))),
+    Number("power of 2", lambda row: _power(row[0].factors[row[1]])),
+)
+"""Of a stage and a channel."""
 
 
 def print_factor(
@@ -268,17 +249,14 @@ def print_schemas(low: float, high: float, fits: Sequence[SchemaFit], console: C
     line(console, f"the range {low!r} to {high!r}", "bold")
     if low > 0 or high < 0:
         line(console, "  Glow widens it to hold 0.")
-    console.print(
-        fitted_table(
-            [
-                Column("", [elem_text(fit.elem) for fit in fits]),
-                Column("schema", [fit.schema for fit in fits]),
-                Column("scale (step)", [repr(fit.scale) for fit in fits], right=True),
-                Column("offset", [str(fit.offset) for fit in fits], right=True),
-                Column("lowest", [format(fit.low, ".6g") for fit in fits], right=True),
-                Column("highest", [format(fit.high, ".6g") for fit in fits], right=True),
-                Column("range used", [f"{100 * fit.use:.1f} %" for fit in fits], right=True),
-            ],
-            console,
-        )
+    print_table(
+        console,
+        fits,
+        Measure("", "elem", elem_text),
+        Measure("schema"),
+        Number("scale (step)", "scale", repr),
+        Number("offset", "", str),
+        Number("lowest", "low", ".6g"),
+        Number("highest", "high", ".6g"),
+        Number("range used", lambda fit: f"{100 * fit.use:.1f} %"),
     )

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from nmpsim.experiments.history import Entry, latest, series_names
 from nmpsim.report.json import to_json
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import line
+from nmpsim.views.measures import Measure, Number
 from nmpsim.visible import visible_line
 
 SCHEMA: Final = "nmpsim-history-2"
@@ -44,23 +45,21 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
     longest: dict[object, float] = {}
     for entry in entries:
         longest[entry.series] = max(entry.cycles, longest.get(entry.series, 1))
-    columns = [
-        Column("#", [str(n) for n in range(1, len(entries) + 1)], right=True),
-        Column("date", [entry.date[:10] for entry in entries]),
-        Column("commit", [visible_line(entry.commit[:SHORT]) for entry in entries]),
-        Column("network", [visible_line(names[entry.series]) for entry in entries], least=8),
-        Column("of", [entry.kind for entry in entries]),
-        Column("cycles", [cycles_text(entry.cycles) for entry in entries], right=True),
-        Column(
-            "",
-            ["#" * round(_BAR * entry.cycles / longest[entry.series]) for entry in entries],
-            least=4,
-        ),
-        Column("saturated", [f"{entry.saturated:,}" for entry in entries], right=True),
-        Column("SQNR", [sqnr_text(entry.sqnr_db) for entry in entries], right=True),
-        Column("accuracy", [accuracy_text(entry.accuracy) for entry in entries], right=True),
-    ]
-    console.print(fitted_table(columns, console))
+    numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
+    print_table(
+        console,
+        entries,
+        Number("#", lambda one: str(numbers[id(one)])),
+        Measure("date", "date", lambda date: date[:10]),
+        Measure("commit", "commit", lambda commit: commit[:SHORT]),
+        Measure("network", "series", lambda series: names[series], least=8),
+        Measure("of", "kind"),
+        Number("cycles", "cycles", cycles_text),
+        Measure("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
+        Number("saturated"),
+        Number("SQNR", "sqnr_db", sqnr_text),
+        Number("accuracy", "accuracy", accuracy_text),
+    )
 
 
 def verdicts(entries: Sequence[Entry]) -> list[str]:

@@ -14,10 +14,19 @@ from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
 from nmpsim.bundle.metadata import Fate
 from nmpsim.config import default_device
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.elements import KINDS, Share, elements_json, nothing_quantized, shares
-from nmpsim.views.text import bytes_text, elem_text, percent, shape_text
+from nmpsim.views.measures import (
+    INDEX,
+    NAME,
+    OPERATION,
+    Measure,
+    Number,
+    output_text,
+    placement,
+)
+from nmpsim.views.text import bytes_text, elem_text, percent
 from nmpsim.visible import visible_line
 
 SCHEMA: Final = "nmpsim-inspect-1"
@@ -219,15 +228,16 @@ def _print_elements(bundle: Bundle, console: Console) -> None:
         return
     heading(console, "elements")
     total = sum(share.macs for share in found)
-    columns = [
-        Column("", [KINDS[share.kind] for share in found]),
-        Column("layers", [f"{share.layers:,}" for share in found], right=True),
-        Column("on the device", [f"{share.device:,}" for share in found], right=True),
-        Column("on the host", [f"{share.host:,}" for share in found], right=True),
-        Column("MACs", [f"{share.macs:,}" for share in found], right=True),
-        Column("% of MACs", [percent(share.macs, total) for share in found], right=True),
-    ]
-    console.print(fitted_table(columns, console))
+    print_table(
+        console,
+        found,
+        Measure("", "kind", KINDS.__getitem__),
+        Number("layers"),
+        Number("on the device", "device"),
+        Number("on the host", "host"),
+        Number("MACs", "macs"),
+        Number("% of MACs", lambda one: percent(one.macs, total)),
+    )
     floats = sum(share.macs for share in found if share.kind == "float")
     if nothing_quantized(bundle.metadata):
         line(console, NOTHING_QUANTIZED, "bold red")
@@ -250,7 +260,7 @@ def _print_tensors(title: str, tensors: Sequence[Tensor], console: Console) -> N
 
 
 def _tensor_text(tensor: Tensor) -> str:
-    text = f"{elem_text(tensor.elem)} {shape_text(tensor.shape)}"
+    text = output_text(tensor)
     if tensor.scale is None:
         return text
     return f"{text}, scale {tensor.scale!r}, offset {tensor.offset}"
@@ -266,21 +276,19 @@ def _layers_of(fate: Fate, bundle: Bundle) -> list[Layer]:
 def _print_fates(bundle: Bundle, console: Console) -> None:
     """What became of each operation of the model's file."""
     fates = bundle.metadata.fates
-    layers = [_layers_of(fate, bundle) for fate in fates]
-    became = [
-        ", ".join(f"{layer.index} {layer.display_name}" for layer in found) or fate.why
-        for fate, found in zip(fates, layers, strict=True)
-    ]
-    placements = [
-        " and ".join(sorted({layer.placement for layer in found})) or "-" for found in layers
-    ]
-    host = {row: "magenta" for row, placement in enumerate(placements) if "host" in placement}
-    columns = [
-        Column("operation", [_fate_text(fate) for fate in fates], least=16),
-        Column("became layer", [visible_line(text) for text in became], least=16),
-        Column("on", placements, styles=host),
-    ]
-    console.print(fitted_table(columns, console))
+    print_table(
+        console,
+        [(fate, _layers_of(fate, bundle)) for fate in fates],
+        Measure("operation", lambda row: _fate_text(row[0]), least=16),
+        Measure("became layer", lambda row: _named(row[1]) or row[0].why, least=16),
+        Measure(
+            "on", lambda row: placement(" and ".join(sorted({one.placement for one in row[1]})))
+        ),
+    )
+
+
+def _named(layers: Sequence[Layer]) -> str:
+    return ", ".join(f"{layer.index} {layer.display_name}" for layer in layers)
 
 
 def _fate_text(fate: Fate) -> str:
@@ -289,28 +297,23 @@ def _fate_text(fate: Fate) -> str:
 
 
 def _print_layers(layers: Sequence[Layer], console: Console) -> None:
-    host = {row: "magenta" for row, layer in enumerate(layers) if layer.placement == "host"}
-    outputs = [f"{elem_text(one.output.elem)} {shape_text(one.output.shape)}" for one in layers]
-    columns = [
-        Column("#", [str(layer.index) for layer in layers], right=True),
-        Column("layer", [visible_line(layer.display_name) for layer in layers], least=8),
-        Column("operation", [visible_line(layer.operation) for layer in layers], least=8),
-        Column("on", [layer.placement for layer in layers], styles=host),
-        Column("numerics", [layer.numerics or "-" for layer in layers]),
-        Column("output", outputs, least=16),
-        Column("fused", [_fused_text(layer) for layer in layers], right=True),
-    ]
-    console.print(fitted_table(columns, console))
+    print_table(
+        console,
+        layers,
+        INDEX,
+        NAME,
+        OPERATION,
+        Measure("on", lambda layer: placement(layer.placement)),
+        Measure("numerics", lambda layer: layer.numerics or None),
+        Measure("output", "", output_text, least=16),
+        Number("fused", lambda layer: len(layer.fused) or None),
+    )
     renamed = [layer for layer in layers if layer.name != layer.display_name]
     if renamed:
         heading(console, "full names of layers")
     for layer in renamed:
         line(console, f"  {layer.index} {layer.display_name}: {layer.name}")
     _print_reasons(layers, console)
-
-
-def _fused_text(layer: Layer) -> str:
-    return str(len(layer.fused)) if layer.fused else "-"
 
 
 def _print_reasons(layers: Sequence[Layer], console: Console) -> None:
@@ -326,8 +329,7 @@ def _print_reasons(layers: Sequence[Layer], console: Console) -> None:
     if by_reason:
         heading(console, "on the host, because")
     for reason, concerned in by_reason.items():
-        which = ", ".join(f"{layer.index} {layer.display_name}" for layer in concerned)
-        line(console, f"  {reason}: {which}")
+        line(console, f"  {reason}: {_named(concerned)}")
 
 
 def _device_lines(settings: Mapping[str, Any]) -> list[str]:

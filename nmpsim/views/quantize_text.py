@@ -10,10 +10,10 @@ from rich.console import Console
 
 from nmpsim.lir.display_names import display_names, operation_name
 from nmpsim.quantization import Comparison, QuantizedProgram, Result, Settings
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.text import elem_text, percent, plural
-from nmpsim.visible import visible_line
+from nmpsim.views.measures import Measure, Number
+from nmpsim.views.text import decibels, elem_text, percent, plural
 
 DOCUMENT_SCHEMA: Final = "nmpsim-quantize-1"
 
@@ -118,22 +118,7 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
         console,
         f"{plural(len(staying), 'result')} {'stays' if len(staying) == 1 else 'stay'} float",
     )
-    console.print(
-        fitted_table(
-            [
-                *_names(staying, shown),
-                Column("why", [result.reason for result in staying], least=20),
-            ],
-            console,
-        )
-    )
-
-
-def _names(results: Sequence[Result], shown: Mapping[str, str]) -> tuple[Column, Column]:
-    """Columns of display names and operations."""
-    names = [visible_line(shown[result.name]) for result in results]
-    operations = [operation_name(result.opcode) for result in results]
-    return Column("instruction", names, least=12), Column("operation", operations, least=10)
+    print_table(console, staying, *_names(shown), Measure("why", "reason", least=20))
 
 
 def _print_saturated(
@@ -142,18 +127,15 @@ def _print_saturated(
     """Biases that lost elements, which is never what somebody wants."""
     elem = elem_text(settings.bias_elem)
     heading(console, f"biases with elements that do not fit {elem} on their scale")
-    console.print(
-        fitted_table(
-            [
-                *_names(saturated, shown),
-                Column(
-                    "saturated", [str(result.bias_saturated) for result in saturated], right=True
-                ),
-            ],
-            console,
-        )
-    )
+    print_table(console, saturated, *_names(shown), Number("saturated", "bias_saturated", str))
     line(console, "hint: --bias-precision int32, or --bias-scale product")
+
+
+def _names(shown: Mapping[str, str]) -> tuple[Measure, Measure]:
+    return (
+        Measure("instruction", "name", shown.__getitem__, least=12),
+        Measure("operation", "opcode", operation_name, least=10),
+    )
 
 
 def _weights_text(settings: Settings) -> str:
@@ -167,33 +149,24 @@ def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: 
     line(console, f"against the float program, over {plural(samples, 'sample')}", "bold")
     line(console, _weights_text(comparisons[0].settings))
     console.print()
-    outputs = [comparison.worst_output for comparison in comparisons]
-    layers = [comparison.worst_layer for comparison in comparisons]
-    columns = [
-        Column("schema", [c.settings.schema for c in comparisons], least=10),
-        Column("precision", [elem_text(c.settings.elem) for c in comparisons]),
-        Column("SQNR dB", [_decibels(output.sqnr_db) for output in outputs], right=True),
-        Column("top-1 %", [_share(output.top1_agreement) for output in outputs], right=True),
-        Column("worst layer", [_worst_name(comparison) for comparison in comparisons], least=10),
-        Column("operation", [operation_name(layer.opcode) for layer in layers], least=8),
-        Column("its dB", [_decibels(layer.sqnr_db) for layer in layers], right=True),
-        Column("float", [str(c.staying_float) for c in comparisons], right=True),
-    ]
-    console.print(fitted_table(columns, console))
+    print_table(
+        console,
+        comparisons,
+        Measure("schema", "settings.schema", least=10),
+        Measure("precision", "settings.elem", elem_text),
+        Number("SQNR dB", "worst_output.sqnr_db", decibels),
+        Number("top-1 %", "worst_output.top1_agreement", lambda one: percent(one, 1.0)),
+        Measure("worst layer", _worst_name, least=10),
+        Measure("operation", "worst_layer.opcode", operation_name, least=8),
+        Number("its dB", "worst_layer.sqnr_db", decibels),
+        Number("float", "staying_float", str),
+    )
 
 
 def _worst_name(comparison: Comparison) -> str:
     names = [layer.name for layer in comparison.layers]
     shown = dict(zip(names, display_names(names), strict=True))
-    return visible_line(shown[comparison.worst_layer.name])
-
-
-def _decibels(value: float) -> str:
-    return "exact" if value == math.inf else f"{value:.1f}"
-
-
-def _share(agreement: float | None) -> str:
-    return "-" if agreement is None else percent(agreement, 1.0)
+    return shown[comparison.worst_layer.name]
 
 
 def quantization_document(

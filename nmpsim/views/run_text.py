@@ -12,9 +12,10 @@ from nmpsim.report.ended import ContractReport, TrapReport, ViolationReport
 from nmpsim.report.throughput import Throughput
 from nmpsim.report.use import HostWork
 from nmpsim.views.answers import output_lines
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.run_table import layer_table
+from nmpsim.views.measures import CYCLES, INDEX, NAME, Measure, Number
+from nmpsim.views.run_table import print_layers
 from nmpsim.views.text import duration, per_second, percent, plural
 from nmpsim.visible import visible_line
 
@@ -85,7 +86,7 @@ def print_run(report: RunReport, console: Console) -> None:
         line(console, report.limited_by, "bold")
     if report.layers:
         console.print()
-        console.print(layer_table(report, console))
+        print_layers(report, console)
     _print_saturation_note(report, console)
     heading(console, "total")
     for label, text in run_totals(report):
@@ -231,16 +232,17 @@ def _print_bounds(report: RunReport, console: Console) -> None:
     if not slow:
         return
     heading(console, "layers furthest from their roofline bound")
-    columns = [
-        Column("#", [str(layer.index) for layer in slow], right=True),
-        Column("layer", [visible_line(layer.display_name) for layer in slow], least=8),
-        Column("cycles", [f"{layer.cycles:,}" for layer in slow], right=True),
-        Column("x", [f"{layer.distance or 0:.2f}" for layer in slow], right=True),
-        Column("bound", [f"{layer.bound.cycles:,}" for layer in slow], right=True),
-        Column("bound by", [layer.bound.kind for layer in slow]),
-        Column("bound is", [layer.bound.formula for layer in slow], least=20),
-    ]
-    console.print(fitted_table(columns, console))
+    print_table(
+        console,
+        slow,
+        INDEX,
+        NAME,
+        CYCLES,
+        Number("x", "distance", ".2f"),
+        Number("bound", "bound.cycles"),
+        Measure("bound by", "bound.kind"),
+        Measure("bound is", "bound.formula", least=20),
+    )
 
 
 def _print_outputs(report: RunReport, console: Console) -> None:

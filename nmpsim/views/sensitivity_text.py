@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 
 from nmpsim.report.sensitivity import MovedSetting, SensitivityReport
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
+from nmpsim.views.measures import Measure, Number
 
 
 def print_sensitivity(report: SensitivityReport, console: Console) -> None:
@@ -16,7 +17,20 @@ def print_sensitivity(report: SensitivityReport, console: Console) -> None:
         console, f"cycles when an assumed setting changes by {share}%: {report.cycles:,} as it is"
     )
     if report.effects:
-        console.print(fitted_table(_columns(report), console))
+        print_table(
+            console,
+            report.effects,
+            Measure(
+                "setting",
+                lambda one: one.setting + ("*" if one.program == "recompiled" else ""),
+                least=12,
+            ),
+            Number("value"),
+            Number("lower", "lower", _value),
+            Number("cycles", "lower", lambda moved: _change(moved, report.cycles)),
+            Number("higher", "higher", _value),
+            Number("cycles", "higher", lambda moved: _change(moved, report.cycles)),
+        )
     else:
         line(console, "no setting that cycles depend on is assumed")
     if any(one.program == "recompiled" for one in report.effects):
@@ -25,27 +39,11 @@ def print_sensitivity(report: SensitivityReport, console: Console) -> None:
         line(console, f"{skipped.setting} is not changed: {skipped.reason}")
 
 
-def _columns(report: SensitivityReport) -> list[Column]:
-    effects = report.effects
-    names = [one.setting + ("*" if one.program == "recompiled" else "") for one in effects]
-    lower, higher = [one.lower for one in effects], [one.higher for one in effects]
-    return [
-        Column("setting", names, least=12),
-        Column("value", [f"{one.value:,}" for one in effects], right=True),
-        Column("lower", [_value(one) for one in lower], right=True),
-        Column("cycles", [_change(one, report.cycles) for one in lower], right=True),
-        Column("higher", [_value(one) for one in higher], right=True),
-        Column("cycles", [_change(one, report.cycles) for one in higher], right=True),
-    ]
+def _value(moved: MovedSetting) -> str:
+    return f"{moved.value:,}"
 
 
-def _value(moved: MovedSetting | None) -> str:
-    return f"{moved.value:,}" if moved else "-"
-
-
-def _change(moved: MovedSetting | None, cycles: int) -> str:
-    if moved is None:
-        return "-"
+def _change(moved: MovedSetting, cycles: int) -> str:
     if moved.cycles is None:
         return "no run"
     return f"{100 * (moved.cycles - cycles) / cycles:+.2f}%" if cycles else f"{moved.cycles:,}"

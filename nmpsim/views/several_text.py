@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 import attrs
@@ -10,8 +11,9 @@ from rich.console import Console
 
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.views.answers import is_classifier, range_text, top_classes
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import line
+from nmpsim.views.measures import Measure, Number
 from nmpsim.views.text import plural
 from nmpsim.visible import visible_line
 
@@ -131,28 +133,34 @@ def print_several(program: str, runs: Sequence[OneRun], console: Console) -> Non
     line(console, f"{program}: {plural(len(lines), 'input')}{batches}", "bold")
     console.print()
     names = list(dict.fromkeys(answer.output for _, item in lines for answer in item.answers))
-    columns = [Column("input", [visible_line(item.input) for _, item in lines], least=12)]
-    for name in names:
-        best = any(answer.top for _, item in lines for answer in item.answers)
-        title = f"{visible_line(name)}: best classes" if best else visible_line(name)
-        columns.append(Column(title, [_cell(run, item, name) for run, item in lines], least=16))
-    for title, numbers in (
-        ("cycles", [run.cycles for run in runs]),
-        ("saturated", [run.saturated for run in runs]),
-    ):
-        cells = [
-            f"{number:,}" if place == 0 else ""
-            for run, number in zip(runs, numbers, strict=True)
-            for place, _ in enumerate(run.lines)
-        ]
-        columns.append(Column(title, cells, right=True))
-    console.print(fitted_table(columns, console))
+    best = any(answer.top for _, item in lines for answer in item.answers)
+    print_table(
+        console,
+        lines,
+        Measure("input", lambda row: row[1].input, least=12),
+        *(
+            Measure(
+                f"{visible_line(name)}: best classes" if best else visible_line(name),
+                partial(_cell, name),
+                least=16,
+            )
+            for name in names
+        ),
+        Number("cycles", lambda row: _first(row, row[0].cycles)),
+        Number("saturated", lambda row: _first(row, row[0].saturated)),
+    )
     for run in runs:
         if run.trap is not None:
             line(console, f"{run.input}: the run stopped: {run.trap}", "red")
 
 
-def _cell(run: OneRun, item: Item, output: str) -> str:
+def _first(row: tuple[OneRun, Item], number: int) -> int | str:
+    run, item = row
+    return number if item == run.lines[0] else ""
+
+
+def _cell(output: str, row: tuple[OneRun, Item]) -> str:
+    run, item = row
     found = next((one.text for one in item.answers if one.output == output), None)
     return found or ("" if run.trap is None else "stopped")
 

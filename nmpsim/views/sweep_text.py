@@ -11,9 +11,10 @@ from nmpsim.experiments import SweepResult
 from nmpsim.experiments.grid import dotted
 from nmpsim.experiments.table import Row
 from nmpsim.report.use import HostWork
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.text import duration, percent, plural
+from nmpsim.views.measures import CYCLES, Measure, Number, share
+from nmpsim.views.text import duration, plural
 from nmpsim.visible import visible_line
 
 MAX_ROWS = 64
@@ -54,7 +55,7 @@ def print_sweep(result: SweepResult, console: Console) -> None:
     line(console, f"{result.program}: {plural(len(done), 'point')}", "bold")
     if shown:
         console.print()
-        console.print(fitted_table(_columns(result.varied, shown), console))
+        print_table(console, shown, *_columns(result.varied, shown))
     if len(shown) < len(done):
         line(console, f"and {len(done) - len(shown):,} slower ones")
     if failed:
@@ -65,23 +66,19 @@ def print_sweep(result: SweepResult, console: Console) -> None:
             line(console, f"  and {len(failed) - MAX_ROWS:,} more")
 
 
-def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Column]:
+def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Measure]:
     best = min(int(row["cycles"]) for row in rows)
     return [
-        *(Column(dotted(one), [str(row[one]) for row in rows], right=True) for one in varied),
-        Column("cycles", [f"{row['cycles']:,}" for row in rows], right=True),
-        Column(
-            "x best", [f"{row['cycles'] / best:.2f}" if best else "-" for row in rows], right=True
-        ),
-        Column("latency", [duration(row["seconds"]) for row in rows], right=True),
-        Column("MAC util%", [percent(row["utilization"], 1.0) for row in rows], right=True),
-        Column("bound", [row["bound"] for row in rows]),
-        Column("bound%", [percent(row["bound_cycles"], row["cycles"]) for row in rows], right=True),
-        Column(
-            "bytes", [f"{row['bytes_read'] + row['bytes_written']:,}" for row in rows], right=True
-        ),
-        Column("saturated", [f"{row['saturated']:,}" for row in rows], right=True),
-        Column("host", [_host(row) for row in rows]),
+        *(Number(dotted(one), one, str) for one in varied),
+        CYCLES,
+        Number("x best", lambda row: row["cycles"] / best if best else None, ".2f"),
+        Number("latency", "seconds", duration),
+        Number("MAC util%", lambda row: share(row["utilization"], 1.0)),
+        Measure("bound"),
+        Number("bound%", lambda row: share(row["bound_cycles"], row["cycles"])),
+        Number("bytes", lambda row: row["bytes_read"] + row["bytes_written"]),
+        Number("saturated"),
+        Measure("host", _host),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from os.path import commonprefix
 
@@ -117,6 +118,11 @@ def short_count(count: int) -> str:
 def real_text(value: float) -> str:
     """A real number for reading, not for reading back."""
     return f"{value:.6g}"
+
+
+def decibels(value: float) -> str:
+    """A ratio in dB, ``exact`` without an error."""
+    return "exact" if value == math.inf else f"{value:.1f}"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.compiler.tiling.search import TiledLayer, Trial
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.compiler.tiling.search import TiledLayer
+from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
+from nmpsim.views.measures import Measure, Number
 from nmpsim.views.text import percent, plural
 from nmpsim.visible import visible_line
 
@@ -48,19 +48,14 @@ def _print_layer(layer: TiledLayer, named: Layer, console: Console) -> None:
     )
     line(console, f"  {layer.reason}")
     if layer.trials and not layer.like:
-        console.print(_trials_table(layer.trials[:TRIALS_SHOWN], console))
-
-
-def _trials_table(trials: Sequence[Trial], console: Console) -> Any:
-    estimates = [trial.estimate for trial in trials]
-    numbers = {
-        "cycles": [e.cycles for e in estimates],
-        "compute": [e.compute for e in estimates],
-        "memory": [e.memory for e in estimates],
-        "bursts": [e.bursts for e in estimates],
-        "row misses": [e.row_misses for e in estimates],
-        "bytes": [e.nbytes for e in estimates],
-    }
-    columns = [Column("tiling", [trial.label for trial in trials])]
-    columns += [Column(t, [f"{n:,}" for n in cells], right=True) for t, cells in numbers.items()]
-    return fitted_table(columns, console)
+        print_table(
+            console,
+            layer.trials[:TRIALS_SHOWN],
+            Measure("tiling", "label"),
+            Number("cycles", "estimate.cycles"),
+            Number("compute", "estimate.compute"),
+            Number("memory", "estimate.memory"),
+            Number("bursts", "estimate.bursts"),
+            Number("row misses", "estimate.row_misses"),
+            Number("bytes", "estimate.nbytes"),
+        )

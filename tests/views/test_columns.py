@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
-from nmpsim.views.columns import Column, fitted_table
+from nmpsim.views.columns import Column, fitted_table, print_table
 from nmpsim.views.console import text_of
+from nmpsim.views.measures import Cell, Measure, Number
+
+
+@attrs.frozen
+class Row:
+    part: object
+
 
 COLUMNS = [
     Column("factor", ["outPre 3, outPost 15, outScale 434", "biasPre 0"]),
@@ -41,3 +49,19 @@ def test_names_give_way_first() -> None:
     text = text_of(lambda console: console.print(fitted_table(columns, console)), width=30)
     assert "1,234,567" in text
     assert "..." in text
+
+
+def test_measure_reads_and_writes_a_value() -> None:
+    row = {"cycles": 1234, "of": Row(None), "scale": float("inf"), "name": "a\nb"}
+    assert Number("cycles").cell(row) == Cell("1,234", 1234)
+    assert Number("SQNR", "of.part.size").cell(row) == Cell("-", -1)
+    assert Number("scale", format=".1f").cell(row) == Cell("inf", 1e308)
+    assert Measure("name").cell(row) == Cell("a\\nb", "a\\nb")
+    assert Number("twice", lambda one: 2 * one["cycles"], str).cell(row).text == "2468"
+
+
+def test_table_of_measures() -> None:
+    rows = [{"name": "conv", "cycles": 1234}, {"name": "fc", "cycles": None}]
+    text = text_of(lambda console: print_table(console, rows, Measure("name"), Number("cycles")))
+    assert text.splitlines()[0::2] == ["name  cycles", "conv   1,234"]
+    assert text.splitlines()[3] == "fc         -"
