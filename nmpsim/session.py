@@ -5,6 +5,7 @@ What only one of them needs is imported there: a run is not to wait for the comp
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -356,7 +357,7 @@ def load(
     *,
     device: DeviceConfig | None = None,
     sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
-    warn: Callable[[str], object] | None = None,
+    warn: Callable[[str], object] = warnings.warn,
 ) -> Bundle:
     """Read and check a bundle; what becomes of the file afterwards changes nothing.
 
@@ -365,7 +366,7 @@ def load(
         patch: changes that the debugger has exported, made in memory only.
         device: that a model is compiled for, the default device if None.
         sample_shapes: for a model, as :func:`compile` takes them.
-        warn: called with each warning about a model.
+        warn: called with each warning about a model; those of Python, if nothing else is said.
 
     Raises:
         UserError: FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch; for a model those
@@ -373,9 +374,8 @@ def load(
     """
     if is_model(Path(path)):
         compiled = compile(path, device=device, sample_shapes=sample_shapes)
-        if warn is not None:
-            for warning in compiled.warnings:
-                warn(warning)
+        for warning in compiled.warnings:
+            warn(warning)
         bundle = bundle_from_bytes(compiled.file, str(path))
     else:
         bundle = read_bundle(path)
@@ -493,6 +493,8 @@ def lint(
             _path(float_weights), _path(original_weights), _path(original_tensors), _path(ranges)
         ),
     )
+    for warning in subject.warnings:
+        warnings.warn(warning, stacklevel=2)
     return run_rules(subject).findings
 
 

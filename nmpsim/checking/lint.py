@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
@@ -10,18 +10,17 @@ from nmpsim.analysis.lint import Finding, load_subject, run_rules
 from nmpsim.bundle import Bundle
 from nmpsim.checking.suite import Case
 from nmpsim.diagnostics import Place, UserError
-from nmpsim.session import load
 
 
-def lint_cases(cases: Iterable[Case]) -> tuple[Finding, ...]:
-    """Findings of every bundle, each looked at once; a bundle without its LIR has none."""
+def lint_cases(cases: Iterable[Case], load: Callable[[Case], Bundle]) -> tuple[Finding, ...]:
+    """Return findings of every bundle, each loaded once; a bundle without its LIR has none."""
     bundles = {case.bundle: case for case in cases}
-    return tuple(finding for case in bundles.values() for finding in _findings(case))
+    return tuple(finding for case in bundles.values() for finding in _findings(case, load))
 
 
-def _findings(case: Case) -> Iterator[Finding]:
+def _findings(case: Case, load: Callable[[Case], Bundle]) -> Iterator[Finding]:
     try:
-        bundle = load(case.bundle)
+        bundle = load(case)
         report = run_rules(load_subject(bundle))
     except UserError:  # checking the case says what is wrong with its bundle
         return

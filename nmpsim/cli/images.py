@@ -193,6 +193,12 @@ def read_image(path: Path, tensor: Tensor, format: ImageFormat, resize: bool) ->
     return np.ascontiguousarray(values).reshape(tensor.shape)
 
 
+def image_size(path: Path) -> tuple[int, int]:
+    """Return height and width of an image, as its file says; UserError as for its pixels."""
+    with _opened(path) as image:
+        return image.height, image.width
+
+
 def _values(pixels: npt.NDArray[Any], format: ImageFormat) -> npt.NDArray[np.float32]:
     """``(pixel - mean) / stddev * scale + bias`` in float32, channels in their final order."""
     low, high = MODES[format.mode or "0to255"]

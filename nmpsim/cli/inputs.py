@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmpsim.cli.arrays import ArrayFile, StoredArray
-from nmpsim.cli.images import ENDINGS, is_image
+from nmpsim.cli.images import ENDINGS, image_size, is_image
 from nmpsim.cli.input_options import GivenInputs
 from nmpsim.cli.samples import Run, Sample, Source, Taker, batched, listed
 from nmpsim.diagnostics import Place, UserError, fail
@@ -116,14 +116,15 @@ def _sample(parts: Sequence[Run], taker: Taker, own: Run) -> Sample:
 def sample_shapes(arguments: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return the shape of the first array of each argument of ``--input``, by the input's name.
 
-    The name is empty for an argument without one. What cannot be read is left out: who reads the
-    values says why.
+    The name is empty for an argument without one. Of an image it is height and width. What cannot
+    be read is left out: who reads the values says why.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for argument in arguments:
         with suppress(UserError):
             name, paths = _expanded(argument, [argument.partition("=")[0]])
             if not is_array_file(paths[0]):
+                shapes[name or ""] = image_size(paths[0])
                 continue
             file = ArrayFile(paths[0])
             for key in file.keys:

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from nmpsim.cli.guard import say
 
 if TYPE_CHECKING:
@@ -44,8 +46,12 @@ def load_program(
 
 
 def say_warning(warning: str) -> None:
-    """Print a warning about a model."""
-    say(f"warning: {warning}")
+    """Print a warning about a model, once in a command."""
+    context = click.get_current_context(silent=True)
+    told = set() if context is None else context.meta.setdefault(__name__, set())
+    if warning not in told:
+        told.add(warning)
+        say(f"warning: {warning}")
 
 
 @contextmanager

@@ -11,10 +11,11 @@ from nmpsim.checking import Case, CaseResult, CaseWork, Expected
 from nmpsim.checking.expectations import layer_name, refuse_unknown
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.cli.input_options import NOTHING_SAID, GivenInputs, ImageOptions
-from nmpsim.cli.inputs import fitting_inputs
+from nmpsim.cli.inputs import fitting_inputs, sample_shapes
 from nmpsim.cli.loading import load_program
 from nmpsim.config import load_device
 from nmpsim.diagnostics import Place, UserError, about, fail
+from nmpsim.session import is_model
 from nmpsim.views.text import shape_text
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def case_work(
     images: ImageOptions = NOTHING_SAID,
 ) -> Iterator[CaseWork | CaseResult]:
     """Each case with its arrays, or why they cannot be read; ``cores``: folder of core files."""
-    last = _LastBundle()
+    last = LastBundle()
     for case in cases:
         try:
             yield _work(case, update, core_path(cores, case), strict, images, last)
@@ -48,7 +49,7 @@ def core_path(folder: Path | None, case: Case) -> Path | None:
     return None if folder is None else folder / f"{file_name(case.name)}.core"
 
 
-class _LastBundle:
+class LastBundle:
     """The bundle of the case before: most cases of a suite are of one."""
 
     def __init__(self) -> None:
@@ -58,10 +59,12 @@ class _LastBundle:
     def load(self, case: Case) -> Bundle:
         """That of a case, read again if its file is another one, or has changed."""
         device = None if case.device is None else load_device(case.device)
-        known = (case.bundle, device, _state(case.bundle))
+        arguments = tuple(one.argument for one in case.input)
+        shapes = sample_shapes(arguments) if is_model(case.bundle) else {}
+        known = (case.bundle, device, _state(case.bundle), shapes)
         if self._bundle is None or known != self._known:
             self._known = self._bundle = None
-            self._bundle = load_program(case.bundle, device=device)
+            self._bundle = load_program(case.bundle, device=device, inputs=arguments)
             self._known = known
         return self._bundle
 
@@ -81,7 +84,7 @@ def _work(
     core: Path | None,
     strict: bool,
     images: ImageOptions,
-    last: _LastBundle,
+    last: LastBundle,
 ) -> CaseWork:
     bundle = last.load(case)
     metadata = bundle.metadata

@@ -18,8 +18,8 @@ class Wishes:
     shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     """Of inputs, by name, where the file leaves them open."""
     sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
-    """Of an array for each input, by name (empty for the only one); they close the dimensions that
-    the file leaves open, but for the first one, the batch."""
+    """Of an array for each input, by name (empty for the only one); of an image, height and width.
+    They close the dimensions that the file leaves open, but for the first one, the batch."""
     integer_islands: bool | None = None
     """Compute on integers what is float32 in the reference, where that is possible; None: where
     there is no integer reference at all."""

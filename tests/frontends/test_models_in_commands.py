@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from onnx_files import Kind, write
+from PIL import Image
 from tflite_files import small_network
 
 import nmpsim
@@ -70,8 +72,28 @@ def test_open_dimensions_are_those_of_the_input(command: Callable[..., Result]) 
         assert "open dimensions" not in result.stderr
     refused = command("eval", "open.onnx", "--dataset", "open.npz", "--labels", "labels")
     assert "y: 1x3x7" in refused.stderr  # which is no classifier, of the data set's size
-    for words in ("run open.onnx", "inspect open.onnx", "explain open.onnx"):
-        assert "x has open dimensions, which are taken as 1" in command(*words.split()).stderr
+    assert command("check", "open.onnx", "--input", "open.npy", "--cycles", "9999").exit_code == 0
+    for words in ("run", "inspect", "explain", "lint", "check --cycles 9 --input none.npy"):
+        name, *options = words.split()
+        told = command(name, "open.onnx", *options).stderr
+        assert told.count("x has open dimensions, which are taken as 1") == 1, (words, told)
+    with pytest.warns(UserWarning, match="x has open dimensions"):
+        nmpsim.load("open.onnx")
+
+
+@pytest.mark.parametrize("shape", [("batch", 3, "rows", "columns"), (1, None, None, 3)])
+def test_open_dimensions_are_those_of_an_image(
+    command: Callable[..., Result], shape: tuple[int | str | None, ...]
+) -> None:
+    kind: Kind = ("float32", shape)
+    write(Path("open.onnx"), [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
+    Image.new("RGB", (7, 5)).save("image.png")
+    words = "run open.onnx --input image.png --image-mode 0to1 --format json"
+    result = command(*words.split())
+    assert result.exit_code == 0, result.output
+    size = [1, 3, 5, 7] if shape[1] == 3 else [1, 5, 7, 3]
+    assert json.loads(result.stdout)["layers"][0]["shape"] == size
+    assert "open dimensions" not in result.stderr
 
 
 def test_check_takes_a_model(command: Callable[..., Result]) -> None:

@@ -77,7 +77,7 @@ def _subject(
         if not is_bundle(program):
             imported = import_model(program, weights, tensors)
             if imported is not None:
-                return Subject(imported.module, imported.numerics)
+                return Subject(imported.module, imported.numerics, warnings=imported.warnings)
             return _from_lir(program, weights, tensors)
         refuse_files(program, weights, tensors)
         program = read_bundle(program)

@@ -58,6 +58,8 @@ class Subject:
     not read from text."""
     snapped: frozenset[str] = frozenset()
     """Tensors whose scale is the power of two that its print was taken for."""
+    warnings: tuple[str, ...] = ()
+    """Of the front end that read a model."""
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:

@@ -315,7 +315,10 @@ def _case(request: _Request) -> Case:
 
     if request.names:
         raise click.UsageError("--case is for a suite")
-    names = [tensor.name for tensor in load_program(request.program).metadata.user_inputs]
+    names = [
+        tensor.name
+        for tensor in load_program(request.program, inputs=request.input).metadata.user_inputs
+    ]
     files = [split_argument(argument, names) for argument in request.input]
     return Case(
         bundle=request.program,
@@ -406,10 +409,11 @@ def _write(request: _Request, suite: Suite, results: Sequence[CaseResult]) -> No
         emit(junit_text(results), request.junit)
     if request.sarif is not None:
         from nmpsim.checking.lint import lint_cases
+        from nmpsim.cli.suite_files import LastBundle
         from nmpsim.report.json import json_text
         from nmpsim.views.check_sarif import check_sarif
 
-        found = lint_cases(suite.cases)
+        found = lint_cases(suite.cases, LastBundle().load)
         if not request.lint:
             found = tuple(one for one in found if one.severity == "error")
         emit(json_text(check_sarif(results, found)), request.sarif)

@@ -10,6 +10,7 @@ import click
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
+from nmpsim.cli.loading import say_warning
 from nmpsim.cli.options import (
     FILE,
     LAYER,
@@ -172,7 +173,7 @@ def _tell(
 
     metadata = compiled.file.metadata
     for warning in compiled.warnings:
-        say(f"warning: {warning}")
+        say_warning(warning)
     say_if_float(metadata, model)
     for note in host_notes(metadata):
         say(f"note: {note}")

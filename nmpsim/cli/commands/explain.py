@@ -10,7 +10,7 @@ import click
 
 from nmpsim.cli.files import check_outputs
 from nmpsim.cli.guard import say
-from nmpsim.cli.loading import told_of_loading
+from nmpsim.cli.loading import say_warning, told_of_loading
 from nmpsim.cli.options import FILE, OUTPUT, Command, format_option, show, tensors_option
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _explain_program(
     with told_of_loading(path):
         program = load_program(path, weights, tensors)
     for warning in program.warnings:
-        say(f"warning: {warning}")
+        say_warning(warning)
     layers = explain_layers(program.module, program.layer_indices, program.display_names)
     if layer is not None:
         chosen = find_operations(layers, layer)

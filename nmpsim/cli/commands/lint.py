@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.loading import told_of_loading
+from nmpsim.cli.loading import say_warning, told_of_loading
 from nmpsim.cli.options import FILE, OUTPUT, Command, format_option, show, tensors_option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
@@ -80,6 +80,8 @@ def command(
 
     with told_of_loading(program):
         subject = load_subject(program, weights, tensors, numerics, References(**references))
+    for warning in subject.warnings:
+        say_warning(warning)
     report = run_rules(subject)
     if sarif is not None:
         _write_sarif(report, sarif)

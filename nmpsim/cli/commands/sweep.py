@@ -14,7 +14,7 @@ from nmpsim.cli.files import check_outputs, what_is_kept
 from nmpsim.cli.guard import say
 from nmpsim.cli.input_options import input_option
 from nmpsim.cli.interrupt import noting
-from nmpsim.cli.loading import told_of_loading
+from nmpsim.cli.loading import say_warning, told_of_loading
 from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
     FILE,
@@ -129,7 +129,7 @@ def _sweep(request: _Request) -> int:
     with told_of_loading(request.program):
         program = load_swept(request.program, request.weights, request.tensors, request.numerics)
     for warning in program.warnings:
-        say(f"warning: {warning}")
+        say_warning(warning)
     taker = Taker(
         {tensor.name: tensor for tensor in program.inputs()},
         request.inputs.images,

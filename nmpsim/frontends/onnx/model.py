@@ -176,10 +176,14 @@ def _closed(one: Any, sample: tuple[int, ...]) -> tuple[int, ...] | None:
     None if the array does not fit the dimensions that are known.
     """
     dims = one.type.tensor_type.shape.dim
-    if len(sample) not in (len(dims), len(dims) + 1) or len(dims) < 2:
-        return None
-    sample = sample[-len(dims) + 1 :]
     first, *rest = (d.dim_value if d.HasField("dim_value") else None for d in dims)
+    if len(sample) == 2 and len(rest) == 3:  # height and width of an image
+        is_nchw = rest[0] in (1, 3)
+        image = [rest[0], *sample] if is_nchw else [*sample, rest[2]]
+        sample = (1, *(int(size or 1) for size in image))
+    if len(sample) not in (len(dims), len(dims) + 1) or not rest:
+        return None
+    sample = sample[-len(rest) :]
     if any(size not in (None, own) for size, own in zip(rest, sample, strict=True)):
         return None
     return (1 if first is None else int(first), *sample)
