@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome, exit_code
 from nmpsim.experiments.identity import code_version
+from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
-
-SCHEMA: Final = "nmpsim-check-5"
 
 
 class CaseDocument(TypedDict):
@@ -25,7 +24,9 @@ class CaseDocument(TypedDict):
     baseline_version: Annotated[str | None, "the nmpsim that made the baseline, if another one"]
     baseline_written: bool
     core: Annotated[CoreFile | None, "of a failed case, where one was asked for"]
-    errors: Annotated[list[str], "why it could not be checked"]
+    errors: Annotated[
+        list[str], From(lambda result: list(map(str, result.errors))), "why it could not be checked"
+    ]
     checks: list[Check]
     layers: list[LayerOutcome]
 
@@ -41,27 +42,5 @@ class CheckDocument(TypedDict):
 
 def check_json(results: Sequence[CaseResult]) -> CheckDocument:
     """All cases."""
-    return {
-        "schema": SCHEMA,
-        "nmpsim": code_version(),
-        "exit_code": exit_code(results),
-        "cases": [_case(result) for result in results],
-    }
-
-
-def _case(result: CaseResult) -> CaseDocument:
-    return {
-        "name": result.name,
-        "status": result.status,
-        "source": result.source,
-        "contract": result.contract,
-        "cycles": result.cycles,
-        "cycles_before": result.cycles_before,
-        "device_changes": list(result.device_changes),
-        "baseline_version": result.baseline_version,
-        "baseline_written": result.baseline_written,
-        "core": None if result.core is None else to_json(result.core),
-        "errors": [str(error) for error in result.errors],
-        "checks": [to_json(check) for check in result.checks],
-        "layers": [to_json(layer) for layer in result.layers],
-    }
+    version, code = code_version(), exit_code(results)
+    return to_json({"nmpsim": version, "exit_code": code, "cases": results}, CheckDocument)

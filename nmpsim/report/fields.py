@@ -3,13 +3,14 @@
 A definition is an attrs class or a ``TypedDict``. ``Annotated[T, "..."]`` says what a field means;
 the description is Markdown. JSON data (:mod:`nmpsim.report.json`), the JSON Schema
 (:mod:`nmpsim.report.schema`) and the tables of pages (:mod:`nmpsim.report.page`) derive from it. A
-property is a field as well if it says where it stands: ``Before`` another one.
+property is a field as well if it says where it stands: ``Before`` another one. A ``TypedDict``
+says with ``From`` where its values are in the record that it is made from.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -50,6 +51,14 @@ class Before:
 
 
 @frozen
+class From:
+    """What has the value in the record that a document is made from, where it is not the name."""
+
+    source: str | Callable[[Any], Any]
+    """A path of attributes, or a function of the record."""
+
+
+@frozen
 class Mark:
     """A marker without a value."""
 
@@ -62,6 +71,7 @@ BY_NAME = Mark("an object: the name of each record is its key")
 FLAT = Mark("the fields of the record stand in its place")
 AS_LISTS = Mark("each record is the list of its values")
 MAY_BE_SPECIAL = Mark("infinities and NaN are allowed, as texts")
+OR_NULL = Mark("an empty text and what is not finite are null")
 NESTED = Mark("numbers in lists nested by shape")
 
 Whole = Annotated[int, Range(-(1 << 63), (1 << 63) - 1)]
@@ -136,6 +146,14 @@ def _fields(name: str, kind: Any) -> Iterator[Field]:
 
 def _key(name: str, kind: Any) -> str:
     return next((one.key for one in marks(kind) if isinstance(one, Key)), name)
+
+
+def value_at(record: Any, path: str) -> Any:
+    """Return an attribute or key of a record, ``a.b`` of what ``a`` is; None if that is None."""
+    for name in path.split("."):
+        if record is not None:
+            record = record.get(name) if isinstance(record, Mapping) else getattr(record, name)
+    return record
 
 
 def float_text(value: float) -> float | str:

@@ -8,11 +8,12 @@ and no NaN, so these are the texts ``"Infinity"``, ``"-Infinity"`` and ``"NaN"``
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin, is_typeddict, overload
 
 import attrs
 import numpy as np
@@ -24,10 +25,15 @@ from nmpsim.report.fields import (
     AS_LISTS,
     BY_NAME,
     NESTED,
+    OR_NULL,
+    As,
+    Field,
+    From,
     bare,
     fields_of,
     float_text,
     marks,
+    value_at,
 )
 from nmpsim.report.schema import report_schema
 from nmpsim.visible import visible_json
@@ -35,11 +41,21 @@ from nmpsim.visible import visible_json
 __all__ = ["json_text", "report_schema", "to_json", "write_report"]
 
 _Encode = Callable[[Any], Any]
+_Document = TypeVar("_Document")
 
 
-def to_json(record: attrs.AttrsInstance) -> Any:
-    """A record, such as a report, as a dict of dicts, lists, numbers and texts for ``json``."""
-    return _encoder(type(record))(record)
+@overload
+def to_json(record: attrs.AttrsInstance) -> Any: ...
+@overload
+def to_json(record: Any, definition: type[_Document]) -> _Document: ...
+def to_json(record: Any, definition: Any = None) -> Any:
+    """Return a record, such as a report, as a dict of dicts, lists, numbers and texts for ``json``.
+
+    With the ``definition`` of a document, its fields: each from the record's attribute or key of
+    its name, or as ``From`` says.
+    """
+    kind: Any = definition or type(record)
+    return _encoder(kind)(record)
 
 
 def write_report(report: RunReport, path: Path | str) -> None:
@@ -71,6 +87,9 @@ def _encoder(kind: Any) -> _Encode:
     """What makes JSON data of a value of a type."""
     said, plain = marks(kind), bare(kind)
     origin, args = get_origin(plain), get_args(plain)
+    like = next((one.kind for one in said if isinstance(one, As)), None)
+    if like is not None:
+        return _encoder(like)
     if NESTED in said:
         return _values
     if BY_NAME in said:
@@ -79,13 +98,18 @@ def _encoder(kind: Any) -> _Encode:
     if AS_LISTS in said:
         encode = _encoder(args[0])
         return lambda records: [list(encode(record).values()) for record in records]
+    if OR_NULL in said:
+        encode = _encoder(plain)
+        return lambda value: None if value == "" or _is_special(value) else encode(value)
+    if is_typeddict(plain):
+        return _document(plain)
     if attrs.has(plain):
         parts = [(one.key, attrgetter(one.name), _encoder(one.kind)) for one in fields_of(plain)]
         return lambda record: {key: encode(get(record)) for key, get, encode in parts}
-    if origin in (tuple, Sequence):
+    if origin in (tuple, Sequence, list):
         encode = _encoder(args[0])
         return lambda values: [encode(value) for value in values]
-    if origin is Mapping:
+    if origin in (Mapping, dict):
         encode = _encoder(args[1])
         return lambda values: {name: encode(value) for name, value in values.items()}
     if len(args) == 2 and args[1] is type(None):
@@ -94,6 +118,31 @@ def _encoder(kind: Any) -> _Encode:
     if plain is float:
         return float_text
     return int if plain is int else lambda value: value
+
+
+def _document(definition: Any) -> _Encode:
+    """What makes a document of a record; what is not required is left out where it is empty."""
+    parts = [(one.key, _reader(one), _encoder(one.kind), one.is_required) for one in
+             fields_of(definition)]  # fmt: skip
+
+    def encode(record: Any) -> dict[str, Any]:
+        values = [(key, read(record), encode, needed) for key, read, encode, needed in parts]
+        return {key: encode(value) for key, value, encode, needed in values if needed or value}
+
+    return encode
+
+
+def _reader(field: Field) -> Callable[[Any], Any]:
+    """What reads a field's value from a record; a field that has only one value needs none."""
+    kind = bare(field.kind)
+    if get_origin(kind) is Literal and len(get_args(kind)) == 1:
+        return lambda _: get_args(kind)[0]
+    source = next((one.source for one in marks(field.kind) if isinstance(one, From)), field.name)
+    return source if callable(source) else partial(value_at, path=source)
+
+
+def _is_special(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _values(values: npt.NDArray[Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from rich.console import Console
 
@@ -14,14 +14,12 @@ from nmpsim.lir.opcodes import opcodes_of
 from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.elements import Share, elements_json, nothing_quantized
+from nmpsim.views.elements import Share, nothing_quantized, shares
 from nmpsim.views.measures import Cell, Measure, Number
 from nmpsim.views.text import elem_text, plural, real_text
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled
-
-SCHEMA: Final = "nmpsim-compile-2"
 
 
 class CompileDocument(TypedDict):
@@ -42,18 +40,18 @@ class CompileDocument(TypedDict):
 def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocument:
     """Everything as JSON data; ``digest`` is that of what was written to ``output``."""
     metadata = compiled.file.metadata
-    return {
-        "schema": SCHEMA,
+    data = {
         "path": str(output),
         "bytes": compiled.file.nbytes,
         "digest": digest,
         "numerics": metadata.numerics,
-        "elements": elements_json(metadata),
+        "elements": shares(metadata),
         "nothing_quantized": nothing_quantized(metadata),
-        "warnings": list(compiled.warnings),
-        "rescaled_biases": [to_json(one) for one in compiled.rescaled_biases],
-        "slicing": [to_json(one) for one in compiled.slicing],
+        "warnings": compiled.warnings,
+        "rescaled_biases": compiled.rescaled_biases,
+        "slicing": compiled.slicing,
     }
+    return to_json(data, CompileDocument)
 
 
 def summary(compiled: Compiled, output: Path) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import attrs
 
 from nmpsim.bundle import Layer, Metadata, ProgramStep
 from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_of
-from nmpsim.report.json import to_json
 
 KINDS = {
     "i8": "Int8",
@@ -71,11 +70,6 @@ def nothing_quantized(metadata: Metadata) -> bool:
     """Whether no layer works on Int8 or Int16 although there are layers."""
     kinds = {share.kind for share in shares(metadata)}
     return bool(kinds) and not kinds & {"i8", "i16"}
-
-
-def elements_json(metadata: Metadata) -> list[Any]:
-    """The shares as JSON data."""
-    return [to_json(share) for share in shares(metadata)]
 
 
 def _host_macs(step: ProgramStep | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from rich.console import Console
 
@@ -14,9 +14,11 @@ from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
 from nmpsim.bundle.metadata import Fate
 from nmpsim.config import default_device
+from nmpsim.report.fields import From
+from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.elements import KINDS, Share, elements_json, nothing_quantized, shares
+from nmpsim.views.elements import KINDS, Share, nothing_quantized, shares
 from nmpsim.views.measures import (
     INDEX,
     NAME,
@@ -29,13 +31,42 @@ from nmpsim.views.measures import (
 from nmpsim.views.text import bytes_text, elem_text, percent
 from nmpsim.visible import visible_line
 
-SCHEMA: Final = "nmpsim-inspect-1"
 _TENSOR = re.compile(r"^%\S+ is ")
 NOTHING_QUANTIZED = "NOTHING IS QUANTIZED: no layer works on Int8 or Int16"
 GLOW_INT16 = (
     "Int16 layers of glow-int follow glow-float:"
     " of Glow's compiled kernels only rescalequantized knows Int16"
 )
+
+
+def _placement(bundle: Bundle) -> Mapping[str, int]:
+    counts = Counter(layer.placement for layer in bundle.metadata.layers)
+    return {"device": counts["device"], "host": counts["host"]}
+
+
+def _sizes(bundle: Bundle) -> Mapping[str, int]:
+    nbytes = {name: end - start for name, (start, end) in bundle.sections.items()}
+    return {
+        "constants": nbytes.get(CONSTANTS, 0),
+        "descriptors": nbytes.get(DESCRIPTORS, 0),
+        "code": sum(high - low for low, high in bundle.text) or nbytes.get(TEXT, 0),
+        "activations": bundle.rw_bytes,
+    }
+
+
+def _layers_of(fate: Fate, bundle: Bundle) -> list[Layer]:
+    names = set(fate.layers)
+    return [
+        layer for layer in bundle.metadata.layers if names.intersection((layer.name, *layer.fused))
+    ]
+
+
+def _operations(bundle: Bundle) -> list[Any]:
+    return [
+        {"node": fate.node, "layers": [one.index for one in _layers_of(fate, bundle)],
+         "why": fate.why}
+        for fate in bundle.metadata.fates
+    ]  # fmt: skip
 
 
 class TensorDocument(TypedDict):
@@ -94,94 +125,34 @@ class InspectDocument(TypedDict):
     """What `nmpsim inspect --format json` writes."""
 
     schema: Literal["nmpsim-inspect-1"]
-    format: Annotated[str, "version of the bundle's metadata"]
+    format: Annotated[str, From(lambda _: BUNDLE_SCHEMA), "version of the bundle's metadata"]
     path: str
     digest: str
-    program: str
-    source: str
-    numerics: str
-    inputs: list[TensorDocument]
-    outputs: list[TensorDocument]
-    operations: Annotated[list[OperationDocument], "of the model's file; none if it was LIR"]
-    layers: list[LayerDocument]
-    placement: PlacementDocument
-    elements: Annotated[list[Share], "how much is Int8, Int16 and float"]
-    nothing_quantized: bool
-    bytes: SizesDocument
-    device: Annotated[dict[str, Any], "settings that the bundle was compiled for"]
+    program: Annotated[str, From("metadata.program")]
+    source: Annotated[str, From("metadata.source")]
+    numerics: Annotated[str, From("metadata.numerics")]
+    inputs: Annotated[list[TensorDocument], From("metadata.user_inputs")]
+    outputs: Annotated[list[TensorDocument], From("metadata.user_outputs")]
+    operations: Annotated[
+        list[OperationDocument], From(_operations), "of the model's file; none if it was LIR"
+    ]
+    layers: Annotated[list[LayerDocument], From("metadata.layers")]
+    placement: Annotated[PlacementDocument, From(_placement)]
+    elements: Annotated[
+        list[Share],
+        From(lambda bundle: shares(bundle.metadata)),
+        "how much is Int8, Int16 and float",
+    ]
+    nothing_quantized: Annotated[bool, From(lambda bundle: nothing_quantized(bundle.metadata))]
+    bytes: Annotated[SizesDocument, From(_sizes)]
+    device: Annotated[
+        dict[str, Any], From("metadata.device"), "settings that the bundle was compiled for"
+    ]
 
 
 def inspect_json(bundle: Bundle) -> InspectDocument:
     """Everything that the text says, as JSON data."""
-    metadata = bundle.metadata
-    return {
-        "schema": SCHEMA,
-        "format": BUNDLE_SCHEMA,
-        "path": bundle.path,
-        "digest": bundle.digest,
-        "program": metadata.program,
-        "source": metadata.source,
-        "numerics": metadata.numerics,
-        "inputs": [_tensor_json(tensor) for tensor in metadata.user_inputs],
-        "outputs": [_tensor_json(tensor) for tensor in metadata.user_outputs],
-        "operations": [
-            {
-                "node": fate.node,
-                "layers": [layer.index for layer in _layers_of(fate, bundle)],
-                "why": fate.why,
-            }
-            for fate in metadata.fates
-        ],
-        "layers": [_layer_json(layer) for layer in metadata.layers],
-        "placement": _placement(bundle),
-        "elements": elements_json(bundle.metadata),
-        "nothing_quantized": nothing_quantized(bundle.metadata),
-        "bytes": _sizes(bundle),
-        "device": dict(metadata.device),
-    }
-
-
-def _tensor_json(tensor: Tensor) -> TensorDocument:
-    return {
-        "name": tensor.name,
-        "elem": tensor.elem,
-        "shape": list(tensor.shape),
-        "scale": tensor.scale,
-        "offset": tensor.offset,
-    }
-
-
-def _layer_json(layer: Layer) -> LayerDocument:
-    return {
-        "index": layer.index,
-        "name": layer.name,
-        "display_name": layer.display_name,
-        "number": layer.number,
-        "line": layer.line,
-        "op": layer.op,
-        "operation": layer.operation,
-        "placement": layer.placement,
-        "reason": layer.reason,
-        "numerics": layer.numerics,
-        "fused": list(layer.fused),
-        "macs": layer.macs,
-        "output": _tensor_json(layer.output),
-    }
-
-
-def _placement(bundle: Bundle) -> PlacementDocument:
-    counts = Counter(layer.placement for layer in bundle.metadata.layers)
-    return {"device": counts["device"], "host": counts["host"]}
-
-
-def _sizes(bundle: Bundle) -> SizesDocument:
-    nbytes = {name: end - start for name, (start, end) in bundle.sections.items()}
-    return {
-        "constants": nbytes.get(CONSTANTS, 0),
-        "descriptors": nbytes.get(DESCRIPTORS, 0),
-        "code": sum(high - low for low, high in bundle.text) or nbytes.get(TEXT, 0),
-        "activations": bundle.rw_bytes,
-    }
+    return to_json(bundle, InspectDocument)
 
 
 def print_bundle(bundle: Bundle, console: Console) -> None:
@@ -205,8 +176,7 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
         heading(console, "layers")
         _print_layers(metadata.layers, console)
     heading(console, "sizes")
-    sizes: Mapping[str, Any] = _sizes(bundle)
-    for label, nbytes in sizes.items():
+    for label, nbytes in _sizes(bundle).items():
         line(console, f"  {label:<12} {bytes_text(nbytes)}")
     heading(console, "compiled for")
     for text in _device_lines(metadata.device):
@@ -264,13 +234,6 @@ def _tensor_text(tensor: Tensor) -> str:
     if tensor.scale is None:
         return text
     return f"{text}, scale {tensor.scale!r}, offset {tensor.offset}"
-
-
-def _layers_of(fate: Fate, bundle: Bundle) -> list[Layer]:
-    names = set(fate.layers)
-    return [
-        layer for layer in bundle.metadata.layers if names.intersection((layer.name, *layer.fused))
-    ]
 
 
 def _print_fates(bundle: Bundle, console: Console) -> None:

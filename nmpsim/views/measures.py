@@ -7,10 +7,11 @@ A view chooses from these, or adds its own, and :mod:`nmpsim.views.columns` or
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from nmpsim.records import frozen
+from nmpsim.report.fields import value_at
 from nmpsim.views.text import elem_text, percent, shape_text
 from nmpsim.visible import visible_line
 
@@ -48,7 +49,8 @@ class Measure:
 
     def cell(self, row: Any) -> Cell:
         """Return the cell of a row."""
-        value = self.value(row) if callable(self.value) else self._read(row, self.value)
+        of = self.value or self.title.replace(" ", "_")
+        value = of(row) if callable(of) else value_at(row, of)
         if isinstance(value, Cell):
             return value
         if value is None:
@@ -58,13 +60,6 @@ class Measure:
             return Cell(text, text)
         is_finite = not isinstance(value, float) or math.isfinite(value)
         return Cell(text, value if is_finite else math.copysign(1e308, value))
-
-    def _read(self, row: Any, path: str) -> Any:
-        """The value at a path; None where a part of it is."""
-        for name in (path or self.title.replace(" ", "_")).split("."):
-            if row is not None:
-                row = row[name] if isinstance(row, Mapping) else getattr(row, name)
-        return row
 
     def _text(self, value: Any) -> str:
         if callable(self.format):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from rich.console import Console
 
 from nmpsim.lir.display_names import display_names, operation_name
 from nmpsim.quantization import Comparison, QuantizedProgram, Result, Settings
+from nmpsim.report.fields import OR_NULL, From
+from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.measures import Measure, Number
 from nmpsim.views.text import decibels, elem_text, percent, plural
-
-DOCUMENT_SCHEMA: Final = "nmpsim-quantize-1"
 
 
 class SettingsDocument(TypedDict):
@@ -25,8 +24,11 @@ class SettingsDocument(TypedDict):
     elem: str
     bias_elem: str
     per_channel: bool
-    bias_scale: Literal["result", "product"]
-    keep_float: list[str]
+    bias_scale: Annotated[
+        Literal["result", "product"],
+        From(lambda settings: "result" if settings.bias_on_result else "product"),
+    ]
+    keep_float: Annotated[list[str], From(lambda settings: sorted(settings.keep_float))]
 
 
 class ResultDocument(TypedDict):
@@ -35,9 +37,11 @@ class ResultDocument(TypedDict):
     number: int
     name: str
     opcode: str
-    elem: str
-    scale: Annotated[float | None, "null if it stays float, as the offset"]
-    offset: int | None
+    elem: Annotated[str, From("type.elem")]
+    scale: Annotated[
+        float | None, From("type.quant.scale"), "null if it stays float, as the offset"
+    ]
+    offset: Annotated[int | None, From("type.quant.offset")]
     reason: Annotated[str, "why it stays float; empty if it does not"]
     bias_saturated: Annotated[int, "elements of its bias that do not fit"]
 
@@ -53,7 +57,7 @@ class OutputDocument(TypedDict):
     """An output against the float program's."""
 
     name: str
-    sqnr_db: Annotated[float | None, "null where there is no error or no signal"]
+    sqnr_db: Annotated[float | None, OR_NULL, "null where there is no error or no signal"]
     top1_agreement: Annotated[float | None, "share of samples with the same best class"]
 
 
@@ -62,7 +66,7 @@ class LayerDocument(TypedDict):
 
     name: str
     opcode: str
-    sqnr_db: Annotated[float | None, "null where there is no error or no signal"]
+    sqnr_db: Annotated[float | None, OR_NULL, "null where there is no error or no signal"]
 
 
 class ComparisonDocument(TypedDict):
@@ -173,66 +177,5 @@ def quantization_document(
     program: QuantizedProgram | None, comparisons: Sequence[Comparison], samples: int
 ) -> QuantizeDocument:
     """The same as plain data, with every result, output and layer."""
-    return {
-        "schema": DOCUMENT_SCHEMA,
-        "samples": samples,
-        "program": None if program is None else _program(program),
-        "comparisons": [_comparison(comparison) for comparison in comparisons],
-    }
-
-
-def _program(program: QuantizedProgram) -> ProgramDocument:
-    return {
-        "settings": _settings(program.settings),
-        "results": [_result(result) for result in program.results],
-    }
-
-
-def _settings(settings: Settings) -> SettingsDocument:
-    return {
-        "schema": settings.schema,
-        "elem": settings.elem,
-        "bias_elem": settings.bias_elem,
-        "per_channel": settings.per_channel,
-        "bias_scale": "result" if settings.bias_on_result else "product",
-        "keep_float": sorted(settings.keep_float),
-    }
-
-
-def _result(result: Result) -> ResultDocument:
-    quant = result.type.quant
-    return {
-        "number": result.number,
-        "name": result.name,
-        "opcode": result.opcode,
-        "elem": result.type.elem,
-        "scale": quant.scale if quant else None,
-        "offset": quant.offset if quant else None,
-        "reason": result.reason,
-        "bias_saturated": result.bias_saturated,
-    }
-
-
-def _comparison(comparison: Comparison) -> ComparisonDocument:
-    return {
-        "settings": _settings(comparison.settings),
-        "quantized": comparison.quantized,
-        "staying_float": comparison.staying_float,
-        "outputs": [
-            {
-                "name": output.name,
-                "sqnr_db": _finite(output.sqnr_db),
-                "top1_agreement": output.top1_agreement,
-            }
-            for output in comparison.outputs
-        ],
-        "layers": [
-            {"name": layer.name, "opcode": layer.opcode, "sqnr_db": _finite(layer.sqnr_db)}
-            for layer in comparison.layers
-        ],
-    }
-
-
-def _finite(value: float) -> float | None:
-    """Decibels; None where there is no error or no signal."""
-    return value if math.isfinite(value) else None
+    data = {"samples": samples, "program": program, "comparisons": comparisons}
+    return to_json(data, QuantizeDocument)

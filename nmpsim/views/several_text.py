@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Final, Literal, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 import attrs
 from rich.console import Console
 
 from nmpsim.report.data import OutputReport, RunReport
+from nmpsim.report.fields import From
+from nmpsim.report.json import to_json
 from nmpsim.views.answers import is_classifier, range_text, top_classes
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import line
 from nmpsim.views.measures import Measure, Number
 from nmpsim.views.text import plural
 from nmpsim.visible import visible_line
-
-SCHEMA: Final = "nmpsim-runs-1"
 
 
 class ClassDocument(TypedDict):
@@ -27,17 +27,29 @@ class ClassDocument(TypedDict):
     value: Annotated[float, "its score as a real number"]
 
 
+def _outputs(item: Item | OneRun) -> Mapping[str, Answer]:
+    return {answer.output: answer for answer in item.answers}
+
+
+def _top(answer: Answer) -> list[ClassDocument]:
+    return [{"index": index, "value": value} for index, value in answer.top]
+
+
 class AnswerDocument(TypedDict):
     """An output of one run."""
 
-    top: Annotated[list[ClassDocument], "best classes, best first; none if it has no classes"]
+    top: Annotated[
+        list[ClassDocument], From(_top), "best classes, best first; none if it has no classes"
+    ]
 
 
 class ItemDocument(TypedDict):
     """One item of a batch."""
 
     input: Annotated[str, "the file"]
-    outputs: Annotated[dict[str, AnswerDocument], "by name; those that have an item for each"]
+    outputs: Annotated[
+        dict[str, AnswerDocument], From(_outputs), "by name; those that have an item for each"
+    ]
 
 
 class OneRunDocument(TypedDict):
@@ -47,7 +59,9 @@ class OneRunDocument(TypedDict):
     cycles: Annotated[int, "latency: of this run, from rest"]
     saturated: Annotated[int, "values that saturated, over all layers"]
     trap: Annotated[str | None, "null, or why the run stopped"]
-    outputs: Annotated[dict[str, AnswerDocument], "by name; none if the run stopped"]
+    outputs: Annotated[
+        dict[str, AnswerDocument], From(_outputs), "by name; none if the run stopped"
+    ]
     items: NotRequired[Annotated[list[ItemDocument], "of a batch that several files fill"]]
 
 
@@ -167,27 +181,5 @@ def _cell(output: str, row: tuple[OneRun, Item]) -> str:
 
 def several_json(program: str, bundle: str, runs: Sequence[OneRun]) -> RunsDocument:
     """The runs as one document; ``bundle`` is the bundle's digest."""
-    documents = [_document(run) for run in runs]
-    return {"schema": SCHEMA, "program": program, "bundle": bundle, "runs": documents}
-
-
-def _document(run: OneRun) -> OneRunDocument:
-    document: OneRunDocument = {
-        "input": run.input,
-        "cycles": run.cycles,
-        "saturated": run.saturated,
-        "trap": run.trap,
-        "outputs": _outputs(run.answers),
-    }
-    if run.items:
-        document["items"] = [
-            {"input": item.input, "outputs": _outputs(item.answers)} for item in run.items
-        ]
-    return document
-
-
-def _outputs(answers: Sequence[Answer]) -> dict[str, AnswerDocument]:
-    return {
-        answer.output: {"top": [{"index": index, "value": value} for index, value in answer.top]}
-        for answer in answers
-    }
+    data = {"program": program, "bundle": bundle, "runs": runs}
+    return to_json(data, RunsDocument)

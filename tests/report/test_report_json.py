@@ -1,6 +1,7 @@
 """The JSON report and its schema say the same."""
 
 import json
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 import jsonschema
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from report_samples import TRAP, sample_report
 
 from nmpsim.report.data import OutputReport
+from nmpsim.report.fields import OR_NULL, From
 from nmpsim.report.json import json_text, report_schema, to_json
 
 
@@ -96,3 +98,27 @@ def test_the_text_is_one_document_with_lists_on_one_line():
     }
     assert '"b": [1, 2]' in text
     assert text.endswith("}\n")
+
+
+class PartDocument(TypedDict):
+    """A part of a document."""
+
+    size: Annotated[int, From(lambda part: 2 * part["half"])]
+
+
+class WholeDocument(TypedDict):
+    """A document."""
+
+    schema: Literal["whole-1"]
+    name: Annotated[str | None, OR_NULL]
+    error: Annotated[float | None, OR_NULL, From("found.error")]
+    parts: list[PartDocument]
+    more: NotRequired[list[int]]
+
+
+def test_document_takes_its_fields_from_a_record() -> None:
+    record = {"name": "", "found": {"error": float("inf")}, "parts": [{"half": 2}], "other": 1}
+    expected = {"schema": "whole-1", "name": None, "error": None, "parts": [{"size": 4}]}
+    assert to_json(record, WholeDocument) == expected
+    record |= {"found": None, "more": [3]}
+    assert to_json(record, WholeDocument) == {**expected, "more": [3]}

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from nmpsim.analysis.explain.errors import FormErrors
 from nmpsim.analysis.explain.factors import Factor
 from nmpsim.analysis.explain.layers import LayerFacts, OperandFacts
-from nmpsim.analysis.explain.profiles import ProfileFacts
+from nmpsim.analysis.explain.profiles import ProfileForm
 from nmpsim.analysis.explain.schemas import SchemaFit
 from nmpsim.analysis.explain.stages import Stage
+from nmpsim.report.fields import OR_NULL, From
 from nmpsim.report.json import to_json
 
-SCHEMA: Final = "nmpsim-explain-1"
+
+def _factors(stage: Stage) -> list[Any]:
+    return [
+        to_json(factor, FactorDocument) if factor else to_json({"real": real}, BadFactorDocument)
+        for real, factor in zip(stage.reals, stage.factors, strict=True)
+    ]
+
+
+def _forms(form: ProfileForm) -> list[FormDocument]:
+    return [
+        {"pre": scale.pre, "mul": scale.mul, "post": scale.post, "value": value}
+        for scale, value in zip(form.forms, form.values(), strict=True)
+    ]
 
 
 class IntegersDocument(TypedDict):
@@ -21,33 +34,37 @@ class IntegersDocument(TypedDict):
 
     pre: int
     post: int
-    scale: int
+    scale: Annotated[int, From("mul")]
 
 
 class FactorDocument(TypedDict):
     """A factor in each form."""
 
     real: float
-    integers: IntegersDocument
+    integers: Annotated[IntegersDocument, From("integer")]
     approximation: Annotated[float, "the real factor that the integers stand for"]
     relative_error: float
-    power_of_two: Annotated[int | None, "the exponent; null if it is no power of two"]
+    power_of_two: Annotated[
+        int | None, From("exponent"), "the exponent; null if it is no power of two"
+    ]
     vanishes: Annotated[bool, "whether the shift makes every 32-bit input zero"]
 
 
 class BadFactorDocument(TypedDict):
     """A factor that is not positive and finite, and so has no integers."""
 
-    real: Annotated[float | None, "null if it is not finite"]
+    real: Annotated[float | None, OR_NULL, "null if it is not finite"]
     integers: None
 
 
 class StageDocument(TypedDict):
     """One rescaling of an operation."""
 
-    stage: str
+    stage: Annotated[str, From("name")]
     formula: str
-    factors: Annotated[list[FactorDocument | BadFactorDocument], "one, or one for each channel"]
+    factors: Annotated[
+        list[FactorDocument | BadFactorDocument], From(_factors), "one, or one for each channel"
+    ]
 
 
 class FormDocument(TypedDict):
@@ -64,15 +81,15 @@ class ProfileStageDocument(TypedDict):
 
     stage: str
     kind: str
-    factors: list[FormDocument]
+    factors: Annotated[list[FormDocument], From(_forms)]
 
 
 class ProfileDocument(TypedDict):
     """An operation in one profile."""
 
-    numerics: str
-    refused: Annotated[str | None, "why the profile cannot do it; null if it can"]
-    stages: list[ProfileStageDocument]
+    numerics: Annotated[str, From("name")]
+    refused: Annotated[str | None, OR_NULL, "why the profile cannot do it; null if it can"]
+    stages: Annotated[list[ProfileStageDocument], From("forms")]
 
 
 class LayerDocument(TypedDict):
@@ -82,7 +99,7 @@ class LayerDocument(TypedDict):
     number: int
     name: str
     display_name: str
-    op: str
+    op: Annotated[str, From("opcode")]
     operation: str
     line: int
     arithmetic: str
@@ -116,7 +133,7 @@ class ErrorsDocument(TypedDict):
     input_high: Annotated[int, "last such input"]
     worst: float
     worst_input: int
-    worst_result: int
+    worst_result: Annotated[int, From(lambda errors: errors.worst_result + errors.offset)]
     mean: float
     differing: Annotated[float, "share of inputs whose result is not the nearest integer"]
     overflow: OverflowDocument
@@ -147,103 +164,14 @@ class SchemasDocument(TypedDict):
 
 def layers_json(program: str, layers: Sequence[LayerFacts]) -> LayersDocument:
     """Layers with all channels of each stage."""
-    return {
-        "schema": SCHEMA,
-        "program": program,
-        "layers": [_layer_json(layer) for layer in layers],
-    }
-
-
-def _layer_json(layer: LayerFacts) -> LayerDocument:
-    return {
-        "index": layer.index,
-        "number": layer.number,
-        "name": layer.name,
-        "display_name": layer.display_name,
-        "op": layer.opcode,
-        "operation": layer.operation,
-        "line": layer.line,
-        "arithmetic": layer.arithmetic,
-        "operands": [to_json(operand) for operand in layer.operands],
-        "stages": [_stage_json(stage) for stage in layer.stages],
-        "profiles": [_profile_json(facts) for facts in layer.profiles],
-        "notes": list(layer.notes),
-    }
-
-
-def _profile_json(facts: ProfileFacts) -> ProfileDocument:
-    return {
-        "numerics": facts.name,
-        "refused": facts.refused or None,
-        "stages": [
-            {
-                "stage": form.stage,
-                "kind": form.kind,
-                "factors": [
-                    {"pre": scale.pre, "mul": scale.mul, "post": scale.post, "value": value}
-                    for scale, value in zip(form.forms, form.values(), strict=True)
-                ],
-            }
-            for form in facts.forms
-        ],
-    }
-
-
-def _stage_json(stage: Stage) -> StageDocument:
-    return {
-        "stage": stage.name,
-        "formula": stage.formula,
-        "factors": [
-            factor_json(factor) if factor else {"real": _finite(real), "integers": None}
-            for real, factor in zip(stage.reals, stage.factors, strict=True)
-        ],
-    }
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity."""
-    return value if abs(value) < float("inf") else None
-
-
-def factor_json(factor: Factor) -> FactorDocument:
-    """A factor in each form."""
-    return {
-        "real": factor.real,
-        "integers": {
-            "pre": factor.integer.pre,
-            "post": factor.integer.post,
-            "scale": factor.integer.mul,
-        },
-        "approximation": factor.approximation,
-        "relative_error": factor.relative_error,
-        "power_of_two": factor.exponent,
-        "vanishes": factor.vanishes,
-    }
+    return to_json({"program": program, "layers": layers}, LayersDocument)
 
 
 def scale_json(factor: Factor, errors: FormErrors | None) -> ScaleDocument:
     """A bare factor and its error over the inputs; no errors if the factor vanishes."""
-    document: ScaleDocument = {"schema": SCHEMA, "factor": factor_json(factor), "errors": None}
-    if errors is not None:
-        document["errors"] = {
-            "precision": errors.precision,
-            "offset": errors.offset,
-            "input_low": errors.input_low,
-            "input_high": errors.input_high,
-            "worst": errors.worst,
-            "worst_input": errors.worst_input,
-            "worst_result": errors.worst_result + errors.offset,
-            "mean": errors.mean,
-            "differing": errors.differing,
-            "overflow": {"low": errors.overflow.low, "high": errors.overflow.high},
-        }
-    return document
+    return to_json({"factor": factor, "errors": errors}, ScaleDocument)
 
 
 def schemas_json(low: float, high: float, fits: Sequence[SchemaFit]) -> SchemasDocument:
     """What each schema makes of a range."""
-    return {
-        "schema": SCHEMA,
-        "range": {"low": low, "high": high},
-        "schemas": [to_json(fit) for fit in fits],
-    }
+    return to_json({"range": {"low": low, "high": high}, "schemas": fits}, SchemasDocument)

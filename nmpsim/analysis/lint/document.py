@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
-from nmpsim.analysis.lint.findings import SEVERITIES, Fact, Finding, Severity
+from nmpsim.analysis.lint.findings import SEVERITIES, Fact, Severity
 from nmpsim.analysis.lint.rules import RULES, LintReport
 from nmpsim.analysis.lint.subject import Subject
-
-SCHEMA: Final = "nmpsim-lint-1"
+from nmpsim.report.fields import OR_NULL, From
+from nmpsim.report.json import to_json
 
 
 class FindingDocument(TypedDict):
@@ -17,15 +17,17 @@ class FindingDocument(TypedDict):
     rule: str
     severity: Severity
     message: str
-    file: str | None
-    line: int | None
-    column: int | None
-    layer: Annotated[str | None, "instruction that it concerns; null if it is the whole program"]
+    file: Annotated[str | None, From("place.file")]
+    line: Annotated[int | None, From("place.line")]
+    column: Annotated[int | None, From("place.column")]
+    layer: Annotated[
+        str | None, OR_NULL, "instruction that it concerns; null if it is the whole program"
+    ]
     number: Annotated[int | None, "number of that instruction"]
-    tensor: str | None
-    found: str | None
-    expected: str | None
-    hint: str | None
+    tensor: Annotated[str | None, OR_NULL]
+    found: Annotated[str | None, OR_NULL]
+    expected: Annotated[str | None, OR_NULL]
+    hint: Annotated[str | None, OR_NULL]
     facts: Annotated[dict[str, Fact], "numbers of the finding; each rule has its own"]
 
 
@@ -58,31 +60,13 @@ class LintDocument(TypedDict):
 
 def lint_json(subject: Subject, report: LintReport) -> LintDocument:
     """The whole report."""
-    return {
-        "schema": SCHEMA,
+    data = {
         "program": subject.module.name,
         "file": subject.module.file,
         "numerics": subject.numerics,
         "counts": {severity: report.count(severity) for severity in SEVERITIES},
-        "findings": [_finding_json(finding) for finding in report.findings],
-        "rules": [{"name": rule.name, "summary": rule.summary} for rule in RULES],
+        "findings": report.findings,
+        "rules": RULES,
         "skipped": [{"rule": rule, "reason": reason} for rule, reason in report.skipped],
     }
-
-
-def _finding_json(finding: Finding) -> FindingDocument:
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity,
-        "message": finding.message,
-        "file": finding.place.file,
-        "line": finding.place.line,
-        "column": finding.place.column,
-        "layer": finding.layer or None,
-        "number": finding.number,
-        "tensor": finding.tensor or None,
-        "found": finding.found or None,
-        "expected": finding.expected or None,
-        "hint": finding.hint or None,
-        "facts": dict(finding.facts),
-    }
+    return to_json(data, LintDocument)
