@@ -9,7 +9,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, ProgramStep, Tensor
+from nmpsim.bundle.float_steps import quantized_from_float
+from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import Counters, LayerReports, host_counts
@@ -20,6 +21,9 @@ from nmpsim.core.state import NEVER, Count, Machine
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.ended import ContractReport, TrapReport
+
+_NAMED = 3
+"""Layers that a note names."""
 
 
 @attrs.define
@@ -143,4 +147,17 @@ def run_report(
         trap=trap,
         contract=contract,
         layer_outputs=layer_outputs,
+        notes=_notes(metadata),
+    )
+
+
+def _notes(metadata: Metadata) -> tuple[str, ...]:
+    layers = quantized_from_float(metadata)
+    if not layers:
+        return ()
+    names = ", ".join(layer.display_name for layer in layers[:_NAMED])
+    more = f" and {len(layers) - _NAMED} more" if len(layers) > _NAMED else ""
+    return (
+        f"float32 results are quantized in {names}{more}: a reference that adds in another order,"
+        " or computes a function otherwise, may differ there by one step",
     )

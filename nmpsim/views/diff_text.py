@@ -18,6 +18,7 @@ from nmpsim.visible import visible_line
 
 MAX_ROWS = 40
 """Rows of a table that are shown unless all are asked for."""
+FLOAT_BEFORE = "a float32 result differs before any quantized one, whose steps may follow from it"
 MAX_NAMES = 8
 """Layers that only one run has of which the names are told."""
 
@@ -30,6 +31,9 @@ def print_run_difference(found: RunDifference, console: Console, *, show_all: bo
         _print_place("first difference", differing[0], "first", shown, console)
     if found.worst is not None:
         _print_place("worst difference", found.worst, "worst", shown, console)
+    if found.float_before is not None:
+        name = _name(found.float_before, shown)
+        line(console, f"{FLOAT_BEFORE}: {name}", "yellow")
     rows = found.tensors if show_all else differing
     if rows:
         console.print()

@@ -322,3 +322,17 @@ def test_samples_of_several_inputs(tmp_path: Path) -> None:
     assert "error[INPUT001]" in run("quantize", path, *given[:2], "-o", tmp_path / "x.lir").stderr
     wrong = run("quantize", path, "--calibration", f"a={tmp_path / 'nothing'}", "-o", "x.lir")
     assert "error[FILE001]" in wrong.stderr
+
+
+@pytest.mark.parametrize(("op", "is_told"), [("LogSoftmax", True), ("Neg", False)])
+def test_quantized_float_results_are_told(op: str, is_told: bool, tmp_path: Path) -> None:
+    kind: Kind = ("float32", (1, 8))
+    grid = {"s": np.array(0.05, np.float32), "z": np.array(3, np.int8)}
+    nodes: list[Node] = [("QuantizeLinear", ["x", "s", "z"], ["q"], {})]
+    nodes += [("DequantizeLinear", ["q", "s", "z"], ["d"], {}), (op, ["d"], ["e"], {})]
+    nodes += [("Transpose", ["e"], ["t"], {"perm": [0, 1]})]
+    nodes += [("QuantizeLinear", ["t", "s", "z"], ["r"], {})]
+    nodes += [("DequantizeLinear", ["r", "s", "z"], ["y"], {})]
+    path = write(tmp_path / "n.onnx", nodes, {"x": kind}, {"y": kind}, grid)
+    report = nmpsim.Device().run(nmpsim.load(path), {"x": np.ones((1, 8), np.float32)})
+    assert [note[:29] for note in report.notes] == ["float32 results are quantized"] * is_told

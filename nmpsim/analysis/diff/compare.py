@@ -88,6 +88,13 @@ class RunDifference:
         return tuple(one for one in self.tensors if one.differs)
 
     @property
+    def float_before(self) -> TensorDifference | None:
+        """A float32 result that differs before any quantized one does; None if there is none."""
+        first = next(iter(self.differing), None)
+        quantized = any(one.elem != "float" for one in self.differing)
+        return first if first is not None and first.elem == "float" and quantized else None
+
+    @property
     def worst(self) -> TensorDifference | None:
         """Of those with a number the one with the least SQNR, if all have one.
 

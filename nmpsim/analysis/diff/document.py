@@ -90,6 +90,11 @@ class TensorsDocument(TypedDict):
         From("tolerance.relative"),
         "the same, as a share of the first's value; added to atol",
     ]
+    float_before: Annotated[
+        str | None,
+        From("float_before.name"),
+        "a float32 result that differs before any quantized one does",
+    ]
     compared: Annotated[int, From(lambda found: len(found.tensors))]
     differing: Annotated[int, From(lambda found: len(found.differing))]
     first: Annotated[

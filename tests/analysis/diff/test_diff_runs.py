@@ -183,3 +183,15 @@ def test_a_renamed_tensor_is_compared_by_its_number():
     assert [one.name for one in found.differing] == ["new"]
     assert (found.only_first, found.only_second) == (("gone", "short"), ("long",))
     assert run_document(found)["tensors"][1]["name_in_first"] == "old"
+
+
+def test_a_float_result_that_differs_before_a_quantized_one():
+    real = A.astype(np.float32)
+    first = keyed({"0001:a": A, "0002:b": real, "0003:c": A})
+    for tensors, expected in (
+        ({"0001:a": A, "0002:b": real + 1e-6, "0003:c": A + 1}, "b"),
+        ({"0001:a": A, "0002:b": real + 1e-6, "0003:c": A}, None),
+        ({"0001:a": A + 1, "0002:b": real + 1e-6, "0003:c": A + 1}, None),
+    ):
+        found = compare_runs(first, keyed(tensors))
+        assert run_document(found)["float_before"] == expected
