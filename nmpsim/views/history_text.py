@@ -41,25 +41,36 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
         line(console, "nothing yet: name runs to add")
         return
     console.print()
-    names = series_names(entries)
     longest: dict[object, float] = {}
     for entry in entries:
         longest[entry.series] = max(entry.cycles, longest.get(entry.series, 1))
-    numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
     print_table(
         console,
         entries,
-        Number("#", lambda one: str(numbers[id(one)])),
+        number(entries),
         Measure("date", "date", lambda date: date[:10]),
         Measure("commit", "commit", lambda commit: commit[:SHORT]),
-        Measure("network", "series", lambda series: names[series], least=8),
-        Measure("of", "kind"),
-        Number("cycles", "cycles", cycles_text),
+        network(entries),
+        KIND,
+        CYCLES,
         Measure("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
-        Number("saturated"),
-        Number("SQNR", "sqnr_db", sqnr_text),
-        Number("accuracy", "accuracy", accuracy_text),
+        SATURATED,
+        SQNR,
+        ACCURACY,
     )
+
+
+def number(entries: Sequence[Entry]) -> Measure:
+    """The number of an entry among these."""
+    numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
+    meaning = "number of the entry, for nmpsim history --show"
+    return Number("#", lambda one: numbers[id(one)], str, meaning)
+
+
+def network(entries: Sequence[Entry]) -> Measure:
+    """The name of an entry's series among these."""
+    names = series_names(entries)
+    return Measure("network", "series", names.__getitem__, "and the label, if it has one", 8)
 
 
 def verdicts(entries: Sequence[Entry]) -> list[str]:
@@ -72,16 +83,17 @@ def _verdict(before: Entry, after: Entry, name: str) -> str:
     facts = []
     worse = better = False
     measures = (
-        ("cycles", before.cycles, after.cycles, -1, cycles_text),
-        ("saturated values", before.saturated, after.saturated, -1, cycles_text),
-        ("worst SQNR", before.sqnr_db, after.sqnr_db, 1, sqnr_text),
-        ("accuracy", before.accuracy, after.accuracy, 1, accuracy_text),
+        ("cycles", CYCLES, "cycles", -1),
+        ("saturated values", SATURATED, "saturated", -1),
+        ("worst SQNR", SQNR, "sqnr_db", 1),
+        ("accuracy", ACCURACY, "accuracy", 1),
     )
-    for measure, old, new, sign, shown in measures:
+    for title, measure, field, sign in measures:
+        old, new = getattr(before, field), getattr(after, field)
         if old is None or new is None or old == new:
             continue
-        share = f" ({100 * (new - old) / old:+.1f}%)" if measure == "cycles" and old else ""
-        facts.append(f"{measure} {shown(old)} to {shown(new)}{share}")
+        share = f" ({100 * (new - old) / old:+.1f}%)" if field == "cycles" and old else ""
+        facts.append(f"{title} {measure.cell(before).text} to {measure.cell(after).text}{share}")
         worse, better = worse or sign * (new - old) < 0, better or sign * (new - old) > 0
     found = {(True, True): "mixed", (True, False): "worse", (False, True): "better"}
     change = found.get((worse, better), "the same")
@@ -96,11 +108,8 @@ def cycles_text(cycles: float) -> str:
     return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
 
 
-def sqnr_text(sqnr_db: float | None) -> str:
-    """A ratio in dB, - if nothing tells."""
-    return "-" if sqnr_db is None else f"{sqnr_db:.1f} dB"
-
-
-def accuracy_text(accuracy: float | None) -> str:
-    """A share, - if nothing tells."""
-    return "-" if accuracy is None else f"{accuracy:.2%}"
+KIND = Measure("of", "kind", meaning="a run, or an evaluation of a data set")
+CYCLES = Number("cycles", "", cycles_text, "of the run; of an evaluation the mean")
+SATURATED = Number("saturated", meaning="values that did not fit")
+SQNR = Number("SQNR", "sqnr_db", "{:.1f} dB".format, "of the least exact layer")
+ACCURACY = Number("accuracy", "", ".2%", "share of the samples that are right")

@@ -54,7 +54,7 @@ class Measure:
         if isinstance(value, Cell):
             return value
         if value is None:
-            return Cell("-", -1)
+            return Cell("-", -1 if self.number else "")
         text = visible_line(self._text(value))
         if not self.number:
             return Cell(text, text)

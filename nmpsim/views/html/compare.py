@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any
 
 import attrs
 import numpy as np
@@ -17,16 +20,8 @@ from nmpsim.views.html.figures import (
     tooltips,
 )
 from nmpsim.views.html.headline import db_text, saturated_values, worst_sqnr
-from nmpsim.views.html.tables import (
-    Cell,
-    Heading,
-    Table,
-    count,
-    layer_name,
-    percent_cell,
-    plain_table,
-    text,
-)
+from nmpsim.views.html.tables import Table, marked, table_of
+from nmpsim.views.measures import NAME, Cell, Measure, Number, layer_name, share
 from nmpsim.views.text import duration
 from nmpsim.visible import visible_line
 
@@ -89,23 +84,42 @@ def _time_words(first: RunReport, run: RunReport) -> str:
 
 def totals_table(runs: _Runs) -> Table:
     """A row for each run."""
-    headings = (
-        Heading("run", "as its file is called", number=False),
-        Heading("network", "name of the program", number=False),
-        Heading("device", "its name and number of cores", number=False),
-        Heading("cycles", "of the whole run"),
-        Heading("change", "of cycles against the first run"),
-        Heading("time", "these cycles at the device's clock"),
-        Heading("DRAM busy %", "of all cycles"),
-        Heading("MAC utilization %", "of what all MAC arrays could have done in these cycles"),
-        Heading(
-            "saturated", "values that did not fit; clips that the network asks for do not count"
-        ),
-        Heading("outputs", "whether they are those of the first run, to the bit", number=False),
-        Heading("end", "whether the run reached its end", number=False),
-    )
     first = next(iter(runs.values()))
-    return Table(headings, tuple(_total(name, run, first) for name, run in runs.items()))
+    end = Measure("end", _end, meaning="whether the run reached its end")
+    return table_of(
+        ({"run": name, "report": run} for name, run in runs.items()),
+        Measure("run", meaning="as its file is called"),
+        Measure("network", "report.program", meaning="name of the program"),
+        Measure("device", "report.device", _device, "its name and number of cores"),
+        Number("cycles", "report.cycles", meaning="of the whole run"),
+        Number(
+            "change",
+            lambda row: _change(first.cycles, row["report"].cycles),
+            meaning="of cycles against the first run",
+        ),
+        Number("time", "report.seconds", duration, "these cycles at the device's clock"),
+        Number(
+            "DRAM busy %",
+            lambda row: share(row["report"].use.dram_busy, row["report"].cycles > 0),
+            meaning="of all cycles",
+        ),
+        Number(
+            "MAC utilization %",
+            lambda row: share(row["report"].use.mac_utilization, row["report"].cycles > 0),
+            meaning="of what all MAC arrays could have done in these cycles",
+        ),
+        Number(
+            "saturated",
+            lambda row: saturated_values(row["report"]),
+            meaning="values that did not fit; clips that the network asks for do not count",
+        ),
+        Measure(
+            "outputs",
+            lambda row: "same" if _same_outputs(first, row["report"]) else "other",
+            meaning="whether they are those of the first run, to the bit",
+        ),
+        end,
+    )
 
 
 def settings_table(runs: _Runs) -> Table | None:
@@ -113,24 +127,44 @@ def settings_table(runs: _Runs) -> Table | None:
     names = dict.fromkeys(name for run in runs.values() for name in run.device)
     rows = [(name, *(run.device.get(name) for run in runs.values())) for name in names]
     other = [row for row in rows if len(set(row[1:])) > 1]
-    headings = (
-        Heading("setting", "section and key of the device file", number=False),
-        *(Heading(name, f"of the device of {name}") for name in runs),
-    )
-    return plain_table(headings, other) if other else None
+    return (
+        other
+        and table_of(
+            other,
+            Measure("setting", itemgetter(0), meaning="section and key of the device file"),
+            *(
+                Number(name, itemgetter(at), meaning=f"of the device of {name}")
+                for at, name in enumerate(runs, 1)
+            ),
+        )
+    ) or None
 
 
 def layers_table(runs: _Runs) -> Table:
     """A row for each layer of any run: cycles and saturation in each, changes against the first."""
     names = list(runs)
-    headings = [Heading("layer", "its display name; the tooltip has its full name", number=False)]
-    for name in names:
-        headings.append(Heading(f"cycles {name}", f"of the layer in {name}"))
-    for name in names[1:]:
-        headings.append(Heading(f"change {name}", f"of cycles, {name} against {names[0]}"))
-    for name in names:
-        headings.append(Heading(f"saturated {name}", f"values saturated in {name}"))
-    return Table(tuple(headings), tuple(_layer_row(row) for row in _rows(runs)))
+    return table_of(
+        _rows(runs),
+        attrs.evolve(NAME, value="shown"),
+        *(
+            Number(f"cycles {name}", partial(_cycles, at), meaning=f"of the layer in {name}")
+            for at, name in enumerate(names)
+        ),
+        *(
+            Number(
+                f"change {name}",
+                partial(_changed_cycles, at),
+                meaning=f"of cycles, {name} against {names[0]}",
+            )
+            for at, name in enumerate(names[1:], 1)
+        ),
+        *(
+            Number(
+                f"saturated {name}", partial(_saturated, at), meaning=f"values saturated in {name}"
+            )
+            for at, name in enumerate(names)
+        ),
+    )
 
 
 def change_figure(runs: _Runs) -> Figure | None:
@@ -162,20 +196,13 @@ def change_figure(runs: _Runs) -> Figure | None:
     return Figure("What changed most", said, spec)
 
 
-def _total(name: str, run: RunReport, first: RunReport) -> tuple[Cell, ...]:
-    return (
-        text(name),
-        text(run.program),
-        text(f"{run.device.get('name', '?')}, {run.device.get('cores_count', '?')} cores"),
-        count(run.cycles),
-        _change(first.cycles, run.cycles),
-        Cell(duration(run.seconds), run.seconds),
-        percent_cell(run.use.dram_busy, 1.0 if run.cycles else 0),
-        percent_cell(run.use.mac_utilization, 1.0 if run.cycles else 0),
-        count(saturated_values(run)),
-        text("same" if _same_outputs(first, run) else "other"),
-        text(run.trap.kind if run.trap else "reached", "alarm" if run.trap else ""),
-    )
+def _end(row: Mapping[str, Any]) -> Cell:
+    trap = row["report"].trap
+    return marked(trap.kind, "alarm") if trap else marked("reached", "")
+
+
+def _device(device: Mapping[str, Any]) -> str:
+    return f"{device.get('name', '?')}, {device.get('cores_count', '?')} cores"
 
 
 def _same_outputs(first: RunReport, run: RunReport) -> bool:
@@ -192,19 +219,22 @@ def _rows(runs: _Runs) -> list[_Row]:
     return [_Row(name, tuple(table.get(name) for table in tables)) for name in names]
 
 
-def _layer_row(row: _Row) -> tuple[Cell, ...]:
-    first, *others = row.cycles()
-    saturated = [None if layer is None else layer.saturated for layer in row.layers]
-    return (
-        row.shown,
-        *(_count(cycles) for cycles in (first, *others)),
-        *(_change(first, cycles) for cycles in others),
-        *(_count(one, "alarm" if one else "") for one in saturated),
-    )
+def _cycles(run: int, row: _Row) -> Cell:
+    return _count(row.cycles()[run])
+
+
+def _changed_cycles(run: int, row: _Row) -> Cell:
+    return _change(row.cycles()[0], row.cycles()[run])
+
+
+def _saturated(run: int, row: _Row) -> Cell:
+    layer = row.layers[run]
+    saturated = None if layer is None else layer.saturated
+    return _count(saturated, "alarm" if saturated else "")
 
 
 def _count(number: int | None, mark: str = "") -> Cell:
-    return Cell("not there", -1) if number is None else count(number, mark)
+    return Cell("not there", -1) if number is None else Cell(f"{number:,}", number, mark)
 
 
 def _change(before: int | None, after: int | None) -> Cell:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import attrs
+
 from nmpsim.report.data import LayerReport, RunReport, Saturation
 from nmpsim.views.html.tables import (
     CORES,
-    CYCLES,
     DISTANCE,
-    INDEX,
     LINE,
-    NAME,
-    OPERATION,
-    TIME_SHARE,
-    Cell,
-    Column,
-    Heading,
     Table,
-    count,
     is_notable,
-    percent_cell,
-    recorded_columns,
+    recorded_measures,
     table_of,
-    text,
+    time_share,
 )
+from nmpsim.views.measures import CYCLES, INDEX, NAME, OPERATION, Cell, Measure, Number, share
 from nmpsim.views.run_text import CAUSE_WORDS, path_text
 from nmpsim.views.text import percent
 
@@ -36,27 +31,68 @@ _LEAST_SHARE = 0.05
 
 def slow_table(report: RunReport) -> Table:
     """The layers that took longest: what bounds them, and where the cores' cycles went."""
-    columns = (INDEX, NAME, OPERATION, CORES, CYCLES, TIME_SHARE, _BOUND, _FORMULA, DISTANCE)
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]
-    told = [layer for layer in slow if layer.cycles]
-    return table_of(report, (*columns, *recorded_columns(report), _PATH, _CAUSES), told)
+    return table_of(
+        [layer for layer in slow if layer.cycles],
+        INDEX,
+        NAME,
+        OPERATION,
+        CORES,
+        CYCLES,
+        time_share(report),
+        Number(
+            "bound",
+            "bound.cycles",
+            meaning="cycles that no schedule of its instructions can beat",
+        ),
+        Measure("limited by", _formula, meaning="how the bound is computed"),
+        DISTANCE,
+        *recorded_measures(report),
+        Measure(
+            "critical path", path_text, meaning="what the layer waited for: shares of its cycles"
+        ),
+        Measure("how the cores spent their time", causes_of, meaning="shares of all cores' cycles"),
+    )
 
 
 def saturation_table(report: RunReport) -> Table:
     """What saturated: a row for each layer, stage and side."""
-    headings = (
-        *(column.heading for column in _WHERE),
-        Heading("stage", "input (quantization), bias, accumulator, rescale or result", False),
-        Heading("side", "below the lowest value or above the highest", number=False),
-        Heading("saturated", "how many values"),
-        Heading("% saturated", "of the layer's results"),
-        Heading("worst", "largest overshoot, in units of the last place"),
-        Heading("first at", "coordinates in the layer's output", number=False),
-        Heading("channels", "how many channels are concerned"),
-        Heading("most in", "the channel with most of them, and how many", number=False),
+    return table_of(
+        ((layer, one) for layer in report.layers for one in layer.saturation if not one.wanted),
+        *(attrs.evolve(one, value=partial(_of_layer, one)) for one in (INDEX, NAME, LINE)),
+        Measure(
+            "stage",
+            lambda row: row[1].stage,
+            meaning="input (quantization), bias, accumulator, rescale or result",
+        ),
+        Measure(
+            "side",
+            lambda row: row[1].side,
+            meaning="below the lowest value or above the highest",
+        ),
+        Number("saturated", _count, meaning="how many values"),
+        Number(
+            "% saturated",
+            lambda row: share(row[1].count, row[0].elements),
+            meaning="of the layer's results",
+        ),
+        Number(
+            "worst",
+            lambda row: row[1].worst,
+            meaning="largest overshoot, in units of the last place",
+        ),
+        Measure(
+            "first at",
+            lambda row: ", ".join(map(str, row[1].first)) or None,
+            meaning="coordinates in the layer's output",
+        ),
+        Number(
+            "channels",
+            lambda row: len(row[1].channels),
+            meaning="how many channels are concerned",
+        ),
+        Measure("most in", _most, meaning="the channel with most of them, and how many"),
     )
-    found = ((layer, one) for layer in report.layers for one in layer.saturation if not one.wanted)
-    return Table(headings, tuple(_saturation_row(report, layer, one) for layer, one in found))
 
 
 def causes_of(layer: LayerReport, most: int = MAX_CAUSES) -> str:
@@ -71,40 +107,19 @@ def causes_of(layer: LayerReport, most: int = MAX_CAUSES) -> str:
     return "; ".join(told)
 
 
-def _saturation_row(report: RunReport, layer: LayerReport, one: Saturation) -> tuple[Cell, ...]:
-    channels = sorted(one.channels, key=lambda item: -item[1])
-    most = f"{channels[0][0]}: {channels[0][1]:,}" if channels else "-"
-    return (
-        *(column.cell(report, layer) for column in _WHERE),
-        text(one.stage),
-        text(one.side),
-        count(one.count, "alarm" if is_notable(layer) else ""),
-        percent_cell(one.count, layer.elements),
-        count(one.worst),
-        text(", ".join(map(str, one.first)) or "-"),
-        count(len(channels)),
-        text(most),
-    )
+def _of_layer(measure: Measure, row: tuple[LayerReport, Saturation]) -> Cell:
+    return measure.cell(row[0])
 
 
-def _formula(layer: LayerReport) -> str:
-    return f"{layer.bound.kind}: {layer.bound.formula}" if layer.bound.formula else "-"
+def _count(row: tuple[LayerReport, Saturation]) -> Cell:
+    layer, one = row
+    return Cell(f"{one.count:,}", one.count, "alarm" if is_notable(layer) else "")
 
 
-_WHERE = (INDEX, NAME, LINE)
-_BOUND = Column(
-    Heading("bound", "cycles that no schedule of its instructions can beat"),
-    lambda _, layer: count(layer.bound.cycles),
-)
-_FORMULA = Column(
-    Heading("limited by", "how the bound is computed", number=False),
-    lambda _, layer: text(_formula(layer)),
-)
-_PATH = Column(
-    Heading("critical path", "what the layer waited for: shares of its cycles", number=False),
-    lambda _, layer: text(path_text(layer)),
-)
-_CAUSES = Column(
-    Heading("how the cores spent their time", "shares of all cores' cycles", number=False),
-    lambda _, layer: text(causes_of(layer)),
-)
+def _most(row: tuple[LayerReport, Saturation]) -> str | None:
+    most = max(row[1].channels, key=lambda item: item[1], default=None)
+    return most and f"{most[0]}: {most[1]:,}"
+
+
+def _formula(layer: LayerReport) -> str | None:
+    return f"{layer.bound.kind}: {layer.bound.formula}" if layer.bound.formula else None

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import attrs
+
 from nmpsim.experiments.history import Entry, series_names
 from nmpsim.views.history_text import (
+    ACCURACY,
+    CYCLES,
+    KIND,
+    SATURATED,
     SHORT,
-    accuracy_text,
-    cycles_text,
-    sqnr_text,
+    SQNR,
+    network,
+    number,
     verdicts,
 )
 from nmpsim.views.html.figures import Figure, axis, figure_spec, tooltips
 from nmpsim.views.html.page import Draughtsman, require_html, template
-from nmpsim.views.html.tables import Cell, Heading, Table, count, text
+from nmpsim.views.html.tables import Table, table_of
+from nmpsim.views.measures import Measure
 from nmpsim.views.text import shorten_apart
 from nmpsim.visible import visible_line
 
@@ -32,7 +39,7 @@ def history_page(name: str, entries: Sequence[Entry]) -> str:
         title=f"History of {visible_line(name)}",
         verdicts=verdicts(entries),
         figures=Draughtsman(figures, None).all(figures),
-        entries=_table(entries, series_names(entries)),
+        entries=_table(entries),
         vega=script(),
     )
     return page
@@ -103,32 +110,16 @@ def _line(entry: Entry, names: Mapping[tuple[str, str], str]) -> str:
     return f"{visible_line(names[entry.series])}{kind}"
 
 
-def _table(entries: Sequence[Entry], names: Mapping[tuple[str, str], str]) -> Table:
-    headings = (
-        Heading("#", "number of the entry, for nmpsim history --show"),
-        Heading("date", "of the commit, UTC", number=False),
-        Heading("commit", "of the repository", number=False),
-        Heading("network", "and the label, if it has one", number=False),
-        Heading("of", "a run, or an evaluation of a data set", number=False),
-        Heading("cycles", "of the run; of an evaluation the mean"),
-        Heading("saturated", "values that did not fit"),
-        Heading("worst SQNR", "of the least exact layer"),
-        Heading("accuracy", "share of the samples that are right"),
-    )
-    return Table(
-        headings, tuple(_row(n, entry, names[entry.series]) for n, entry in enumerate(entries, 1))
-    )
-
-
-def _row(number: int, entry: Entry, series: str) -> tuple[Cell, ...]:
-    return (
-        count(number),
-        text(entry.date),
-        text(entry.commit),
-        text(series),
-        text(entry.kind),
-        Cell(cycles_text(entry.cycles), entry.cycles),
-        count(entry.saturated),
-        Cell(sqnr_text(entry.sqnr_db), -1 if entry.sqnr_db is None else entry.sqnr_db),
-        Cell(accuracy_text(entry.accuracy), -1 if entry.accuracy is None else entry.accuracy),
+def _table(entries: Sequence[Entry]) -> Table:
+    return table_of(
+        entries,
+        number(entries),
+        Measure("date", meaning="of the commit, UTC"),
+        Measure("commit", meaning="of the repository"),
+        network(entries),
+        KIND,
+        CYCLES,
+        SATURATED,
+        attrs.evolve(SQNR, title="worst SQNR"),
+        ACCURACY,
     )
