@@ -1,12 +1,16 @@
-"""The pools by what is asked for."""
+"""The pools by what is asked for; jobs in this process for so few that others would start later."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
 
-from nmpsim.experiments.here import here
+import attrs
+
 from nmpsim.experiments.local import local_pool
-from nmpsim.experiments.pool import Pool
+from nmpsim.experiments.pool import Item, Job, Pool, Result
+from nmpsim.experiments.worker import compile_kernels, forget_device, kernels_are_ready
 
 
 def open_pool(shared: object, *, jobs: int, scheduler: str | None) -> AbstractContextManager[Pool]:
@@ -23,4 +27,31 @@ def open_pool(shared: object, *, jobs: int, scheduler: str | None) -> AbstractCo
         from nmpsim.experiments.cluster import cluster_pool
 
         return cluster_pool(shared, scheduler)
-    return here(shared) if jobs == 1 else local_pool(shared, jobs)
+    return _here(shared) if jobs == 1 else local_pool(shared, jobs)
+
+
+@attrs.frozen
+class _Here:
+    """See :class:`~nmpsim.experiments.pool.Pool`."""
+
+    shared: object
+    workers: int = 1
+
+    def prepare(self, compiling: Callable[[], None]) -> None:
+        if not kernels_are_ready(None, None):
+            compiling()
+            compile_kernels(None, None)
+
+    def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
+        done: Future[Result] = Future()
+        done.set_result(job(self.shared, item))
+        return done
+
+
+@contextmanager
+def _here(shared: object) -> Iterator[Pool]:
+    """A pool of this process; what jobs kept for one another is let go with it."""
+    try:
+        yield _Here(shared)
+    finally:
+        forget_device()

@@ -23,11 +23,9 @@ from nmpsim.experiments.local import fitting_jobs
 from nmpsim.experiments.pool import run_all
 from nmpsim.experiments.pools import open_pool
 from nmpsim.experiments.program import SweptProgram, load_swept
-from nmpsim.experiments.table import COLUMNS, ResultsFile, Row
+from nmpsim.experiments.table import COLUMNS, ResultsFile, Row, measures
 from nmpsim.experiments.worker import Measured, Point, SweepWork, measure_point
 from nmpsim.host_memory import checked_limit, share_of
-from nmpsim.report.causes import ACTIVITIES
-from nmpsim.report.data import LayerReport, RunReport
 
 
 @attrs.frozen
@@ -208,40 +206,10 @@ def _columns(measured: Measured) -> dict[str, Any]:
         return found | (_error_columns(measured.error) if measured.error else {})
     if report.trap is not None:
         return found | {"error": report.trap.kind, "message": report.trap.message}
-    return found | _report_columns(report)
+    return measures(measured)
 
 
 def _error_columns(error: UserError) -> dict[str, Any]:
     first = error.diagnostics[0]
     facts = [f"found {first.found}" if first.found else "", first.message]
     return {"error": first.code, "message": "; ".join(fact for fact in reversed(facts) if fact)}
-
-
-def _report_columns(report: RunReport) -> dict[str, Any]:
-    layers = report.layers
-    mac = sum(layer.bound.mac for layer in layers)
-    bound = sum(layer.bound.cycles for layer in layers)
-    by_memory = sum(layer.bound.cycles for layer in layers if layer.bound.kind == "memory")
-    return {
-        "cycles": report.cycles,
-        "seconds": report.seconds,
-        "host_seconds": report.host_seconds,
-        "macs": sum(layer.macs for layer in layers),
-        "utilization": mac / report.cycles if report.cycles else 0.0,
-        "bytes_read": sum(layer.bytes_read for layer in layers),
-        "bytes_written": sum(layer.bytes_written for layer in layers),
-        "bursts": sum(layer.bursts for layer in layers),
-        "row_misses": sum(layer.row_misses for layer in layers),
-        "bound": "memory" if 2 * by_memory > bound else "compute",
-        "bound_cycles": bound,
-        **{f"core_cycles_{name}": _activity(layers, name) for name in ACTIVITIES},
-        "elements": sum(layer.elements for layer in layers),
-        "saturated": sum(layer.saturated for layer in layers),
-        "host_layers": report.host.layers,
-        "host_elements": report.host.elements,
-        "host_cycles": report.host.cycles,
-    }
-
-
-def _activity(layers: Sequence[LayerReport], name: str) -> int:
-    return sum(layer.stalls.get(name, 0) for layer in layers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,8 +17,11 @@ import attrs
 from nmpsim.atomic import is_special, write_file
 from nmpsim.config import setting_names
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.experiments.worker import Measured
 from nmpsim.extras import missing
 from nmpsim.report.causes import ACTIVITIES
+from nmpsim.report.data import LayerReport
+from nmpsim.report.fields import value_at
 from nmpsim.visible import csv_field, read_csv_field
 
 Row = Mapping[str, Any]
@@ -26,6 +29,46 @@ Row = Mapping[str, Any]
 
 SAME = ("nmpsim", "program", "program_digest", "inputs_digest")
 """Columns that are the same in all rows of a file."""
+
+
+def _total(path: str) -> Callable[[Measured], int]:
+    """Of all layers."""
+    return lambda one: sum(value_at(layer, path) or 0 for layer in _layers(one))
+
+
+def _layers(measured: Measured) -> Sequence[LayerReport]:
+    return () if measured.report is None else measured.report.layers
+
+
+def _utilization(measured: Measured) -> float:
+    cycles = value_at(measured, "report.cycles")
+    return _total("bound.mac")(measured) / cycles if cycles else 0.0
+
+
+def _bound(measured: Measured) -> str:
+    bounds = [layer.bound for layer in _layers(measured)]
+    by_memory = sum(one.cycles for one in bounds if one.kind == "memory")
+    return "memory" if 2 * by_memory > sum(one.cycles for one in bounds) else "compute"
+
+
+MEASURES: Mapping[str, str | Callable[[Measured], Any]] = {
+    "cycles": "report.cycles",
+    "seconds": "report.seconds",
+    "host_seconds": "report.host_seconds",
+    "compile_seconds": "compile_seconds",
+    "macs": _total("macs"),
+    "utilization": _utilization,
+    **{name: _total(name) for name in ("bytes_read", "bytes_written", "bursts", "row_misses")},
+    "bound": _bound,
+    "bound_cycles": _total("bound.cycles"),
+    **{f"core_cycles_{name}": _total(f"stalls.{name}") for name in ACTIVITIES},
+    "elements": _total("elements"),
+    "saturated": _total("saturated"),
+    "host_layers": "report.host.layers",
+    "host_elements": "report.host.elements",
+    "host_cycles": "report.host.cycles",
+}
+"""Column -> value of a point that ran to its end: a path or a function."""
 _TEXTS = ("point", *SAME, "numerics", "error", "message", "bound")
 _REALS = ("seconds", "host_seconds", "compile_seconds", "utilization")
 COLUMNS = (
@@ -35,27 +78,18 @@ COLUMNS = (
     *setting_names(),
     "error",
     "message",
-    "cycles",
-    "seconds",
-    "host_seconds",
-    "compile_seconds",
-    "macs",
-    "utilization",
-    "bytes_read",
-    "bytes_written",
-    "bursts",
-    "row_misses",
-    "bound",
-    "bound_cycles",
-    *(f"core_cycles_{name}" for name in ACTIVITIES),
-    "elements",
-    "saturated",
-    "host_layers",
-    "host_elements",
-    "host_cycles",
+    *MEASURES,
 )
 """In their order; docs/sweep.md says what each holds."""
 _HINT = "name another file, or delete this one"
+
+
+def measures(measured: Measured) -> dict[str, Any]:
+    """Return the columns of a point that ran to its end."""
+    return {
+        name: read(measured) if callable(read) else value_at(measured, read)
+        for name, read in MEASURES.items()
+    }
 
 
 @attrs.define

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from rich.console import Console
 
@@ -14,8 +15,17 @@ from nmpsim.report.use import HostWork
 from nmpsim.views.answers import output_lines
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.measures import CYCLES, INDEX, NAME, Measure, Number
-from nmpsim.views.run_table import print_layers
+from nmpsim.views.measures import (
+    CYCLES,
+    INDEX,
+    NAME,
+    OPERATION,
+    OUTPUT,
+    Cell,
+    Measure,
+    Number,
+    share,
+)
 from nmpsim.views.text import duration, per_second, percent, plural
 from nmpsim.visible import visible_line
 
@@ -86,7 +96,7 @@ def print_run(report: RunReport, console: Console) -> None:
         line(console, report.limited_by, "bold")
     if report.layers:
         console.print()
-        print_layers(report, console)
+        _print_layers(report, console)
     _print_saturation_note(report, console)
     heading(console, "total")
     for label, text in run_totals(report):
@@ -101,6 +111,39 @@ def print_run(report: RunReport, console: Console) -> None:
     for note in report.notes:
         line(console, f"note: {note}")
     line(console, _footnote(report), "dim")
+
+
+def _print_layers(report: RunReport, console: Console) -> None:
+    """One row a layer; a narrow terminal has no column of outputs, then names are shortened."""
+    print_table(
+        console,
+        report.layers,
+        INDEX,
+        NAME,
+        OPERATION,
+        Number("cores", lambda one: Cell(_cores_text(one), 0, _host_mark(one))),
+        OUTPUT,
+        CYCLES,
+        Number("time%", lambda one: share(one.cycles, report.cycles)),
+        Number("DRAM%", lambda one: share(one.use.dram_busy, one.placement == "device")),
+        Number("MAC util%", lambda one: share(one.utilization, one.macs > 0)),
+        Number("saturated", _saturated),
+    )
+
+
+def _cores_text(layer: LayerReport) -> str:
+    """How many cores have work, or ``host``."""
+    return "host" if layer.placement == "host" else f"{layer.cores}"
+
+
+def _host_mark(layer: Any) -> str:
+    return "magenta" if layer.placement == "host" else ""
+
+
+def _saturated(layer: LayerReport) -> Cell:
+    if not layer.saturated:
+        return Cell("-", 0)
+    return Cell(f"{layer.saturated:,}", layer.saturated, "bold yellow")
 
 
 def _arithmetic(report: RunReport) -> str:
@@ -118,7 +161,7 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
     console.print()
     line(console, "saturated: results that did not fit, by layer")
     for layer in sorted(
-        sorted(saturated, key=_share)[-MAX_SATURATED:], key=lambda layer: layer.index
+        sorted(saturated, key=_saturated_share)[-MAX_SATURATED:], key=lambda layer: layer.index
     ):
         stages: Counter[str] = Counter()
         for one in layer.saturation:
@@ -135,7 +178,7 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
         line(console, f"  and smaller shares of {more} more; --format json has all")
 
 
-def _share(layer: LayerReport) -> float:
+def _saturated_share(layer: LayerReport) -> float:
     return layer.saturated / max(layer.elements, 1)
 
 

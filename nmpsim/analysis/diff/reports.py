@@ -15,6 +15,22 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, RunReport
 
 Number = int | float
+_LAYER_FACTS = (
+    "op",
+    "placement",
+    "numerics",
+    "elem",
+    "shape",
+    "scale",
+    "offset",
+    "cycles",
+    "macs",
+    "bytes_read",
+    "bytes_written",
+    "bursts",
+    "row_misses",
+)
+"""Attributes of a layer that are compared, in this order; then what saturated."""
 
 
 @attrs.frozen
@@ -116,22 +132,8 @@ def _layer_facts(layer: LayerReport) -> dict[str, str | Number | None]:
     saturated: Counter[str] = Counter()
     for one in layer.saturation:
         saturated[f"saturated at {one.stage} {one.side}"] += one.count
-    return {
-        "op": layer.op,
-        "placement": layer.placement,
-        "numerics": layer.numerics,
-        "elem": layer.elem,
-        "shape": "x".join(map(str, layer.shape)),
-        "scale": layer.scale,
-        "offset": layer.offset,
-        "cycles": layer.cycles,
-        "macs": layer.macs,
-        "bytes read": layer.bytes_read,
-        "bytes written": layer.bytes_written,
-        "bursts": layer.bursts,
-        "row misses": layer.row_misses,
-        **saturated,
-    }
+    facts = {name.replace("_", " "): getattr(layer, name) for name in _LAYER_FACTS}
+    return {**facts, "shape": "x".join(map(str, layer.shape)), **saturated}
 
 
 def _outputs(first: RunReport, second: RunReport, tolerance: Tolerance) -> RunDifference | None:

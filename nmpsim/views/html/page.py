@@ -13,13 +13,11 @@ from nmpsim.extras import missing
 from nmpsim.report.data import RunReport
 from nmpsim.views.answers import output_lines
 from nmpsim.views.html import compare, tables
-from nmpsim.views.html.detail_tables import sensitivity_table, settings_table, shadow_table
 from nmpsim.views.html.figures import MAX_MARKS, Figure
 from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.headline import Headline, headline, title_of
 from nmpsim.views.html.layer_graph import LayerGraph, layer_graph
 from nmpsim.views.html.run_figures import error_figures, run_figures
-from nmpsim.views.html.tables import Table
 from nmpsim.views.run_text import run_totals
 from nmpsim.visible import visible, visible_line
 
@@ -62,13 +60,13 @@ class _Run:
     totals: list[tuple[str, str]]
     outputs: list[str]
     graph: LayerGraph | None
-    slow: Table
-    saturation: Table
-    placement: Table
-    layers: Table
-    settings: Table
-    sensitivity: Table | None
-    shadow: Table | None
+    slow: tables.Table
+    saturation: tables.Table
+    placement: tables.Table
+    layers: tables.Table
+    settings: tables.Table
+    sensitivity: tables.Table | None
+    shadow: tables.Table | None
     errors: list[_Drawn]
     figures: list[_Drawn]
 
@@ -166,9 +164,9 @@ def _run(
         saturation=saturation_table(report),
         placement=tables.placement_table(report),
         layers=tables.layer_table(report),
-        settings=settings_table(report),
-        sensitivity=sensitivity_table(report),
-        shadow=shadow_table(report),
+        settings=tables.settings_table(report),
+        sensitivity=tables.sensitivity_table(report),
+        shadow=tables.shadow_table(report),
         errors=errors,
         figures=figures,
     )

@@ -1,15 +1,16 @@
-"""Tables of an HTML report: measures of a run's layers, and their cells."""
+"""Tables of an HTML report: its layers, the device, sensitivity and errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
+from nmpsim.config import from_settings
 from nmpsim.report.data import LayerReport, RunReport, saturates_notably
 from nmpsim.report.fields import value_at
-from nmpsim.views.html.recorded import scratchpad_shares
 from nmpsim.views.measures import (
     CYCLES,
     INDEX,
@@ -103,7 +104,7 @@ def time_share(report: RunReport) -> Measure:
 
 def recorded_measures(report: RunReport) -> tuple[Measure, ...]:
     """Measures that only a run has whose work was recorded."""
-    shares = scratchpad_shares(report)
+    shares = _scratchpad_shares(report)
     if not shares:
         return ()
     meaning = "the share of a scratchpad that the layer wrote to"
@@ -111,6 +112,15 @@ def recorded_measures(report: RunReport) -> tuple[Measure, ...]:
         "scratchpad %", lambda layer: share(shares.get(layer.index, 0), 1.0), meaning=meaning
     )
     return (found,)
+
+
+def _scratchpad_shares(report: RunReport) -> Mapping[int, float]:
+    """Which share of a scratchpad each layer used, by its index; empty if nothing was recorded."""
+    used: Counter[int] = Counter()
+    for block in report.scratchpads:
+        used[block.layer] += block.end - block.begin
+    size = from_settings(report.device).scratchpad_bytes if used else 1
+    return {layer: nbytes / size for layer, nbytes in used.items()}
 
 
 def placement_table(report: RunReport) -> Table:
@@ -141,6 +151,65 @@ def placement_table(report: RunReport) -> Table:
         Number("cycles", meaning="that these layers took; the host takes none of the device's"),
         Number("time %", lambda row: share(row["cycles"], report.cycles), meaning="of all cycles"),
         Measure("because", meaning="why the host did it"),
+    )
+
+
+def settings_table(report: RunReport) -> Table:
+    """The device, number by number, and where each is from."""
+    rows = (
+        {"setting": name, "value": value, "source": report.sources.get(name, "")}
+        for name, value in report.device.items()
+    )
+    return table_of(
+        rows,
+        Measure("setting", meaning="section and key of the device file"),
+        Number("value", meaning="of the device of this run"),
+        Measure("source", meaning="published, measured, assumed or given"),
+    )
+
+
+def sensitivity_table(report: RunReport) -> Table | None:
+    """What assumed numbers of the device do to the cycles; None if nobody asked."""
+    if report.sensitivity is None:
+        return None
+    return table_of(
+        report.sensitivity.effects,
+        Measure("setting", meaning="an assumed number of the device"),
+        Number("value", meaning="the device's own"),
+        Number("lower", "lower.value", meaning="a lower value"),
+        Number("cycles then", "lower.cycles", meaning="of the whole run with the lower value"),
+        Number("higher", "higher.value", meaning="a higher value"),
+        Number("cycles then", "higher.cycles", meaning="of the whole run with the higher value"),
+        Number("effect", meaning="the larger change, as a share of the cycles"),
+    )
+
+
+def shadow_table(report: RunReport) -> Table | None:
+    """How exact each layer is; None if nobody asked."""
+    if report.shadow is None:
+        return None
+    measures = {
+        "accumulated": "error against the float network",
+        "layer_alone": "error against this layer in float on its actual inputs",
+        "rounding_alone": "error against this layer in real arithmetic, weights quantized",
+        "bias_alone": "what quantizing the bias does",
+    }
+    return table_of(
+        report.shadow.layers,
+        INDEX,
+        Measure(
+            "layer",
+            lambda layer: report.layers[layer.index].display_name,
+            meaning="its display name",
+        ),
+        *(
+            Number(
+                f"{name.replace('_', ' ')}, dB",
+                f"{name}.sqnr_db",
+                meaning=f"{meaning}: signal to noise",
+            )
+            for name, meaning in measures.items()
+        ),
     )
 
 
