@@ -6,15 +6,28 @@ whose operands or attributes are wrong is not asked about its types.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
 
 from nmpsim.diagnostics import Diagnostic, UserError
-from nmpsim.lir.constraints import Problem, Site
+from nmpsim.lir.constraints import Problem, Site, describe
+from nmpsim.lir.limits import size_problem
 from nmpsim.lir.liveness import Liveness, Value
 from nmpsim.lir.messages import did_you_mean, quote
-from nmpsim.lir.nodes import Instruction, Module, Operand, Span, TensorType
+from nmpsim.lir.nodes import (
+    MODULE_ELEMS,
+    QUANTIZABLE_ELEMS,
+    QUANTIZED_ELEMS,
+    Instruction,
+    Module,
+    Operand,
+    Quantization,
+    Span,
+    TensorType,
+)
 from nmpsim.lir.opcodes import IN, OPCODES, Opcode
-from nmpsim.lir.typecheck import type_problems
 from nmpsim.lir.unknown_opcode import opcode_problem
 
 _DEFINING = ("allocactivation", "tensorview")
@@ -253,3 +266,49 @@ def _dummy_scaled(module: Module) -> frozenset[str]:
             is_dummy = role.is_scratch or role.is_on_sums or role.scales is not None
             (dummy if is_dummy else meant).add(operand.name)
     return frozenset(dummy - meant)
+
+
+def type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[Problem]:
+    """Everything wrong with a type.
+
+    ``dummy_scale``: the scale has no meaning and may be 0, as for weights whose scales are in
+    an operand of their own.
+    """
+    if type.elem not in MODULE_ELEMS:
+        yield Problem(None, "unknown element kind", type.elem, ", ".join(MODULE_ELEMS))
+        return
+    if problem := size_problem(type.shape):
+        yield Problem(None, "the tensor is too large", *problem, "LIR011")
+    if any(dim < 1 for dim in type.shape):
+        yield Problem(None, "a dimension is not positive", describe(type.shape), "at least 1 each")
+    if type.alignments and (
+        len(type.alignments) != len(type.shape) or any(a < 1 for a in type.alignments)
+    ):
+        found = str(list(type.alignments))
+        yield Problem(None, "wrong alignments", found, "one a dimension, at least 1 each")
+    yield from _quantization_problems(type, dummy_scale)
+
+
+def _quantization_problems(type: TensorType, dummy_scale: bool) -> Iterator[Problem]:
+    if type.quant is None:
+        if type.elem in QUANTIZED_ELEMS:
+            found = f"{type.elem} without scale and offset"
+            yield Problem(None, "the type lacks its quantization", found, "[S:scale O:offset]")
+        return
+    if type.elem not in QUANTIZABLE_ELEMS:
+        found = f"{type.elem} with scale and offset"
+        expected = " or ".join(sorted(QUANTIZABLE_ELEMS))
+        yield Problem(None, "the type cannot be quantized", found, expected)
+        return
+    yield from _parameter_problems(type.quant, np.iinfo(type.dtype), dummy_scale)
+
+
+def _parameter_problems(
+    quant: Quantization, integers: np.iinfo[np.signedinteger], dummy_scale: bool
+) -> Iterator[Problem]:
+    usable = math.isfinite(quant.scale) and quant.scale > 0
+    if not usable and not (dummy_scale and quant.scale == 0):
+        yield Problem(None, "the scale cannot be used", f"{quant.scale:g}", "finite and above 0")
+    if not integers.min <= quant.offset <= integers.max:
+        expected = f"{integers.min} to {integers.max}"
+        yield Problem(None, "the offset is not a value of the type", str(quant.offset), expected)
