@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from memory_descriptors import BASES, INT8, INT16, ONE, PROFILES, SPM, fault, possible
+from memory_descriptors import (
+    BASES,
+    INT8,
+    INT16,
+    ONE,
+    OPERANDS,
+    PROFILES,
+    SPM,
+    fault,
+    possible,
+)
+from toy_rows import add_descriptor, add_word
+
+from nmpsim.isa.descriptors import DESCRIPTORS
 
 COUNT = 1 << 26
 """Most that a count or stride in a scratchpad can be: the largest scratchpad's bytes."""
@@ -112,6 +125,49 @@ SCALES = {
     "eltwise": ("lhs", "rhs", "out"),
     "rescale": ("out", "leaky"),
 }
+ANY = {
+    "layer", "dram", "out_offset", "rhs_offset", "event_origin", "event_stride_y", "event_stride_x",
+}  # fmt: skip
+"""Words without a limit, but for those that ELEMENTS names."""
+BY_THEMSELVES = {
+    "conv": ("result_scale", "activation"),
+    "dwconv": ("result_scale", "activation"),
+    "gemm": ("result_scale",),
+    "avgpool": ("result_scale",),
+    "eltwise": ("result_scale",),
+    "rescale": ("result_scale",),
+    "transpose": ("element_bytes",),
+}
+"""Words whose limit hangs on others and has a test of its own below."""
+
+
+def without_limits() -> set[str]:
+    missing = set(DESCRIPTORS) ^ set(BASES)
+    for name in set(DESCRIPTORS) & set(BASES):
+        words = {word.name for word in DESCRIPTORS[name]} - ANY
+        for part in (LIMITS, OPERANDS, ELEMENTS, BY_THEMSELVES):
+            words -= {*part.get(name, ())}
+        if name in ALLOWED:
+            words -= {"profile", "clip_wanted"}
+        words -= {f"{s}_{w}" for s in SCALES.get(name, ()) for w in ("mul", "pre", "post")}
+        missing |= {f"{name}.{word}" for word in words}
+    return missing
+
+
+def test_every_word_has_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert without_limits() == set()
+    add_word(monkeypatch, "gemm")
+    assert without_limits() == {"gemm.toy"}
+    add_descriptor(monkeypatch)
+    assert without_limits() == {"gemm.toy", "toy"}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_words_without_a_limit(name: str) -> None:
+    names = {word.name for word in DESCRIPTORS[name]} - {*ELEMENTS.get(name, ())}
+    for word in ANY & names:
+        for value in (-(1 << 31), -1, 0, (1 << 31) - 1):
+            assert fault(name, possible(name, {word: value})) is None, (word, value)
 
 
 def limits() -> Iterator[tuple[str, str, int, int]]:
