@@ -32,7 +32,8 @@ def quantized_from_float(metadata: Metadata) -> tuple[Layer, ...]:
         read = {one.tensor.name for one in step.operands if one.role != "out"}
         written = [one.tensor for one in step.operands if one.role != "in"]
         depends = not uncertain.isdisjoint(read)
-        is_rounded = OPCODES[step.opcode].kind in _SUMS or step.opcode in _FUNCTIONS
+        opcode = OPCODES.get(step.opcode)  # None: the run stops there with an error
+        is_rounded = step.opcode in _FUNCTIONS or (opcode is not None and opcode.kind in _SUMS)
         if any(tensor.elem == "float" for tensor in written):
             if depends or is_rounded:
                 uncertain.update(tensor.name for tensor in written)

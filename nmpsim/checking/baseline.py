@@ -171,7 +171,11 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Return the baseline of a file; BASE001 if there is none, or it is no baseline; FILE001."""
+    """Return the baseline that is stored in a file.
+
+    Raises:
+        UserError: BASE001 if the file is missing or is no baseline; FILE001 if it cannot be read.
+    """
     place = Place(str(path))
     if is_special(path):  # opening a pipe would wait for its other end
         raise _unusable(place, "it is no regular file")

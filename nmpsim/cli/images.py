@@ -194,7 +194,11 @@ def read_image(path: Path, tensor: Tensor, format: ImageFormat, resize: bool) ->
 
 
 def image_size(path: Path) -> tuple[int, int]:
-    """Return height and width of an image, as its file says; UserError as for its pixels."""
+    """Return height and width of an image, from the header of its file.
+
+    Raises:
+        UserError: PKG001 without Pillow; FILE001, INPUT003 for a file that is no image.
+    """
     with _opened(path) as image:
         return image.height, image.width
 

@@ -65,7 +65,7 @@ class _Batch:
 
 
 def _compressed(rows: Int64s) -> bytes:
-    """Columns one after the other: neighbours are alike, so that little is left of them."""
+    """Compress int64 [n, columns] column by column, because neighbors in a column are similar."""
     return zlib.compress(rows.tobytes("F"), 1)
 
 

@@ -106,7 +106,7 @@ class Outlier:
 
 
 def outliers(trace: Sequence[Done], cores: Iterable[int], writable: int) -> list[Outlier]:
-    """Words that have one value on these cores, and another on all others of the layer.
+    """Return descriptor words whose value on ``cores`` differs from the one value on all others.
 
     ``writable`` is the address from which DRAM is no part of the program.
     """

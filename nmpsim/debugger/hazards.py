@@ -184,7 +184,7 @@ class _Accesses:
         self.order = Order(cores)
         self._written = Initialized(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
-        self._unfinished: list[dict[Unit, deque[_Open]]] = [
+        self._unfinished: list[dict[int, deque[_Open]]] = [
             {unit: deque() for unit in Unit} for _ in range(cores)
         ]
         """Of each core, accesses by instructions for each unit that it has not waited for."""
@@ -279,11 +279,10 @@ class _Accesses:
     def wait(self, done: Done) -> None:
         """``nmp.wait``."""
         core, unit, outstanding = done.core, UNIT.decode(done.word), OUTSTANDING.decode(done.word)
-        queue = self._unfinished[core][Unit(unit)]
-        if queue:
-            self._finish(core, Unit(unit), queue[-1].done.job - outstanding)
+        if queue := self._unfinished[core].get(unit):  # a word may name a unit that does not exist
+            self._finish(core, unit, queue[-1].done.job - outstanding)
 
-    def _finish(self, core: int, unit: Unit, job: int) -> None:
+    def _finish(self, core: int, unit: int, job: int) -> None:
         """A core knows that a unit is done with a job and those before it."""
         queue = self._unfinished[core][unit]
         if not queue or queue[0].done.job > job:

@@ -64,7 +64,7 @@ class _LocalPool:
         return future
 
     def manager_ended(self, thread: threading.Thread | None, error: BaseException | None) -> bool:
-        """Fail all jobs if it was the executor's own thread that an exception has ended.
+        """Fail all jobs if ``thread`` is the executor's manager thread, which ``error`` has ended.
 
         The executor notices that a worker dies, but waits forever without that thread.
         """

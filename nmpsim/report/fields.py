@@ -149,7 +149,7 @@ def _key(name: str, kind: Any) -> str:
 
 
 def value_at(record: Any, path: str) -> Any:
-    """Return an attribute or key of a record, ``a.b`` of what ``a`` is; None if that is None."""
+    """Return the attribute or key at a dotted path, such as ``a.b``; None if ``a`` is None."""
     for name in path.split("."):
         if record is not None:
             record = record.get(name) if isinstance(record, Mapping) else getattr(record, name)

@@ -44,7 +44,7 @@ class Column:
 
 
 def print_table(console: Console, rows: Sequence[Any], *measures: Measure) -> None:
-    """Print measures of rows as a table that is no wider than the console."""
+    """Print a table with one row per record and one column per measure, fitted to the console."""
     columns = []
     for one in measures:
         cells = [one.cell(row) for row in rows]

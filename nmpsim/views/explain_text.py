@@ -155,7 +155,7 @@ def _magnitude(factor: Factor | None) -> float:
 
 
 def _of_factor(fact: Callable[[Factor], Any]) -> Callable[[tuple[Stage, int]], Any]:
-    """A fact of the factor of a stage's channel; None where that has no integers."""
+    """Return a function from (stage, channel) to ``fact`` of its factor; None without a factor."""
 
     def read(row: tuple[Stage, int]) -> Any:
         factor = row[0].factors[row[1]]

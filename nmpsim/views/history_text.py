@@ -61,7 +61,7 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
 
 
 def number(entries: Sequence[Entry]) -> Measure:
-    """The number of an entry among these."""
+    """Return the column of each entry's position in the history, counted from 1."""
     numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
     meaning = "number of the entry, for nmpsim history --show"
     return Number("#", lambda one: numbers[id(one)], str, meaning)

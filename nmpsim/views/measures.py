@@ -48,7 +48,7 @@ class Measure:
     number: ClassVar[bool] = False
 
     def cell(self, row: Any) -> Cell:
-        """Return the cell of a row."""
+        """Return the value of the measure for a record, with its text and style."""
         of = self.value or self.title.replace(" ", "_")
         value = of(row) if callable(of) else value_at(row, of)
         if isinstance(value, Cell):

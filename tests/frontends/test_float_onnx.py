@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import onnx
 import pytest
@@ -14,6 +15,7 @@ from onnx_files import Kind, Node, small_network, write
 from PIL import Image
 
 import nmpsim
+from nmpsim.bundle.float_steps import quantized_from_float
 from nmpsim.cli.app import app
 from nmpsim.frontends import Imported, Wishes, import_model
 from nmpsim.interpreter import execute_exact, execute_real, sqnr_db
@@ -336,3 +338,6 @@ def test_quantized_float_results_are_told(op: str, is_told: bool, tmp_path: Path
     path = write(tmp_path / "n.onnx", nodes, {"x": kind}, {"y": kind}, grid)
     report = nmpsim.Device().run(nmpsim.load(path), {"x": np.ones((1, 8), np.float32)})
     assert [note[:29] for note in report.notes] == ["float32 results are quantized"] * is_told
+    metadata = nmpsim.load(path).metadata
+    steps = tuple(attrs.evolve(step, opcode="unknown") for step in metadata.steps)
+    assert quantized_from_float(attrs.evolve(metadata, steps=steps)) == ()

@@ -16,7 +16,7 @@ Distance = Annotated[int, Range(0, NAN_ULP)]
 
 
 def _real(name: str) -> From:
-    """Of the differences of two tensors what is told of real values alone."""
+    """Return the source of a field that is null unless real values are known."""
     return From(lambda one: value_at(one.difference, name) if one.has_scale else None)
 
 

@@ -117,9 +117,10 @@ def scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
 
 
 def overflow_of(form: IntegerScale, accumulator_bits: int) -> Overflow:
-    """Return the inputs from which on ``(x >> pre) * mul + half`` does not fit 32 bits.
+    """Return the smallest positive and largest negative x whose rescaled value exceeds 32 bits.
 
-    A side is None where no value of ``accumulator_bits`` bits reaches it.
+    The value is ``(x >> pre) * mul + half``. A side is None where no x of ``accumulator_bits`` bits
+    exceeds them.
     """
     half = (1 << form.post) >> 1
     high = ((INT32_MAX - half) // form.mul + 1) << form.pre

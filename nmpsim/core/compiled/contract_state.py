@@ -142,7 +142,7 @@ def copied(contract: Contract) -> Contract:
 
 
 def restore(contract: Contract, saved: Contract) -> None:
-    """Set a contract back to one that was copied from it, in the memory that it has."""
+    """Copy the values of ``saved`` into ``contract`` in place; no arrays are allocated."""
     used = int(saved.numbers[Limit.OPEN])
     contract.opened[:used] = saved.opened[:used]
     for name in Contract._fields:

@@ -271,7 +271,7 @@ class LayersPane(LinePane):
         return {one: widths[one] for one in self._longest if one in widths}
 
     def choose_heading(self, column: int) -> None:
-        """Sort by what was clicked, the other way around if it is sorted by that already."""
+        """Sort by the column whose title was clicked; a second click reverses the order."""
         edges = accumulate(
             (n + 1 for n in self._widths(self.columns).values()), initial=MARK_COLUMNS
         )

@@ -169,7 +169,7 @@ def settings_table(report: RunReport) -> Table:
 
 
 def sensitivity_table(report: RunReport) -> Table | None:
-    """What assumed numbers of the device do to the cycles; None if nobody asked."""
+    """Return the table of the cycles' sensitivity to assumed settings; None if not measured."""
     if report.sensitivity is None:
         return None
     return table_of(
@@ -185,7 +185,7 @@ def sensitivity_table(report: RunReport) -> Table | None:
 
 
 def shadow_table(report: RunReport) -> Table | None:
-    """How exact each layer is; None if nobody asked."""
+    """Return the table of each layer's errors against the shadow; None without a shadow run."""
     if report.shadow is None:
         return None
     measures = {
