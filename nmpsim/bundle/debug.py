@@ -26,7 +26,7 @@ from nmpsim.bundle.layout import (
 from nmpsim.bundle.limits import PIECES, TEXT_BYTES, Address, ZeroPoint
 from nmpsim.bundle.schema import record_from_json, record_to_json
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.isa.packing import packed_bytes, unpack
+from nmpsim.isa.layouts import packed_bytes, unpack
 from nmpsim.lir.nodes import Module, TensorType, WeightVar
 from nmpsim.lir.parser import parse
 from nmpsim.lir.printer import print_module

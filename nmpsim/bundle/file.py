@@ -1,4 +1,7 @@
-"""A bundle's file in pieces: whole, but never in memory as a whole."""
+"""A bundle's file in pieces: whole, but never in memory as a whole; and its digest.
+
+The digest is SHA-256 over the file, whose own 32 bytes count as zero.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,21 @@ import io
 from collections.abc import Callable, Sequence
 
 from nmpsim.bundle.check import Memory, check_metadata
-from nmpsim.bundle.digest import DIGEST_BYTES
 from nmpsim.bundle.elf import Buffer, Later, made
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
 from nmpsim.diagnostics import Place
 from nmpsim.records import frozen
+
+DIGEST_BYTES = 32
+
+
+def digest_of_file(file: memoryview, offset: int) -> bytes:
+    """Digest of a file that holds its own digest at ``offset``."""
+    hasher = hashlib.sha256(file[:offset])
+    hasher.update(bytes(DIGEST_BYTES))
+    hasher.update(file[offset + DIGEST_BYTES :])
+    return hasher.digest()
 
 
 @frozen(eq=False)

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 import attrs
 
 from nmpsim.atomic import write_file
-from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.elffile import ElfFile
+from nmpsim.bundle.file import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.layout import DIGEST
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_bytes

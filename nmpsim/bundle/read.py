@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.check import Memory, Range, check_metadata
-from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.elffile import ElfFile, ElfSection
-from nmpsim.bundle.file import BundleFile
+from nmpsim.bundle.file import DIGEST_BYTES, BundleFile, digest_of_file
 from nmpsim.bundle.image import MemoryImage, map_segments
 from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, META
 from nmpsim.bundle.metadata import Metadata

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from nmpsim.atomic import write_file
 from nmpsim.bundle import elf
 from nmpsim.bundle.check import Memory
-from nmpsim.bundle.digest import DIGEST_BYTES
-from nmpsim.bundle.file import BundleFile
+from nmpsim.bundle.file import DIGEST_BYTES, BundleFile
 from nmpsim.bundle.layout import (
     ACTIVATIONS,
     CONSTANTS,

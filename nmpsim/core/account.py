@@ -1,7 +1,11 @@
-"""What a run knows besides its machine: cycles by layer, what the host clipped; and its report."""
+"""Cycles by layer during a run, host operations included, and the report made of them.
+
+docs/timing.md has the formula for the cycles of a host layer.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,11 +20,46 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.collect import Counters, LayerReports, host_counts
 from nmpsim.core.critical_path import CriticalPath, PathPart
 from nmpsim.core.host import HostClip, read_tensor
-from nmpsim.core.host_cost import host_cycles
 from nmpsim.core.state import NEVER, Count, Machine
 from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.lir.opcode import WEIGHTED, Kind
+from nmpsim.lir.opcodes import OPCODES
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.ended import ContractReport, TrapReport
+
+_SIMPLE = frozenset(
+    {
+        Kind.NO_WORK,
+        Kind.BATCHED_ADD,
+        Kind.PAIR,
+        Kind.CLIP,
+        Kind.RESCALE,
+        Kind.LOOK_UP,
+        Kind.FILL,
+        Kind.MOVE,
+        Kind.CONVERSION,
+    }
+)
+"""Kinds with one short operation for each result."""
+
+
+def host_cycles(step: ProgramStep, config: DeviceConfig) -> int:
+    """Cycles of the device that a step of the host takes; 0 if the device file counts none."""
+    opcode = OPCODES.get(step.opcode or "")
+    kind = Kind.HOST if opcode is None else opcode.kind
+    shapes = [operand.tensor.shape for operand in step.operands]
+    results = math.prod(shapes[0])
+    if kind in WEIGHTED:
+        weights_of_a_channel = math.prod(shapes[2]) // max(shapes[0][-1], 1)
+        taken = results * weights_of_a_channel * config.host_kilo_mac_cycles
+    elif kind is Kind.PRODUCT:
+        taken = results * shapes[1][-1] * config.host_kilo_mac_cycles
+    elif kind in _SIMPLE:
+        taken = results * config.host_kilo_element_cycles
+    else:
+        taken = results * config.host_kilo_function_cycles
+    return config.host_operation_cycles + -(-taken // 1000)
+
 
 _NAMED = 3
 """Layers that a note names."""

@@ -22,8 +22,8 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.patch import MAX_PATCH_BYTES
 from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.engines import ENGINES
-from nmpsim.debugger.arrays import Arrays
 from nmpsim.debugger.edits import Edit
+from nmpsim.debugger.reference import Arrays
 from nmpsim.diagnostics import Place, UserError, fail
 
 SCHEMA: Final = "nmpsim-core-2"

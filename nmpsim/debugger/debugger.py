@@ -13,12 +13,21 @@ from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.host import read_tensor
 from nmpsim.core.state import NEVER
 from nmpsim.core.stops import ANY_INSTRUCTION
-from nmpsim.debugger.breakpoints import AtAddress, Breakpoint, Condition, Hit, OnHazard
+from nmpsim.debugger.breakpoints import (
+    AtAddress,
+    Breakpoint,
+    Condition,
+    Hit,
+    OnHazard,
+    addresses_of,
+    is_step,
+    next_cycle,
+    place_hits,
+)
 from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import Events, Hazards
 from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
 from nmpsim.debugger.hazards import Hazard
-from nmpsim.debugger.location_breakpoints import addresses_of, is_step, next_cycle, place_hits
 from nmpsim.debugger.position import RunPosition
 from nmpsim.debugger.records import Location, Stopped
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB

@@ -11,7 +11,7 @@ from nmpsim.analysis.explain import LayerFacts, ProfileForm, explain_layers
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.mac import scale_tables
-from nmpsim.core.reference.scratchpad import Scratchpad
+from nmpsim.core.reference.operands import Scratchpad
 from nmpsim.core.state import Machine
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.instructions import Done

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
@@ -16,6 +17,24 @@ from nmpsim.core.host import write_tensor
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.diagnostics import fail
 from nmpsim.lir.nodes import ELEM_DTYPES
+
+
+class Arrays(Protocol):
+    """A file of arrays by their names."""
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """Names of the arrays."""
+        ...
+
+    def read(self, key: str) -> npt.NDArray[Any]:
+        """One of them."""
+        ...
+
+
+OpenArrays = Callable[[Path], Arrays]
+"""Opens an ``.npz`` file that nobody vouches for."""
+
 
 Array = npt.NDArray[Any]
 

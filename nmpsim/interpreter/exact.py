@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter.memory import Execution, Memory, Written
-from nmpsim.interpreter.values import values_taken
+from nmpsim.interpreter.memory import Execution, Memory, Written, values_taken
 from nmpsim.kernels.hostops import HostTensor, UnsupportedHostOp, execute
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcodes import NO_WORK

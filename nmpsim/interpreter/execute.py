@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from nmpsim.interpreter.arithmetic import REAL, Arithmetic, RealArray
-from nmpsim.interpreter.memory import Execution, Memory, Written, stored
+from nmpsim.interpreter.memory import Execution, Memory, Written, stored, values_taken
 from nmpsim.interpreter.operations import (
     dequantize,
     dequantize_rows,
@@ -17,7 +17,6 @@ from nmpsim.interpreter.operations import (
     real_operation,
     storage_dtype,
 )
-from nmpsim.interpreter.values import values_taken
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import NO_WORK
 

@@ -1,18 +1,31 @@
-"""The tensors of a program while it is evaluated: buffers, and views of parts of them."""
+"""The tensors of a program while it is evaluated: buffers, views, and errors about their values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import Place
+from nmpsim.diagnostics import Place, fail
 from nmpsim.host_memory import Part, check_memory
+from nmpsim.kernels.hostops import HostValueError
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Instruction, Module, TensorType
+
+
+@contextmanager
+def values_taken(instruction: Instruction, file: str | None) -> Iterator[None]:
+    """Within, a value that the instruction cannot take is a ``UserError`` HOST001."""
+    try:
+        yield
+    except HostValueError as error:
+        place = instruction.span.place(file)
+        message = f"%{instruction.name} cannot be calculated"
+        raise fail("HOST001", message, place=place, found=error) from None
 
 
 @attrs.frozen

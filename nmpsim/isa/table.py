@@ -12,8 +12,7 @@ from enum import Enum, IntEnum
 
 from nmpsim.isa.csrs import Csr
 from nmpsim.isa.descriptors import DESCRIPTOR_ALIGNMENT, DESCRIPTORS
-from nmpsim.isa.fields import BitField, Piece, plain
-from nmpsim.isa.kinds import SCOPES, Kind, Scope
+from nmpsim.isa.fields import SCOPES, BitField, Kind, Piece, Scope, plain
 from nmpsim.isa.records import Descriptor, Word
 from nmpsim.isa.shared_words import CHANNEL_RECORD, LAYER, SCALE_RECORD
 from nmpsim.records import frozen

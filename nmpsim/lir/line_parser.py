@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.lir.lexer import Token, TokenKind
 from nmpsim.lir.limits import size_problem
-from nmpsim.lir.line import Line
+from nmpsim.lir.line import Line, Token, TokenKind
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import (
     MODULE_ELEMS,
@@ -18,7 +17,7 @@ from nmpsim.lir.nodes import (
     WeightVar,
 )
 from nmpsim.lir.opcodes import IN, INOUT, OPCODES, OUT
-from nmpsim.lir.unknown_opcode import opcode_problem
+from nmpsim.lir.refused_opcodes import opcode_problem
 
 _NUMBERS = (TokenKind.INT, TokenKind.FLOAT)
 _TYPE_STARTS = ("<", "[")

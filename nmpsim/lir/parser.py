@@ -11,8 +11,7 @@ from pathlib import Path
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.input_files import read_text
-from nmpsim.lir.lexer import TokenKind, split_lines
-from nmpsim.lir.line import Line
+from nmpsim.lir.line import Line, TokenKind, split_lines
 from nmpsim.lir.line_parser import parse_instruction, parse_weight
 from nmpsim.lir.nodes import Instruction, Module, WeightVar
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from nmpsim.lir.lexer import PLAIN_NAME
+from nmpsim.lir.line import PLAIN_NAME
 from nmpsim.lir.nodes import (
     AttributeValue,
     Instruction,

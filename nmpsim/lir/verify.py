@@ -28,7 +28,7 @@ from nmpsim.lir.nodes import (
     TensorType,
 )
 from nmpsim.lir.opcodes import IN, OPCODES, Opcode
-from nmpsim.lir.unknown_opcode import opcode_problem
+from nmpsim.lir.refused_opcodes import opcode_problem
 
 _DEFINING = ("allocactivation", "tensorview")
 _MAX_HINTS = 20

@@ -7,6 +7,7 @@ found (``scales``), and the quantized module is written (``rewrite``). ``driver`
 order, ``compare`` runs the result.
 """
 
+from nmpsim.quantization.calibrate import of_examples
 from nmpsim.quantization.compare import Comparison, compare
 from nmpsim.quantization.driver import (
     Calibrated,
@@ -17,7 +18,6 @@ from nmpsim.quantization.driver import (
 from nmpsim.quantization.files import ProgramFiles
 from nmpsim.quantization.parameters import SCHEMAS, Parameters, Schema, choose_parameters
 from nmpsim.quantization.profile import Range, read_profile
-from nmpsim.quantization.samples import of_examples
 from nmpsim.quantization.settings import BIAS_SCALES, PRECISIONS, Settings, settings_of
 
 __all__ = [

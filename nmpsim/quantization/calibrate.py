@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,129 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import INTERPRETER, execute_real, interpreter_with_order
-from nmpsim.lir.nodes import Instruction, Module
+from nmpsim.lir.constraints import describe
+from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.profile import Range
+
+Array = npt.NDArray[Any]
+Sample = dict[str, Array]
+"""Values for all inputs, in their shapes."""
+
+_PREFIX = "input/"
+
+
+def cut_samples(
+    inputs: Mapping[str, TensorType], arrays: Mapping[str, npt.ArrayLike]
+) -> list[Sample]:
+    """One sample after the other, float32 where the input is float.
+
+    Args:
+        inputs: type of each input.
+        arrays: for each input, under its name or ``input/NAME``, any number of samples: an array
+            whose first dimension counts them, in front of the input's dimensions or in place of
+            the first. The name may be empty for the only input. Other arrays are ignored.
+
+    Raises:
+        UserError: INPUT001 for a missing input; INPUT002 for an array that does not fit, is empty
+            or holds what is not finite, and where the inputs differ in their number of samples.
+    """
+    only = len(inputs) == 1
+    split = {name: _split(name, type_, _find(name, arrays, only)) for name, type_ in inputs.items()}
+    counts = {name: len(samples) for name, samples in split.items()}
+    if len(set(counts.values())) > 1:
+        raise fail(
+            "INPUT002",
+            "the calibration inputs differ in their number of samples",
+            found=", ".join(f"{count} for {name!r}" for name, count in counts.items()),
+            expected="one for each input in each sample",
+        )
+    if not split:  # a program without inputs runs once
+        return [{}]
+    return [dict(zip(split, values, strict=True)) for values in zip(*split.values(), strict=True)]
+
+
+def of_examples(
+    inputs: Mapping[str, TensorType], examples: Iterable[Any]
+) -> dict[str, npt.NDArray[Any]]:
+    """For each input an array with one sample after the other, as :func:`cut_samples` takes them.
+
+    Args:
+        inputs: type of each input, in their order.
+        examples: arrays or PyTorch's tensors, or tuples with one for each input; each may hold
+            several samples.
+
+    Raises:
+        UserError: INPUT001 for an example with more or fewer tensors, INPUT002 as cut_samples.
+    """
+    samples: list[Sample] = []
+    for number, example in enumerate(examples):
+        values = example if isinstance(example, (tuple, list)) else (example,)
+        if len(values) != len(inputs):
+            raise fail(
+                "INPUT001",
+                f"calibration example {number} does not have a tensor for each input",
+                found=f"{len(values)}",
+                expected=f"{len(inputs)}: {', '.join(map(quote, inputs))}",
+                hint="of batches with labels take the inputs: (x for x, _ in loader)",
+            )
+        arrays = zip(inputs, map(_array_of, values), strict=True)
+        samples += cut_samples(inputs, dict(arrays))
+    if not samples:
+        raise fail("INPUT001", "there are no calibration examples", expected="one or more")
+    return {name: np.stack([sample[name] for sample in samples]) for name in inputs}
+
+
+def _array_of(value: Any) -> Array:
+    """An array, or a tensor's values."""
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+
+
+def _find(name: str, arrays: Mapping[str, npt.ArrayLike], only: bool) -> Array:
+    for key in (name, _PREFIX + name, *([""] if only else [])):
+        if key in arrays:
+            return np.asarray(arrays[key])
+    known = [key.removeprefix(_PREFIX) for key in arrays]
+    raise fail(
+        "INPUT001",
+        f"there are no calibration values for input {name!r}",
+        found=", ".join(map(quote, known[:8])) or "no arrays",
+        hint=did_you_mean(name, known),
+    )
+
+
+def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
+    """The samples in an array for one input."""
+    subject = f"the calibration values for input {name!r}"
+    if array.dtype.kind not in "biuf":
+        raise fail("INPUT002", f"{subject} are no numbers", found=str(array.dtype)[:80])
+    samples = _arranged(array, type_.shape)
+    if samples is None or array.size == 0:
+        raise fail(
+            "INPUT002",
+            f"{subject} " + ("do not fit" if array.size else "are empty"),
+            found=describe(array.shape),
+            expected=f"a number of samples of {describe(type_.shape)}",
+        )
+    with np.errstate(over="ignore", invalid="ignore"):  # told below
+        values = samples.astype(type_.dtype)
+    bad = int(values.size - np.isfinite(values).sum())
+    if bad:
+        found = f"{bad} of {values.size} values are not"
+        raise fail("INPUT002", f"{subject} are not finite", found=found, expected="numbers")
+    return list(values)
+
+
+def _arranged(array: Array, shape: tuple[int, ...]) -> Array | None:
+    """The array as [samples, *shape], if it can be read so."""
+    if array.shape == shape or array.shape[1:] == shape:
+        return array.reshape(-1, *shape)
+    one_without_batch = shape[:1] == (1,) and array.shape == shape[1:]
+    batches = array.shape[1:] == shape[1:] and array.shape[:1] and array.shape[0] % shape[0] == 0
+    return array.reshape(-1, *shape) if one_without_batch or (batches and shape) else None
+
 
 _PRODUCTS = ("fullyconnected", "matmul")
 

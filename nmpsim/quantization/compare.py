@@ -19,6 +19,7 @@ from nmpsim.interpreter import (
     locate,
 )
 from nmpsim.lir.nodes import Module
+from nmpsim.quantization.calibrate import Sample
 from nmpsim.quantization.driver import (
     Calibrated,
     QuantizedProgram,
@@ -26,7 +27,6 @@ from nmpsim.quantization.driver import (
     require_quantized,
 )
 from nmpsim.quantization.parameters import SCHEMAS
-from nmpsim.quantization.samples import Sample
 from nmpsim.quantization.settings import Elem, Settings
 
 Array = npt.NDArray[Any]

@@ -18,14 +18,13 @@ from nmpsim.lir.layers import PlainLayer, find_layer
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.lir.verify import verify
-from nmpsim.quantization.calibrate import calibrate
+from nmpsim.quantization.calibrate import Sample, calibrate, cut_samples
 from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import Graph, Value, build_graph
 from nmpsim.quantization.placement import MOVES, place
 from nmpsim.quantization.profile import Range
 from nmpsim.quantization.recorded import recorded_ranges
 from nmpsim.quantization.rewrite import rewrite
-from nmpsim.quantization.samples import Sample, cut_samples
 from nmpsim.quantization.scales import Scales
 from nmpsim.quantization.settings import Settings
 from nmpsim.quantization.tables import chains_of

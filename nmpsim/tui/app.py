@@ -25,10 +25,9 @@ from nmpsim.debugger import Location
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.shell import Shell, help_command
 from nmpsim.diagnostics import UserError
-from nmpsim.tui.asked import copied, found, free_name
 from nmpsim.tui.grid import PaneGrid
 from nmpsim.tui.jobs import Jobs
-from nmpsim.tui.keys import key_actions, screen_bindings, shown_keys
+from nmpsim.tui.keys import MOVES, breakpoint_line, key_actions, screen_bindings, shown_keys
 from nmpsim.tui.labels import LabelRow
 from nmpsim.tui.layouts import (
     PANE_IDS,
@@ -41,14 +40,13 @@ from nmpsim.tui.layouts import (
 )
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import ASCII, THEME, Glyphs
-from nmpsim.tui.moves import MOVES, breakpoint_line
 from nmpsim.tui.panes import PANES, TENSOR, answer_pane
 from nmpsim.tui.panes.help import HelpPane, help_parts
 from nmpsim.tui.panes.layers import LayersPane
 from nmpsim.tui.panes.log import LogPane
 from nmpsim.tui.panes.tensor import TensorPane
 from nmpsim.tui.pick import Pick
-from nmpsim.tui.prompt import Prompt
+from nmpsim.tui.prompt import Prompt, copied, found, free_name
 from nmpsim.tui.status import StatusLine
 from nmpsim.tui.terminal import AsciiOnly, Changes, TerminalContent
 from nmpsim.tui.view import View, executed, first_view

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmpsim.bundle import Layer, Metadata, ProgramStep, Tensor, bundle_from_bytes
-from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.elffile import ElfFile
+from nmpsim.bundle.file import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.layout import DIGEST, META, RW_BASE
 from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
 from nmpsim.bundle.write import BundleBuilder

@@ -20,7 +20,7 @@ from nmpsim.bundle.write import BundleBuilder, write_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError
-from nmpsim.isa.packing import pack
+from nmpsim.isa.layouts import pack
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.lir.constants import attach_constants, attach_constants_from, default_tensors_file
 from nmpsim.lir.nodes import Module

@@ -6,8 +6,8 @@ from elftools.elf.elffile import ELFFile
 
 from nmpsim.bundle import Bundle, read_bundle
 from nmpsim.bundle.assembly.discovery import code_facts
-from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.elffile import ElfFile
+from nmpsim.bundle.file import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.layout import DIGEST
 from nmpsim.isa.codec import decode_descriptor, encode_descriptor
 

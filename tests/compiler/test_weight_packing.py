@@ -16,7 +16,7 @@ from nmpsim.bundle.layout import LIR_INDEX
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.weighted import zero_terms
 from nmpsim.config import default_device
-from nmpsim.isa.packing import pack, packed_bytes, unpack
+from nmpsim.isa.layouts import pack, packed_bytes, unpack
 
 
 def test_one_channel() -> None:

@@ -11,8 +11,7 @@ from whole_recordings import needs_recordings, plan_of, record
 
 from nmpsim.core.compiled.recorder import LAYER
 from nmpsim.core.decode import OP
-from nmpsim.core.whole.passes import Part, part_of, passes
-from nmpsim.core.whole.planned import planned_epochs
+from nmpsim.core.whole.planned import Part, part_of, passes, planned_epochs
 from nmpsim.core.whole.proof import Recorded
 from nmpsim.core.whole.tasks import with_words
 from nmpsim.isa.words import LOAD, RESCALE

@@ -16,11 +16,11 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
 from nmpsim.core.run import layer_key
 from nmpsim.debugger import Debugger
+from nmpsim.debugger.changes import index_of, pieces_of
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.instructions import Done
-from nmpsim.debugger.patch_points import index_of, pieces_of
 from nmpsim.debugger.reference import Reference, real_numbers
 from nmpsim.debugger.tracing import trace_of
 from nmpsim.isa.codec import encode

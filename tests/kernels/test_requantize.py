@@ -40,7 +40,7 @@ from rescale_oracle import (
     rounded_even,
 )
 
-from nmpsim.core.reference import formula_steps
+from nmpsim.core.reference import arithmetic
 from nmpsim.core.reference import requantize as reference
 from nmpsim.core.reference.events import LayerCounters, ResultPositions
 from nmpsim.core.reference.operands import ELEMENTS, Scale
@@ -450,7 +450,7 @@ def test_results_of_the_reference(profile: int, element: int) -> None:
         steps = reference.finish(
             np.array(sums, np.int64), words_of(layer), q, place_of(counters, 1)
         )
-        found = formula_steps.result_of(steps)
+        found = arithmetic.result_of(steps)
         expected = [
             result_of(total, layer, c, INDEX + i, ledger)
             for i, (total, c) in enumerate(zip(sums, layer.channels, strict=True))
@@ -465,7 +465,7 @@ def test_biases_of_the_reference(profile: int, element: int) -> None:
         layer = layer_of(profile, element, seed)
         counters, ledger = new_counters(), Ledger()
         steps = reference.BIASES[profile](requantizer_of(layer), place_of(counters, PIXELS))
-        found = formula_steps.result_of(steps)
+        found = arithmetic.result_of(steps)
         expected = [
             bias_of(layer, c, INDEX + i, ledger, PIXELS) for i, c in enumerate(layer.channels)
         ]
@@ -480,7 +480,7 @@ def test_what_a_sum_of_the_reference_begins_with(profile: int, element: int) -> 
     for seed in range(CASES):
         layer = layer_of(profile, element, seed)
         q, place = requantizer_of(layer), place_of(new_counters(), PIXELS)
-        biases = formula_steps.result_of(reference.BIASES[profile](q, place)).tolist()
+        biases = arithmetic.result_of(reference.BIASES[profile](q, place)).tolist()
         zero_terms = [7, -3, largest, -largest, *range(100, 100 + COUNT)][:COUNT]
         steps = reference.start(
             words_of(layer), np.array(zero_terms, np.int64), requantizer_of(layer), place
@@ -489,4 +489,4 @@ def test_what_a_sum_of_the_reference_begins_with(profile: int, element: int) -> 
             min(max(bias + term, -largest - 1), largest)
             for bias, term in zip(biases, zero_terms, strict=True)
         ]
-        assert formula_steps.result_of(steps).tolist() == expected, seed
+        assert arithmetic.result_of(steps).tolist() == expected, seed

@@ -21,8 +21,8 @@ from rescale_oracle import (
     rounded_even,
 )
 
+from nmpsim.core.reference import arithmetic as reference
 from nmpsim.core.reference import operands
-from nmpsim.core.reference import rounding as reference
 from nmpsim.kernels import pair_profiles
 from nmpsim.kernels import rounding as kernels
 

@@ -26,7 +26,7 @@ from rescale_oracle import (
     new_counters,
 )
 
-from nmpsim.core.reference import events, formula_steps, operands, scales
+from nmpsim.core.reference import arithmetic, events, operands
 from nmpsim.kernels import saturate
 
 LAYER = np.int64(LAYER_INDEX)
@@ -234,10 +234,10 @@ def test_an_integer_scale_of_the_reference(element: int, scale: tuple[int, int, 
     xs = XS if element == INT8 else WIDE_XS
     counters, ledger = new_counters(), Ledger()
     place = place_of(counters, 0, len(xs), times=4)
-    steps = scales.integer_scale(
+    steps = arithmetic.integer_scale(
         integers(xs), operands.Scale(*scale), operands.ELEMENTS[element], place, BIAS
     )
-    found = formula_steps.result_of(steps)
+    found = arithmetic.result_of(steps)
     assert found.tolist() == [
         integer_form(x, scale, element, BIAS, i, ledger, times=4) for i, x in enumerate(xs)
     ]
@@ -250,6 +250,8 @@ def test_a_fixed_point_scale_of_the_reference(scale: tuple[int, int, int]) -> No
     xs = [*XS, 1 << 40, -(1 << 40), 1 << 62, -(1 << 62)]
     counters, ledger = new_counters(), Ledger()
     place = place_of(counters, 0, len(xs))
-    found = formula_steps.result_of(scales.fixed_point(integers(xs), operands.Scale(*scale), place))
+    found = arithmetic.result_of(
+        arithmetic.fixed_point(integers(xs), operands.Scale(*scale), place)
+    )
     assert found.tolist() == [fixed_form(x, scale, i, ledger) for i, x in enumerate(xs)]
     ledger.assert_equal(counters)

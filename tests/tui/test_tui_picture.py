@@ -7,7 +7,7 @@ import runpy
 from pathlib import Path
 from xml.etree import ElementTree
 
-from nmpsim.tui.moves import MOVES
+from nmpsim.tui.keys import MOVES
 from nmpsim.tui.panes import PANES
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ from screen import LARGE, SMALL, Start, User, drive
 from nmpsim.debugger.commands.result import Result
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
+from nmpsim.tui.keys import MOVES
 from nmpsim.tui.look import ASCII, UNICODE
-from nmpsim.tui.moves import MOVES
 from nmpsim.tui.panes import PANES
 from nmpsim.tui.view import View, first_view
 

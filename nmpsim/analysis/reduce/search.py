@@ -13,9 +13,12 @@ import numpy.typing as npt
 from nmpsim.analysis.reduce.crop import crop, first_computed
 from nmpsim.analysis.reduce.extract import Part, extract
 from nmpsim.analysis.reduce.failures import Differs, Failure, Saturates, Violates
-from nmpsim.analysis.reduce.instruction import InstructionPart, instruction_part
+from nmpsim.analysis.reduce.instruction import (
+    InstructionPart,
+    computing_instruction,
+    instruction_part,
+)
 from nmpsim.analysis.reduce.removal import without_the_rest
-from nmpsim.analysis.reduce.tile import computing_instruction
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
-from nmpsim.analysis.shadow.constants import filters_of_biases, quantized_constants
-from nmpsim.analysis.shadow.float_files import read_floats
+from nmpsim.analysis.shadow.constants import filters_of_biases, quantized_constants, read_floats
 from nmpsim.analysis.shadow.matching import Matches, known_floats, match_constants
 from nmpsim.diagnostics import Place, fail
 from nmpsim.interpreter import dequantize

@@ -28,7 +28,7 @@ from nmpsim.compiler.tiling.plan import Integers, LayerPlan, align, ends_of, too
 from nmpsim.compiler.tiling.slices import Pieces, Slicer
 from nmpsim.compiler.tiling.tiles import Ranges
 from nmpsim.compiler.tiling.weighted import Weighted
-from nmpsim.isa.packing import pack, packed_bytes
+from nmpsim.isa.layouts import pack, packed_bytes
 
 
 def conv_options(layer: Weighted, context: Context) -> Options[Scheme]:

@@ -13,7 +13,7 @@ from nmpsim.compiler.tiling.plan import Integers, align, counts, divisions, halv
 from nmpsim.compiler.tiling.slices import Slicer, SliceSizes, takes_whole_groups
 from nmpsim.compiler.tiling.weighted import Weighted
 from nmpsim.config import DeviceConfig
-from nmpsim.isa.packing import packed_bytes
+from nmpsim.isa.layouts import packed_bytes
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 from nmpsim.timing.compute import ceil_div, conv_cycles
 

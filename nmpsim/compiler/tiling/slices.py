@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpsim.compiler.tiling.plan import Integers, chunks, ends_of, sizes_of, split
 from nmpsim.compiler.tiling.weighted import Weighted
-from nmpsim.isa.packing import LANES
+from nmpsim.isa.layouts import LANES
 
 
 @attrs.frozen

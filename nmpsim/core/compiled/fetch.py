@@ -1,4 +1,4 @@
-"""From a core's pc to the row of the instruction table."""
+"""From a core's pc to the row of the instruction table, and the operands that the word holds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,35 @@ from nmpsim.core.compiled.traps import (
 )
 from nmpsim.core.decode import BUCKETS, ILLEGAL, MASKS, MATCHES
 from nmpsim.core.state import Machine
+from nmpsim.isa import table
+from nmpsim.isa.fields import BitField
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
+
+_MAX_PIECES = 4
+
+
+def _reader(field: BitField) -> Any:
+    """A compiled function that does as ``field.decode``: int64 word in, int64 value out."""
+    pieces = [(p.word_bit, (1 << p.width) - 1, p.value_bit) for p in field.pieces]
+    pieces += [(0, 0, 0)] * (_MAX_PIECES - len(pieces))
+    (b0, m0, v0), (b1, m1, v1), (b2, m2, v2), (b3, m3, v3) = pieces
+    sign = 1 << (field.bits - 1) if field.signed else 0
+
+    def value(word: Int) -> Any:
+        low = ((word >> b0) & m0) << v0 | ((word >> b1) & m1) << v1
+        high = ((word >> b2) & m2) << v2 | ((word >> b3) & m3) << v3
+        return ((low | high) ^ sign) - sign
+
+    return jit(value)
+
+
+rd_of, rs1_of, rs2_of = _reader(table.RD), _reader(table.RS1), _reader(table.RS2)
+i_immediate, s_immediate = _reader(table.IMM_I), _reader(table.IMM_S)
+b_offset, j_offset = _reader(table.IMM_B), _reader(table.IMM_J)
+u_immediate = _reader(table.IMM_U)
+csr_of = _reader(table.CSR_ADDRESS)
+unit_of, outstanding_of = _reader(table.UNIT), _reader(table.OUTSTANDING)
 
 
 @jit

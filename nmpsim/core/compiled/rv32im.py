@@ -13,11 +13,11 @@ import numpy as np
 
 from nmpsim.core.compiled.cycle_accounting import CONTROL, ON_CONTROL, book, spend
 from nmpsim.core.compiled.event_queue import earliest, last_turn
-from nmpsim.core.compiled.fetch import number_of
-from nmpsim.core.compiled.fields import (
+from nmpsim.core.compiled.fetch import (
     b_offset,
     i_immediate,
     j_offset,
+    number_of,
     rd_of,
     rs1_of,
     rs2_of,

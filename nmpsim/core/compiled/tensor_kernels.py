@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nmpsim.core.compiled import copies, mac, vector
+from nmpsim.core.compiled import mac, transfers, vector
 from nmpsim.core.compiled.kernel_context import context_at, words_at
 from nmpsim.isa.table import INSTRUCTIONS, Kind, of_kind
 from nmpsim.isa.total import total
@@ -13,7 +13,7 @@ from nmpsim.kernels.array_types import Int
 
 KERNEL_OF = total(
     f"{__name__}.KERNEL_OF",
-    {**copies.KERNELS, **mac.KERNELS, **vector.KERNELS},
+    {**transfers.KERNELS, **mac.KERNELS, **vector.KERNELS},
     of_kind(Kind.TENSOR),
 )
 PYTHON_KERNELS: dict[int, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""DMA instructions: the transfer that the DRAM serves."""
+"""DMA instructions: what they copy, and the transfer that the DRAM serves."""
 
 from __future__ import annotations
 
@@ -6,16 +6,95 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.copies import extent, padding_bytes
+from nmpsim.core.compiled.kernel_context import KernelContext, at_spm
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
 from nmpsim.core.compiled.units import DESCRIPTOR, LAYER, PC, READY, SETUP, enqueue_transfer
 from nmpsim.core.state import Count, Machine
 from nmpsim.isa.table import Unit
-from nmpsim.isa.words import LOAD, STORE
+from nmpsim.isa.words import INT16, LOAD, STORE
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.movement import copy_strided, fill_rows
+from nmpsim.kernels.operands import CopyShape
+from nmpsim.memory.bounds import span
 from nmpsim.memory.dram import start_transfer
 from nmpsim.timing import Costs
+
+
+@jit
+def padding_bytes(d: Int64s) -> Any:
+    """Bytes that a load fills."""
+    wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
+    high = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
+    return (wide * high - d[LOAD.count_y] * d[LOAD.count_x]) * d[LOAD.run_bytes]
+
+
+@jit
+def extent(d: Int64s) -> Any:
+    """Bytes in DRAM from the first to the last one; a store's first words are the same."""
+    rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
+    return span(rows, d[LOAD.dram_stride_y], runs, d[LOAD.dram_stride_x], run)
+
+
+@jit
+def fill_padding(w: KernelContext, d: Int64s) -> None:
+    """Fill the padding of a load, and what it then copies over."""
+    run, start = d[LOAD.run_bytes], at_spm(d[LOAD.spm])
+    step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
+    wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
+    high = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
+    if d[LOAD.element] == INT16:
+        start, step_x, step_y, run = start >> 1, step_x >> 1, step_y >> 1, run >> 1
+        fill_rows(w.spm.i16, start, high, step_y, wide, step_x, run, d[LOAD.fill])
+    else:
+        fill_rows(w.spm.i8, start, high, step_y, wide, step_x, run, d[LOAD.fill])
+
+
+@jit
+def do_load(w: KernelContext, d: Int64s, layer: Int) -> None:
+    """Copy a box from DRAM, fill its padding."""
+    if padding_bytes(d) > 0:
+        fill_padding(w, d)
+    if extent(d) == 0:
+        return
+    step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
+    to = at_spm(d[LOAD.spm]) + d[LOAD.pad_y_before] * step_y + d[LOAD.pad_x_before] * step_x
+    box = CopyShape(
+        d[LOAD.run_bytes],
+        d[LOAD.count_x],
+        d[LOAD.count_y],
+        d[LOAD.dram_stride_x],
+        d[LOAD.dram_stride_y],
+        step_x,
+        step_y,
+    )
+    offset = d[LOAD.dram] - w.image_base
+    if 0 <= offset < w.image.size:
+        copy_strided(w.image, offset, w.scratchpad, to, box)
+    else:
+        copy_strided(w.ram, d[LOAD.dram] - w.ram_base, w.scratchpad, to, box)
+
+
+@jit
+def do_store(w: KernelContext, d: Int64s, layer: Int) -> None:
+    """Copy a box to DRAM."""
+    if extent(d) == 0:
+        return
+    box = CopyShape(
+        d[STORE.run_bytes],
+        d[STORE.count_x],
+        d[STORE.count_y],
+        d[STORE.spm_stride_x],
+        d[STORE.spm_stride_y],
+        d[STORE.dram_stride_x],
+        d[STORE.dram_stride_y],
+    )
+    copy_strided(w.scratchpad, at_spm(d[STORE.spm]), w.ram, d[STORE.dram] - w.ram_base, box)
+
+
+KERNELS = {"nmp.load": do_load, "nmp.store": do_store}
+"""Mnemonic -> its kernel: a function of a kernel context, a descriptor and a layer."""
+
 
 LOAD_UNIT, STORE_UNIT = np.int64(Unit.LOAD), np.int64(Unit.STORE)
 BYTES_READ, BYTES_WRITTEN = int(Count.BYTES_READ), int(Count.BYTES_WRITTEN)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.fields import i_immediate, rs1_of, rs2_of, s_immediate
+from nmpsim.core.compiled.fetch import i_immediate, rs1_of, rs2_of, s_immediate
 from nmpsim.core.compiled.traps import WORD
 from nmpsim.core.decode import INSTRUCTION_UNIT, IS_ACCESS, IS_TRACED, IS_WRITE, WORD_COUNT
 from nmpsim.core.seen import begin_stretch, is_seen, note_access

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from nmpsim.core.reference.arithmetic import Steps, clip, result_of
 from nmpsim.core.reference.events import LayerCounters, ResultPositions, saturate
-from nmpsim.core.reference.formula_steps import Steps, result_of
-from nmpsim.core.reference.operands import Words, element_of
+from nmpsim.core.reference.operands import Scratchpad, Words, element_of, grid
 from nmpsim.core.reference.profiles import PAIRS
-from nmpsim.core.reference.scales import clip
-from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import RHS_INT32

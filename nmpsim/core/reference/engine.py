@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmpsim.core.engine import Reached, ShowInstructions
-from nmpsim.core.reference.access import ACCESS
+from nmpsim.core.reference.access import ACCESS, locate
 from nmpsim.core.reference.control import CONTROL
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.integer import INTEGER
-from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.step import (
     EndOfRunError,
     EndOfTurnError,

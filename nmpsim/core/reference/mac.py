@@ -14,12 +14,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from nmpsim.core.reference.arithmetic import held, result_of
 from nmpsim.core.reference.events import LayerCounters, ResultPositions, saturate
-from nmpsim.core.reference.formula_steps import result_of
-from nmpsim.core.reference.operands import Element, Scale, Words, element_of, scale_of
+from nmpsim.core.reference.operands import (
+    Element,
+    Scale,
+    Scratchpad,
+    Words,
+    element_of,
+    grid,
+    scale_of,
+)
 from nmpsim.core.reference.requantize import finish, requantizer_of, start
-from nmpsim.core.reference.rounding import held
-from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
 from nmpsim.isa.table import CHANNEL_RECORD, SCALE_RECORD

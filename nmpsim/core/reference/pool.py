@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.reference.arithmetic import Steps, clip, result_of
 from nmpsim.core.reference.events import LayerCounters, ResultPositions
-from nmpsim.core.reference.formula_steps import Steps, result_of
 from nmpsim.core.reference.mac import channel_index, pixels_of, put_results
-from nmpsim.core.reference.operands import Words, element_of
+from nmpsim.core.reference.operands import Scratchpad, Words, element_of, grid
 from nmpsim.core.reference.profiles import AVERAGES, TOTALS
-from nmpsim.core.reference.scales import clip
-from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS

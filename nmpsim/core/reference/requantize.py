@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from nmpsim.core.reference.arithmetic import Steps, clip, half_of, integer_scale, result_of, step
 from nmpsim.core.reference.events import ResultPositions, saturate
-from nmpsim.core.reference.formula_steps import Steps, result_of, step
 from nmpsim.core.reference.operands import INT8, Scale, Words, element_of, float_of_bits, scale_of
 from nmpsim.core.reference.profiles import BIASES, RESULTS
 from nmpsim.core.reference.profiles.formulas import Requantizer
-from nmpsim.core.reference.scales import clip, half_of, integer_scale
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import ACTIVATION_LEAKY
 from nmpsim.kernels.saturation_stages import ACCUMULATOR, RESCALE

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from nmpsim.core.reference import elementwise, mac, pool, transfers, unary
+from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.events import LayerCounters
-from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.operands import Words
 from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.transfers import OperandError

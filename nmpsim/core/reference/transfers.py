@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.core.reference.memory import Found, locate
-from nmpsim.core.reference.operands import Words, element_of
-from nmpsim.core.reference.scratchpad import Scratchpad, grid
+from nmpsim.core.reference.access import Found, locate
+from nmpsim.core.reference.operands import Scratchpad, Words, element_of, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.reference.units import Queue, begin_transfers
 from nmpsim.core.state import Count, Job

@@ -9,12 +9,10 @@ import itertools
 
 import numpy as np
 
+from nmpsim.core.reference.arithmetic import Steps, clip, result_of, step
 from nmpsim.core.reference.events import LayerCounters, ResultPositions, clamp
-from nmpsim.core.reference.formula_steps import Steps, result_of, step
-from nmpsim.core.reference.operands import Words, element_of
+from nmpsim.core.reference.operands import Scratchpad, Words, element_of, grid
 from nmpsim.core.reference.profiles import RESCALES
-from nmpsim.core.reference.scales import clip
-from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import ACTIVATION_LEAKY

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.memory import locate
 from nmpsim.core.reference.units import Queue
 from nmpsim.core.reference.words import unsigned
 from nmpsim.core.seen import begin_stretch, is_seen, note_access

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.core.decode import OP
 from nmpsim.core.state import Bytes, Int64s
-from nmpsim.core.whole.filters import Filter
-from nmpsim.core.whole.sums import BEGIN, END, RunningSums, inputs_of_sums
+from nmpsim.core.whole.filters import BEGIN, END, Filter, RunningSums, inputs_of_sums
 from nmpsim.core.whole.tasks import Host, Task, shares
 from nmpsim.core.whole.tensors import Places
 from nmpsim.core.whole.values import Memories, UnprovedError, Words

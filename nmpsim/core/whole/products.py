@@ -8,8 +8,8 @@ import numpy as np
 
 from nmpsim.core.decode import OP
 from nmpsim.core.state import Int64s
+from nmpsim.core.whole.filters import BEGIN, END, RunningSums, inputs_of_sums
 from nmpsim.core.whole.forms import ImageTiles, are_aligned, common_words
-from nmpsim.core.whole.sums import BEGIN, END, RunningSums, inputs_of_sums
 from nmpsim.core.whole.tasks import Host, Instruction, Task, shares, with_words
 from nmpsim.core.whole.tensors import Canvas, Places, Results, Tensor, seen
 from nmpsim.core.whole.values import Memories, UnprovedError, Words

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.operands import Words
-from nmpsim.core.reference.scratchpad import Scratchpad
+from nmpsim.core.reference.operands import Scratchpad, Words
 from nmpsim.core.state import Machine
 from nmpsim.debugger.arithmetic.records import Element, Made, Term, WhyStep
 from nmpsim.debugger.arithmetic.sums import conv_terms, dwconv_terms, gemm_terms, product, weighted

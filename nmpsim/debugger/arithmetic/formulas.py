@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.reference.formula_steps import FormulaStep, Steps
+from nmpsim.core.reference.arithmetic import FormulaStep, Steps
 from nmpsim.debugger.arithmetic.records import WhyStep
 
 

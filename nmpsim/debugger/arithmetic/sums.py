@@ -15,9 +15,8 @@ from nmpsim.core.reference.mac import (
     unpack_weights,
     windows,
 )
-from nmpsim.core.reference.operands import Scale, Words, element_of, scale_of
+from nmpsim.core.reference.operands import Scale, Scratchpad, Words, element_of, grid, scale_of
 from nmpsim.core.reference.requantize import finish, requantizer_of, start
-from nmpsim.core.reference.scratchpad import Scratchpad, grid
 from nmpsim.debugger.arithmetic.formulas import why_steps
 from nmpsim.debugger.arithmetic.records import Element, Made, Term, WhyStep, nowhere
 from nmpsim.isa.words import PART_FIRST, PART_ONLY

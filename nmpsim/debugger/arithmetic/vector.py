@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from nmpsim.core.reference.elementwise import pair
-from nmpsim.core.reference.operands import Words, element_of
+from nmpsim.core.reference.operands import Scratchpad, Words, element_of
 from nmpsim.core.reference.pool import average, total
-from nmpsim.core.reference.scratchpad import Scratchpad
 from nmpsim.core.reference.unary import rescaled
 from nmpsim.debugger.arithmetic.formulas import why_steps
 from nmpsim.debugger.arithmetic.records import Element, Made, Term, WhyStep, nowhere

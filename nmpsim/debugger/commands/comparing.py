@@ -13,9 +13,8 @@ from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result, count, say, table
 from nmpsim.debugger.commands.run import told as told_stop
 from nmpsim.debugger.commands.table import Command
-from nmpsim.debugger.diverge import causes
+from nmpsim.debugger.diverge import causes, layers_alone, range_faults, sqnr_alone
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.jump import layers_alone, range_faults, sqnr_alone
 from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer, isolate
 from nmpsim.debugger.stores import overwritten_results
 from nmpsim.diagnostics import fail

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from nmpsim.debugger.arrays import OpenArrays
 from nmpsim.debugger.commands import (
     auditing,
     breakpoints,
@@ -23,6 +22,7 @@ from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.corefile import Core, save_core
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import tensors
+from nmpsim.debugger.reference import OpenArrays
 from nmpsim.diagnostics import fail
 
 

@@ -12,9 +12,8 @@ from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.result import Result, plain, say, table
 from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.events import code_command
-from nmpsim.debugger.explanation import Event, Explanation
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.why import explain_element, readers
+from nmpsim.debugger.why import Event, Explanation, explain_element, readers
 
 MAX_TERMS = 40
 """Products that are printed; ``all`` and JSON have every one."""

@@ -14,10 +14,9 @@ from textual.binding import Binding, BindingType
 
 from nmpsim.debugger.operands import Values
 from nmpsim.tui.choices import OUTPUT, Choice, choices
-from nmpsim.tui.histogram import histogram
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import ORANGE, SKY, heat_style
-from nmpsim.tui.planes import Planes
+from nmpsim.tui.planes import Planes, histogram
 from nmpsim.tui.view import View
 from nmpsim.views.text import elem_text, real_text, shape_text
 from nmpsim.visible import visible_line

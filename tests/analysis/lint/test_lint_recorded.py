@@ -19,7 +19,7 @@ from recorded_programs import programs
 from nmpsim.analysis.lint import load_subject, run_rules
 from nmpsim.analysis.lint.bias_reference import find_float_bias
 from nmpsim.analysis.lint.biases import Bias
-from nmpsim.analysis.lint.references import read_float_arrays
+from nmpsim.analysis.lint.load import read_float_arrays
 from nmpsim.analysis.lint.subject import OriginalBias
 from nmpsim.lir.nodes import Module
 

@@ -10,7 +10,7 @@ import pytest
 from lint_programs import findings, one_convolution, recorded
 
 from nmpsim.analysis.lint import Finding
-from nmpsim.analysis.lint.references import read_float_arrays
+from nmpsim.analysis.lint.load import read_float_arrays
 from nmpsim.lir.nodes import Module, Quantization, TensorType
 
 RULE = "result-differs"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.analysis.reduce.tile import computing_instruction
+from nmpsim.analysis.reduce.instruction import computing_instruction
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.core.run import layer_key
 

@@ -11,8 +11,7 @@ import numpy as np
 from shared_files import shared_folder, shared_names
 
 from nmpsim.analysis.shadow import RecordedRun, RunLayer
-from nmpsim.analysis.shadow.constants import quantized_constants
-from nmpsim.analysis.shadow.float_files import read_floats
+from nmpsim.analysis.shadow.constants import quantized_constants, read_floats
 from nmpsim.analysis.shadow.matching import Matches, match_constants
 from nmpsim.lir.constants import attach_constants, attach_constants_from
 from nmpsim.lir.nodes import Module

@@ -15,7 +15,7 @@ from shadow_samples import PROGRAMS, Recorded, recorded
 from shared_files import shared_folder
 
 from nmpsim.analysis.shadow import compare_run
-from nmpsim.analysis.shadow.layers import compare_layer
+from nmpsim.analysis.shadow.compare import compare_layer
 from nmpsim.analysis.shadow.recording import executed_layers
 from nmpsim.report.shadow import ErrorSize, FloatWeight, ShadowLayer
 

@@ -10,8 +10,8 @@ from random import Random
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import disassemble_bundle
-from nmpsim.bundle.digest import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.elffile import ElfFile
+from nmpsim.bundle.file import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.layout import DIGEST, META
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import UserError

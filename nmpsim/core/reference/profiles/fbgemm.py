@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from nmpsim.core.reference.arithmetic import Steps, real, round_even, round_unsigned, step
 from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.operands import Float32s, Words, element_of, scale_of
 from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, divided_by, no_real_bias
-from nmpsim.core.reference.rounding import real, round_even
-from nmpsim.core.reference.scales import round_unsigned
 from nmpsim.core.state import Int64s
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.reference.arithmetic import Steps, real, round_even, step
 from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.operands import Float32s, Scale, Words, float_of_bits, scale_of
 from nmpsim.core.reference.profiles.formulas import (
     Formulas,
@@ -17,7 +17,6 @@ from nmpsim.core.reference.profiles.formulas import (
     operation_name,
     plain_bias,
 )
-from nmpsim.core.reference.rounding import real, round_even
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import ACTIVATION_LEAKY, OP_MUL
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.reference.arithmetic import FormulaStep, Steps, step
 from nmpsim.core.reference.events import ResultPositions, saturate
-from nmpsim.core.reference.formula_steps import FormulaStep, Steps, step
 from nmpsim.core.reference.operands import Element, Scale, Words
 from nmpsim.core.state import Int64s
 from nmpsim.isa.shared_words import OPERATIONS as NAMES

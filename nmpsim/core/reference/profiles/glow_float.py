@@ -6,8 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.reference.arithmetic import (
+    Steps,
+    held,
+    real,
+    round_away,
+    round_even,
+    scale_by_sign,
+    step,
+)
 from nmpsim.core.reference.events import ResultPositions, saturate
-from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.operands import Words, float_of_bits, scale_of
 from nmpsim.core.reference.profiles.formulas import (
     Formulas,
@@ -17,8 +25,6 @@ from nmpsim.core.reference.profiles.formulas import (
     operation_name,
     stored_bias,
 )
-from nmpsim.core.reference.rounding import held, real, round_away, round_even
-from nmpsim.core.reference.scales import scale_by_sign
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import OP_ADD, OP_MUL, OP_SUB
 from nmpsim.kernels.saturation_stages import BIAS

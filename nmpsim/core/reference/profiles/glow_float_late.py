@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from nmpsim.core.reference.arithmetic import Steps, real, round_away, step
 from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer
 from nmpsim.core.reference.profiles.glow_float import bias
-from nmpsim.core.reference.rounding import real, round_away
 from nmpsim.core.state import Int64s
 
 

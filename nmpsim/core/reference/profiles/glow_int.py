@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from nmpsim.core.reference.arithmetic import (
+    Steps,
+    half_of,
+    integer_scale,
+    of_side,
+    result_of,
+    rounded_quotient,
+    scale_by_sign,
+    step,
+)
 from nmpsim.core.reference.events import ResultPositions, saturate
-from nmpsim.core.reference.formula_steps import Steps, of_side, result_of, step
 from nmpsim.core.reference.operands import INT8, Words, element_of, scale_of
 from nmpsim.core.reference.profiles.formulas import (
     Formulas,
@@ -15,7 +24,6 @@ from nmpsim.core.reference.profiles.formulas import (
     operation_name,
     stored_bias,
 )
-from nmpsim.core.reference.scales import half_of, integer_scale, rounded_quotient, scale_by_sign
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import OP_MUL
 from nmpsim.kernels.saturation_stages import BIAS, RESCALE

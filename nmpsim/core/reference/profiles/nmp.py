@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from nmpsim.core.reference.arithmetic import Steps, held, integer_scale, step
 from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, no_bias
 from nmpsim.core.reference.profiles.glow_int import average, pair, rescale
-from nmpsim.core.reference.rounding import held
-from nmpsim.core.reference.scales import integer_scale
 from nmpsim.core.state import Int64s
 
 

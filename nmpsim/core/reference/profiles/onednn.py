@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from nmpsim.core.reference.arithmetic import Steps, real, round_unsigned, step
 from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.profiles.fbgemm import biased
 from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, no_real_bias
-from nmpsim.core.reference.rounding import real
-from nmpsim.core.reference.scales import round_unsigned
 from nmpsim.core.state import Int64s
 
 

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from nmpsim.core.reference.arithmetic import (
+    Steps,
+    fused_multiply_add,
+    quietly,
+    real,
+    round_even,
+    step,
+)
 from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.operands import Float32s, Words, float_of_bits, scale_of
 from nmpsim.core.reference.profiles.formulas import Formulas
-from nmpsim.core.reference.rounding import fused_multiply_add, quietly, real, round_even
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS, OP_MUL
 

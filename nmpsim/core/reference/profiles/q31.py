@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from nmpsim.core.reference.arithmetic import (
+    Steps,
+    fixed_point,
+    of_side,
+    rounded_quotient,
+    scale_by_sign,
+    step,
+    wide_fixed_point,
+)
 from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.formula_steps import Steps, of_side, step
 from nmpsim.core.reference.operands import INT8, Words, scale_of
 from nmpsim.core.reference.profiles.formulas import (
     Formulas,
@@ -14,12 +22,6 @@ from nmpsim.core.reference.profiles.formulas import (
     operate,
     operation_name,
     plain_bias,
-)
-from nmpsim.core.reference.scales import (
-    fixed_point,
-    rounded_quotient,
-    scale_by_sign,
-    wide_fixed_point,
 )
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import OP_ADD, OP_MUL, OP_SUB

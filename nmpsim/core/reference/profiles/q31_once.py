@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nmpsim.core.reference.arithmetic import Steps, step
 from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, plain_bias
 from nmpsim.core.state import Int64s
 

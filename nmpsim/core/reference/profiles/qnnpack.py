@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from nmpsim.core.reference.arithmetic import Steps, shift_away, step
 from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.formula_steps import Steps, step
 from nmpsim.core.reference.operands import Words
 from nmpsim.core.reference.profiles.formulas import Formulas, operate, operation_name
-from nmpsim.core.reference.rounding import shift_away
 from nmpsim.core.state import Int64s
 
 
