@@ -20,9 +20,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import lru_cache
+from typing import Any
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from nmpsim.debugger.initialized import Initialized
 from nmpsim.debugger.instructions import Done, Touch
@@ -74,47 +77,56 @@ class _SharedAccesses:
 
     def __init__(self) -> None:
         self._accesses: list[_Open] = []
-        self._columns = np.empty((3, MAX_OPEN + 1))
-        """First address, end, and is it a write? Floats hold what is beyond 64 bits as well."""
+        self._starts = np.empty(MAX_OPEN + 1)
+        self._ends = np.empty(MAX_OPEN + 1)
+        """First address, and the one after the last. Floats hold what is beyond 64 bits as well."""
+        self._are_writes = np.empty(MAX_OPEN + 1, np.bool_)
 
     def near(self, touch: Touch) -> list[_Open]:
         """Return accesses whose address range overlaps that of ``touch``, unless both are reads.
 
         Ranges include the gaps between the runs of an access, so some of them share no byte.
         """
-        starts, ends, writes = self._columns[:, : len(self._accesses)]
-        found = (starts < touch.box.end) & (ends > touch.box.start)
+        count = len(self._accesses)
+        found = self._starts[:count] < touch.box.end
+        found &= self._ends[:count] > touch.box.start
         if touch.kind == "read":
-            found &= writes > 0
+            found &= self._are_writes[:count]
         return [self._accesses[index] for index in found.nonzero()[0].tolist()]
 
     def add(self, opened: _Open) -> None:
         """Add the latest access; drop the older half of too many."""
-        box, is_write = opened.touch.box, opened.touch.kind == "write"
         if opened.unit is None:
             self._drop_same(opened)
-        self._columns[:, len(self._accesses)] = box.start, box.end, is_write
+        count = len(self._accesses)
+        self._starts[count], self._ends[count] = opened.touch.box.start, opened.touch.box.end
+        self._are_writes[count] = opened.touch.kind == "write"
         self._accesses.append(opened)
         if len(self._accesses) > MAX_OPEN:
             self._keep(range(MAX_OPEN // 2, len(self._accesses)))
 
     def _drop_same(self, opened: _Open) -> None:
         """A loop that reads or writes a word again and again counts with its last time."""
-        starts, ends, _ = self._columns[:, : len(self._accesses)]
-        box = opened.touch.box
-        for index in np.flatnonzero((starts == box.start) & (ends == box.end)).tolist():
+        count, box = len(self._accesses), opened.touch.box
+        same = (self._starts[:count] == box.start) & (self._ends[:count] == box.end)
+        for index in np.flatnonzero(same).tolist():
             one = self._accesses[index]
             if one.unit is None and one.done.core == opened.done.core and one.touch == opened.touch:
                 del self._accesses[index]
-                self._columns[:, index:-1] = self._columns[:, index + 1 :]
+                for column in self._columns():
+                    column[index : count - 1] = column[index + 1 : count]
                 return
 
     def keep(self, condition: Callable[[_Open], bool]) -> None:
         """Forget all for which the condition does not hold."""
         self._keep([i for i, one in enumerate(self._accesses) if condition(one)])
 
+    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
+        return self._starts, self._ends, self._are_writes
+
     def _keep(self, indices: Sequence[int]) -> None:
-        self._columns[:, : len(indices)] = self._columns[:, indices]
+        for column in self._columns():
+            column[: len(indices)] = column[indices]
         self._accesses = [self._accesses[index] for index in indices]
 
 
@@ -278,7 +290,7 @@ class _Accesses:
 
     def wait(self, done: Done) -> None:
         """``nmp.wait``."""
-        core, unit, outstanding = done.core, UNIT.decode(done.word), OUTSTANDING.decode(done.word)
+        core, (unit, outstanding) = done.core, _awaited(done.word)
         if queue := self._unfinished[core].get(unit):  # a word may name a unit that does not exist
             self._finish(core, unit, queue[-1].done.job - outstanding)
 
@@ -327,6 +339,12 @@ _SYNC: dict[str, Callable[[_Accesses, Done], None]] = total(
     of_kind(Kind.SYNC),
 )
 """Mnemonic -> what it orders."""
+
+
+@lru_cache(maxsize=1 << 8)
+def _awaited(word: int) -> tuple[int, int]:
+    """Return the unit that an ``nmp.wait`` waits for and the jobs that may stay outstanding."""
+    return UNIT.decode(word), OUTSTANDING.decode(word)
 
 
 def _meet(one: Touch, other: Touch) -> bool:

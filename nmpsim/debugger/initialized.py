@@ -14,7 +14,8 @@ class Initialized:
     """Fed with every instruction in order, tells reads of what was never written."""
 
     def __init__(self, cores: int, scratchpad_bytes: int) -> None:
-        self._written = np.zeros((cores, scratchpad_bytes), np.bool_)
+        self._written = [bytearray(scratchpad_bytes) for _ in range(cores)]
+        """Of each byte, 1 if it was written."""
 
     def feed(self, core: int, touches: Sequence[Touch]) -> tuple[Touch, int] | None:
         """What a core reads that nothing has written, and the first address of it.
@@ -34,10 +35,10 @@ class Initialized:
     def _missing(self, core: int, touch: Touch) -> int | None:
         """Address of the first byte that was not written until now; from now on all count as it."""
         box = touch.box
-        start = box.start - SCRATCHPAD_BASE
-        bytes_there = self._written[core, start : start + box.end - box.start]
-        if bytes_there.all():
+        written, start = self._written[core], box.start - SCRATCHPAD_BASE
+        if written.find(0, start, start + box.end - box.start) < 0:
             return None
+        bytes_there = np.frombuffer(written, np.bool_)[start : start + box.end - box.start]
         mask = box.mask()
         missing = np.flatnonzero(mask & ~bytes_there)
         is_partial = touch.what == "word" and 0 < missing.size < box.nbytes

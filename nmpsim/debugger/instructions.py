@@ -126,16 +126,18 @@ def _done(row: Sequence[int], held: Sequence[int], image: range) -> Done:
         word=word,
         words=words,
         touches=touches_of(instruction, words, word, rs1),
-        fetched=tuple(_fetched(instruction, pc, rs1, image)),
+        fetched=_fetched(instruction, pc, rs1, image),
     )
 
 
-def _fetched(instruction: Instruction, pc: int, rs1: int, image: range) -> Iterator[Touch]:
+def _fetched(instruction: Instruction, pc: int, rs1: int, image: range) -> tuple[Touch, ...]:
+    found: tuple[Touch, ...] = ()
     if pc not in image:
-        yield Touch("read", "code", ByteRuns(_space_of(pc), pc, WORD_BYTES))
+        found = (_touch("read", "code", _space_of(pc), pc, WORD_BYTES),)
     if instruction.descriptor is not None:
         nbytes = DESCRIPTORS[instruction.descriptor].nbytes
-        yield Touch("read", "descriptor", ByteRuns(_space_of(rs1), rs1, nbytes))
+        found = (*found, _touch("read", "descriptor", _space_of(rs1), rs1, nbytes))
+    return found
 
 
 def _space_of(address: int) -> Space:
@@ -170,7 +172,7 @@ def touches_of(
     if address < CONTROL_BASE:
         return ()
     kind: TouchKind = "write" if is_store else "read"
-    return (Touch(kind, "word", ByteRuns(_space_of(address), address, nbytes)),)
+    return (_touch(kind, "word", _space_of(address), address, nbytes),)
 
 
 def _operands(name: str, words: Mapping[str, int]) -> tuple[Touch, ...]:
@@ -179,13 +181,13 @@ def _operands(name: str, words: Mapping[str, int]) -> tuple[Touch, ...]:
     addresses = {operand: int(words[operand] != 0) for operand in _OPERANDS[name]}
     sizes = {**words, **_NO_SIZES, **addresses}
     shapes = _shapes(name, tuple(sizes.values()))
-    return tuple(_touch(kind, what, words[what], run, axes) for kind, what, run, axes in shapes)
+    return tuple([_touch(*shape[:3], words[shape[1]], *shape[3:]) for shape in shapes])
 
 
 _OPERANDS = {name: [word.name for word in record.operands] for name, record in DESCRIPTORS.items()}
 _NO_SIZES = {"layer": 0, "event_origin": 0}
 """Words that differ from tile to tile, and say nothing about the bytes that are touched."""
-_Shape = tuple[TouchKind, str, int, tuple[tuple[int, int], ...]]
+_Shape = tuple[TouchKind, str, Space, int, tuple[tuple[int, int], ...]]
 
 
 @lru_cache(maxsize=1 << 12)
@@ -204,12 +206,18 @@ def _shapes(name: str, values: tuple[int, ...]) -> tuple[_Shape, ...]:
 
 def _shape(kind: TouchKind, row: list[int]) -> _Shape:
     axes = zip(row[FIRST_AXIS::2], row[FIRST_AXIS + 1 :: 2], strict=True)
-    return kind, OPERANDS[row[WHAT]], row[RUN], tuple(axis for axis in axes if axis[0] > 0)
+    what = OPERANDS[row[WHAT]]
+    space: Space = "dram" if what == "dram" else "scratchpad"
+    return kind, what, space, row[RUN], tuple(axis for axis in axes if axis[0] > 0)
 
 
 @lru_cache(maxsize=1 << 12)
 def _touch(
-    kind: TouchKind, what: str, start: int, run: int, axes: tuple[tuple[int, int], ...]
+    kind: TouchKind,
+    what: str,
+    space: Space,
+    start: int,
+    run: int,
+    repeats: tuple[tuple[int, int], ...] = (),
 ) -> Touch:
-    space: Space = "dram" if what == "dram" else "scratchpad"
-    return Touch(kind, what, ByteRuns(space, start, run, axes))
+    return Touch(kind, what, ByteRuns(space, start, run, repeats))
