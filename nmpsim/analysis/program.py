@@ -9,8 +9,14 @@ import attrs
 
 from nmpsim.bundle import Bundle, read_bundle
 from nmpsim.bundle.metadata import Normalization
+from nmpsim.compiler.assign import assign_numerics, parts_of
+from nmpsim.compiler.fuse import fuse
+from nmpsim.compiler.placement import place
+from nmpsim.compiler.resolve import resolve
+from nmpsim.config import default_device
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import import_model
+from nmpsim.frontends.imported import Imported
 from nmpsim.lir.constants import attach_constants, default_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
@@ -29,11 +35,12 @@ class Program:
     numerics: str | None = None
     """Profile that a bundle was compiled for, or that a model's format calls for."""
     layer_indices: Mapping[str, int] | None = None
-    """Instruction -> layer of the bundle; None for LIR, where each operation is a layer."""
+    """Instruction -> layer of the bundle, or of the one that a model becomes; None for LIR, where
+    each operation is a layer."""
     display_names: Mapping[str, str] | None = None
-    """Instruction -> display name of its layer in the bundle; None for LIR."""
+    """Instruction -> display name of that layer; None for LIR."""
     layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
-    """Instruction -> profile of its layer in the bundle, where one applies."""
+    """Instruction -> profile, where its layer has one of its own or comes from a bundle."""
     warnings: tuple[str, ...] = ()
     unsigned: frozenset[str] = frozenset()
     """Inputs and outputs that a user has as uint8 or uint16."""
@@ -57,14 +64,7 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
         return from_bundle(read_bundle(path))
     imported = import_model(path, weights, tensors)
     if imported is not None:
-        return Program(
-            imported.module,
-            imported.numerics,
-            unsigned=imported.unsigned,
-            channel_order="RGB",
-            normalizations=imported.normalizations,
-            warnings=imported.warnings,
-        )
+        return from_imported(imported)
     printed = parse_file(path)
     sidecar = default_tensors_file(path) if tensors is None else tensors
     if weights is None:
@@ -96,6 +96,24 @@ def refuse_files(path: Path, *files: Path | None) -> None:
             place=Place(str(path)),
             hint="leave --weights and --tensors out",
         )
+
+
+def from_imported(imported: Imported) -> Program:
+    """Return the program of a model, with the layers that it has on a device of the usual size."""
+    _, resolved = resolve(imported.module)
+    operations = assign_numerics(resolved, imported.numerics, imported.layer_numerics)
+    parts = parts_of(fuse(place(operations, default_device())))
+    return Program(
+        imported.module,
+        imported.numerics,
+        {part.name: part.index for part in parts},
+        {part.name: part.display_name for part in parts},
+        imported.layer_numerics,
+        warnings=imported.warnings,
+        unsigned=imported.unsigned,
+        channel_order="RGB",
+        normalizations=imported.normalizations,
+    )
 
 
 def from_bundle(bundle: Bundle) -> Program:

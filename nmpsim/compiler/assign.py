@@ -35,19 +35,10 @@ def assign_numerics(
     )
 
 
-def named_operations(layers: Sequence[Operation], by_layer: Mapping[str, str]) -> dict[str, str]:
-    """What is asked for of layers, by the names of their instructions.
-
-    Args:
-        layers: what the program consists of, after fusing; a layer's place is its index.
-        by_layer: word for a layer, as :func:`~nmpsim.lir.layers.find_layer` takes it -> profile.
-
-    Raises:
-        UserError: COMP001 for a word that names no layer, or several; ARG001 if two of them name
-            one operation.
-    """
+def parts_of(layers: Sequence[Operation]) -> list[PlainLayer]:
+    """Return the operations of layers, each with its layer's index and display name."""
     shown = display_names([op.last.instruction.name for op in layers])
-    parts = [
+    return [
         PlainLayer(
             index,
             part.instruction.number,
@@ -60,6 +51,20 @@ def named_operations(layers: Sequence[Operation], by_layer: Mapping[str, str]) -
         for index, op in enumerate(layers)
         for part in (op, *op.fused)
     ]
+
+
+def named_operations(layers: Sequence[Operation], by_layer: Mapping[str, str]) -> dict[str, str]:
+    """What is asked for of layers, by the names of their instructions.
+
+    Args:
+        layers: what the program consists of, after fusing; a layer's place is its index.
+        by_layer: word for a layer, as :func:`~nmpsim.lir.layers.find_layer` takes it -> profile.
+
+    Raises:
+        UserError: COMP001 for a word that names no layer, or several; ARG001 if two of them name
+            one operation.
+    """
+    parts = parts_of(layers)
     named: dict[str, str] = {}
     for word, profile in by_layer.items():
         for part in find_operations(parts, word, "COMP001"):

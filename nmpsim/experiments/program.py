@@ -104,7 +104,7 @@ def load_swept(
         loaded.module.name,
         loaded.module,
         numerics or loaded.numerics or DEFAULT_NUMERICS,
-        {},
+        {} if numerics else loaded.layer_numerics,
         default_device(),
         loaded.warnings,
         loaded.unsigned,

@@ -161,8 +161,12 @@ def _ambiguous(word: str, found: Sequence[NamedLayer], code: str) -> UserError:
 
 
 def _unknown(layers: Sequence[NamedLayer], word: str, code: str, also: Iterable[str]) -> UserError:
-    begun = [layer for layer in layers if word and layer.name.startswith(word)]
-    hint = None if begun else did_you_mean(word, (*also, *(layer.name for layer in layers)))
+    begun = [
+        layer
+        for layer in layers
+        if word and any(name.startswith(word) for name in (layer.display_name, layer.name))
+    ]
+    hint = None if begun else did_you_mean(word, (*also, *map(_shown, layers)))
     if any(_is(layer.number, word) for layer in layers):
         hint = f"a number alone is an index; number:{word} is an instruction of the LIR"
     return fail(
@@ -174,10 +178,14 @@ def _unknown(layers: Sequence[NamedLayer], word: str, code: str, also: Iterable[
     )
 
 
+def _shown(layer: NamedLayer) -> str:
+    return layer.display_name or layer.name
+
+
 def _listed(layers: Sequence[NamedLayer]) -> str:
     shown = [
-        f"{layer.name} (index {layer.index}, number {layer.number})"
-        for layer in layers[:_MAX_CANDIDATES]
-    ]
-    more = len(layers) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+        f"{_shown(layer)} (index {layer.index}, number {layer.number})"
+        for layer in {_identity(layer): layer for layer in reversed(layers)}.values()
+    ][::-1]
+    more = len(shown) - _MAX_CANDIDATES
+    return ", ".join(shown[:_MAX_CANDIDATES]) + (f" and {more} more" if more > 0 else "")

@@ -120,3 +120,15 @@ def test_operations_of_one_layer_share_its_index() -> None:
     assert [one.name for one in find_operations(parts, "conv")] == ["conv__1"]
     assert find_layer(parts, "0").name == "relu__1"
     assert "2 layers" in refused("gone", parts).message
+
+
+def test_an_error_shows_short_names_and_each_layer_once() -> None:
+    layers = (
+        PlainLayer(0, 1, 0, "m/conv/Relu;m/conv/BiasAdd", display_name="conv"),
+        PlainLayer(0, 2, 0, "m/conv/Relu;m/conv/BiasAdd__1", display_name="conv"),
+        PlainLayer(1, 3, 0, "m/dense/BiasAdd", display_name="dense"),
+    )
+    problem = refused("convv", layers)
+    assert problem.found == "conv (index 0, number 1), dense (index 1, number 3)"
+    assert problem.hint == "did you mean conv?"
+    assert refused("m/", layers).found == problem.found

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.lir.layers import find_layer
+from nmpsim.analysis.explain import explain_layers
+from nmpsim.analysis.program import from_bundle, load_program
+from nmpsim.lir.layers import find_layer, find_operations
 from nmpsim.report.json import to_json
 from nmpsim.views.console import text_of
 from nmpsim.views.inspect_text import print_bundle
@@ -34,6 +36,22 @@ def test_display_names_are_short_and_find_their_layers(network: str, shared: Pat
     assert max(map(len, shown)) <= LONGEST
     assert [find_layer(layers, name) for name in shown] == list(layers)
     assert [find_layer(layers, layer.name) for layer in layers] == list(layers)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_model_has_the_layers_of_its_bundle(network: str, shared: Path) -> None:
+    """Commands that take either find the same operations by the same words."""
+    path = shared / "models" / network
+    bundle = nmpsim.compile(path, slicing="simple").bundle
+    of_model, of_bundle = (
+        explain_layers(program.module, program.layer_indices, program.display_names)
+        for program in (load_program(path), from_bundle(bundle))
+    )
+    assert [(one.index, one.name, one.display_name) for one in of_model] == [
+        (one.index, one.name, one.display_name) for one in of_bundle
+    ]
+    last = bundle.metadata.layers[-1]
+    assert find_operations(of_model, last.display_name)[-1].name == last.name
 
 
 def test_a_run_in_80_columns_tells_the_layers_apart(shared: Path) -> None:

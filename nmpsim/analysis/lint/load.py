@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.subject import OriginalBias, Subject
-from nmpsim.analysis.program import from_bundle, is_bundle, refuse_files
+from nmpsim.analysis.program import from_bundle, from_imported, is_bundle, refuse_files
 from nmpsim.analysis.shadow.constants import read_floats
 from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.bundle import Bundle, read_bundle
@@ -253,7 +253,14 @@ def _subject(
         if not is_bundle(program):
             imported = import_model(program, weights, tensors)
             if imported is not None:
-                return Subject(imported.module, imported.numerics, warnings=imported.warnings)
+                model = from_imported(imported)
+                return Subject(
+                    model.module,
+                    imported.numerics,
+                    layer_numerics=model.layer_numerics,
+                    layer_display_names=model.display_names or {},
+                    warnings=model.warnings,
+                )
             return _from_lir(program, weights, tensors)
         refuse_files(program, weights, tensors)
         program = read_bundle(program)
