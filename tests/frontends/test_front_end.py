@@ -215,6 +215,20 @@ def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:
     assert (finding.code, finding.found) == ("MODEL002", "an input or a constant")
 
 
+@pytest.mark.parametrize(
+    ("signature", "is_open"), [((), False), ((-1, 4), False), ((1, -1), True), ((-1, -1), True)]
+)
+def test_open_dimensions_besides_the_batch_are_told(
+    signature: tuple[int, ...], is_open: bool, tmp_path: Path
+) -> None:
+    tensors = [FileTensor("x", (1, 4), signature=signature), FileTensor("y", (1, 4))]
+    path = tmp_path / "net.tflite"
+    path.write_bytes(tflite_file(tensors, [FileOperator("RELU", (0,), (1,))], (0,), (1,)))
+    warned = nmpsim.compile(path).warnings
+    assert len(warned) == is_open
+    assert all("input x has open dimensions; compiled is [1, 4]" in one for one in warned)
+
+
 def test_what_the_metadata_say_of_images(tmp_path: Path) -> None:
     path = tmp_path / "said.tflite"
     path.write_bytes(small_network(metadata=normalization([127.5, 100, 90], [127.5, 1, 2])))

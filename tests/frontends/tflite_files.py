@@ -24,6 +24,8 @@ class FileTensor:
     values: npt.NDArray[Any] | None = None
     axis: int = 0
     """That the scales count along."""
+    signature: tuple[int, ...] = ()
+    """The shape with -1 for open dimensions; none if none are."""
 
 
 @attrs.frozen
@@ -192,8 +194,10 @@ def _buffer(b: flatbuffers.Builder, values: npt.NDArray[Any]) -> int:
 def _tensor(b: flatbuffers.Builder, tensor: FileTensor, buffer: int) -> int:
     name = b.CreateString(tensor.name)
     shape = _numbers(b, tflite.TensorStartShapeVector, tensor.shape)
+    signature = _numbers(b, tflite.TensorStartShapeSignatureVector, tensor.signature)
     fields = {
         "Shape": shape,
+        "ShapeSignature": signature,
         "Type": getattr(tflite.TensorType, tensor.dtype),
         "Buffer": buffer,
         "Name": name,

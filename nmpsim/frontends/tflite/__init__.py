@@ -50,7 +50,15 @@ def read(path: Path, wishes: Wishes) -> Imported:
         is_float = not any(tensor.is_quantized for tensor in graph.tensors)
         raise UserError(problems[: 1 if is_float else MAX_ERRORS])
     known = tuple(_normalizations(graph, lowering))
-    return Imported(builder.module(), unsigned, tuple(fates), NUMERICS, known)
+    warnings = tuple(map(_open_warning, graph.open_inputs))
+    return Imported(builder.module(), unsigned, tuple(fates), NUMERICS, known, warnings=warnings)
+
+
+def _open_warning(tensor: Tensor) -> str:
+    return (
+        f"input {tensor.name} has open dimensions; compiled is {list(tensor.shape)}, which the file"
+        " gives besides; for another shape convert the model with that shape"
+    )
 
 
 def _normalizations(graph: Graph, lowering: Lowering) -> Iterator[Normalization]:

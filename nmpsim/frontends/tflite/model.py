@@ -156,6 +156,8 @@ class Graph:
     outputs: tuple[Tensor, ...]
     normalizations: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = ()
     """Mean and deviation by input, of those that the metadata know; empty where there are none."""
+    open_inputs: tuple[Tensor, ...] = ()
+    """Inputs that the model takes in other sizes, too, besides other batches."""
 
 
 def read_graph(path: Path) -> Graph:
@@ -224,13 +226,19 @@ class _Reader:
             self._operator(subgraph.Operators(i), i, codes, tensors)
             for i in range(self._count(subgraph.OperatorsLength()))
         )
+        inputs = self._named(subgraph.InputsLength, subgraph.Inputs, tensors)
         return Graph(
             tensors,
             operators,
-            self._named(subgraph.InputsLength, subgraph.Inputs, tensors),
+            inputs,
             self._named(subgraph.OutputsLength, subgraph.Outputs, tensors),
             tuple(self._normalizations(model)),
+            tuple(one for one in inputs if self._is_open(subgraph.Tensors(one.index))),
         )
+
+    def _is_open(self, tensor: Any) -> bool:
+        count = self._count(tensor.ShapeSignatureLength())
+        return any(tensor.ShapeSignature(i) < 0 for i in range(1, count))
 
     def _normalizations(self, model: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
         from nmpsim.frontends.tflite.metadata import NAME, normalizations
