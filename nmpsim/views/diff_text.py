@@ -19,6 +19,7 @@ from nmpsim.visible import visible_line
 MAX_ROWS = 40
 """Rows of a table that are shown unless all are asked for."""
 FLOAT_BEFORE = "a float32 result differs before any quantized one, whose steps may follow from it"
+FLOAT_UNKNOWN = "the first run lacks the float32 result that comes before the first difference"
 MAX_NAMES = 8
 """Layers that only one run has of which the names are told."""
 
@@ -34,6 +35,9 @@ def print_run_difference(found: RunDifference, console: Console, *, show_all: bo
     if found.float_before is not None:
         name = _name(found.float_before, shown)
         line(console, f"{FLOAT_BEFORE}: {name}", "yellow")
+    if found.float_unknown is not None:
+        name = visible_line(shown.get(found.float_unknown, found.float_unknown))
+        line(console, f"{FLOAT_UNKNOWN}: {name}", "yellow")
     rows = found.tensors if show_all else differing
     if rows:
         console.print()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import attrs
@@ -81,6 +82,8 @@ class RunDifference:
     only_second: tuple[str, ...]
     tolerance: Tolerance
     """What does not count."""
+    float_unknown: str | None = None
+    """The last float32 result before the first difference, if only the second run has it."""
 
     @property
     def differing(self) -> tuple[TensorDifference, ...]:
@@ -150,7 +153,16 @@ def compare_runs(
             progress(number, len(pairs), one.name)
     known, known_first = ({pair[side].name for pair in pairs} for side in (0, 1))
     only = _rest(theirs, known_first), _rest(mine, known)
-    return RunDifference(tuple(differences), *only, tolerance)
+    differing = next((one.name for one in differences if one.differs), None)
+    before = list(takewhile(lambda one: one.name != differing, mine)) if differing else []
+    unknown = next((one.name for one in reversed(before) if _is_float_result(one)), None)
+    return RunDifference(
+        tuple(differences), *only, tolerance, unknown if unknown in only[1] else None
+    )
+
+
+def _is_float_result(one: Tensor) -> bool:
+    return one.is_result and one.load().array.dtype.kind == "f"
 
 
 def compare_tensors(

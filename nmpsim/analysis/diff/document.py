@@ -95,6 +95,9 @@ class TensorsDocument(TypedDict):
         From("float_before.name"),
         "a float32 result that differs before any quantized one does",
     ]
+    float_unknown: Annotated[
+        str | None, "the last float32 result before the first difference, if the first run lacks it"
+    ]
     compared: Annotated[int, From(lambda found: len(found.tensors))]
     differing: Annotated[int, From(lambda found: len(found.differing))]
     first: Annotated[

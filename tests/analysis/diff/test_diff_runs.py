@@ -1,11 +1,15 @@
 """Two runs, matched by names, turned where their layouts differ."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from nmpsim.analysis.diff import Parameters, compare_runs, run_document, saved_tensors
 from nmpsim.analysis.difference import Tolerance
 from nmpsim.diagnostics import UserError
+from nmpsim.views.console import text_of
+from nmpsim.views.diff_text import print_run_difference
 
 RNG = np.random.default_rng(5)
 A = RNG.integers(-128, 128, (1, 5, 6, 4), np.int8)
@@ -195,3 +199,17 @@ def test_a_float_result_that_differs_before_a_quantized_one():
     ):
         found = compare_runs(first, keyed(tensors))
         assert run_document(found)["float_before"] == expected
+
+
+def test_a_float_result_that_the_first_run_lacks_before_the_first_difference():
+    real = A.astype(np.float32)
+    for first, second, expected in (
+        ({"0001:a": A, "0003:c": A}, {"0001:a": A, "0002:b": real, "0003:c": A + 1}, "b"),
+        ({"0001:a": A, "0003:c": A}, {"0001:a": A, "0002:b": real, "0003:c": A}, None),
+        ({"0001:a": A, "0003:c": A}, {"0001:a": A + 1, "0002:b": real, "0003:c": A + 1}, None),
+        ({"2:b": real, "3:c": A}, {"1:a": real, "2:b": real, "3:c": A + 1}, None),
+    ):
+        found = compare_runs(keyed(first), keyed(second))
+        assert run_document(found)["float_unknown"] == expected
+        lines = text_of(partial(print_run_difference, found))
+        assert ("the first run lacks the float32 result" in lines) == bool(expected)
