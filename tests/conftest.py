@@ -13,6 +13,7 @@ from hypothesis.internal.conjecture import providers
 # Test modules import helpers such as shared_files by name, whatever pytest's import mode is.
 sys.path.insert(0, str(Path(__file__).parent))
 
+import tiers
 from shared_files import shared_folder
 
 settings.register_profile("ci", derandomize=True, database=None, deadline=None, print_blob=True)
@@ -44,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Each worker would compile the same ones for itself, all at the same time.
     """
+    tiers.run["slow"] = config.option.markexpr != "not slow"
     is_worker = hasattr(config, "workerinput")
     are_all = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
     if are_all and not is_worker and config.getoption("numprocesses", None):

@@ -16,6 +16,8 @@ from nmpsim.lir.names import without_suffix
 
 _MAX_CANDIDATES = 8
 """Layers that an error lists."""
+_MAX_NAME = 40
+"""Of a name in an error; for a longer one the display name stands."""
 
 
 class NamedLayer(Protocol):
@@ -161,11 +163,7 @@ def _ambiguous(word: str, found: Sequence[NamedLayer], code: str) -> UserError:
 
 
 def _unknown(layers: Sequence[NamedLayer], word: str, code: str, also: Iterable[str]) -> UserError:
-    begun = [
-        layer
-        for layer in layers
-        if word and any(name.startswith(word) for name in (layer.display_name, layer.name))
-    ]
+    begun = [layer for layer in layers if word and _begins(layer, word)]
     hint = None if begun else did_you_mean(word, (*also, *map(_shown, layers)))
     if any(_is(layer.number, word) for layer in layers):
         hint = f"a number alone is an index; number:{word} is an instruction of the LIR"
@@ -179,13 +177,17 @@ def _unknown(layers: Sequence[NamedLayer], word: str, code: str, also: Iterable[
 
 
 def _shown(layer: NamedLayer) -> str:
-    return layer.display_name or layer.name
+    return layer.name if len(layer.name) <= _MAX_NAME else layer.display_name or layer.name
+
+
+def _begins(layer: NamedLayer, word: str) -> bool:
+    return layer.display_name.startswith(word) or layer.name.startswith(word)
 
 
 def _listed(layers: Sequence[NamedLayer]) -> str:
+    first = {(_identity(layer), _shown(layer)): layer for layer in reversed(layers)}
     shown = [
-        f"{_shown(layer)} (index {layer.index}, number {layer.number})"
-        for layer in {_identity(layer): layer for layer in reversed(layers)}.values()
+        f"{_shown(layer)} (index {layer.index}, number {layer.number})" for layer in first.values()
     ][::-1]
     more = len(shown) - _MAX_CANDIDATES
     return ", ".join(shown[:_MAX_CANDIDATES]) + (f" and {more} more" if more > 0 else "")

@@ -6,8 +6,9 @@ import struct
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.bundle import Layer, Metadata, ProgramStep, Tensor, bundle_from_bytes
 from nmpsim.bundle.elffile import ElfFile
@@ -65,7 +66,7 @@ def test_every_cut_is_noticed(bundle_bytes):
     assert outcome(bundle_bytes + b"\0") == "BUN002"
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(st.data())
 def test_changes_under_a_digest_that_fits(bundle_bytes, data):
     changed = bytearray(bundle_bytes)

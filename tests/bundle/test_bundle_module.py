@@ -6,11 +6,11 @@ import random
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pairwise import each_value, program_parts
 from shared_files import shared_names
 from test_bundle_damaged import redigested
+from tiers import each_value, examples, program_parts
 
 from nmpsim.bundle import Metadata, bundle_from_bytes, read_bundle
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
@@ -318,7 +318,7 @@ def test_the_digest_covers_it(module):
             bundle_from_bytes(bytes(damaged))
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(st.integers(0, 2**32))
 def test_changes_under_a_digest_that_fits(seed):
     generator = random.Random(seed)

@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.bundle import Metadata, ProgramStep, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
@@ -107,7 +108,7 @@ names = st.text(
 ).filter(lambda name: not name.startswith("$"))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.lists(st.binary(max_size=70), max_size=4),
     st.lists(st.integers(0, 0xFFFF_FFFF), max_size=12),

@@ -17,6 +17,8 @@ from hypothesis import settings
 
 ROOT = Path(__file__).parents[2]
 GENERATORS = ("default_rng", "Random", "RandomState", "SeedSequence")
+CONFTEST = ("conftest.py", "shared_files.py", "tiers.py")
+"""And what it imports."""
 SEEDED = ("np.random.Generator", "random.SystemRandom")
 
 
@@ -73,8 +75,8 @@ def test_tell(request):
 
 def recorded(folder: Path, *words: str, before: str = "", **variables: str) -> str:
     folder.mkdir()
-    (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
-    (folder / "shared_files.py").write_text((ROOT / "tests" / "shared_files.py").read_text())
+    for name in CONFTEST:
+        (folder / name).write_text((ROOT / "tests" / name).read_text())
     (folder / "test_recorder.py").write_text(before + RECORDER)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *words, str(folder)],
@@ -135,8 +137,8 @@ def project(tmp_path: Path) -> Path:
     for name in ("__init__", "__main__", "command", "repeat"):
         text = (ROOT / "tests" / "campaign" / f"{name}.py").read_text(encoding="utf-8")
         (tests / "campaign" / f"{name}.py").write_text(text, encoding="utf-8")
-    for name in ("conftest", "shared_files"):
-        (tests / f"{name}.py").write_text((ROOT / "tests" / f"{name}.py").read_text())
+    for name in CONFTEST:
+        (tests / name).write_text((ROOT / "tests" / name).read_text())
     (tests / "test_some.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]")
     return tmp_path

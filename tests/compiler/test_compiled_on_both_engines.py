@@ -7,12 +7,10 @@ from itertools import product
 import attrs
 import numpy as np
 import pytest
-from campaigns import examples
 from compiled_runs import check_program
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import Draft, int8, tensor_type
-from pairwise import each_value
 from program_writer import Program, Step, Writer
 from random_arithmetic import (
     avg_pool,
@@ -29,6 +27,7 @@ from random_arithmetic import (
 from random_moves import concatenate, transpose
 from random_programs import write
 from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
+from tiers import each_value, examples
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 from lir_draft import Draft, int8, tensor_type
-from pairwise import each_value, pairwise
 from small_programs import SMALL, program
+from tiers import each_value, pairwise
 
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module

@@ -9,9 +9,9 @@ import attrs
 import pytest
 from instruction_streams import Job, check_streams, core_events
 from lir_draft import Draft, int8
-from pairwise import each_value, program_parts
 from recorded_programs import RESNET50, Recorded, Recording, programs, with_recipe
 from small_programs import SMALL, bundle_of, convolve, image, out_kind
+from tiers import each_value, program_parts
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.layout import DESCRIPTORS

@@ -7,7 +7,6 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from campaigns import examples
 from compiled_runs import check_program
 from hypothesis import given
 from lir_draft import Draft, Ref, int8, tensor_type
@@ -16,6 +15,7 @@ from program_writer import Program, Step
 from random_arithmetic import avg_pool, max_pool
 from random_programs import single_operations
 from small_programs import program
+from tiers import examples
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module

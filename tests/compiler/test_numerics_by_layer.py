@@ -7,7 +7,6 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from campaigns import examples
 from compiled_runs import check_program
 from compiled_runs import compiled as compiled_program
 from hypothesis import given
@@ -24,6 +23,7 @@ from random_arithmetic import (
 )
 from random_programs import chains, write
 from small_programs import SMALL, convolve, image, out_kind, program
+from tiers import examples
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from campaigns import examples
 from compiled_runs import check_program
 from hypothesis import given
 from program_writer import Program, Size, Step, sizes
@@ -19,6 +18,7 @@ from random_arithmetic import (
     unary,
 )
 from random_programs import single_operations
+from tiers import examples
 
 from nmpsim.compiler.numerics import PROFILES
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from campaigns import examples
 from compiled_runs import check_program
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from random_arithmetic import (
     unary,
 )
 from random_programs import chains, deep_products, large_operations, moves, single_operations
+from tiers import examples
 
 
 @examples(120)

@@ -9,11 +9,12 @@ import attrs
 import numpy as np
 import pytest
 from compiled_runs import check_program
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import Draft, int8, tensor_type
 from program_writer import Program
 from small_programs import SMALL, WINDOW
+from tiers import examples
 
 import nmpsim
 from nmpsim.bundle import bundle_from_bytes
@@ -169,7 +170,7 @@ def test_tables_that_filters_share() -> None:
     bundle_from_bytes(compile_module(changed, SMALL, numerics="nmp"))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32), st.sampled_from(["i8", "i16"]), st.integers(-9, -3))
 def test_with_shifts_the_nmp_answers_as_glow(seed: int, elem: str, exponent: int) -> None:
     """Power-of-two scales: the bias may be added before or behind the shift."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from campaigns import examples
 from compiled_runs import compiled
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from program_writer import Program, Size, sizes
 from random_arithmetic import convolution as random_convolution
 from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
+from tiers import examples
 
 from nmpsim.compiler.tiling.compiled import entries
 from nmpsim.compiler.tiling.compiled.events import simulated

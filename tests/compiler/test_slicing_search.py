@@ -6,7 +6,6 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from campaigns import examples
 from compiled_runs import compiled
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from random_arithmetic import convolution
 from random_programs import chains, single_operations
 from slicing_runs import FEW, digits, sliced
 from small_programs import program
+from tiers import examples
 
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import TILINGS

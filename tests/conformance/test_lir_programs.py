@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from pairwise import each_value, program_and_networks_settings, program_parts
 from recorded_programs import CPU_FLAVOURS, Recorded, Recording, int8_programs, programs, same
+from tiers import each_value, program_and_networks_settings, program_parts
 
 import nmpsim
 from nmpsim.bundle import Bundle

@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from pairwise import each_value, program_and_networks_settings, program_parts
 from recorded_programs import Recorded, Recording, programs, same
+from tiers import each_value, program_and_networks_settings, program_parts
 
 import nmpsim
 from nmpsim.bundle import Bundle

@@ -9,11 +9,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from core_machines import assert_same
-from hypothesis import Phase, given, note, settings
+from hypothesis import Phase, given, note
 from hypothesis import strategies as st
 from test_core_contract import TWO_CORES, as_far
 from test_core_contract_random import bundle_of, config, program
 from test_core_seen import INPUTS, ScalarWriter
+from tiers import examples
 
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
@@ -58,7 +59,7 @@ def both(
 
 
 @given(st.integers(0, (1 << 32) - 1))
-@settings(max_examples=6, phases=[Phase.explicit, Phase.generate])
+@examples(6, phases=[Phase.explicit, Phase.generate])
 def test_random_programs(seed: int) -> None:
     cores, text = program(seed, ScalarWriter)
     note(text)

@@ -18,8 +18,9 @@ from random import Random
 
 import attrs
 import numpy as np
-from hypothesis import Phase, assume, given, note, settings
+from hypothesis import Phase, assume, given, note
 from hypothesis import strategies as st
+from tiers import examples
 
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
@@ -292,7 +293,7 @@ def assert_agree(found: ViolationReport | None, hazards: list[Hazard]) -> None:
 
 
 @given(st.integers(0, (1 << 32) - 1))
-@settings(max_examples=150, phases=[Phase.explicit, Phase.generate])
+@examples(150, phases=[Phase.explicit, Phase.generate])
 def test_the_proof_and_the_hazard_check_agree(seed: int) -> None:
     """A smaller seed makes no smaller program: there is nothing to shrink."""
     cores, text = program(seed)

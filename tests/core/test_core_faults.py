@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from core_machines import IMAGE_BASE, RAM_BASE, SPM, device, from_descriptors, from_text, run_both
 from core_tensors import Layout, scale_records
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.core.state import Outcome, Trap
 from nmpsim.isa.codec import BY_MNEMONIC, descriptor_offsets
@@ -341,7 +342,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
 
 
 @given(st.lists(damaged(), min_size=1, max_size=3), st.integers(0, 2**32 - 1))
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_damaged_descriptors_do_the_same_on_both_engines(
     jobs: list[tuple[str, dict[str, int]]], seed: int
 ) -> None:

@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.isa.table import DESCRIPTORS
 from nmpsim.isa.words import KINDS
@@ -40,7 +41,7 @@ def touched(
 
 
 @given(st.data(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_windows_reach_just_what_their_taps_read(data: st.DataObject, plain: bool) -> None:
     names = ("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
     d = {name: data.draw(SIZES) for name in (*names, "out_h", "out_w", "groups", "in_channels")}
@@ -85,7 +86,7 @@ def test_parts_of_a_sum_are_read_and_written_where_they_must_be() -> None:
 
 
 @given(st.lists(st.tuples(SIZES, STEPS, STEPS), min_size=4, max_size=4), st.booleans())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_strided_copies(axes: list[tuple[int, int, int]], plain: bool) -> None:
     d = {"element_bytes": 2, "input": 5000, "output": 100}
     for i, (size, reads, writes) in enumerate(axes):
@@ -127,7 +128,7 @@ def _row(start: int, run: int, axes: list[tuple[int, int]]) -> np.ndarray:
 
 
 @given(rows(), rows())
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_whether_two_share_a_byte(a: np.ndarray, b: np.ndarray) -> None:
     mine, theirs = bytes_of(a, 1), bytes_of(b, 1)
     assert f.rows_meet(a, 1, b, 1) == bool(mine & theirs)
@@ -149,7 +150,7 @@ def blocks(inputs: int, outputs: int, rows: int, element: int) -> Iterator[tuple
 
 
 @given(SIZES, SIZES, st.integers(1, 9), st.integers(1, 35), st.integers(0, 1))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_bytes_of_weights_that_must_be_zero(h: int, w: int, ins: int, outs: int, wide: int) -> None:
     d = {"kernel_h": h, "kernel_w": w, "in_channels": ins, "out_channels": outs, "element": wide}
     d |= {"weights": 0x2000_0000}

@@ -26,7 +26,7 @@ from core_words import (
     reciprocal,
 )
 from oracles import page
-from pairwise import pairwise
+from tiers import pairwise
 
 
 class Layer:

@@ -20,9 +20,10 @@ from core_machines import (
     run_both,
     words,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tiers import examples
 
 from nmpsim.core.state import Count, Machine, Outcome
 from nmpsim.core.work import take_work, with_work
@@ -151,13 +152,13 @@ def programs(draw: st.DrawFn, *, waits_for_all: bool = False) -> Program:
 
 
 @given(programs())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_cores_that_share(program: Program) -> None:
     run_both(program, expect=None)
 
 
 @given(programs(), st.integers(1, 9), st.booleans())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_pausing_changes_nothing(program: Program, turns: int, stop_at_layers: bool) -> None:
     costs = costs_of(program.config)
     machines = [program.machine() for _ in ENGINES]
@@ -182,7 +183,7 @@ def run_noting(name: str, program: Program, room: int) -> tuple[Machine, NDArray
 
 
 @given(programs(), st.integers(0, 60))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_noting_work_changes_nothing_else(program: Program, room: int) -> None:
     plain = run_both(program, expect=None)
     machine, notes = run_noting("reference", program, room)
@@ -194,7 +195,7 @@ def test_noting_work_changes_nothing_else(program: Program, room: int) -> None:
 
 
 @given(programs())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_notes_are_what_the_layers_count(program: Program) -> None:
     machine, notes = run_noting("compiled", program, 1 << 10)
     for layer, record in enumerate(machine.layers):
@@ -212,7 +213,7 @@ def test_notes_are_what_the_layers_count(program: Program) -> None:
 
 
 @given(programs())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_no_unit_works_on_two_things_at_once(program: Program) -> None:
     _, notes = run_noting("compiled", program, 1 << 10)
     assert_in_turn(notes[notes["is_grant"] == 1])

@@ -19,14 +19,15 @@ from core_strategies import (
     windows,
 )
 from core_tensors import Array, Job, Layout, at, channel_records, pack_weights, scale
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS
 
 DEVICE = device()
 CHANNELS = (7, 16, 1)
-EXAMPLES = settings(max_examples=150, deadline=None)
+EXAMPLES = examples(150)
 PARTS = st.sampled_from([("only",), ("only",), ("first", "last"), ("first", "middle", "last")])
 GAPS = st.sampled_from([0, 4, 52])
 

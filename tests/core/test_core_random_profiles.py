@@ -8,8 +8,9 @@ from core_jobs import INSTRUCTIONS
 from core_machines import device, from_descriptors, run_both
 from core_strategies import SEED
 from core_tensors import Layout
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 ONE, TWO = device(), device(2)
 GAPS = st.sampled_from([0, 8, 52])
@@ -17,13 +18,13 @@ GAPS = st.sampled_from([0, 8, 52])
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS)
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_each_instruction(instruction: str, data: st.DataObject) -> None:
     run_jobs(data.draw, [instruction], cores=1)
 
 
 @given(st.data(), st.lists(st.sampled_from(list(INSTRUCTIONS)), min_size=2, max_size=5))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_one_after_the_other(data: st.DataObject, instructions: list[str]) -> None:
     """On two cores, whose units and queues are busy at the same time."""
     run_jobs(data.draw, instructions, cores=2)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core_machines import HALT, IMAGE_BASE, SPM, Program, device, load_address, run_both, words
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.table import Csr, Format
@@ -77,7 +78,7 @@ def blocks(draw: st.DrawFn) -> list[Instruction]:
 
 
 @given(st.lists(WORDS, min_size=8, max_size=8), st.lists(blocks(), min_size=1, max_size=8))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_random_programs(values: list[int], code: list[list[Instruction]]) -> None:
     start = [i for n, value in enumerate(values) for i in load_address(3 * n + 1, value)]
     pointers = (
@@ -91,7 +92,7 @@ def test_random_programs(values: list[int], code: list[list[Instruction]]) -> No
 
 
 @given(st.lists(WORDS, min_size=1, max_size=12), st.booleans())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_random_words_are_code_or_a_trap(code: list[int], handled: bool) -> None:
     """With a handler: it halts, at the second instruction of the image."""
     start = [("jal", {"rd": 0, "offset": 8}), HALT]

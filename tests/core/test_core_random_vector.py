@@ -7,11 +7,12 @@ from core_machines import RAM_BASE, device, from_descriptors, run_both
 from core_profiles import offsets, values
 from core_strategies import SEED
 from core_tensors import Job, Layout
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 DEVICE = device()
-EXAMPLES = settings(max_examples=120, deadline=None)
+EXAMPLES = examples(120)
 GAPS = st.sampled_from([0, 4, 51])
 
 

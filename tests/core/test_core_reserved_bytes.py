@@ -13,12 +13,13 @@ from core_jobs import INSTRUCTIONS
 from core_machines import Program, device, from_descriptors, run_both
 from core_strategies import SEED
 from core_tensors import Array, Job, Layout, at, channel_records, pack_weights, scale
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.core.state import SCRATCHPAD_SLACK
 
-EXAMPLES = settings(max_examples=30, deadline=None)
+EXAMPLES = examples(30)
 
 
 def tails(words: Job) -> tuple[slice, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from core_machines import ENGINES, RAM_BASE, from_text
-from hypothesis import Phase, given, note, settings
+from hypothesis import Phase, given, note
 from hypothesis import strategies as st
 from test_core_contract import (
     BARRIER,
@@ -20,6 +20,7 @@ from test_core_contract import (
 )
 from test_core_contract_random import ALL_SLOTS, SLOT, SPM, Writer, bundle_of, config, program
 from test_core_stops import finish
+from tiers import examples
 
 import nmpsim
 from nmpsim.core import run, seen
@@ -93,7 +94,7 @@ def same(seed: int) -> RunReport:
 
 
 @given(st.integers(0, (1 << 32) - 1))
-@settings(max_examples=12, phases=[Phase.explicit, Phase.generate])
+@examples(12, phases=[Phase.explicit, Phase.generate])
 def test_the_verdict_is_that_of_a_look_at_each_access(seed: int) -> None:
     same(seed)
 

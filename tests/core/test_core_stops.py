@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from core_machines import ENGINES, Program, assert_same, engine, from_text, run_both
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_core_random_cores import programs
+from tiers import examples
 
 from nmpsim.core.state import NEVER, Machine, Outcome
 from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, StopConditions, make_stops
@@ -34,7 +35,7 @@ def finish(
     st.sampled_from([0, ANY_INSTRUCTION, 1 << Unit.MAC, 0b0011]),
     st.lists(st.integers(0, 2), unique=True),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_single_steps_change_nothing(
     program: Program, turns: int, after: int, of_cores: list[int]
 ) -> None:
@@ -49,7 +50,7 @@ def test_single_steps_change_nothing(
 
 
 @given(programs(), st.integers(0, 3000))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_nothing_begins_at_the_cycle_asked_for_or_later(program: Program, cycle: int) -> None:
     costs, states = costs_of(program.config), []
     for name in ENGINES:

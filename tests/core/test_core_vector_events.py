@@ -12,8 +12,9 @@ import numpy as np
 from core_machines import device, from_descriptors, run_both
 from core_strategies import INT32, SHIFT
 from core_tensors import Layout, at, scale
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.core.state import NEVER
 from nmpsim.kernels.saturation_stages import SIDE_NAMES, STAGE_NAMES
@@ -22,7 +23,7 @@ Words = dict[str, Any]
 Scale = Callable[[int, str, int], int]
 DEVICE = device()
 CHANNELS, ORIGIN = 7, 11
-EXAMPLES = settings(max_examples=200, deadline=None)
+EXAMPLES = examples(200)
 ELEMENTS = st.sampled_from(["int8", "int16"])
 INT32_LIMITS = -(2**31), 2**31 - 1
 EDGES = st.sampled_from([2**31 - 1, -(2**31), 2**30, 1, 0, -1, 255, 2**31 - 32768])

@@ -12,8 +12,9 @@ from core_machines import IMAGE_BASE, device, from_descriptors, run
 from core_profiles import values
 from core_strategies import SEED
 from core_tensors import Job, Layout
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.core.state import Machine
 from nmpsim.debugger.arithmetic import Element, Made, Term, made_by, terms_of_part
@@ -24,7 +25,7 @@ from nmpsim.isa.table import DESCRIPTORS
 from nmpsim.memory.address_map import bytes_at
 
 DEVICE = device()
-EXAMPLES = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = examples(30)
 JOB_BYTES = 12
 """Code of one job."""
 

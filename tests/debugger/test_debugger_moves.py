@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
@@ -71,7 +72,7 @@ MOVES = st.tuples(
 
 
 @given(st.lists(MOVES, max_size=8), st.sampled_from([0, 512]))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(25)
 def test_any_walk_ends_like_a_straight_run(moves: list[Any], budget: int) -> None:
     debugger = fresh(budget_mib=budget)
     for unit, count, core, back in moves:
@@ -82,7 +83,7 @@ def test_any_walk_ends_like_a_straight_run(moves: list[Any], budget: int) -> Non
 
 
 @given(st.lists(st.integers(0, 12_000), min_size=1, max_size=6))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_a_position_is_a_state(positions: list[int]) -> None:
     wanderer, direct = fresh(), fresh()
     for position in positions:
@@ -166,7 +167,7 @@ def ends_of_layers() -> list[tuple[int, int]]:
 
 
 @given(st.lists(st.integers(1, 2400), max_size=3), st.sampled_from([0, 512]), st.data())
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(8)
 def test_a_run_back_stops_where_the_run_did(
     cycles: list[int], budget: int, data: st.DataObject
 ) -> None:
@@ -216,7 +217,7 @@ def test_a_condition_is_asked_where_it_would_stop(debugger: Debugger) -> None:
 
 
 @given(st.sampled_from(["tile", "tensor", "instruction"]), st.integers(1, 5), st.data())
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(8)
 def test_breakpoints_whose_condition_fails_change_no_step(
     unit: Any, count: int, data: st.DataObject
 ) -> None:

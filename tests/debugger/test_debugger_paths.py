@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_sessions import FAR, GET, TABLES, TWO_CORES, USE, WAIT_LOAD, WAIT_VECTOR
+from tiers import examples
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
@@ -47,7 +48,7 @@ def programs(draw: st.DrawFn) -> str:
 
 
 @given(programs())
-@settings(max_examples=40)
+@examples(40)
 def test_every_cycle_is_on_the_path(text: str) -> None:
     bundle, inputs = bundle_of(text), {"from": np.zeros(256, np.int8)}
     whole = Device(TWO_CORES, "reference").run(bundle, inputs, strict=False)

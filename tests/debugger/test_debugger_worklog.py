@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 import nmpsim
 from nmpsim.bundle import Bundle
@@ -26,9 +27,7 @@ def logged(bundle: Bundle, inputs: dict[str, Any], steps: list[tuple[Any, bool]]
     return np.sort(debugger.work_log().spans())
 
 
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(12)
 @given(steps=st.lists(STEPS, max_size=6))
 def test_going_back_adds_nothing(
     steps: list[tuple[Any, bool]], digits: Bundle, seven: dict[str, Any]

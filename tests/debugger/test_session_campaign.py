@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from hypothesis import Phase, given, note, settings
+from hypothesis import Phase, given, note
 from hypothesis import strategies as st
 from small_sessions import (
     BARRIER,
@@ -35,6 +35,7 @@ from small_sessions import (
     WAIT_STORE,
     WAIT_VECTOR,
 )
+from tiers import examples
 
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
@@ -266,7 +267,7 @@ def answer(shell: Shell, line: str) -> str:
 
 
 @given(st.integers(0, (1 << 32) - 1))
-@settings(max_examples=30, phases=[Phase.explicit, Phase.generate])
+@examples(30, phases=[Phase.explicit, Phase.generate])
 def test_a_session_answers_as_a_fresh_one(seed: int) -> None:
     """A smaller seed makes no smaller session: there is nothing to shrink."""
     random = Random(seed)

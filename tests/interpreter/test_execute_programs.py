@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from float_programs import float_form, layer_floats, recorded_module
 from lir_draft import Draft, tensor_type
-from pairwise import each_value, program_parts
 from shared_files import shared_folder, shared_names
+from tiers import each_value, program_parts
 
 from nmpsim.interpreter import (
     INTERPRETER,

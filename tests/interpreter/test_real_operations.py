@@ -8,8 +8,9 @@ from typing import Any
 import naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 from toy_rows import add_opcode
 
 from nmpsim.interpreter import INTERPRETER, REAL, real_operands, real_operation
@@ -86,7 +87,7 @@ def extents(window: dict[str, Any], dilated: bool) -> tuple[int, int]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(windows(), st.sampled_from([(1, 3, 4), (2, 2, 3), (4, 1, 1), (3, 1, 2)]), st.integers(0, 9))
 @pytest.mark.parametrize("arithmetic", [REAL, INTERPRETER], ids=["real", "interpreter"])
 def test_convolution(arithmetic, window, channels, seed):
@@ -120,7 +121,7 @@ def test_convolution(arithmetic, window, channels, seed):
         assert actual.tobytes() == expected.tobytes()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(windows(), st.integers(0, 9))
 def test_pools(window, seed):
     src = np.random.default_rng(seed).integers(-3, 3, (1, *window["size"], 2)).astype(np.float64)

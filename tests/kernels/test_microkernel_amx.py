@@ -21,10 +21,11 @@ import bochs
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from llvmlite import binding, ir
 from test_microkernel import run_with
+from tiers import examples
 
 from nmpsim.cli.kernels import numba_settings
 from nmpsim.kernels import amx_tiles, microkernel_amx
@@ -386,13 +387,13 @@ CASES = st.builds(
 )
 
 
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(CASES)
 def test_any_sums_with_tiles_in_numpy(case: Case) -> None:
     check_here(case)
 
 
-@settings(max_examples=2, deadline=None)
+@examples(2)
 @given(st.lists(CASES, min_size=1, max_size=3))
 def test_any_sums_under_bochs(cases: list[Case]) -> None:
     with tempfile.TemporaryDirectory() as folder:

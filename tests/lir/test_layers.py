@@ -122,13 +122,14 @@ def test_operations_of_one_layer_share_its_index() -> None:
     assert "2 layers" in refused("gone", parts).message
 
 
-def test_an_error_shows_short_names_and_each_layer_once() -> None:
+def test_an_error_shows_display_names_for_long_names_and_each_layer_once() -> None:
+    scope = "functional_1/network"
     layers = (
-        PlainLayer(0, 1, 0, "m/conv/Relu;m/conv/BiasAdd", display_name="conv"),
-        PlainLayer(0, 2, 0, "m/conv/Relu;m/conv/BiasAdd__1", display_name="conv"),
-        PlainLayer(1, 3, 0, "m/dense/BiasAdd", display_name="dense"),
+        PlainLayer(0, 1, 0, f"{scope}/conv/Relu;{scope}/conv/Bias", display_name="conv"),
+        PlainLayer(0, 2, 0, f"{scope}/conv/Relu;{scope}/conv/Bias__1", display_name="conv"),
+        PlainLayer(1, 3, 0, "dense__2", display_name="dense"),
     )
     problem = refused("convv", layers)
-    assert problem.found == "conv (index 0, number 1), dense (index 1, number 3)"
+    assert problem.found == "conv (index 0, number 1), dense__2 (index 1, number 3)"
     assert problem.hint == "did you mean conv?"
-    assert refused("m/", layers).found == problem.found
+    assert refused("functional", layers).found == "conv (index 0, number 1)"

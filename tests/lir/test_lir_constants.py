@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pairwise import each_value, program_parts
 from shared_files import shared_names
+from tiers import each_value, program_parts
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.lir.constants import (

@@ -3,9 +3,10 @@
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shared_files import shared_folder
+from tiers import examples
 
 from nmpsim.diagnostics import UserError
 from nmpsim.lir.nodes import (
@@ -50,13 +51,13 @@ def read(text: str) -> None:
         assert all(d.place is not None for d in error.diagnostics)
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(st.text())
 def test_any_text(text):
     read(text)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.data())
 def test_mutations_of_a_real_program(data):
     text = real_text()
@@ -67,7 +68,7 @@ def test_mutations_of_a_real_program(data):
     read(text)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.data())
 def test_tokens_of_a_real_program_exchanged(data):
     """Mutations that keep the grammar, so that the verifier sees them."""
@@ -134,7 +135,7 @@ def modules(draw):
     )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(modules())
 def test_printed_modules_parse_back(module):
     text = print_module(module)
@@ -143,7 +144,7 @@ def test_printed_modules_parse_back(module):
     assert print_module(again) == text
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(modules())
 def test_any_module_can_be_verified(module):
     try:

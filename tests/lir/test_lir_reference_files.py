@@ -5,8 +5,8 @@ from collections import defaultdict
 
 import pytest
 from counted_work import calls_of
-from pairwise import pairwise, program_parts
 from shared_files import shared_names
+from tiers import pairwise, program_parts
 
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.parser import parse, parse_file

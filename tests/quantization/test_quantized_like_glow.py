@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from float_programs import float_form, recorded_module
 from lir_oracle import run_module
-from pairwise import each_value, program_parts
 from shared_files import shared_folder, shared_names
+from tiers import each_value, program_parts
 
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.quantization import Calibrated, Settings, read_profile

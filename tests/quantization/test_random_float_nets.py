@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_float_nets import FloatNet, float_nets
+from tiers import examples
 
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
@@ -60,7 +61,7 @@ def quantized(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
         return None
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(float_nets())
 def test_values_in_buffers_of_their_own_give_the_same(net):
     graph = build_graph(net.module)
@@ -75,7 +76,7 @@ def test_values_in_buffers_of_their_own_give_the_same(net):
         assert actual[name].tobytes() == values.tobytes(), name
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(float_nets(), CHOICES)
 def test_every_choice_gives_a_sound_program(net, choices):
     program = quantized(net, choices)
@@ -89,7 +90,7 @@ def test_every_choice_gives_a_sound_program(net, choices):
     assert all(np.isfinite(values).all() for values in actual.values())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(float_nets(), CHOICES)
 def test_a_profile_of_the_same_ranges_gives_the_same_program(net, choices):
     program = quantized(net, choices)
@@ -102,7 +103,7 @@ def test_a_profile_of_the_same_ranges_gives_the_same_program(net, choices):
     assert module.weights == program.module.weights
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(float_nets(), st.sampled_from(SCHEMAS))
 def test_int16_is_near_float(net, schema):
     calibrated = Calibrated.of(net.module, net.samples)
@@ -117,7 +118,7 @@ def test_int16_is_near_float(net, schema):
         assert np.abs(actual[name] - values).max() <= 0.01 * largest + 1e-6, name
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(float_nets(), CHOICES)
 def test_the_device_runs_it(net, choices):
     program = quantized(net, choices)
@@ -136,7 +137,7 @@ INT16 = pytest.param(Settings(elem="i16"), marks=pytest.mark.slow, id="int16")
 
 
 @pytest.mark.parametrize("choices", [pytest.param(Settings(), id="int8"), INT16])
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(float_nets())
 def test_what_is_quantized_runs_on_the_device(choices, net):
     program = quantized(net, choices)
@@ -149,7 +150,7 @@ def test_what_is_quantized_runs_on_the_device(choices, net):
             assert placed[layer.operand] == "device", (layer.name, layer.reason)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(float_nets())
 def test_comparing_sees_every_result(net):
     calibrated = Calibrated.of(net.module, net.samples)

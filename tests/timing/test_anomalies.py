@@ -5,9 +5,10 @@ from __future__ import annotations
 import attrs
 import pytest
 from core_machines import device, from_text, run, run_both
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_dram_model import ROW_0, drams, programs
+from tiers import examples
 
 from nmpsim.config import DeviceConfig
 from nmpsim.core.state import Count, Machine
@@ -80,7 +81,7 @@ def busy(m: Machine) -> int:
 
 
 @given(programs(), drams(), st.sampled_from((*DOUBLED, *HALVED)))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @example(OVERTAKEN, device(2), "dram_latency_cycles")
 def test_it_never_costs_more_than_the_time_the_dram_serves(
     text: str, config: DeviceConfig, setting: str

@@ -9,8 +9,9 @@ import attrs
 import pytest
 from core_machines import Program, run, run_both
 from device_files import device_files
-from hypothesis import given, settings
+from hypothesis import given
 from test_core_random_cores import CORES, programs
+from tiers import examples
 
 from nmpsim.config import DeviceConfig
 from nmpsim.core.reference import tensor
@@ -109,7 +110,7 @@ def with_device(program: Program, config: DeviceConfig) -> Program:
 
 
 @given(programs(), device_files(CORES))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_against_a_count_cycle_by_cycle(program: Program, config: DeviceConfig) -> None:
     program = with_device(program, config)
     with pytest.MonkeyPatch.context() as patch:
@@ -122,7 +123,7 @@ def test_against_a_count_cycle_by_cycle(program: Program, config: DeviceConfig) 
 
 
 @given(programs(), device_files(CORES))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_both_engines_on_random_devices(program: Program, config: DeviceConfig) -> None:
     m = run_both(with_device(program, config), expect=None)
     assert m.layers.spent.sum() + m.cores.spent.sum() == m.cores.clock.sum()

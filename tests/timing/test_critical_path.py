@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from core_machines import Program, device, engine, from_text
 from device_files import device_files
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_core_random_cores import CORES, programs
 from test_pencil_and_paper import load, run_program
+from tiers import examples
 
 from nmpsim.config import DeviceConfig
 from nmpsim.core import critical_path
@@ -154,7 +155,7 @@ def with_banks(draw: st.DrawFn) -> DeviceConfig:
 
 
 @given(programs(), with_banks(), st.integers(30, 200))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_laws(program: Program, config: DeviceConfig, room: int) -> None:
     """It adds up to all cycles, on both engines alike, in whatever pieces it is noted."""
     program = attrs.evolve(program, config=config)
@@ -188,7 +189,7 @@ def halved(config: DeviceConfig, cause: PathCause) -> DeviceConfig:
 
 @pytest.mark.parametrize("cause", CAUSES)
 @given(program=programs(waits_for_all=True))
-@settings(max_examples=12, deadline=None)
+@examples(12)
 def test_what_costs_half_shortens_by_no_more_than_its_share(
     program: Program, cause: PathCause
 ) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from core_machines import device, from_text, run_both
-from hypothesis import given, settings
+from hypothesis import given
 from test_dram_model import drams, programs
+from tiers import examples
 
 import nmpsim
 from nmpsim.config import DeviceConfig
@@ -78,7 +79,7 @@ def test_a_descriptor_in_two_rows_is_two_grants() -> None:
 
 
 @given(programs(), drams())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_both_engines_agree(text: str, config: DeviceConfig) -> None:
     fetching = nmpsim.config.from_settings({**config.settings(), "control_descriptor_fetch": 1})
     m = run_both(from_text(text, config=fetching))

@@ -10,8 +10,9 @@ from __future__ import annotations
 import attrs
 import pytest
 from core_machines import device, from_text, run_both
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.config import DeviceConfig
 from nmpsim.core.state import Count, Machine
@@ -301,7 +302,7 @@ def programs(draw: st.DrawFn) -> str:
 
 
 @given(programs(), drams())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_both_engines_agree_on_any_dram(text: str, config: DeviceConfig) -> None:
     m = run_both(from_text(text, config=config))
     counts = m.layers.counts.sum(axis=0)
@@ -313,7 +314,7 @@ def test_both_engines_agree_on_any_dram(text: str, config: DeviceConfig) -> None
 
 
 @given(programs(), drams(), st.integers(1, 40))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_in_one_queue_more_bandwidth_is_not_slower(
     text: str, config: DeviceConfig, more: int
 ) -> None:

@@ -22,11 +22,11 @@ from core_machines import (
     words,
 )
 from device_files import device_files
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pairwise import each_value, program_parts
 from recorded_programs import Recorded, Recording, int8_programs
 from report_laws import check_laws
+from tiers import each_value, examples, program_parts
 
 import nmpsim
 from nmpsim import dram_presets
@@ -90,7 +90,7 @@ def seeded_device(seed: int) -> DeviceConfig:
 
 
 @given(device_files(CORES))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_laws_on_random_devices(config: DeviceConfig) -> None:
     check_laws(nmpsim.Device(config).run(digits(), seven()), config)
 
@@ -104,7 +104,7 @@ def test_laws_of_presets(preset: str, tmp_path: Path) -> None:
 
 
 @given(device_files(CORES))
-@settings(max_examples=4, deadline=None)
+@examples(4)
 def test_both_engines_give_the_same_report(config: DeviceConfig) -> None:
     reports = [
         to_json(nmpsim.Device(config, engine).run(digits(), seven()))
@@ -169,7 +169,7 @@ def cycles_of(image: bytes, config: DeviceConfig) -> int:
 
 
 @given(one_queue_programs(), device_files(1), st.sampled_from(MORE), st.integers(1, 40))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_more_is_not_slower_where_one_queue_asks(
     image: bytes, config: DeviceConfig, setting: str, more: int
 ) -> None:
@@ -197,7 +197,7 @@ def run_cycles(name: str, config: DeviceConfig) -> int:
 
 @pytest.mark.parametrize("name", ["dma_copy", "one_conv", "int16_conv", "barrier", "contention"])
 @given(config=device_files(2), setting=st.sampled_from(MORE), more=st.integers(1, 40))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_more_is_not_slower_for_the_assembly_programs(
     name: str, config: DeviceConfig, setting: str, more: int
 ) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from glow_dumps import Dumped, console_text, contents, write_folder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.analysis.diff import compare_runs, console_tensors, folder_tensors, saved_tensors
 from nmpsim.diagnostics import UserError
@@ -235,7 +236,7 @@ def whole(tmp_path_factory):
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_whatever_the_bytes_are_there_is_a_result_or_an_error(whole, data):
     path = data.draw(st.sampled_from(sorted(whole)), label="file")
     start = data.draw(st.integers(0, len(whole[path])), label="start")

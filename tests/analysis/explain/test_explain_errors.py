@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from nmpsim.analysis.explain import Factor, error_band, factor_of, form_errors
 from nmpsim.compiler.numerics.ratios import overflow_of
@@ -47,7 +48,7 @@ def check_against_every_input(scale: float, precision: str, offset: int) -> None
     assert errors.differing == pytest.approx((nearest != y).mean(), abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.floats(2.0**-7, 300.0, width=32), st.integers(-128, 127))
 def test_int8(scale: float, offset: int) -> None:
     check_against_every_input(scale, "int8", offset)
@@ -103,7 +104,7 @@ def test_a_power_of_two_is_known_by_its_exponent() -> None:
     assert [factor_of(s).exponent for s in (1.0, 0.25, 1024.0, 0.3)] == [0, -2, 10, None]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.floats(2.0**-7, 300.0, width=32), st.integers(-128, 127), st.integers(1, 50))
 def test_the_band_holds_every_error(scale: float, offset: int, parts: int) -> None:
     factor = factor_of(scale)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lir_draft import Draft, int8, tensor_type
-from pairwise import each_value, program_parts
 from recorded_programs import programs
 from small_programs import SMALL, bundle_of, convolve, image, out_kind
+from tiers import each_value, program_parts
 
 from nmpsim.analysis.explain import explain_layers, layers_json
 from nmpsim.analysis.explain.stages import ARITHMETIC

@@ -13,8 +13,8 @@ from lint_programs import (
     recorded,
     rescaled_to_the_result,
 )
-from pairwise import each_value, program_parts
 from recorded_programs import programs
+from tiers import each_value, program_parts
 
 from nmpsim.analysis.lint import load_subject, run_rules
 from nmpsim.analysis.lint.bias_reference import find_float_bias

@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from pairwise import pairwise
 from shadow_samples import module_of
 from shared_files import shared_folder
+from tiers import pairwise
 
 from nmpsim import Device, default_device
 from nmpsim.analysis.shadow.recording import Executed, LayerInstruction, executed_layers

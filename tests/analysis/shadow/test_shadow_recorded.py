@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pairwise import each_value, program_parts
 from shadow_samples import PROGRAMS, Recorded, recorded
 from shared_files import shared_folder
+from tiers import each_value, program_parts
 
 from nmpsim.analysis.shadow import compare_run
 from nmpsim.analysis.shadow.compare import compare_layer

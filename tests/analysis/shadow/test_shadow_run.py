@@ -13,9 +13,9 @@ import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from pairwise import each_value, program_parts
 from shadow_samples import PROGRAMS, recorded
 from shared_files import shared_folder
+from tiers import each_value, program_parts
 
 import nmpsim
 from nmpsim.analysis.shadow import compare_run

@@ -1,4 +1,4 @@
-"""Fewer cases of a large matrix in the README's test command; the others are marked slow."""
+"""Fewer cases of matrices, and fewer random examples, in the README's test command."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
+from hypothesis import HealthCheck, settings
+
+SHARE = 4
+"""One of so many random examples is tried where slow tests are left out."""
+run = {"slow": False}
+"""Whether slow tests run, too; ``conftest.py`` sets it before tests are collected."""
 
 Factors = Callable[[Any], tuple[Hashable, ...]]
 
@@ -54,3 +60,9 @@ def program_and_networks_settings(case: tuple[Any, ...]) -> tuple[Hashable, ...]
     """Return the program, and its network with the settings: of (program, setting, ...)."""
     name, *settings = case
     return name, (program_parts(name)[0], *settings)
+
+
+def examples(count: int, **more: Any) -> settings:
+    """Return Hypothesis's settings for so many examples; see ``SHARE``."""
+    chosen = count if run["slow"] else -(-count // SHARE)
+    return settings(max_examples=chosen, suppress_health_check=list(HealthCheck), **more)

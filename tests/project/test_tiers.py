@@ -3,7 +3,9 @@
 from itertools import combinations, product
 from typing import Any
 
-from pairwise import each_value, pairwise, program_parts
+import pytest
+import tiers
+from tiers import each_value, examples, pairwise, program_parts
 
 CASES = list(product("abcd", range(3), (True, False)))
 
@@ -27,3 +29,12 @@ def test_every_value_of_a_programs_path_stays() -> None:
     fast = [case.values[0] for case in each_value(names, program_parts) if not case.marks]
     assert len(fast) == 3
     assert {part for name in fast for part in program_parts(name)} == set("nmxyzp")
+
+
+@pytest.mark.parametrize(("slow", "tried"), [(True, 10), (False, 3)])
+def test_a_share_of_the_examples_without_slow_tests(
+    slow: bool, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(tiers.run, "slow", slow)
+    assert examples(10).max_examples == tried
+    assert not examples(10, derandomize=False).derandomize
