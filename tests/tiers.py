@@ -66,3 +66,11 @@ def examples(count: int, **more: Any) -> settings:
     """Return Hypothesis's settings for so many examples; see ``SHARE``."""
     chosen = count if run["slow"] else -(-count // SHARE)
     return settings(max_examples=chosen, suppress_health_check=list(HealthCheck), **more)
+
+
+def tiling() -> dict[str, str]:
+    """Return options of the compiler for tests of values: no search without slow tests.
+
+    The search takes two thirds of the time of a compilation, and has tests of its own.
+    """
+    return {} if run["slow"] else {"slicing": "simple"}

@@ -9,7 +9,7 @@ import pytest
 from test_whole_layers import DEEP, network
 from whole_recordings import needs_recordings, plan_of, record
 
-from nmpsim.core.compiled.recorder import LAYER
+from nmpsim.core.compiled.recorder_rows import LAYER
 from nmpsim.core.decode import OP
 from nmpsim.core.whole.planned import Part, part_of, passes, planned_epochs
 from nmpsim.core.whole.proof import Recorded

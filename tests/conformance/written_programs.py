@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tiers import tiling
 
 import nmpsim
 from nmpsim.report.data import RunReport
@@ -158,7 +159,9 @@ def run(program: Program, folder: Path, engine: str = "compiled", **options: Any
     """Write, compile, run: ``options`` are those of ``nmpsim.compile``; all layers are kept."""
     path = program.write(folder)
     target = device(engine)
-    compiled = nmpsim.compile(path, folder / "written.npz", device=target.config, **options)
+    compiled = nmpsim.compile(
+        path, folder / "written.npz", device=target.config, **{**tiling(), **options}
+    )
     assert compiled.warnings == ()
     nmpsim.save(compiled, folder / "written.bin")
     bundle = nmpsim.load(folder / "written.bin")

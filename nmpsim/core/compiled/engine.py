@@ -15,7 +15,7 @@ from nmpsim.core.compiled.entries import (
     prepare_check,
     run,
 )
-from nmpsim.core.compiled.recorder import NO_RESULT, LoopContext, Recorder, make_recorder
+from nmpsim.core.compiled.recorder_rows import NO_RESULT, LoopContext, Recorder, make_recorder
 from nmpsim.core.compiled.recording import (
     STEPS_PER_TURN,
     Epochs,

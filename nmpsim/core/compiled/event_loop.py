@@ -20,13 +20,12 @@ from nmpsim.core.compiled.event_queue import (
 from nmpsim.core.compiled.fetch import fetch, rs1_of
 from nmpsim.core.compiled.issue import tensor
 from nmpsim.core.compiled.recorder import (
-    NO_RESULT,
-    LoopContext,
     is_recording,
     looks_at_data,
     record_sync,
     steps_before_full,
 )
+from nmpsim.core.compiled.recorder_rows import NO_RESULT, LoopContext
 from nmpsim.core.compiled.rv32im import DECODED, DECODED_WORDS, run_rv32im
 from nmpsim.core.compiled.scalar import step
 from nmpsim.core.compiled.tensor import weight_tail_of

@@ -10,7 +10,8 @@ from nmpsim.core.compiled.cycle_accounting import CONTROL, spend, works_on
 from nmpsim.core.compiled.fetch import rs1_of
 from nmpsim.core.compiled.kernel_context import python_context
 from nmpsim.core.compiled.memory import IMAGE, NOWHERE, RAM, is_shared, locate, memory_of, read
-from nmpsim.core.compiled.recorder import LoopContext, is_recording, record_tensor
+from nmpsim.core.compiled.recorder import is_recording, record_tensor
+from nmpsim.core.compiled.recorder_rows import LoopContext
 from nmpsim.core.compiled.tensor import check, check_tables, keep_busy
 from nmpsim.core.compiled.tensor_kernels import PYTHON_KERNELS
 from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram

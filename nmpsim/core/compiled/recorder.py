@@ -1,4 +1,4 @@
-"""The event loop records a program: it runs without computing any values, and writes down rows.
+"""The event loop records a program: it runs without computing any values.
 
 Each tensor instruction is written down in order, instead of being executed. An epoch ends where a
 transfer may conflict in DRAM with a transfer of another core, so within an epoch the cores are
@@ -7,17 +7,14 @@ independent of each other.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nmpsim.core.compiled.dram_conflicts import (
     FROM,
-    KINDS,
     RANGE_BEGIN,
     RANGE_END,
-    RANGE_WORDS,
-    RANGES,
     READS,
     STRIDE,
     TO,
@@ -27,82 +24,33 @@ from nmpsim.core.compiled.dram_conflicts import (
 )
 from nmpsim.core.compiled.fetch import outstanding_of, rs1_of, rs2_of, unit_of
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
+from nmpsim.core.compiled.recorder_rows import (
+    CORE,
+    EPOCH,
+    EVENT_CORE,
+    EVENT_CYCLE,
+    EVENT_DESCRIPTOR,
+    EVENT_FIRST,
+    EVENT_ITEM,
+    EVENT_NUMBER,
+    EVENT_PC,
+    EVENT_SECOND,
+    FIRST_WORD,
+    LAYER,
+    NOW,
+    NUMBER,
+    SEEN,
+    USED,
+    WORDS,
+    LoopContext,
+)
 from nmpsim.core.compiled.transfers import extent
 from nmpsim.core.decode import INSTRUCTION_UNIT, IS_ACCESS, OP, UNIT, WORD_COUNT
-from nmpsim.core.shown import EVENT_WORDS, Event
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.core.stops import MAX_STEPS
-from nmpsim.isa.words import LOAD, MAX_WORDS
+from nmpsim.isa.words import LOAD
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit, jit_inlined
-
-NUMBER, LAYER, WORDS = range(3)
-"""Entries of a recorded instruction; WORDS is the first word of its descriptor."""
-CORE, EPOCH, FIRST_WORD = range(3)
-"""Entries of a row of the recorder; from FIRST_WORD on it is the recorded instruction."""
-ITEM_WORDS = FIRST_WORD + WORDS + MAX_WORDS
-USED, NOW, SEEN = range(3)
-"""Entries of ``Recorder.counters``: rows used, the current epoch, events used."""
-COUNTERS = 3
-EVENTS_PER_ITEM = 2
-"""Rows for instructions that synchronize, in addition to tensor instructions."""
-(
-    EVENT_NUMBER,
-    EVENT_CORE,
-    EVENT_PC,
-    EVENT_CYCLE,
-    EVENT_FIRST,
-    EVENT_SECOND,
-    EVENT_DESCRIPTOR,
-    EVENT_ITEM,
-) = map(int, Event)
-
-
-NO_RESULT = -1
-"""Of the loop, besides the outcomes: compiling was interrupted, or nothing can be recorded."""
-
-
-class Recorder(NamedTuple):
-    """Buffers for a recording; with no rows nothing is recorded."""
-
-    items: Int64s
-    """[rows, ITEM_WORDS]"""
-    counters: Int64s
-    """[COUNTERS]"""
-    ranges: Int64s
-    """[cores, KINDS, RANGES, RANGE_WORDS] what the epoch's transfers access in DRAM."""
-    accessed: Int64s
-    """[RANGE_WORDS] scratch memory."""
-    events: Int64s
-    """[EVENTS_PER_ITEM * rows, Event] what the contract check reads."""
-
-
-class LoopContext(NamedTuple):
-    """What the loop needs to compute values, or to record."""
-
-    addresses: Int64s
-    """[instructions] of compiled kernels; 0 for those that were not needed yet."""
-    prepare: int
-    """Address of a function that compiles the kernel of an instruction."""
-    kernel_context: Int64s
-    """[CONTEXT_WORDS] see :class:`~nmpsim.core.compiled.context_row.ContextWord`."""
-    items: Int64s
-    """This and the next ones as a :class:`Recorder` has them."""
-    counters: Int64s
-    ranges: Int64s
-    accessed: Int64s
-    events: Int64s
-
-
-def make_recorder(cores: int, rows: int) -> Recorder:
-    """An empty recorder."""
-    return Recorder(
-        np.zeros((rows, ITEM_WORDS), np.int64),
-        np.zeros(COUNTERS, np.int64),
-        np.zeros((cores, KINDS, RANGES, RANGE_WORDS), np.int64),
-        np.zeros(RANGE_WORDS, np.int64),
-        np.zeros((EVENTS_PER_ITEM * rows, EVENT_WORDS), np.int64),
-    )
 
 
 @jit

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.core.compiled.recorder import (
+from nmpsim.core.compiled.recorder_rows import (
     CORE,
     EPOCH,
     FIRST_WORD,

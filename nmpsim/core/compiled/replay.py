@@ -29,7 +29,7 @@ from nmpsim.core.compiled.context_row import (
 from nmpsim.core.compiled.dispatch import KernelTable
 from nmpsim.core.compiled.entries import replay_epochs, work_loop
 from nmpsim.core.compiled.recording import PART_WORDS, Epochs
-from nmpsim.core.compiled.replay_loop import LINE, MAIN_THREAD, ReplayContext, Shared
+from nmpsim.core.compiled.replay_context import LINE, MAIN_THREAD, ReplayContext, Shared
 from nmpsim.core.engine import Reached
 from nmpsim.core.state import NEVER, Int64s, Machine
 from nmpsim.kernels.numba_settings import IS_PLAIN

@@ -16,7 +16,7 @@ from operator import attrgetter
 import attrs
 import numpy as np
 
-from nmpsim.core.compiled.recorder import LAYER, NUMBER, WORDS
+from nmpsim.core.compiled.recorder_rows import LAYER, NUMBER, WORDS
 from nmpsim.core.compiled.recording import PART_WORDS, Epochs, Recording, reached_after
 from nmpsim.core.decode import FOOTPRINT_KIND, OP, WORD_COUNT
 from nmpsim.core.state import Machine
