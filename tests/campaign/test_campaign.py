@@ -86,6 +86,7 @@ def recorded(folder: Path, *words: str, before: str = "", **variables: str) -> s
     return next(line for line in done.stdout.splitlines() if "SEEN" in line).partition("SEEN")[2]
 
 
+@pytest.mark.slow
 def test_examples_do_not_depend_on_what_is_imported(tmp_path: Path) -> None:
     alone = recorded(tmp_path / "alone")
     imports = "import nmpsim.isa.table, nmpsim.lir, nmpsim.compiler.driver\n"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from lir_draft import Draft, random_values, tensor_type
 from small_programs import SMALL
+from tiers import pairwise
 
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler import driver
@@ -210,8 +211,10 @@ def run(draft: Draft, numerics: str) -> tuple[str, tuple[Saturation, ...], Any]:
     return layer.placement, layer.saturation, output
 
 
-@pytest.mark.parametrize("scale", [3e-10, 4e-6, 0.02])
-@pytest.mark.parametrize(("name", "elem", "numerics"), CASES)
+@pytest.mark.parametrize(
+    ("name", "elem", "numerics", "scale"),
+    pairwise([(*case, scale) for case in CASES for scale in (3e-10, 4e-6, 0.02)], together=2),
+)
 def test_host_and_device_agree(
     name: str,
     elem: str,

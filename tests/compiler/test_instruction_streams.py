@@ -54,6 +54,7 @@ def test_recorded_programs(name: str) -> None:
         assert jobs >= 2 * device_layers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RESNET50)
 def test_the_largest_network(name: str) -> None:
     recording = Recording(Recorded(name))

@@ -81,8 +81,10 @@ def network(shared: Path, name: str, cores: int, scratchpad_bytes: int) -> Netwo
     return Network(bundle, inputs, config)
 
 
-@pytest.fixture(scope="module", params=[("lenet/i8_asym_b32/cpu", 2, 1 << 14),
-                                        ("lenet/i16_pow2_b16/nmp", 3, 1 << 15)])  # fmt: skip
+@pytest.fixture(scope="module", params=[
+    ("lenet/i8_asym_b32/cpu", 2, 1 << 14),
+    pytest.param(("lenet/i16_pow2_b16/nmp", 3, 1 << 15), marks=pytest.mark.slow),
+])  # fmt: skip
 def net(shared: Path, request: pytest.FixtureRequest) -> Network:
     return network(shared, *request.param)
 

@@ -11,6 +11,7 @@ import pytest
 from lir_draft import Draft, Ref, tensor_type
 from numerics.oracles import page
 from profile_formulas import NO_INT8_MATMUL
+from tiers import tiling
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
@@ -78,7 +79,7 @@ class Case:
 
 def compiled(case: Case, numerics: str, constant: bool, config: DeviceConfig) -> Bundle:
     module = case.draft(constant).module()
-    return bundle_from_bytes(compile_module(module, config, numerics=numerics))
+    return bundle_from_bytes(compile_module(module, config, numerics=numerics, **tiling()))
 
 
 def run(

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import pytest
 from recorded_programs import Recorded, Recording, programs, same
-from tiers import each_value, program_and_networks_settings, program_parts
+from tiers import each_value, program_and_networks_settings, program_parts, tiling
 
 import nmpsim
 from nmpsim.bundle import Bundle
@@ -38,7 +38,9 @@ def device(cores: int = 4) -> nmpsim.Device:
 
 def built(program: Recorded, folder: Path, cores: int = 4, **choices: Any) -> Bundle:
     config = device(cores).config
-    compiled = nmpsim.compile(program.text, program.beside("npz"), device=config, **choices)
+    compiled = nmpsim.compile(
+        program.text, program.beside("npz"), device=config, **{**tiling(), **choices}
+    )
     nmpsim.save(compiled, folder / "net.bin")
     return nmpsim.load(folder / "net.bin")
 

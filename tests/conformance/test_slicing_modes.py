@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import attrs
 import pytest
 from recorded_programs import Recorded, Recording, same
+from tiers import pairwise
 
 import nmpsim
+from nmpsim.compiler.tiling.search import TILINGS
 
 NETWORKS = tuple(f"lir/{name}/i8_asym_b32/cpu.lir.txt" for name in ("lenet", "minires", "minimob"))
 
 
-@pytest.mark.parametrize("slicing", ["burst", "bytes", "simple"])
-@pytest.mark.parametrize("cores", [1, 8, 32])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    ("name", "cores", "slicing"), pairwise(product(NETWORKS, (1, 8, 32), TILINGS))
+)
 def test_activations(name: str, cores: int, slicing: str, shared: Path, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))
     config = attrs.evolve(nmpsim.default_device(), cores_count=cores)

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiers import each_value
 
 from nmpsim.isa.total import IncompleteError, check_total, decides, total
 
@@ -131,8 +132,17 @@ def in_a_process(code: str) -> str:
     return done.stdout
 
 
+def its_places(case: tuple[str, str]) -> tuple[str, ...]:
+    """Where in the table the row is, and what lacks it."""
+    kind, where = case
+    return where, *map(".".join, PLANTED[kind][1].items())
+
+
 @pytest.mark.parametrize(
-    ("kind", "where"), [*((kind, "0") for kind in PLANTED), ("register", "len(t.INSTRUCTIONS)")]
+    ("kind", "where"),
+    each_value(
+        [*((kind, "0") for kind in PLANTED), ("register", "len(t.INSTRUCTIONS)")], its_places
+    ),
 )
 def test_a_row_that_nobody_implements(kind: str, where: str) -> None:
     row, places = PLANTED[kind]

@@ -129,7 +129,17 @@ def names():
     }
 
 
-@pytest.mark.parametrize("path", FOLLOWED, ids=name_of)
+SLOW = ("docs/tutorials/compare-slicings.md", "docs/sweep.md", "docs/howto/another-device.md")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.slow if name_of(path) in SLOW else ())
+        for path in FOLLOWED
+    ],
+    ids=name_of,
+)
 def test_a_page_can_be_followed(path, folder, names):
     said = ""
     for block in blocks_of(path.read_text(encoding="utf-8")):

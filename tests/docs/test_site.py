@@ -61,6 +61,7 @@ def pages(site):
     return {path: Links(path.read_text(encoding="utf-8")) for path in found}
 
 
+@pytest.mark.slow
 def test_every_page_is_there_and_in_the_navigation(site, pages):
     sources = [p.relative_to(ROOT / "docs") for p in (ROOT / "docs").rglob("*.md")]
     assert {site / source.with_suffix(".html") for source in sources} <= set(pages)
@@ -69,6 +70,7 @@ def test_every_page_is_there_and_in_the_navigation(site, pages):
     assert {str(source.with_suffix(".html")) for source in sources} <= named
 
 
+@pytest.mark.slow
 def test_links_lead_to_places_that_there_are(site, pages):
     for page, links in pages.items():
         if page.name == "404.html":  # its links are absolute: it is shown in place of any page
@@ -84,12 +86,14 @@ def test_links_lead_to_places_that_there_are(site, pages):
                 assert unquote(parts.fragment) in pages[path].ids, f"{page.name}: {target}"
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_from_elsewhere(site, pages):
     assert [one for links in pages.values() for one in links.fetched if "//" in one] == []
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert not re.search(r"(@import|url\()[\s\"']*(https?:)?//", styles)
 
 
+@pytest.mark.slow
 def test_the_reference_has_every_command_and_every_public_name(site):
     commands = (site / "cli.html").read_text(encoding="utf-8")
     assert all(f"Usage: nmpsim {name} " in commands for name in COMMANDS)

@@ -36,6 +36,7 @@ def run(words):
     return subprocess.run(words, capture_output=True, text=True, timeout=500, check=False)
 
 
+@pytest.mark.slow
 def test_both_commands_give_what_they_give_locally(start, scheduler, digits, digits_bin, tmp_path):
     image = digits / "images" / "7.npy"
     words = ("sweep", digits_bin, "--input", image, "--set", "cores.count=1,2", "--format", "json")
