@@ -252,7 +252,7 @@ def rescales(draw: st.DrawFn, layout: Layout) -> list[Job]:
 
 
 @st.composite
-def fills_and_loads(draw: st.DrawFn, layout: Layout) -> list[Job]:
+def fills_and_transfers(draw: st.DrawFn, layout: Layout) -> list[Job]:
     element = draw(ELEMENTS)
     size, count = size_of(element), draw(st.integers(1, 70))
     fill = {
@@ -276,15 +276,56 @@ def fills_and_loads(draw: st.DrawFn, layout: Layout) -> list[Job]:
         "spm_stride_y": size * draw(st.integers(0, 200)),
         **{name: draw(st.integers(0, 2)) for name in names},
     }
-    return [("nmp.fill", fill), ("nmp.load", box)]
+    of_load_only = ("element", "fill", *names)
+    back = {name: word for name, word in box.items() if name not in of_load_only}
+    return [("nmp.fill", fill), ("nmp.load", box), ("nmp.store", back)]
+
+
+@st.composite
+def look_ups(draw: st.DrawFn, layout: Layout) -> list[Job]:
+    count = draw(st.integers(1, 80))
+    source, target = layout.put(draw(values("int8", count)), 1), layout.reserve(count, 1)
+    table = layout.put(np.random.default_rng(draw(SEED)).permutation(256).astype(np.uint8), 1)
+    words = {
+        "input": source,
+        "output": draw(st.sampled_from([source, target])),
+        "table": table,
+        "count": count,
+    }
+    return [("nmp.lut", words)]
+
+
+@st.composite
+def transpositions(draw: st.DrawFn, layout: Layout) -> list[Job]:
+    size = draw(st.sampled_from([1, 2, 4, 8]))
+    sizes = [draw(st.integers(1, 4)) for _ in range(4)]
+    strides = [[size * draw(st.integers(0, 12)) for _ in range(4)] for _ in range(2)]
+    extents = [
+        size + sum((n - 1) * stride for n, stride in zip(sizes, side, strict=True))
+        for side in strides
+    ]
+    words = {
+        "element_bytes": size,
+        "input": layout.put(np.arange(extents[0]).astype(np.uint8), 1),
+        "output": layout.reserve(extents[1], 1),
+    }
+    for n in range(4):
+        words[f"size_{n}"] = sizes[n]
+        words[f"in_stride_{n}"], words[f"out_stride_{n}"] = strides[0][n], strides[1][n]
+    return [("nmp.transpose", words)]
 
 
 INSTRUCTIONS = {
     "conv": convolutions,
     "dwconv": depthwise_convolutions,
     "gemm": matrix_products,
-    "pools": pools,
+    "maxpool avgpool": pools,
     "eltwise": elementwise,
     "rescale": rescales,
-    "fill and load": fills_and_loads,
+    "fill load store": fills_and_transfers,
+    "lut": look_ups,
+    "transpose": transpositions,
 }
+"""Descriptors -> jobs with each of them."""
+MOVES = ("fill load store", "lut", "transpose")
+"""Of those, what computes no value."""

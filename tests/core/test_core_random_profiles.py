@@ -11,9 +11,22 @@ from core_tensors import Layout
 from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
+from toy_rows import add_descriptor
+
+from nmpsim.isa.descriptors import DESCRIPTORS
 
 ONE, TWO = device(), device(2)
 GAPS = st.sampled_from([0, 8, 52])
+
+
+def descriptors_without_jobs() -> set[str]:
+    return set(DESCRIPTORS) - set(" ".join(INSTRUCTIONS).split())
+
+
+def test_each_descriptor_has_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not descriptors_without_jobs()
+    add_descriptor(monkeypatch)
+    assert descriptors_without_jobs() == {"toy"}
 
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS)

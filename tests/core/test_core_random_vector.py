@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+import pytest
+from core_jobs import look_ups, transpositions
 from core_machines import RAM_BASE, device, from_descriptors, run_both
-from core_profiles import offsets, values
+from core_profiles import offsets
 from core_strategies import SEED
 from core_tensors import Job, Layout
 from hypothesis import given
@@ -13,6 +17,7 @@ from tiers import examples
 
 DEVICE = device()
 EXAMPLES = examples(120)
+Moves = Callable[[Layout], st.SearchStrategy[list[Job]]]
 GAPS = st.sampled_from([0, 4, 51])
 
 
@@ -28,44 +33,12 @@ def compare(layout: Layout, *jobs: Job, ram: bytes = b"") -> None:
     )
 
 
+@pytest.mark.parametrize("moves", [look_ups, transpositions])
 @given(st.data())
 @EXAMPLES
-def test_look_up(data: st.DataObject) -> None:
-    draw = data.draw
-    count = draw(st.integers(1, 80))
-    layout = Layout(draw(GAPS))
-    source, target = layout.put(draw(values("int8", count)), 1), layout.reserve(count, 1)
-    table = layout.put(np.random.default_rng(draw(SEED)).permutation(256).astype(np.uint8), 1)
-    words = {
-        "input": source,
-        "output": draw(st.sampled_from([source, target])),
-        "table": table,
-        "count": count,
-    }
-    compare(layout, ("nmp.lut", words))
-
-
-@given(st.data())
-@EXAMPLES
-def test_transpose(data: st.DataObject) -> None:
-    draw = data.draw
-    size = draw(st.sampled_from([1, 2, 4, 8]))
-    sizes = [draw(st.integers(1, 4)) for _ in range(4)]
-    strides = [[size * draw(st.integers(0, 12)) for _ in range(4)] for _ in range(2)]
-    extents = [
-        size + sum((n - 1) * stride for n, stride in zip(sizes, side, strict=True))
-        for side in strides
-    ]
-    layout = Layout(draw(GAPS))
-    words = {
-        "element_bytes": size,
-        "input": layout.put(np.arange(extents[0]).astype(np.uint8), 1),
-        "output": layout.reserve(extents[1], 1),
-    }
-    for n in range(4):
-        words[f"size_{n}"] = sizes[n]
-        words[f"in_stride_{n}"], words[f"out_stride_{n}"] = strides[0][n], strides[1][n]
-    compare(layout, ("nmp.transpose", words))
+def test_moves_in_the_scratchpad(moves: Moves, data: st.DataObject) -> None:
+    layout = Layout(data.draw(GAPS))
+    compare(layout, *data.draw(moves(layout)))
 
 
 @st.composite
