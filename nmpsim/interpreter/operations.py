@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.interpreter import movement, normalization, pools, products
+from nmpsim.interpreter import normalization, products
 from nmpsim.interpreter.arithmetic import REAL, Arithmetic, RealArray
 from nmpsim.interpreter.call import Call
 from nmpsim.isa.total import check_total
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.table import OPERATIONS
-from nmpsim.lir.nodes import QUANTIZED_ELEMS, Instruction, TensorType
+from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind, Role, opcodes_of
 
@@ -52,9 +52,15 @@ def _by_host(call: Call) -> tuple[RealArray, ...]:
     return tuple(result.outputs[index] for index in outs)
 
 
-def _avg_pool(call: Call) -> RealArray | tuple[RealArray, ...]:
-    """In two dimensions, or in three."""
-    return pools.avg_pool(call) if len(call["Src"].shape) == 4 else _by_host(call)
+def _look_up(call: Call) -> RealArray:
+    """Mapping's entry for the integer that Src's nearest quantized value has."""
+    src = call.site.types["Src"]
+    limits = np.iinfo(ELEM_DTYPES[src.elem])
+    scale, offset = (src.quant.scale, src.quant.offset) if src.quant else (1.0, 0)
+    integers = np.rint(call["Src"] / scale) + offset
+    places = np.clip(integers, limits.min, limits.max).astype(np.int64) - int(limits.min)
+    entries: RealArray = call["Mapping"].reshape(-1)[places]
+    return entries
 
 
 def is_result(role: Role) -> bool:
@@ -62,25 +68,20 @@ def is_result(role: Role) -> bool:
     return role.kind != IN and not role.is_scratch
 
 
+_IN_ANY_DTYPE = (
+    *("batchedadd", "batchedreduceadd", "maxpool", "maxpoolwithargmax", "avgpool", "splat"),
+    *("transpose", "inserttensor", "extracttensor", "resizenearest"),
+)
+"""What the host computes in float64 as it does in float32."""
 _OPERATIONS: Mapping[str, _Operation] = {
-    **dict.fromkeys(opcodes_of(Kind.HOST), _by_host),
+    **dict.fromkeys((*opcodes_of(Kind.HOST), *_IN_ANY_DTYPE), _by_host),
     **{name: _by_formula for name, row in OPCODES.items() if row.formula},
     "convolution": products.convolution,
     "channelwisequantizedconvolution": products.convolution,
     "fullyconnected": products.fully_connected,
     "rowwisequantizedfullyconnected": products.rowwise_fully_connected,
     "matmul": products.matmul,
-    "batchedadd": products.batched_add,
-    "batchedreduceadd": products.batched_reduce_add,
-    "maxpool": pools.max_pool,
-    "maxpoolwithargmax": pools.max_pool_with_argmax,
-    "avgpool": _avg_pool,
-    "splat": movement.splat,
-    "transpose": movement.transpose,
-    "inserttensor": movement.insert_tensor,
-    "extracttensor": movement.extract_tensor,
-    "resizenearest": movement.resize_nearest,
-    "intlookuptable": movement.look_up,
+    "intlookuptable": _look_up,
     "softmax": normalization.softmax,
     "localresponsenormalization": normalization.local_response_normalization,
 }

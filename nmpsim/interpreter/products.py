@@ -1,4 +1,4 @@
-"""Sums: of products and a bias (convolution, fully connected layer, matrix product), of batches."""
+"""Sums of products and a bias: convolution, fully connected layer, matrix product."""
 
 from __future__ import annotations
 
@@ -91,15 +91,3 @@ def rowwise_fully_connected(call: Call) -> RealArray:
 def matmul(call: Call) -> RealArray:
     """LHS [M,K], RHS [K,N]."""
     return call.arithmetic.product(call["LHS"], call["RHS"])
-
-
-def batched_add(call: Call) -> RealArray:
-    """Slice added to every item of Batch."""
-    return call["Batch"] + call["Slice"]
-
-
-def batched_reduce_add(call: Call) -> RealArray:
-    """Sum of Batch along Axis, in order."""
-    batch, axis = call["Batch"], call.site.integer("Axis")
-    last: RealArray = np.add.accumulate(batch, axis=axis).take(-1, axis=axis)
-    return last

@@ -93,7 +93,7 @@ def batch_matmul(operands: Sequence[HostTensor], attributes: Attributes) -> Host
 def batched_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest [N, ...], Batch [N, ...], Slice [...] (Int8, Int16 or Int32): Slice added to each."""
     dest, batch, slice_ = operands
-    if batch.is_float:
+    if batch.is_real:
         return whole(batch.values + slice_.values[None], dest)
     add = add_by_integers if dest.by_integers else add_by_floats
     return clipped(add(dest, batch, slice_), dest)
@@ -102,13 +102,14 @@ def batched_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostR
 def batched_reduce_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Batch {Axis}: sum along one axis, which Dest lacks (or keeps as 1).
 
-    Float32 adds in order. Int8 rescales the whole sum once (libjit), or as the Interpreter does:
-    ``rha(fl(fl(sum * Sx) / Sy)) + Oy``, which Int16 follows too (Glow has none for it).
+    Real numbers are added in order. Int8 rescales the whole sum once (libjit), or as the
+    Interpreter does: ``rha(fl(fl(sum * Sx) / Sy)) + Oy``, which Int16 follows too (Glow has none).
     """
     dest, batch = operands
     axis = int(attributes["Axis"])
     if not np.issubdtype(batch.dtype, np.integer):
-        in_order = np.cumsum(batch.values, axis=axis, dtype=np.float32)
+        dtype = np.result_type(batch.dtype, np.float32)
+        in_order = np.cumsum(batch.values, axis=axis, dtype=dtype)
         return whole(np.take(in_order, -1, axis=axis), dest)
     if batch.dtype.itemsize > 2:
         return whole(batch.values.sum(axis=axis, dtype=batch.dtype), dest)

@@ -13,7 +13,6 @@ from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    FloatArray,
     HostResult,
     HostTensor,
     UnsupportedHostOp,
@@ -34,7 +33,7 @@ def _require_nhwc(opcode: str, attributes: Attributes) -> None:
 
 
 def _lowest(dtype: np.dtype[Any]) -> float | int:
-    return -np.inf if dtype == np.float32 else int(np.iinfo(dtype).min)
+    return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
 def max_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
@@ -47,7 +46,7 @@ def max_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
     window = Window.of(attributes)
     _, rows, columns, _ = dest.shape
     padded = window.padded(src.values, _lowest(src.dtype))
-    if src.is_float:
+    if src.is_real:
         best = np.full(dest.shape, _lowest(src.dtype), dtype=src.dtype)
         for _, _, view in window.views(padded, rows, columns):
             np.maximum(best, view, out=best)
@@ -85,7 +84,7 @@ def max_pool_with_argmax(operands: Sequence[HostTensor], attributes: Attributes)
 def _zero_where_empty(best: AnyArray, src: HostTensor, window: Window) -> AnyArray:
     """Real zero (the offset) where a window has no valid tap."""
     empty = _valid_taps(best.shape, src, window) == 0
-    return np.where(empty[:, :, None], src.dtype.type(0 if src.is_float else src.offset), best)
+    return np.where(empty[:, :, None], src.dtype.type(0 if src.is_real else src.offset), best)
 
 
 def _valid_taps(shape: tuple[int, ...], src: HostTensor, window: Window) -> npt.NDArray[np.int64]:
@@ -95,7 +94,7 @@ def _valid_taps(shape: tuple[int, ...], src: HostTensor, window: Window) -> npt.
 def avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Src {CountIncludePads}: mean over all taps (1), or over those not padding (0).
 
-    Layout NTHWC has windows in three dimensions. Float32 adds the taps in order and divides;
+    Layout NTHWC has windows in three dimensions. Real taps are added in order, then divided;
     integers follow the profile.
     """
     if attributes.get("Layout", 0) == NTHWC:
@@ -106,9 +105,9 @@ def avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
     count_all = int(attributes["CountIncludePads"]) != 0
     _, rows, columns, _ = dest.shape
     existing = np.maximum(_valid_taps(dest.shape, src, window), 1)[:, :, None]
-    if src.is_float:
+    if src.is_real:
         counts = np.full_like(existing, window.taps) if count_all else existing
-        return whole(_sums_of_reals(dest, src, window) / counts.astype(np.float32), dest)
+        return whole(_sums_of_reals(dest, src, window) / counts.astype(src.dtype), dest)
     totals = window.reduced(np.add, window.padded(src.centered(), 0), rows, columns)
     windows = Sums(
         totals,
@@ -124,10 +123,11 @@ def avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
     return clipped(ARITHMETIC[dest.numerics].average(windows), dest)
 
 
-def _sums_of_reals(dest: HostTensor, src: HostTensor, window: Window) -> FloatArray:
+def _sums_of_reals(dest: HostTensor, src: HostTensor, window: Window) -> AnyArray:
     """Real taps added one after the other, padding as zeros: [N, rows, columns, C]."""
-    sums = np.zeros(dest.shape, np.float32)
-    for _, _, view in window.views(window.padded(src.reals(), 0), *dest.shape[1:3]):
+    reals = src.values if src.is_real else src.reals()
+    sums = np.zeros(dest.shape, reals.dtype)
+    for _, _, view in window.views(window.padded(reals, 0), *dest.shape[1:3]):
         sums += view
     return sums
 
