@@ -62,10 +62,16 @@ def program_and_networks_settings(case: tuple[Any, ...]) -> tuple[Hashable, ...]
     return name, (program_parts(name)[0], *settings)
 
 
+def share_of(parts: int) -> int:
+    """Return 1 where slow tests run, or else ``parts``: of so many cases one is tried."""
+    return 1 if run["slow"] else parts
+
+
 def examples(count: int, **more: Any) -> settings:
     """Return Hypothesis's settings for so many examples; see ``SHARE``."""
-    chosen = count if run["slow"] else -(-count // SHARE)
-    return settings(max_examples=chosen, suppress_health_check=list(HealthCheck), **more)
+    return settings(
+        max_examples=-(-count // share_of(SHARE)), suppress_health_check=list(HealthCheck), **more
+    )
 
 
 def tiling() -> dict[str, str]:
@@ -74,3 +80,8 @@ def tiling() -> dict[str, str]:
     The search takes two thirds of the time of a compilation, and has tests of its own.
     """
     return {} if run["slow"] else {"slicing": "simple"}
+
+
+def parts_and_settings(case: tuple[Any, ...]) -> tuple[Hashable, ...]:
+    """Return the parts of the program's path, and its network with the settings."""
+    return *program_parts(case[0]), program_and_networks_settings(case)[1]

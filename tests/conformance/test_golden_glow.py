@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numerics.vectors import glow_cases
+from tiers import share_of
 from written_programs import Array, Kind, Program, kind_of, run
 
 Case = dict[str, Any]
@@ -205,8 +206,11 @@ def test_vectors(
 
 
 def sample(cases: list[Case], engine: str) -> Iterator[Case]:
-    """All for the compiled engine; for the slow one a few."""
-    return iter(cases if engine == "compiled" else cases[3::12])
+    """Of the slow engine one of 12; of the other, all in the nightly tests, else one of 3.
+
+    Each case of these files is also given to the units themselves, by ``test_core_golden.py``.
+    """
+    return iter(cases[3::12] if engine == "reference" else cases[:: share_of(3)])
 
 
 def typed(case: Case, opcode: str, source: Array, to: str, numerics: str, folder: Path) -> Array:

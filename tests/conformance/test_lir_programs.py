@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pytest
 from recorded_programs import CPU_FLAVOURS, Recorded, Recording, int8_programs, programs, same
-from tiers import each_value, program_and_networks_settings, program_parts
+from tiers import each_value, parts_and_settings, program_and_networks_settings, program_parts
 
 import nmpsim
 from nmpsim.bundle import Bundle
@@ -54,7 +54,7 @@ def test_the_folder_has_the_programs(shared: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "cores", "fuse"),
-    each_value(product(int8_programs(), CORES, (False, True)), program_and_networks_settings),
+    each_value(product(int8_programs(), CORES, (False, True)), parts_and_settings),
 )
 def test_int8_program(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import pytest
 from recorded_programs import Recorded, Recording, programs, same
-from tiers import each_value, program_and_networks_settings, program_parts, tiling
+from tiers import each_value, parts_and_settings, program_parts, tiling
 
 import nmpsim
 from nmpsim.bundle import Bundle
@@ -96,7 +96,7 @@ def check_placement(layer: LayerReport) -> None:
                 ("glow-int", 32, False),
             )
         ),
-        program_and_networks_settings,
+        parts_and_settings,
     ),
 )
 def test_int16_program(name: str, numerics: str, cores: int, fuse: bool, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_int16_program(name: str, numerics: str, cores: int, fuse: bool, tmp_pat
             for name in INTERPRETER
             for settings in ((1, False), (4, True), (32, False))
         ),
-        program_and_networks_settings,
+        parts_and_settings,
     ),
 )
 def test_interpreter_program(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:

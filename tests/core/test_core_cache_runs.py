@@ -127,6 +127,7 @@ def mounted(folder: Path, options: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_no_result(program: Path, tmp_path: Path) -> None:
     with mounted(tmp_path, "size=16m,mode=700"):
         folder = copied(tmp_path)

@@ -233,6 +233,7 @@ except ValueError as error:
     assert in_a_process(code).lower() == expected.lower()
 
 
+@pytest.mark.slow
 def test_no_meaning_hangs_on_the_order_of_rows() -> None:
     """What both engines are tested with holds for any order; so does what may be replayed."""
     code = """

@@ -87,6 +87,7 @@ def rows(path):
         return [{c: row[c] for c in COLUMNS if c not in wall_time} for row in csv.DictReader(file)]
 
 
+@pytest.mark.slow
 def test_an_evaluation(cli, digits, digits_bin, tmp_path):
     words = (
         "eval", digits_bin, "--dataset", digits / "testset.npz", "--labels", "labels",

@@ -8,7 +8,7 @@ from oracles import page
 
 
 def test_scale_and_zero_point_of_a_range(shared: Path) -> None:
-    z, tally = np.load(shared / "golden" / "glow" / "choose_qparams.npz"), Tally()
+    z, tally = dict(np.load(shared / "golden" / "glow" / "choose_qparams.npz")), Tally()
     for low, high, schema, element, scale, zero in zip(
         *(z[k] for k in ("min", "max", "schema", "elem", "scale", "offset")), strict=True
     ):
@@ -18,7 +18,7 @@ def test_scale_and_zero_point_of_a_range(shared: Path) -> None:
 
 
 def test_scale_of_a_bias(shared: Path) -> None:
-    z, tally = np.load(shared / "golden" / "glow" / "bias_qparams.npz"), Tally()
+    z, tally = dict(np.load(shared / "golden" / "glow" / "bias_qparams.npz")), Tally()
     for i in range(z["bias_scale"].size):
         own, x, w = z["bias_scale"][i], z["in_scale"][i], z["weights_scale"][i]
         element, all_zero = str(z["bias_elem"][i]), bool(z["bias_is_zero"][i])
@@ -33,7 +33,7 @@ def test_scale_of_a_bias(shared: Path) -> None:
 
 
 def test_a_factor_as_integers(shared: Path) -> None:
-    z, tally = np.load(shared / "golden" / "glow" / "transform32to8.npz"), Tally()
+    z, tally = dict(np.load(shared / "golden" / "glow" / "transform32to8.npz")), Tally()
     form = page.integer_scale(z["scale"])
     tally.equal("transform32to8, integers", form, [z["pre"], z["mul"], z["post"]])
     pre, mul, post = (part[:, None] for part in form)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,19 @@ Case = dict[str, Any]
 
 def glow_cases(shared: Path, name: str) -> Iterator[Case]:
     """The cases of a file of golden/glow."""
-    z = np.load(shared / "golden" / "glow" / name)
+    return map(dict, _glow_cases(shared / "golden" / "glow" / name))
+
+
+@cache
+def _glow_cases(path: Path) -> list[Case]:
+    z = np.load(path)
     found: list[Case] = [{} for _ in range(int(z["ncases"]))]
     for key in z.files:
         number, _, rest = key.partition(".")
         if rest:
             found[int(number)][rest] = z[key]
-    return iter(found)
+            found[int(number)][rest].flags.writeable = False
+    return found
 
 
 def torch_files(shared: Path, engine: str, kinds: set[str]) -> Iterator[Case]:

@@ -52,6 +52,7 @@ def run(*words: object, folder: Path = ROOT) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_sdist_has_all_that_it_takes_to_work_on_nmpsim(built: Path) -> None:
     (path,) = built.glob("*.tar.gz")
     top = f"nmpsim-{VERSION}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
+import pytest
 from screen import LARGE, SMALL, User, drive, session
 
 from nmpsim.bundle import Bundle
@@ -42,6 +43,7 @@ def odd(text: str) -> set[str]:
     return {one for one in text if one != "\n" and not one.isprintable()}
 
 
+@pytest.mark.slow
 def test_no_pane_shows_them_raw(digits: Bundle) -> None:
     async def play(user: User) -> None:
         seen = [user.text()]

@@ -457,6 +457,7 @@ window.addEventListener("load", () => {
 
 
 @pytest.mark.parametrize("window", ["1280,6000", "420,9000"], ids=["desktop", "narrow"])
+@pytest.mark.slow
 def test_in_a_browser(text, tmp_path, window):
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
