@@ -44,7 +44,7 @@ def reference_seconds(bundle: Bundle) -> float:
     return instructions * INSTRUCTION_SECONDS + macs * MAC_SECONDS + elements * ELEMENT_SECONDS
 
 
-class AutoEngine:
+class AutoEngine(Engine):
     """One of the two engines; see :class:`~nmpsim.core.engine.Engine`."""
 
     def __init__(self, threads: int = 1) -> None:

@@ -1,9 +1,10 @@
-"""The small interface that both engines implement; ``engines.py`` makes them."""
+"""What an engine does; ``engines.py`` makes them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.state import Int64s, Machine, Outcome
@@ -37,55 +38,58 @@ class Replayed(NamedTuple):
     """
 
 
-class Engine(Protocol):
-    """Advances a machine; all state is in the machine."""
+class Engine(ABC):
+    """Advances a machine; all state is in the machine.
+
+    What is not overridden suits an engine that compiles, proves and replays nothing.
+    """
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """As reports have it."""
-        ...
 
     @property
     def can_prove(self) -> bool:
         """False if :meth:`prove` is False of every program."""
-        ...
+        return False
 
     @property
     def has_scratchpads(self) -> bool:
         """Do the replays since :meth:`begin` leave in scratchpads what the program does?"""
-        ...
+        return True
 
     @property
     def has_been_apart(self) -> bool:
         """Have cores gone on without turns since the run began? Where a run ends early, they have
         come further than they would have."""
-        ...
+        return False
 
-    def begin(self) -> None:
+    def begin(self) -> None:  # noqa: B027 - there may be nothing to do
         """A run begins, as one of no turns does; scratchpads hold what it may find there."""
-        ...
 
     @property
     def compiling_seconds(self) -> float:
         """Seconds that runs have spent so far on compiling kernels, or on reading them."""
-        ...
+        return 0.0
 
-    def when_compiling(self, listener: Callable[[], None] | None) -> None:
+    def when_compiling(  # noqa: B027 - there may be nothing to compile
+        self, listener: Callable[[], None] | None
+    ) -> None:
         """Call ``listener`` before kernels are compiled that no process has kept."""
-        ...
 
     def is_ready(self) -> bool:
         """False if the first run will have to compile the engine itself."""
-        ...
+        return True
 
     def is_complete(self) -> bool:
         """True if no program will have to wait for kernels to be compiled."""
-        ...
+        return True
 
-    def compile_all(self) -> None:
+    def compile_all(self) -> None:  # noqa: B027 - there may be nothing to compile
         """Compile the kernels of all programs, but for those that the first run will compile."""
-        ...
 
+    @abstractmethod
     def run(
         self,
         machine: Machine,
@@ -101,7 +105,6 @@ class Engine(Protocol):
         and ``stop_at_layers`` is set, and with STOPPED for what ``stops`` asks; calling again goes
         on where it was.
         """
-        ...
 
     def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
         """Show all instructions to the end; False if data decides which these are.
@@ -111,11 +114,11 @@ class Engine(Protocol):
         Raises:
             ContractBrokenError: ``show`` did not want to see more.
         """
-        ...
+        return False
 
+    @abstractmethod
     def check_events(self, known: Contract, events: Int64s, words: Int64s, first_word: int) -> bool:
         """Check what cores and host do, see :func:`nmpsim.core.compiled.contract.check`."""
-        ...
 
     def replay(
         self,
@@ -136,7 +139,7 @@ class Engine(Protocol):
         Raises:
             ReplayDivergedError: the run must begin again.
         """
-        ...
+        return None
 
 
 class ContractBrokenError(Exception):

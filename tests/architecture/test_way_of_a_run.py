@@ -91,5 +91,7 @@ def test_a_run_calls_downwards(words: list[str], style: str) -> None:
         sys.setprofile(None)
     assert upwards <= ALLOWED
     report = "report/json" if style == "json" else "views/run_text"
-    way = ["session", "core/device", "core/run", "core/reference/engine", "core/account", report]
+    # What an engine of any kind begins with is in its base class.
+    way = ["session", "core/device", "core/run", "core/engine", "core/account", report]
     assert sorted(way, key=files.__getitem__) == way
+    assert files["core/engine"] < files["core/reference/engine"] < files[report]

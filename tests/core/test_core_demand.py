@@ -15,12 +15,13 @@ import numpy.typing as npt
 import pytest
 
 import nmpsim
+from nmpsim import host_memory
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.core import demand
 from nmpsim.core.demand import STEP_BYTES, check_run
 from nmpsim.debugger import Debugger
 from nmpsim.diagnostics import UserError
-from nmpsim.host_memory import Part, check_memory, default_limit
+from nmpsim.host_memory import SMALL_BYTES, Part, check_memory, default_limit
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor, execute, supports
 
@@ -153,6 +154,19 @@ def test_the_field_that_asks_for_most_is_named() -> None:
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.found == "2.04 kB, 2 kB of them for b"
     assert diagnostic.expected == "at most 2.04 kB"
+
+
+def test_a_little_memory_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def limit() -> int:
+        asked.append(1)
+        return 1 << 40
+
+    monkeypatch.setattr(host_memory, "default_limit", limit)
+    for nbytes in (SMALL_BYTES, SMALL_BYTES + 1):
+        check_memory("it", [Part("a", nbytes)])
+    assert len(asked) == 1
 
 
 def test_some_memory_is_free() -> None:

@@ -26,7 +26,7 @@ from nmpsim.core.compiled.recording import (
 )
 from nmpsim.core.compiled.replay import Workers, prepare_replay
 from nmpsim.core.compiled.warmup import Warmup
-from nmpsim.core.engine import Reached, ReplayDivergedError, Replayed, ShowInstructions
+from nmpsim.core.engine import Engine, Reached, ReplayDivergedError, Replayed, ShowInstructions
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stops import StopConditions, make_stops, no_stops
 from nmpsim.kernels.entries import CACHE, uncollected
@@ -34,11 +34,12 @@ from nmpsim.kernels.numba_settings import IS_PLAIN
 from nmpsim.timing import Costs
 
 
-class CompiledEngine:
+class CompiledEngine(Engine):
     """The engine that users run."""
 
     name = "compiled"
     can_prove = not IS_PLAIN
+    has_scratchpads = True
 
     def __init__(self, threads: int = 1) -> None:
         self._kernels = KernelTable()
@@ -46,7 +47,6 @@ class CompiledEngine:
         self._recordings = Recordings()
         self._apart = Apart(1 if IS_PLAIN else threads)
         self._is_compiled = IS_PLAIN
-        self.has_scratchpads = True
 
     @property
     def compiling_seconds(self) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpsim.core.engine import Reached, ShowInstructions
+from nmpsim.core.engine import Engine
 from nmpsim.core.reference.access import ACCESS, locate
 from nmpsim.core.reference.control import CONTROL
 from nmpsim.core.reference.cores import Core
@@ -49,53 +49,16 @@ MAX_STEPS = 1 << 11
 """Instructions of one call at most: it takes about a tenth of a second for this many."""
 
 
-class ReferenceEngine:
+class ReferenceEngine(Engine):
     """Plain Python: slow and obvious."""
 
     name = "reference"
-    can_prove = False
-    has_scratchpads = True
-    has_been_apart = False
-
-    compiling_seconds = 0.0
-
-    def begin(self) -> None:
-        """Nothing is ever left out."""
-
-    def when_compiling(self, listener: Callable[[], None] | None) -> None:
-        """Nothing is ever compiled."""
-
-    def is_ready(self) -> bool:
-        """True: there is nothing to compile."""
-        return True
-
-    def is_complete(self) -> bool:
-        """True: there is nothing to compile."""
-        return True
-
-    def compile_all(self) -> None:
-        """Nothing to do."""
-
-    def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
-        """Never; see :class:`~nmpsim.core.engine.Engine`."""
-        return False
 
     def check_events(self, known: Contract, events: Int64s, words: Int64s, first_word: int) -> bool:
         """The check that the compiled engine compiles, as plain Python."""
         from nmpsim.core.compiled.contract import check
 
         return bool(check(known, events, words, first_word))
-
-    def replay(
-        self,
-        machine: Machine,
-        costs: Costs,
-        reached: Reached,
-        strict: bool = False,
-        whole_layers: bool = False,
-        is_last: bool = True,
-    ) -> None:
-        """Never; see :class:`~nmpsim.core.engine.Engine`."""
 
     def run(
         self,
