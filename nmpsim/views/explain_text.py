@@ -70,7 +70,8 @@ def print_layer(layer: LayerFacts, console: Console, *, all_channels: bool = Fal
     line(console, f"{layer.display_name}: {layer.operation}", "bold")
     if layer.name != layer.display_name:
         line(console, f"  full name {layer.name}")
-    line(console, f"  layer {layer.index}, instruction {layer.number}, line {layer.line}")
+    of_text = f", line {layer.line}" if layer.line else ""
+    line(console, f"  layer {layer.index}, instruction {layer.number}{of_text}")
     if layer.arithmetic:
         line(console, f"  {layer.arithmetic}")
     for note in layer.notes:

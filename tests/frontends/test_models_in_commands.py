@@ -56,6 +56,12 @@ def test_a_command_takes_a_model(command: Callable[..., Result], words: str, fou
     assert found in result.stdout
 
 
+def test_a_layer_of_a_model_has_no_line_of_lir(command: Callable[..., Result]) -> None:
+    text = command("explain", "model.tflite", "conv").stdout
+    assert "  layer 0, instruction " in text
+    assert ", line " not in text
+
+
 def test_open_dimensions_are_those_of_the_input(command: Callable[..., Result]) -> None:
     kind: Kind = ("float32", ("batch", 3, "rows"))
     write(Path("open.onnx"), [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
