@@ -50,7 +50,7 @@ class Alone:
 
     @property
     def jumps(self) -> bool:
-        """True if the worst layer stands out."""
+        """Return whether the SQNR of the worst layer is JUMP_DB or more below the median."""
         return sqnr_alone(self.worst) <= self.median_db - JUMP_DB
 
 

@@ -26,7 +26,7 @@ Outputs = Mapping[int, npt.NDArray[Any]]
 
 @attrs.define(eq=False)
 class Known:
-    """All that was noted of the run that ``edits`` make; another list is another run."""
+    """Results cached for a run with these ``edits``; other edits make another run."""
 
     edits: tuple[Edit, ...]
     paths: PathLog

@@ -11,7 +11,7 @@ from nmpsim.records import frozen
 
 
 class Kind(IntEnum):
-    """What an instruction does; engines choose by it, and never by its row."""
+    """Group of instructions; engines dispatch on it, not on the order of the table."""
 
     UPPER = 0
     JUMP = 1

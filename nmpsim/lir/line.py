@@ -22,7 +22,7 @@ PLAIN_NAME = r"[\w.$-]++"
 
 
 class TokenKind(Enum):
-    """What a token is; the value is its name in messages."""
+    """Kind of a token; the value is its name in error messages."""
 
     NAME = "a name such as %x"
     AT = "an operand kind such as @in"

@@ -13,7 +13,7 @@ _NEARNESS = 0.8
 
 
 def opcode_problem(word: str, place: Place, may_hint: bool = True) -> Diagnostic:
-    """LIR012 or LIR006. A hint for an unknown word takes time; ``may_hint`` says whether to."""
+    """Return LIR012 for a refused opcode, else LIR006; with ``may_hint`` suggest similar ones."""
     refusal = REFUSED.get(word)
     if refusal is not None:
         return Diagnostic(

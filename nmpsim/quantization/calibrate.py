@@ -58,7 +58,7 @@ def cut_samples(
 def of_examples(
     inputs: Mapping[str, TensorType], examples: Iterable[Any]
 ) -> dict[str, npt.NDArray[Any]]:
-    """For each input an array with one sample after the other, as :func:`cut_samples` takes them.
+    """Stack examples to one array for each input, as :func:`cut_samples` takes them.
 
     Args:
         inputs: type of each input, in their order.

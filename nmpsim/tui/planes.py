@@ -35,7 +35,7 @@ def histogram(shown: Planes, glyphs: Glyphs) -> tuple[Text, ...]:
 
 
 def bin_edges(values: Values) -> npt.NDArray[np.float64]:
-    """Edges of at most BINS bins; of integers each bin holds equally many."""
+    """Return the edges of at most BINS bins; bins of integers hold equally many values each."""
     low, high = float(values.min()), float(values.max())
     if values.dtype.kind in "iu":
         width = max(1, math.ceil((high - low + 1) / BINS))

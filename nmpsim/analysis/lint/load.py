@@ -169,10 +169,10 @@ class StaleTypes:
 def split_stale(
     printed: Module, tensors: Mapping[str, Any], payloads: Mapping[str, Array], place: Place
 ) -> StaleTypes:
-    """Take the biases out of a sidecar whose types the text has changed.
+    """Separate the biases whose types differ between the text and the sidecar.
 
     Any other difference of text and sidecar stays: attaching the scales refuses it.
-    That a payload is unchanged is told by the sidecar's digest of it.
+    The sidecar's digest of a payload shows whether the payload is unchanged.
     """
     biases, exact = biases_of(printed), scales_by_name(tensors, place)
     stale = {

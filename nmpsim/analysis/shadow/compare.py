@@ -80,7 +80,7 @@ def evaluate(
     network: Real | None,
     cut_channels: Collection[int] = (),
 ) -> Evaluations:
-    """The layer in real arithmetic: as quantized, and with its constants in float."""
+    """Compute a layer in real arithmetic: with its quantized constants, and with float ones."""
     type_ = layer.result.type
     real = _real(layer, {}, {})
     device = dequantize(layer.output, type_)

@@ -1,6 +1,6 @@
 """Where the event loop writes down what it records.
 
-Apart from the compiled functions, so that kept kernels run without an import of Numba.
+Separate from the compiled functions, so that cached kernels run without importing Numba.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the threads of a replay have in common; see :mod:`~nmpsim.core.compiled.replay`.
 
-Apart from the compiled functions, so that kept kernels run without an import of Numba.
+Separate from the compiled functions, so that cached kernels run without importing Numba.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Scratchpad:
         }
 
     def read(self, nbytes: int, addresses: Int64s) -> Int64s:
-        """Integers of ``nbytes`` bytes."""
+        """Return the integers of ``nbytes`` bytes at scratchpad addresses, as int64."""
         values: Any = self._views[nbytes][(addresses - SCRATCHPAD_BASE) // nbytes]
         return np.asarray(values, np.int64)
 
