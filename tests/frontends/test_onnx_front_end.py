@@ -16,7 +16,7 @@ import nmpsim
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.extras import install_command
 from nmpsim.frontends import import_model
-from nmpsim.frontends.onnx import folding
+from nmpsim.frontends.graph import folding
 
 
 @pytest.fixture

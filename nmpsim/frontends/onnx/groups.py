@@ -13,26 +13,20 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from nmpsim.frontends.onnx.functions import FUNCTIONS
-from nmpsim.frontends.onnx.integers import (
+from nmpsim.frontends.graph.functions import FUNCTIONS
+from nmpsim.frontends.graph.steps import (
     LIMITS,
-    QOPERATORS,
     Constants,
+    Graph,
     IntegerOperation,
+    Node,
     Quantized,
+    Step,
     quantized,
 )
-from nmpsim.frontends.onnx.model import Graph, Node
 from nmpsim.frontends.unsupported import UnsupportedError
 
-Step = Node | IntegerOperation
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-MOVES = (
-    *("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"),
-    *("Flatten", "Expand", "Gather", "Resize", "Tile", "Split", "Concat", "Identity", "Dropout"),
-    *("DepthToSpace", "GlobalMaxPool", "Pad", "SpaceToDepth", "Upsample"),
-)
-"""Operators whose results are of their first input's kind."""
 _CARRIED = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice")
 """Moves through which ONNX Runtime carries both conversions."""
 _DROPPED = (*_CARRIED, "Flatten", "Expand", "Gather", "Resize", "Tile")
@@ -401,6 +395,3 @@ def _implies(
         for limit in (limits[0], np.inf if limits[1] is None else limits[1])
     )
     return bool(least <= low and most >= high)
-
-
-__all__ = ["MOVES", "QOPERATORS", "Step", "Steps", "integer_groups"]

@@ -14,29 +14,14 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
+from nmpsim.frontends.graph.steps import DTYPES, Array, Graph, Input, Node
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.limits import size_problem
 
-Array = npt.NDArray[Any]
-DTYPES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-}
-"""Number of an element type in ``onnx.proto`` -> as NumPy calls it."""
 MAX_NODES = 1 << 14
 MAX_CYCLE = 4
 """Nodes of a cycle that an error names."""
@@ -46,67 +31,6 @@ TESTED_IR_VERSIONS = range(3, 15)
 """Versions of the file format that these have."""
 Shapes = Mapping[str, tuple[int, ...]]
 """Name of an input -> the shape it is compiled for."""
-
-
-@attrs.frozen(eq=False)
-class Node:
-    """An operator of the graph."""
-
-    index: int
-    op: str
-    """Its kind, after its domain where that is not ONNX's own: com.microsoft.QLinearAdd."""
-    inputs: tuple[str, ...]
-    """Names of tensors; empty where an optional one is left out."""
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
-    """Numbers, text, lists of them, and arrays."""
-    title: str = ""
-    """What a reader is told instead of its label, of a node that no ONNX file has."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Names of the tensors that it reads."""
-        return tuple(name for name in self.inputs if name)
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        """Names of the tensors that it makes."""
-        return tuple(name for name in self.outputs if name)
-
-    @property
-    def label(self) -> str:
-        """For a reader: number, kind, and the tensor that it makes."""
-        return self.title or f"{self.index} {self.op} {self.outputs[0]}"
-
-    def input(self, place: int) -> str:
-        """An input's name; empty if it is left out."""
-        return self.inputs[place] if place < len(self.inputs) else ""
-
-
-@attrs.frozen(eq=False)
-class Input:
-    """An input of the model."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...] | None
-    """A dimension that the file leaves open is 1; None if it leaves all open."""
-
-
-@attrs.frozen(eq=False)
-class Graph:
-    """The main graph, in the order in which it is computed."""
-
-    nodes: tuple[Node, ...]
-    constants: Mapping[str, Array]
-    inputs: tuple[Input, ...]
-    outputs: tuple[str, ...]
-    opset: int
-    """Version of ONNX's own operators."""
-    open_inputs: tuple[str, ...] = ()
-    """Inputs with open dimensions besides the first one, which were taken as 1: name and an example
-    of a shape, as ``--input-shape`` takes them."""
-    warnings: tuple[str, ...] = ()
 
 
 def load_model(path: Path) -> Any:

@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Fate
-from nmpsim.frontends.onnx.model import Array, Graph, Node
+from nmpsim.frontends.graph.real import AS_CONVOLUTION
+from nmpsim.frontends.graph.steps import Array, Graph, Node
 
 _Vector: TypeAlias = npt.NDArray[np.float64]
 WEIGHTED = ("Conv", "Gemm", "MatMul")
-AS_CONVOLUTION = "as_convolution"
-"""Attribute of a batch norm that is left: it becomes a convolution of each channel by itself."""
 
 
 @attrs.frozen(eq=False)

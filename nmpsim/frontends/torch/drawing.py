@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from nmpsim.frontends.onnx.model import Array, Node
+from nmpsim.frontends.graph.steps import Array, Node
 from nmpsim.frontends.torch.record import Call, Recorded, Tensor
 
 

@@ -10,9 +10,9 @@ import attrs
 
 from nmpsim.diagnostics import Place
 from nmpsim.frontends.builder import Builder
+from nmpsim.frontends.graph.steps import Graph, Input
 from nmpsim.frontends.imported import Imported, Wishes
 from nmpsim.frontends.onnx import lower
-from nmpsim.frontends.onnx.model import Graph, Input
 from nmpsim.frontends.torch.drawing import Drawing
 from nmpsim.frontends.torch.float_operations import FLOAT_OPERATIONS
 from nmpsim.frontends.torch.record import Recorded

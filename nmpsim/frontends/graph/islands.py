@@ -12,16 +12,15 @@ import attrs
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.onnx.gathering import sizes_and_scales
-from nmpsim.frontends.onnx.integers import IntegerOperation, Quantized
-from nmpsim.frontends.onnx.lowering import LAST, Lowering, Result
-from nmpsim.frontends.onnx.model import Array
-from nmpsim.frontends.onnx.movement import axes_of
-from nmpsim.frontends.onnx.pointwise import as_image, join, tabulated
-from nmpsim.frontends.onnx.products import transposed_window
-from nmpsim.frontends.onnx.reductions import reduce
-from nmpsim.frontends.onnx.weighted import convolve
-from nmpsim.frontends.onnx.windows import Window
+from nmpsim.frontends.graph.gathering import sizes_and_scales
+from nmpsim.frontends.graph.lowering import LAST, Lowering, Result
+from nmpsim.frontends.graph.movement import axes_of
+from nmpsim.frontends.graph.pointwise import as_image, join, tabulated
+from nmpsim.frontends.graph.products import transposed_window
+from nmpsim.frontends.graph.reductions import reduce
+from nmpsim.frontends.graph.steps import Array, IntegerOperation, Quantized
+from nmpsim.frontends.graph.weighted import convolve
+from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.unsupported import UnsupportedError
 
 _MAX_WEIGHT = 127

@@ -17,16 +17,16 @@ import numpy as np
 from nmpsim.diagnostics import Place
 from nmpsim.frontends.builder import Builder, Value
 from nmpsim.frontends.builder import quantized as quantized_type
-from nmpsim.frontends.onnx.groups import MOVES, Step
-from nmpsim.frontends.onnx.integers import (
+from nmpsim.frontends.graph.steps import (
     LIMITS,
-    IntegerOperation,
+    MOVED,
+    Array,
+    Graph,
     Quantized,
+    Step,
     constant,
     plain_integers,
-    quantized,
 )
-from nmpsim.frontends.onnx.model import Array, Graph, Node
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.limits import size_problem
 from nmpsim.lir.nodes import TensorType
@@ -45,8 +45,6 @@ _ELEMS = {
     "int64": "index64",
     "bool": "bool",
 }
-MOVED = {"uint8": 128, "uint16": 32768}
-"""Unsigned types -> how much less the module holds of them."""
 
 
 @attrs.frozen
@@ -83,7 +81,7 @@ class Lowering:
         for step in steps:
             for name in step.reads:
                 self.readers.setdefault(name, []).append(step)
-        self._parameters = _parameters(graph, steps, self.constants)
+        self._parameters = graph.parameters
 
     # --- tensors -----------------------------------------------------------------------------
 
@@ -369,59 +367,3 @@ class Lowering:
         target = self.builder.buffer(f"{value.name}_taken", type)
         self.look_up(f"{value.name}_taken", target, value, np.arange(-128, 128))
         return target
-
-
-def _parameters(
-    graph: Graph, steps: Sequence[Step], constants: Mapping[str, Array]
-) -> dict[str, Quantized]:
-    """What integers stand for: as they are made, else as they are read; moves keep it."""
-    known: dict[str, Quantized] = {}
-    for step in steps:
-        if isinstance(step, IntegerOperation):
-            known.setdefault(step.result.name, step.result)
-        elif step.op == "QuantizeLinear":
-            _learn(known, step.outputs[0], step, constants, "uint8")
-        elif step.op == "DynamicQuantizeLinear":
-            known |= {name: plain_integers(name, "uint8") for name in step.makes}
-    for step in reversed(steps):
-        if isinstance(step, IntegerOperation):
-            for source in step.sources:
-                if source.scales.size == 1:
-                    known.setdefault(source.name, source)
-        elif step.op == "DequantizeLinear":
-            _learn(known, step.inputs[0], step, constants, "")
-        elif step.op in MOVES and step.outputs[0] in known:
-            known.setdefault(step.inputs[0], known[step.outputs[0]])
-    for one in graph.inputs:
-        if one.dtype in LIMITS and one.dtype != "int32":
-            known.setdefault(one.name, plain_integers(one.name, one.dtype))
-    for step in steps:
-        if isinstance(step, Node) and step.op in MOVES and step.inputs[0] in known:
-            for name in step.outputs:
-                known.setdefault(name, known[step.inputs[0]])
-    types = {one.name: one.dtype for one in graph.inputs}
-    types |= {name: str(values.dtype) for name, values in constants.items()}
-    return {
-        name: attrs.evolve(one, dtype=one.dtype or types.get(name, "uint8"))
-        for name, one in known.items()
-    }
-
-
-def _learn(
-    known: dict[str, Quantized],
-    name: str,
-    node: Node,
-    constants: Mapping[str, Array],
-    dtype: str,
-) -> None:
-    """What a conversion says of the tensor on its integer side, if it can be understood."""
-    if name in known:
-        return
-    try:
-        found = quantized(constants, name, node.input(1), node.input(2))
-    except UnsupportedError:
-        return
-    if found.scales.size > 1:
-        known[name] = plain_integers(name, found.dtype or dtype)
-    else:
-        known[name] = attrs.evolve(found, dtype=found.dtype or dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.frontends.onnx import (
+from nmpsim.frontends.graph import (
     conversions,
     exact,
     gathering,
@@ -17,10 +17,9 @@ from nmpsim.frontends.onnx import (
     reductions,
     weighted,
 )
-from nmpsim.frontends.onnx.functions import FUNCTIONS
-from nmpsim.frontends.onnx.integers import IntegerOperation
-from nmpsim.frontends.onnx.lowering import Lowering, Result
-from nmpsim.frontends.onnx.model import Node
+from nmpsim.frontends.graph.functions import FUNCTIONS
+from nmpsim.frontends.graph.lowering import Lowering, Result
+from nmpsim.frontends.graph.steps import IntegerOperation, Node
 
 INTEGER: dict[str, Callable[[Lowering, IntegerOperation], Result]] = {
     **dict.fromkeys(FUNCTIONS, pointwise.look_up),

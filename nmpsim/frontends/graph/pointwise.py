@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.onnx.functions import FUNCTIONS, Reals
-from nmpsim.frontends.onnx.integers import LIMITS, IntegerOperation, Quantized
-from nmpsim.frontends.onnx.lowering import LAST, MOVED, PLAIN, Layout, Lowering, Result
-from nmpsim.frontends.onnx.windows import window_of
+from nmpsim.frontends.graph.functions import FUNCTIONS, Reals
+from nmpsim.frontends.graph.lowering import LAST, PLAIN, Layout, Lowering, Result
+from nmpsim.frontends.graph.steps import LIMITS, MOVED, IntegerOperation, Quantized
+from nmpsim.frontends.graph.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 
 Lower = Callable[[Lowering, IntegerOperation], Result]

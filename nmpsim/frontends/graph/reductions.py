@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.onnx.integers import Quantized
-from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Lowering, Result
-from nmpsim.frontends.onnx.model import Node
-from nmpsim.frontends.onnx.movement import axes_of, identity
-from nmpsim.frontends.onnx.pointwise import along
-from nmpsim.frontends.onnx.real import REAL, real
+from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result
+from nmpsim.frontends.graph.movement import axes_of, identity
+from nmpsim.frontends.graph.pointwise import along
+from nmpsim.frontends.graph.real import REAL, real
+from nmpsim.frontends.graph.steps import Node, Quantized
 from nmpsim.frontends.unsupported import UnsupportedError
 
 Lower = Callable[[Lowering, Node], Result]

@@ -11,18 +11,19 @@ from collections.abc import Callable
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.onnx.functions import UNITS
-from nmpsim.frontends.onnx.logic import alike, check
-from nmpsim.frontends.onnx.lowering import LAST, Layout, Lowering, Result, Shape
-from nmpsim.frontends.onnx.model import Node
-from nmpsim.frontends.onnx.pointwise import as_image
-from nmpsim.frontends.onnx.weight_folding import AS_CONVOLUTION
-from nmpsim.frontends.onnx.windows import window_of
+from nmpsim.frontends.graph.functions import UNITS
+from nmpsim.frontends.graph.logic import alike, check
+from nmpsim.frontends.graph.lowering import LAST, Layout, Lowering, Result, Shape
+from nmpsim.frontends.graph.pointwise import as_image
+from nmpsim.frontends.graph.steps import Node
+from nmpsim.frontends.graph.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 Lower = Callable[[Lowering, Node], Result]
 REAL = "float32"
+AS_CONVOLUTION = "as_convolution"
+"""Attribute of a batch norm that becomes a convolution of each channel by itself."""
 
 
 def real(graph: Lowering, name: str, layout: Layout) -> Value:

@@ -12,13 +12,12 @@ import attrs
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.onnx.integers import plain_integers, quantized
-from nmpsim.frontends.onnx.lowering import LAST, PLAIN, Layout, Lowering, Result
-from nmpsim.frontends.onnx.model import Array, Node
-from nmpsim.frontends.onnx.pointwise import as_image, swapped
-from nmpsim.frontends.onnx.products import convolve
-from nmpsim.frontends.onnx.real import REAL, spread
-from nmpsim.frontends.onnx.windows import window_of
+from nmpsim.frontends.graph.lowering import LAST, PLAIN, Layout, Lowering, Result
+from nmpsim.frontends.graph.pointwise import as_image, swapped
+from nmpsim.frontends.graph.products import convolve
+from nmpsim.frontends.graph.real import REAL, spread
+from nmpsim.frontends.graph.steps import Array, Node, plain_integers, quantized
+from nmpsim.frontends.graph.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.frontends.onnx.lowering import Shape
+from nmpsim.frontends.graph.lowering import Shape
 from nmpsim.frontends.unsupported import UnsupportedError
 
 

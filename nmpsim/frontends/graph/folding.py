@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.frontends.onnx.lowering import Lowering
-from nmpsim.frontends.onnx.model import DTYPES, Array, Node
+from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.steps import DTYPES, Array, Node
 from nmpsim.frontends.unsupported import UnsupportedError
 
 _MAX_ELEMENTS = 1 << 24

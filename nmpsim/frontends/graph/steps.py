@@ -1,23 +1,45 @@
-"""Operations on integers: what ONNX calls QLinear, whatever form the file has them in."""
+"""A graph of tensors and what is done with them, integers or real numbers, as data.
+
+Operators are named as in ONNX. The readers of all formats make such a graph, and one lowering makes
+LIR of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.onnx.model import Array, Node
 from nmpsim.frontends.unsupported import NotConstantError, UnsupportedError
 
+Array = npt.NDArray[Any]
 Constants = Mapping[str, Array]
+DTYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+}
+"""Number of an element type in ``onnx.proto`` -> as NumPy calls it."""
+
+
 LIMITS = {
     name: (int(np.iinfo(name).min), int(np.iinfo(name).max))
     for name in ("int8", "uint8", "int16", "uint16", "int32")
 }
 """Types of quantized tensors -> their smallest and largest integer."""
+MOVED = {"uint8": 128, "uint16": 32768}
+"""Unsigned types -> how much less the module holds of them."""
 
 
 @attrs.frozen(eq=False)
@@ -55,6 +77,69 @@ class Quantized:
     def _has_one_scale(self) -> None:
         if self.scales.size != 1:
             raise UnsupportedError(f"{self.name} has {self.scales.size} scales")
+
+
+@attrs.frozen(eq=False)
+class Node:
+    """An operator of the graph."""
+
+    index: int
+    op: str
+    """Its kind, after its domain where that is not ONNX's own: com.microsoft.QLinearAdd."""
+    inputs: tuple[str, ...]
+    """Names of tensors; empty where an optional one is left out."""
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    """Numbers, text, lists of them, and arrays."""
+    title: str = ""
+    """What a reader is told instead of its label, of a node that no ONNX file has."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the tensors that it reads."""
+        return tuple(name for name in self.inputs if name)
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """Names of the tensors that it makes."""
+        return tuple(name for name in self.outputs if name)
+
+    @property
+    def label(self) -> str:
+        """For a reader: number, kind, and the tensor that it makes."""
+        return self.title or f"{self.index} {self.op} {self.outputs[0]}"
+
+    def input(self, place: int) -> str:
+        """An input's name; empty if it is left out."""
+        return self.inputs[place] if place < len(self.inputs) else ""
+
+
+@attrs.frozen(eq=False)
+class Input:
+    """An input of the model."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    """A dimension that the file leaves open is 1; None if it leaves all open."""
+
+
+@attrs.frozen(eq=False)
+class Graph:
+    """The main graph, in the order in which it is computed."""
+
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, Array]
+    inputs: tuple[Input, ...]
+    outputs: tuple[str, ...]
+    opset: int
+    """Version of ONNX's own operators."""
+    open_inputs: tuple[str, ...] = ()
+    """Inputs with open dimensions besides the first one, which were taken as 1: name and an example
+    of a shape, as ``--input-shape`` takes them."""
+    warnings: tuple[str, ...] = ()
+    parameters: Mapping[str, Quantized] = MappingProxyType({})
+    """What the integers of tensors stand for."""
 
 
 @attrs.frozen(eq=False)
@@ -135,68 +220,10 @@ def constant(constants: Constants, name: str, what: str = "an input") -> Array:
     return values
 
 
-@attrs.frozen
-class _Form:
-    """Where an operator with scales among its inputs has what."""
-
-    kind: str
-    sources: int
-    """How many; each is tensor, scale, zero point, from the first input on."""
-    bias: int | None = None
-    result: int | None = None
-    """Place of its scale, if it is not behind the sources."""
-
-
-_FORMS = {
-    "QLinearConv": _Form("Conv", 2, bias=8),
-    "QLinearMatMul": _Form("MatMul", 2),
-    "com.microsoft.QGemm": _Form("Gemm", 2, bias=6, result=7),
-    "com.microsoft.QLinearAdd": _Form("Add", 2),
-    "com.microsoft.QLinearMul": _Form("Mul", 2),
-    "com.microsoft.QLinearAveragePool": _Form("AveragePool", 1),
-    "com.microsoft.QLinearGlobalAveragePool": _Form("GlobalAveragePool", 1),
-    "com.microsoft.QLinearLeakyRelu": _Form("LeakyRelu", 1),
-    "com.microsoft.QLinearSigmoid": _Form("Sigmoid", 1),
-    "com.microsoft.QLinearSoftmax": _Form("Softmax", 1),
-}
-
-
-Read = Callable[[Node, Constants], IntegerOperation | None]
-
-
-def _by_form(form: _Form) -> Read:
-    def read(node: Node, constants: Constants) -> IntegerOperation | None:
-        sources = tuple(
-            quantized(constants, *(node.input(3 * i + j) for j in range(3)))
-            for i in range(form.sources)
-        )
-        at = 3 * form.sources if form.result is None else form.result
-        if form.result is not None and not node.input(at):
-            return None
-        result = quantized(constants, node.outputs[0], node.input(at), node.input(at + 1))
-        bias = node.input(form.bias) if form.bias is not None else ""
-        return IntegerOperation(node, form.kind, sources, _of_one_type(result, sources), bias)
-
-    return read
-
-
-def _concatenation(node: Node, constants: Constants) -> IntegerOperation:
-    result = quantized(constants, node.outputs[0], node.input(0), node.input(1))
-    if len(node.inputs) < 5 or len(node.inputs) % 3 != 2:
-        raise UnsupportedError(f"{len(node.inputs)} inputs")
-    sources = tuple(
-        quantized(constants, *node.inputs[i : i + 3]) for i in range(2, len(node.inputs), 3)
-    )
-    return IntegerOperation(node, "Concat", sources, _of_one_type(result, sources))
-
-
-def _of_one_type(result: Quantized, sources: tuple[Quantized, ...]) -> Quantized:
-    """A result without a zero point is of the first source's type."""
-    return attrs.evolve(result, dtype=result.dtype or sources[0].dtype)
-
-
-QOPERATORS: Mapping[str, Read] = {
-    **{op: _by_form(form) for op, form in _FORMS.items()},
-    "com.microsoft.QLinearConcat": _concatenation,
-}
-"""Operator -> what reads its scales; None if its result is real numbers."""
+Step = Node | IntegerOperation
+MOVES = (
+    *("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"),
+    *("Flatten", "Expand", "Gather", "Resize", "Tile", "Split", "Concat", "Identity", "Dropout"),
+    *("DepthToSpace", "GlobalMaxPool", "Pad", "SpaceToDepth", "Upsample"),
+)
+"""Operators whose results are of their first input's kind."""

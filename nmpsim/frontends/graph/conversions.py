@@ -9,11 +9,10 @@ import attrs
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.onnx.integers import Quantized, plain_integers, quantized
-from nmpsim.frontends.onnx.lowering import PLAIN, Lowering, Result, Shape
-from nmpsim.frontends.onnx.model import DTYPES, Array, Node
-from nmpsim.frontends.onnx.movement import identity, kind_of
-from nmpsim.frontends.onnx.real import REAL, real, spread
+from nmpsim.frontends.graph.lowering import PLAIN, Lowering, Result, Shape
+from nmpsim.frontends.graph.movement import identity, kind_of
+from nmpsim.frontends.graph.real import REAL, real, spread
+from nmpsim.frontends.graph.steps import DTYPES, Array, Node, Quantized, plain_integers, quantized
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 

@@ -1,0 +1,171 @@
+"""A graph becomes the program: its inputs and outputs, and layers for each of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nmpsim.bundle.metadata import Fate
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.frontends.graph.folding import folded
+from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.operators import INTEGER, NODES
+from nmpsim.frontends.graph.steps import MOVED, IntegerOperation, Step
+from nmpsim.frontends.unsupported import NotConstantError, UnsupportedError
+from nmpsim.lir.parser import MAX_ERRORS
+
+MEANINGLESS = (IndexError, KeyError, ValueError, TypeError, AttributeError, ArithmeticError)
+"""What attributes and inputs of no meaning lead to."""
+
+
+class NotLoweredError(UserError):
+    """A graph cannot be compiled, by some tensors because nothing is known of their values yet."""
+
+    unknown: frozenset[str] = frozenset()
+    """Names of these tensors; empty if no values would help."""
+
+
+class Problems:
+    """Operators that cannot be compiled: all are told at once."""
+
+    def __init__(self, place: Place, hint: str | None = None, what: str = "operator") -> None:
+        self._place = place
+        self._hint = hint
+        self._what = what
+        self._found: dict[str, Diagnostic] = {}
+        self._unknown: set[str] = set()
+        self._is_certain = False
+
+    def add(self, label: str, why: Exception, hint: str | None = None) -> None:
+        """An operator cannot be compiled; only its first problem is told."""
+        found = str(why)
+        if not isinstance(why, UnsupportedError):
+            found = f"inputs or attributes that do not fit it ({type(why).__name__}: {why})"
+        message = f"{self._what} {label} cannot be compiled"
+        problem = Diagnostic(
+            "MODEL002", message, self._place, found=found[:240], hint=hint or self._hint
+        )
+        self._found.setdefault(label, problem)
+        if isinstance(why, NotConstantError) and why.name:
+            self._unknown.add(why.name)
+        else:
+            self._is_certain = True
+
+    def check(self, limit: int = MAX_ERRORS) -> None:
+        """Raise NotLoweredError if there was any."""
+        if self._found:
+            error = NotLoweredError(list(self._found.values())[:limit])
+            error.unknown = frozenset() if self._is_certain else frozenset(self._unknown)
+            raise error
+
+
+def lower_steps(
+    steps: Sequence[Step], lowering: Lowering, fates: dict[int, Fate], problems: Problems
+) -> tuple[frozenset[str], set[str]]:
+    """Make LIR of a graph's steps, which builds the program.
+
+    Returns
+    -------
+    unsigned : frozenset of str
+        Inputs and outputs of the program that are unsigned in the model.
+    real : set of str
+        Labels of steps that could have been integer operations, in another form of theirs.
+
+    Raises
+    ------
+    UserError
+        MODEL002.
+    """
+    labels = {node.index: node.label for node in lowering.graph.nodes}
+    unsigned = _bind(lowering)
+    real = _lower_all(steps, lowering, labels, fates, problems)
+    problems.check()
+    outputs = lowering.output_names()
+    for name in lowering.graph.outputs:
+        try:
+            lowering.finish(name)
+        except UnsupportedError as why:
+            message = f"output {name} cannot be compiled"
+            raise fail("MODEL002", message, place=lowering.place, found=why) from why
+        if lowering.is_unsigned(name):
+            unsigned.add(outputs[name])
+    inputs = (one.name for one in lowering.graph.inputs)
+    lowering.builder.order([*inputs, *outputs.values()])
+    return frozenset(unsigned), real
+
+
+def _bind(lowering: Lowering) -> set[str]:
+    """Inputs become the program's; the names of those that are unsigned."""
+    unsigned = set()
+    for one in lowering.graph.inputs:
+        problem, hint = "", None
+        if one.shape is None:
+            problem, hint = "no shape", f"give one: --input-shape {one.name}=1,3,224,224"
+        else:
+            try:
+                name = lowering.bind_input(one.name, one.dtype, one.shape)
+            except UnsupportedError as why:
+                problem = str(why)
+        if problem:
+            raise fail(
+                "MODEL002",
+                f"input {one.name} cannot be compiled",
+                place=lowering.place,
+                found=problem,
+                hint=hint,
+            )
+        if one.dtype in MOVED:
+            unsigned.add(name)
+    return unsigned
+
+
+def _lower_all(
+    steps: Iterable[Step],
+    lowering: Lowering,
+    labels: dict[int, str],
+    fates: dict[int, Fate],
+    problems: Problems,
+) -> set[str]:
+    """Every step; what reads the results of one that failed is judged if their shapes are known."""
+    failed: set[str] = set()
+    real: set[str] = set()
+    for step in steps:
+        index = step.index
+        if failed.intersection(step.reads):
+            failed.update(step.makes)
+            continue
+        lowering.builder.node = labels[index]
+        before = len(lowering.builder.names)
+        try:
+            why = _lower(lowering, step, real)
+            lowering.settle(step.makes)
+        except (UnsupportedError, *MEANINGLESS) as error:
+            problems.add(step.label, error)
+            failed.update(step.makes)
+            continue
+        layers = tuple(lowering.builder.names[before:])
+        if index in fates and fates[index].layers:  # one operator of the file, in several steps
+            layers = (*fates[index].layers, *layers)
+        fates[index] = Fate(labels[index], layers, "" if layers else why)
+    return real
+
+
+def _lower(lowering: Lowering, step: Step, real: set[str]) -> str:
+    """Make LIR of a step; why there is none, where there is none."""
+    if isinstance(step, IntegerOperation):
+        try:
+            return INTEGER[step.kind](lowering, step).why
+        except UnsupportedError:
+            if not step.reals or lowering.is_made(step.result.name) or step.kind == "Conv":
+                raise  # a Conv may have padding that was a node of its own
+        real.add(step.label)
+        for node in step.reals:
+            if not lowering.is_made(node.outputs[0]):
+                _lower(lowering, node, real)
+        return ""
+    values = folded(lowering, step)
+    if values is not None:
+        lowering.fold(step.outputs[0], values)
+        return "a constant"
+    if step.op not in NODES:
+        raise UnsupportedError("an operator that nmpsim does not know")
+    return NODES[step.op](lowering, step).why
