@@ -60,7 +60,7 @@ def mean(graph: Lowering, step: IntegerOperation) -> Result:
 def transposed_convolution(graph: Lowering, step: IntegerOperation) -> Result:
     """A convolution of the input with zeros between its pixels, by the filter turned around."""
     source, weights = step.sources
-    shape, filters = graph.shape(source.name), graph.held_values(graph.constant(weights.name))
+    shape, filters = graph.image(source.name), graph.held_values(graph.constant(weights.name))
     window, size = transposed_window(step.attributes, shape, filters.shape)
     groups = int(step.attributes.get("group", 1))
     extents = [(k - 1) * d for k, d in zip(window.kernel, window.dilation, strict=True)]
@@ -71,7 +71,7 @@ def transposed_convolution(graph: Lowering, step: IntegerOperation) -> Result:
     turned = np.moveaxis(by_group, 1, -1)[:, :, ::-1, ::-1]  # [group, O / group, h, w, I / group]
     held = turned.reshape(-1, *turned.shape[2:])
     image = as_image(graph, graph.value(source.name, LAST, source))
-    made = (shape[0], len(held), *size[4 - len(shape) :])
+    made = graph.from_nchw((shape[0], len(held), *size[4 - len(shape) :]))
     target = as_image(graph, graph.target(step.result.name, made, step.result, LAST))
     _convolve_spread(graph, step, (target, image), held, window, before, groups)
     return Result()

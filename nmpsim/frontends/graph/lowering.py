@@ -1,8 +1,9 @@
 """The graph under construction as LIR, and what every node's lowering asks of it.
 
-ONNX has channels second, the device has them last. A tensor is held in one layout or in both:
-``PLAIN``, as the file has it, and ``LAST``, its second dimension moved to the end. An operation
-takes the one it needs, so values are turned where a layout changes, and nowhere else.
+ONNX and PyTorch have channels second, the device and TFLite have them last. A tensor is held in one
+layout or in both: ``PLAIN``, as the file has it, and ``LAST``, its channels at the end; these are
+one where the file has channels last. An operation takes the one it needs, so values are turned
+where a layout changes, and nowhere else.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class Lowering:
         self._made: dict[tuple[object, ...], Value] = {}
         self._broadcast = 0
         self._outputs = {name: builder.unique(name) for name in dict.fromkeys(graph.outputs)}
+        self._rank_with_layouts = 1 << 30 if graph.channels_last else 3
         self.readers: dict[str, list[Step]] = {}
         self.padding: dict[str, tuple[int, int, int, int]] = {}
         """Tensor -> top, left, bottom, right that the convolutions reading it pad themselves."""
@@ -125,12 +127,38 @@ class Lowering:
         known = [self._held[name] for name in names if name in self._held]
         return LAST if any(LAST in held and PLAIN not in held for held in known) else PLAIN
 
+    def nchw(self, dims: Sequence[int]) -> Shape:
+        """What the file has for each dimension of an image, with that of channels second."""
+        return (dims[0], dims[-1], *dims[1:-1]) if self.graph.channels_last else tuple(dims)
+
+    def from_nchw(self, dims: Sequence[int]) -> Shape:
+        """The opposite."""
+        return (dims[0], *dims[2:], dims[1]) if self.graph.channels_last else tuple(dims)
+
+    def image(self, name: str) -> Shape:
+        """An image's dimensions, channels second."""
+        return self.nchw(self.shape(name))
+
+    def declared(self, name: str) -> tuple[Quantized | str, Shape]:
+        """Kind and shape of a tensor, as the file gives them."""
+        found = self.graph.declared[name]
+        return found.kind, found.shape
+
+    def assume(self, name: str) -> bool:
+        """Room for a tensor that could not be made, if the file says what it should be."""
+        if name not in self.graph.declared:
+            return False
+        if not self.is_made(name):
+            kind, shape = self.declared(name)
+            self.target(name, shape, kind)
+        return True
+
     def value(self, name: str, layout: Layout = PLAIN, wanted: Quantized | None = None) -> Value:
         """A tensor that a node reads; ``wanted`` says what its integers stand for there."""
         if not name:
             raise UnsupportedError("an input is left out")
         shape = self.shape(name)
-        layout = layout if len(shape) > 2 else PLAIN
+        layout = self._layout(layout, shape)
         if name in self.constants:
             return self._constant(name, layout, wanted)
         held = self._held[name]
@@ -151,16 +179,17 @@ class Lowering:
                 raise UnsupportedError(f"{kind} without a scale")
             return TensorType(_ELEMS[kind], shape)
         dtype = kind.dtype or "uint8"
-        elem = {1: "i8", 2: "i16", 4: "i32"}[np.dtype(dtype).itemsize]
+        elem = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[np.dtype(dtype).itemsize]
         return quantized_type(elem, shape, kind.scale, kind.zero_point - MOVED.get(dtype, 0))
 
     def held_values(self, values: Array) -> Array:
         """A constant's integers as they are held."""
-        moved = MOVED.get(str(values.dtype), 0)
-        if not moved:
+        moved = MOVED.get(str(values.dtype))
+        if moved is None:
             return values
-        signed = np.int8 if values.dtype == np.uint8 else np.int16
-        return (values.astype(np.int32) - moved).astype(signed)
+        held: Array = (values ^ values.dtype.type(moved)).view(f"int{8 * values.itemsize}")
+        held.flags.writeable = False  # and so kept as it is
+        return held
 
     def bind_input(self, name: str, dtype: str, shape: Shape) -> str:
         """An input of the program; its name there."""
@@ -185,8 +214,11 @@ class Lowering:
     ) -> Value:
         """Where a node writes a tensor of this shape, as the file has it; an output's is the
         program's own."""
-        layout = layout if len(shape) > 2 else PLAIN
+        layout = self._layout(layout, shape)
         self._check_new(name)
+        declared = self.graph.declared.get(name)
+        if declared is not None and declared.shape != shape:
+            raise UnsupportedError(f"a result {list(shape)}, declared as {list(declared.shape)}")
         type = self.type_of(kind, turned(shape) if layout == LAST else shape)
         if name in self._outputs and layout == PLAIN:
             value = self.builder.reserved(self._outputs[name], type)
@@ -199,7 +231,7 @@ class Lowering:
     def same_as(self, name: str, shape: Shape, value: Value, layout: Layout = PLAIN) -> None:
         """A tensor is a view of what there is; an output is copied."""
         self._check_new(name)
-        layout = layout if len(shape) > 2 else PLAIN
+        layout = self._layout(layout, shape)
         self._shapes[name] = shape
         if name in self._outputs and layout == PLAIN:
             own = self.builder.reserved(self._outputs[name], value.type)
@@ -276,7 +308,8 @@ class Lowering:
         own = self.shape(name)
         lead = (1,) * (len(shape) - len(own))
         full = (*lead, *own)
-        goal = turned(shape) if layout == LAST and len(shape) > 2 else shape
+        layout = self._layout(layout, shape)
+        goal = turned(shape) if layout == LAST else shape
         if own == shape:
             return self.value(name, layout, wanted)
         if name in self.constants:
@@ -286,7 +319,7 @@ class Lowering:
                     f"the constant {name} {list(own)} broadcast to {list(shape)}"
                 )
             values = np.broadcast_to(self.constant(name).reshape(full), shape)
-            if layout == LAST and len(shape) > 2:
+            if layout == LAST:
                 values = np.moveaxis(values, 1, -1)
             key = f"{name}_broadcast"
             if wanted is None:
@@ -294,7 +327,7 @@ class Lowering:
             return self.builder.constant(key, self.held_values(values), self.type_of(wanted, goal))
         if layout == LAST and len(own) > 2 and not lead:
             value, full = self.value(name, LAST, wanted), turned(full)
-        elif layout == LAST and len(shape) > 2:
+        elif layout == LAST:
             if sum(dim > 1 for dim in full) > 1:
                 raise UnsupportedError(f"{name} {list(own)} broadcast to {list(shape)}")
             full = turned(full)
@@ -318,6 +351,9 @@ class Lowering:
         return value
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _layout(self, layout: Layout, shape: Shape) -> Layout:
+        return layout if len(shape) >= self._rank_with_layouts else PLAIN
 
     def _check_new(self, name: str) -> None:
         if self.is_made(name):

@@ -268,7 +268,7 @@ def pad(graph: Lowering, node: Node) -> Result:
         given = graph.integers(node.input(1))
     axes = graph.integers(node.input(3)) if node.input(3) else list(range(len(own)))
     mode = node.attributes.get("mode", "constant")
-    if mode not in ("constant", "edge", "reflect", "wrap"):
+    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
         raise UnsupportedError(f"mode {mode}")
     count = len(axes)
     if len(given) != 2 * count or any(not -len(own) <= a < len(own) for a in axes):
@@ -301,7 +301,7 @@ def pad(graph: Lowering, node: Node) -> Result:
         real = float(np.float32(kind.scale) * np.float32(int(filler) - zero))
     if real == 0.0 and _is_folded(graph, result, before, behind):
         graph.same_as(result, own, value, layout)
-        graph.padding[result] = _around(before, behind)
+        graph.padding[result] = _around(graph.nchw(before), graph.nchw(behind))
         return Result("padding of the convolution that reads it")
     target = graph.target(result, shape, kind, layout)
     graph.add("splat", result, (target,), Value=real)
@@ -310,7 +310,7 @@ def pad(graph: Lowering, node: Node) -> Result:
     return Result()
 
 
-def _around(before: list[int], behind: list[int]) -> tuple[int, int, int, int]:
+def _around(before: Shape, behind: Shape) -> tuple[int, int, int, int]:
     if len(before) == 3:
         return 0, before[2], 0, behind[2]
     return before[2], before[3], behind[2], behind[3]
@@ -323,7 +323,7 @@ def _is_folded(graph: Lowering, result: str, before: list[int], behind: list[int
         bool(readers)
         and not graph.is_output(result)
         and 3 <= len(before) <= 4
-        and not any((*before[:2], *behind[:2]))
+        and not any((*graph.nchw(before)[:2], *graph.nchw(behind)[:2]))
         and all(
             (reader.kind if isinstance(reader, IntegerOperation) else reader.op) == "Conv"
             and reader.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")

@@ -18,12 +18,14 @@ from nmpsim.frontends.graph import (
     weighted,
 )
 from nmpsim.frontends.graph.functions import FUNCTIONS
+from nmpsim.frontends.graph.instruction import INSTRUCTION, instruction
 from nmpsim.frontends.graph.lowering import Lowering, Result
 from nmpsim.frontends.graph.steps import IntegerOperation, Node
 
 INTEGER: dict[str, Callable[[Lowering, IntegerOperation], Result]] = {
     **dict.fromkeys(FUNCTIONS, pointwise.look_up),
     "Add": pointwise.pair("elementadd"),
+    "BatchMatMul": weighted.product,
     "AveragePool": pointwise.average_pool,
     "Clip": pointwise.limited,
     "Concat": pointwise.concatenation,
@@ -43,6 +45,7 @@ INTEGER: dict[str, Callable[[Lowering, IntegerOperation], Result]] = {
 """Operation on integers -> what makes LIR of it."""
 
 NODES: dict[str, Callable[[Lowering, Node], Result]] = {
+    INSTRUCTION: instruction,
     "Abs": real.unary("elementabs"),
     "Acos": real.unary("elementacos"),
     "Add": real.pair("elementadd"),

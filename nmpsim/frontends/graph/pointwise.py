@@ -42,8 +42,7 @@ def pair(opcode: str) -> Lower:
             made = graph.temporary(f"{step.result.name}_sum", target.type)
         more = {} if opcode == "elementsub" else is_unsigned(step.result)
         graph.add(opcode, step.result.name, (made, *sides), **more)
-        if step.limits is not None:
-            clip(graph, step, made, target)
+        clip(graph, step.result.name, made, target, step.limits)
         return Result()
 
     return lower
@@ -55,17 +54,25 @@ def limited(graph: Lowering, step: IntegerOperation) -> Result:
     layout = graph.layout(source.name)
     value = graph.value(source.name, layout, source)
     target = graph.target(step.result.name, graph.shape(source.name), step.result, layout)
-    clip(graph, step, value, target)
+    clip(graph, step.result.name, value, target, step.limits or (0.0, None))
     return Result()
 
 
-def clip(graph: Lowering, step: IntegerOperation, made: Value, target: Value) -> None:
-    """The limits of an operation that has no fused ones, as an instruction."""
-    low, high = step.limits or (0.0, None)
+def clip(
+    graph: Lowering,
+    name: str,
+    made: Value,
+    target: Value,
+    limits: tuple[float, float | None] | None,
+) -> None:
+    """The limits of an operation that has no fused ones, as an instruction; None: no limits."""
+    if limits is None:
+        return
+    low, high = limits
     if high is None:
-        graph.add("relu", step.result.name, (target, made))
+        graph.add("relu", name, (target, made))
     else:
-        graph.add("clip", step.result.name, (target, made), Min=low, Max=high)
+        graph.add("clip", name, (target, made), Min=low, Max=high)
 
 
 # --- pools -----------------------------------------------------------------------------------
@@ -104,8 +111,7 @@ def average_pool(graph: Lowering, step: IntegerOperation) -> Result:
         CountIncludePads=int(window.counts_padding or not any(window.pads)),
         **({"Global": 1} if is_global else is_unsigned(step.result)),
     )
-    if step.limits is not None:
-        clip(graph, step, made, target)
+    clip(graph, step.result.name, made, target, step.limits)
     return Result()
 
 

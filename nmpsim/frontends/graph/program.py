@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nmpsim.bundle.metadata import Fate
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
@@ -27,39 +27,44 @@ class NotLoweredError(UserError):
 class Problems:
     """Operators that cannot be compiled: all are told at once."""
 
-    def __init__(self, place: Place, hint: str | None = None, what: str = "operator") -> None:
+    def __init__(
+        self, place: Place, hint: Callable[[str], str | None], what: str = "operator"
+    ) -> None:
         self._place = place
         self._hint = hint
         self._what = what
-        self._found: dict[str, Diagnostic] = {}
+        self._found: dict[int, Diagnostic] = {}
         self._unknown: set[str] = set()
         self._is_certain = False
 
-    def add(self, label: str, why: Exception, hint: str | None = None) -> None:
-        """An operator cannot be compiled; only its first problem is told."""
+    def add(self, node: Step, why: Exception) -> None:
+        """A node cannot be compiled; of each operator the first problem is told."""
         found = str(why)
         if not isinstance(why, UnsupportedError):
             found = f"inputs or attributes that do not fit it ({type(why).__name__}: {why})"
-        message = f"{self._what} {label} cannot be compiled"
-        problem = Diagnostic(
-            "MODEL002", message, self._place, found=found[:240], hint=hint or self._hint
-        )
-        self._found.setdefault(label, problem)
+        message, hint = f"{self._what} {node.label} cannot be compiled", self._hint(found)
+        problem = Diagnostic("MODEL002", message, self._place, found=found[:240], hint=hint)
+        self._found.setdefault(node.index, problem)
         if isinstance(why, NotConstantError) and why.name:
             self._unknown.add(why.name)
         else:
             self._is_certain = True
 
-    def check(self, limit: int = MAX_ERRORS) -> None:
+    def check(self, limit: int) -> None:
         """Raise NotLoweredError if there was any."""
         if self._found:
-            error = NotLoweredError(list(self._found.values())[:limit])
+            ordered = [self._found[index] for index in sorted(self._found)]
+            error = NotLoweredError(ordered[:limit])
             error.unknown = frozenset() if self._is_certain else frozenset(self._unknown)
             raise error
 
 
 def lower_steps(
-    steps: Sequence[Step], lowering: Lowering, fates: dict[int, Fate], problems: Problems
+    steps: Sequence[Step],
+    lowering: Lowering,
+    fates: dict[int, Fate],
+    problems: Problems,
+    most_problems: int = MAX_ERRORS,
 ) -> tuple[frozenset[str], set[str]]:
     """Make LIR of a graph's steps, which builds the program.
 
@@ -76,9 +81,13 @@ def lower_steps(
         MODEL002.
     """
     labels = {node.index: node.label for node in lowering.graph.nodes}
-    unsigned = _bind(lowering)
+    try:
+        unsigned = _bind(lowering)
+    except UserError:
+        problems.check(most_problems)  # what is wrong with its readers says more
+        raise
     real = _lower_all(steps, lowering, labels, fates, problems)
-    problems.check()
+    problems.check(most_problems)
     outputs = lowering.output_names()
     for name in lowering.graph.outputs:
         try:
@@ -139,8 +148,8 @@ def _lower_all(
             why = _lower(lowering, step, real)
             lowering.settle(step.makes)
         except (UnsupportedError, *MEANINGLESS) as error:
-            problems.add(step.label, error)
-            failed.update(step.makes)
+            problems.add(step, error)
+            failed.update(name for name in step.makes if not lowering.assume(name))
             continue
         layers = tuple(lowering.builder.names[before:])
         if index in fates and fates[index].layers:  # one operator of the file, in several steps

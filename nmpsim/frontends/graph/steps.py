@@ -125,6 +125,15 @@ class Input:
 
 
 @attrs.frozen(eq=False)
+class Declared:
+    """What a file says of a tensor."""
+
+    kind: Quantized | str
+    """What its integers stand for, or its element type as NumPy calls it."""
+    shape: tuple[int, ...]
+
+
+@attrs.frozen(eq=False)
 class Graph:
     """The main graph, in the order in which it is computed."""
 
@@ -140,6 +149,10 @@ class Graph:
     warnings: tuple[str, ...] = ()
     parameters: Mapping[str, Quantized] = MappingProxyType({})
     """What the integers of tensors stand for."""
+    declared: Mapping[str, Declared] = MappingProxyType({})
+    """Tensors whose kind and shape the file gives, where it gives those of all."""
+    channels_last: bool = False
+    """Whether images have their channels last, instead of second."""
 
 
 @attrs.frozen(eq=False)

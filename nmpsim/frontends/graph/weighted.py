@@ -20,7 +20,7 @@ from nmpsim.lir.nodes import AttributeValue
 def convolution(graph: Lowering, step: IntegerOperation) -> Result:
     """``Conv``: filter [O, I / group, ...]."""
     source, weights = step.sources
-    shape, filters = graph.shape(source.name), graph.held_values(graph.constant(weights.name))
+    shape, filters = graph.image(source.name), graph.held_values(graph.constant(weights.name))
     groups = int(step.attributes.get("group", 1))
     if not 3 <= len(shape) <= 4 or filters.ndim != len(shape) or groups < 1:
         raise UnsupportedError(f"a filter {list(filters.shape)} for an input {list(shape)}")
@@ -28,7 +28,7 @@ def convolution(graph: Lowering, step: IntegerOperation) -> Result:
         raise UnsupportedError(f"{groups} groups, a filter {list(filters.shape)}, {shape[1]}")
     more = graph.padding.get(source.name, (0, 0, 0, 0))
     window = window_of(step.attributes, shape[2:], filters.shape[2:], more)
-    result = (shape[0], filters.shape[0], *window.out[4 - len(shape) :])
+    result = graph.from_nchw((shape[0], len(filters), *window.out[4 - len(shape) :]))
     last = np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
     target = graph.target(step.result.name, result, step.result, LAST)
     sides = (as_image(graph, target), as_image(graph, graph.value(source.name, LAST, source)))
@@ -91,11 +91,14 @@ def _bias(graph: Lowering, step: IntegerOperation, outs: int, scale: float) -> V
         values = graph.constant(step.bias)
         # One for each row is no bias of the columns, as many as there may be.
         is_row = values.size == math.prod(values.shape[-1:])
-        if values.dtype != np.int32 or values.size not in (1, outs) or not is_row:
+        wide = ("int64",) if step.sources[0].dtype == "int16" else ()
+        if str(values.dtype) not in ("int32", *wide) or values.size not in (1, outs) or not is_row:
             raise UnsupportedError(f"a bias {list(values.shape)} of {values.dtype}")
         values = np.broadcast_to(values.reshape(-1), (outs,))
     name = step.bias or f"{step.result.name}_bias"
-    return graph.builder.constant(name, values, quantized("i32", (outs,), scale, 0))
+    return graph.builder.constant(
+        name, values, quantized(f"i{8 * values.itemsize}", (outs,), scale, 0)
+    )
 
 
 def product(graph: Lowering, step: IntegerOperation) -> Result:
@@ -104,7 +107,7 @@ def product(graph: Lowering, step: IntegerOperation) -> Result:
     shape, other = graph.shape(left.name), graph.shape(right.name)
     if min(len(shape), len(other)) < 2 or shape[-1] != other[-2]:
         raise UnsupportedError(f"{list(shape)} times {list(other)}")
-    if graph.is_constant(right.name) and len(other) == 2:
+    if step.kind == "MatMul" and graph.is_constant(right.name) and len(other) == 2:
         rows = (math.prod(shape[:-1]), shape[-1])
         value = graph.view(graph.value(left.name, wanted=left), rows)
         weights = graph.held_values(graph.constant(right.name))
@@ -113,15 +116,14 @@ def product(graph: Lowering, step: IntegerOperation) -> Result:
         raise UnsupportedError("a bias or clip of a product of two activations")
     lead = _broadcast_lead(shape[:-2], other[:-2])
     result = (*lead, shape[-2], other[-1])
-    sides = [
-        graph.target(step.result.name, result, step.result),
-        graph.broadcast(left.name, "plain", (*lead, *shape[-2:]), left),
-        graph.broadcast(right.name, "plain", (*lead, *other[-2:]), right),
-    ]
+    target = graph.target(step.result.name, result, step.result)
+    sides = [graph.value(one.name, wanted=one) for one in step.sources]
     if math.prod(lead) > 1 << 12:
         raise UnsupportedError(f"{math.prod(lead)} products in one")
     for index in np.ndindex(*lead):
-        graph.add("matmul", step.result.name, [_part(graph, side, index) for side in sides])
+        graph.add(
+            "matmul", step.result.name, [_part(graph, one, index) for one in (target, *sides)]
+        )
     return Result()
 
 
@@ -133,7 +135,10 @@ def _broadcast_lead(first: Shape, second: Shape) -> Shape:
 
 
 def _part(graph: Lowering, value: Value, index: tuple[int, ...]) -> Value:
-    """The last two dimensions of a tensor, at an index of those before."""
+    """The last two dimensions of a tensor, at an index of those before, which may be broadcast."""
+    own = value.shape[:-2]
+    last = index[len(index) - len(own) :]
+    index = tuple(0 if size == 1 else at for at, size in zip(last, own, strict=True))
     type = attrs.evolve(value.type, shape=value.shape[-2:])
     return graph.builder.view(value, type, (*index, 0, 0))
 
@@ -159,11 +164,14 @@ def gemm(graph: Lowering, step: IntegerOperation) -> Result:
     value = graph.value(left.name, wanted=left)
     if attributes.get("transA"):
         value = swapped(graph, step.result.name, value, 0)
+    if "rows" in attributes:
+        value = graph.view(value, attributes["rows"])
     shape = value.shape
     if len(shape) < 2 or shape[-1] != weights.shape[0]:
         raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(shape)}")
     value = graph.view(value, (math.prod(shape[:-1]), shape[-1]))
-    return _connected(graph, step, value, weights, (*shape[:-1], weights.shape[1]))
+    made = attributes.get("shape", (*shape[:-1], weights.shape[1]))
+    return _connected(graph, step, value, weights, made)
 
 
 def _connected(
@@ -194,6 +202,5 @@ def _connected(
             name,
             (made, rows, held, bias, *graph.vectors(name, scales, zeros)),
         )
-    if step.limits is not None:
-        clip(graph, step, made, target)
+    clip(graph, name, made, target, step.limits)
     return Result()

@@ -10,6 +10,9 @@ import attrs
 from nmpsim.frontends.graph.lowering import Shape
 from nmpsim.frontends.unsupported import UnsupportedError
 
+EXPLICIT = "nmpsim.EXPLICIT"
+"""Padding as it is given, to which no node before adds any."""
+
 
 @attrs.frozen
 class Window:
@@ -104,8 +107,16 @@ def _padding(
             begins.append(less if auto == "SAME_UPPER" else more)
             ends.append(more if auto == "SAME_UPPER" else less)
         return begins, ends
-    given = attributes.get("pads", (0,) * (2 * dims)) if auto == "NOTSET" else (0,) * (2 * dims)
-    if auto not in ("NOTSET", "VALID") or not isinstance(given, tuple) or len(given) != 2 * dims:
+    given = (
+        attributes.get("pads", (0,) * (2 * dims))
+        if auto in ("NOTSET", EXPLICIT)
+        else (0,) * (2 * dims)
+    )
+    if (
+        auto not in ("NOTSET", EXPLICIT, "VALID")
+        or not isinstance(given, tuple)
+        or len(given) != 2 * dims
+    ):
         raise UnsupportedError(f"pads {given}, auto_pad {auto}")
     if min(given) < 0 or max(given) >= 1 << 20:
         raise UnsupportedError(f"pads {list(given)}")

@@ -62,7 +62,8 @@ def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Impor
         NotLoweredError: MODEL002.
     """
     fates: dict[int, Fate] = {}
-    problems = Problems(place, _open_hint(graph.open_inputs))
+    hint = _open_hint(graph.open_inputs)
+    problems = Problems(place, lambda found: hint)
     graph = _with_constants(graph, fates, problems)
     try:
         if wishes.to_quantize:
@@ -124,7 +125,7 @@ def _with_constants(graph: Graph, fates: dict[int, Fate], problems: Problems) ->
                 nodes.append(node)
                 continue
         except (UnsupportedError, *MEANINGLESS) as why:
-            problems.add(node.label, why)
+            problems.add(node, why)
         fates[node.index] = Fate(node.label, (), "a constant")
     return attrs.evolve(graph, nodes=tuple(nodes), constants=constants)
 
@@ -138,4 +139,4 @@ def _on_integers(steps: Iterable[Step], graph: Graph, problems: Problems) -> Ite
         try:
             yield QOPERATORS[step.op](step, graph.constants) or step
         except (UnsupportedError, *MEANINGLESS) as why:
-            problems.add(step.label, why)
+            problems.add(step, why)

@@ -2,112 +2,88 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
-from nmpsim.frontends.builder import Value
-from nmpsim.frontends.tflite.lowering import (
-    Lowering,
-    Result,
-    activation_of,
+from nmpsim.frontends.graph.steps import Array
+from nmpsim.frontends.tflite.drawing import (
+    Drawing,
+    check_alike,
+    check_moved,
     dimension,
-    same_parameters,
+    values_of,
 )
-from nmpsim.frontends.tflite.model import Operator, Tensor
+from nmpsim.frontends.tflite.model import Tensor
 from nmpsim.frontends.tflite.tables import rescaled_part
-from nmpsim.frontends.tflite.weighted import VALID
 from nmpsim.frontends.unsupported import UnsupportedError
 
-Lower = Callable[[Lowering, Operator], Result]
-_PADDED_BY = ("CONV_2D", "DEPTHWISE_CONV_2D")
+Draw = Callable[[Drawing], None]
 
 
-def reshape(graph: Lowering, operator: Operator) -> Result:
+def reshape(drawing: Drawing) -> None:
     """The same values in the same order."""
-    source, result = _first(operator), operator.outputs[0]
-    graph.check_moved(source, result)
-    value = graph.view(graph.value(source), result.shape)
-    if result.index in graph.outputs:
-        graph.add("copy", operator, (graph.target(result), value))
-        return Result()
-    graph.set(result, value)
-    return Result("a view of its input, nothing moves")
+    (source,) = drawing.inputs(1)
+    check_moved(source, drawing.result)
+    drawing.add("Reshape", [drawing.name(source)], shape=drawing.result.shape, allowzero=1)
 
 
-def pad(graph: Lowering, operator: Operator) -> Result:
+def pad(drawing: Drawing) -> None:
     """Zeros, or the given value, around a tensor."""
-    source, result = _first(operator), operator.outputs[0]
-    graph.check_moved(source, result)
-    given = graph.integers(operator, 1)
+    (source,), result = drawing.inputs(1), drawing.result
+    check_moved(source, result)
+    given = drawing.integers(1)
     if len(given) != 2 * len(source.shape) or min(given, default=0) < 0:
         raise UnsupportedError(f"paddings {given}")
-    amounts = list(zip(given[::2], given[1::2], strict=True))
-    filler = operator.inputs[2] if len(operator.inputs) > 2 else None
-    real = 0.0
-    if filler is not None:
-        (value,) = graph.integers(operator, 2)[:1] or (0,)
-        real = float(np.float32(graph.scale(result)) * (value - int(result.zero_points[0])))
-    if real == 0.0 and _is_folded(graph, operator, amounts):
-        graph.set(result, graph.value(source))
-        (top, bottom), (left, right) = amounts[1:3]
-        graph.padding[result.index] = (top, left, bottom, right)
-        return Result("padding of the convolution that reads it")
-    inner, target = graph.value(source), graph.target(result)
-    graph.add("splat", operator, (target,), Value=real)
-    _insert(graph, operator, target, inner, [before for before, _ in amounts])
-    return Result()
+    inputs = [drawing.name(source)]
+    if result.is_quantized:
+        value = int(drawing.parameters(result).zero_point)
+        if len(drawing.operator.inputs) > 2 and drawing.operator.inputs[2] is not None:
+            value = (drawing.integers(2) or [0])[0]
+        inputs += ["", drawing.constant(f"{result.name}_value", np.array(value), "int64")]
+    drawing.add("Pad", inputs, pads=(*given[::2], *given[1::2]))
 
 
-def _is_folded(graph: Lowering, operator: Operator, amounts: list[tuple[int, int]]) -> bool:
-    """Whether only convolutions without padding of their own read the result."""
-    result = operator.outputs[0]
-    readers = graph.readers.get(result.index, [])
-    return (
-        bool(readers)
-        and result.index not in graph.outputs
-        and len(amounts) == 4
-        and amounts[0] == amounts[3] == (0, 0)
-        and all(
-            reader.name in _PADDED_BY
-            and reader.inputs[0] is result
-            and reader.options["Padding"] == VALID
-            for reader in readers
-        )
-    )
+def mirror_pad(drawing: Drawing) -> None:
+    """The values around a tensor are its own, as in a mirror in or at its edge."""
+    (source,) = drawing.inputs(1)
+    check_moved(source, drawing.result)
+    given, edge = drawing.integers(1), 1 - int(drawing.operator.options["Mode"])
+    if len(given) != 2 * len(source.shape) or edge not in (0, 1):
+        raise UnsupportedError(f"paddings {given}")
+    sizes = (size for size in source.shape for _ in range(2))
+    if any(not 0 <= amount <= size - edge for amount, size in zip(given, sizes, strict=True)):
+        raise UnsupportedError(f"paddings {given}")
+    mode = ("symmetric", "reflect")[edge]
+    drawing.add("Pad", [drawing.name(source)], pads=(*given[::2], *given[1::2]), mode=mode)
 
 
-def concatenation(graph: Lowering, operator: Operator) -> Result:
+def concatenation(drawing: Drawing) -> None:
     """Parts one behind the other; TFLite's Int8 has them all on one scale."""
-    result = operator.outputs[0]
-    axis = dimension([operator.options["Axis"]], len(result.shape))
-    if activation_of(operator) != "NONE":
-        raise UnsupportedError(f"a fused {activation_of(operator)}")
-    target = graph.target(result)
-    graph.touch(operator, target)
-    begin = 0
-    for tensor in operator.inputs:
-        part = _on_the_scale_of(graph, operator, tensor, target)
-        if len(part.shape) != len(result.shape):
-            raise UnsupportedError(f"{list(part.shape)} as a part of {list(result.shape)}")
-        offsets = [0] * len(result.shape)
-        offsets[axis] = begin
-        _insert(graph, operator, target, part, offsets)
-        begin += part.shape[axis]
-    return Result()
+    if drawing.limits is not None:
+        raise UnsupportedError("a fused activation")
+    rank = len(drawing.result.shape)
+    axis = dimension([drawing.operator.options["Axis"]], rank)
+    for part in drawing.operator.inputs:
+        if part is not None and len(part.shape) != rank:
+            whole = list(drawing.result.shape)
+            raise UnsupportedError(f"{list(part.shape)} as a part of {whole}")
+    parts = [_on_the_scale_of(drawing, part) for part in drawing.operator.inputs]
+    drawing.add("Concat", parts, axis=axis)
 
 
-def _on_the_scale_of(
-    graph: Lowering, operator: Operator, tensor: Tensor | None, target: Value
-) -> Value:
+def _on_the_scale_of(drawing: Drawing, tensor: Tensor | None) -> str:
     """A part of a concatenation; one of uint8 may come from another scale, by a table."""
-    part, result = graph.value(tensor), operator.outputs[0]
-    if same_parameters(target, part):
+    part, result = drawing.name(tensor), drawing.result
+    assert tensor is not None
+    try:
+        check_alike(tensor, result)
         return part
-    if tensor is None or tensor.dtype != "uint8":
-        raise UnsupportedError("inputs and result of different scales or zero points")
+    except UnsupportedError:
+        if tensor.dtype != "uint8":
+            raise
     values = rescaled_part(
         np.arange(256),
         tensor.scales[0],
@@ -115,58 +91,43 @@ def _on_the_scale_of(
         result.scales[0],
         int(result.zero_points[0]),
     )
-    table = (np.clip(values, 0, 255) - UNSIGNED).astype(np.int8)
-    kind = attrs.evolve(target.type, shape=(256,))
-    mapping = graph.builder.constant(f"{tensor.name}_table", table, kind)
-    moved = graph.builder.buffer(f"{tensor.name}_part", attrs.evolve(target.type, shape=part.shape))
-    graph.add("intlookuptable", operator, (moved, part, mapping))
-    return moved
+    moved = drawing.temporary(result, "part", tensor.shape)
+    return drawing.look_up(part, np.clip(values, 0, 255) - UNSIGNED, moved)
 
 
-def pack(graph: Lowering, operator: Operator) -> Result:
+def pack(drawing: Drawing) -> None:
     """Tensors of one shape along a new dimension."""
-    result = operator.outputs[0]
-    axis = dimension([operator.options["Axis"]], len(result.shape))
-    target = graph.target(result)
-    graph.touch(operator, target)
-    for index, tensor in enumerate(operator.inputs):
-        part = graph.value(tensor)
-        if not same_parameters(target, part):
-            raise UnsupportedError("inputs and result of different scales or zero points")
-        shape = (*part.shape[:axis], 1, *part.shape[axis:])
-        offsets = [0] * len(result.shape)
-        offsets[axis] = index
-        _insert(graph, operator, target, graph.view(part, shape), offsets)
-    return Result()
+    result = drawing.result
+    axis = dimension([drawing.operator.options["Axis"]], len(result.shape))
+    parts = []
+    for tensor in drawing.inputs(len(drawing.operator.inputs)):
+        check_alike(tensor, result)
+        shape = (*tensor.shape[:axis], 1, *tensor.shape[axis:])
+        wide = drawing.temporary(tensor, "wide", shape)
+        parts.append(drawing.add("Reshape", [drawing.name(tensor)], wide, shape=shape))
+    drawing.add("Concat", parts, axis=axis)
 
 
-def transpose(graph: Lowering, operator: Operator) -> Result:
+def transpose(drawing: Drawing) -> None:
     """Dimensions in another order."""
-    source, result = _first(operator), operator.outputs[0]
-    graph.check_moved(source, result)
-    order = graph.integers(operator, 1)
-    rank = len(source.shape)
-    graph.add(
-        "transpose",
-        operator,
-        (graph.target(result), graph.value(source)),
-        Shuffle=tuple(axis % max(rank, 1) for axis in order),
-    )
-    return Result()
+    (source,) = drawing.inputs(1)
+    check_moved(source, drawing.result)
+    order = tuple(axis % max(len(source.shape), 1) for axis in drawing.integers(1))
+    drawing.instruction("transpose", [drawing.name(source)], Shuffle=order)
 
 
-def slice_(graph: Lowering, operator: Operator) -> Result:
+def slice_(drawing: Drawing) -> None:
     """A box of a tensor, from constant places."""
-    source, result = _first(operator), operator.outputs[0]
-    begin = graph.integers(operator, 1)
-    return _extract(graph, operator, graph.value(source), result, begin)
+    (source,) = drawing.inputs(1)
+    check_alike(source, drawing.result)
+    _extract(drawing, drawing.name(source), drawing.result, drawing.integers(1))
 
 
-def strided_slice(graph: Lowering, operator: Operator) -> Result:
+def strided_slice(drawing: Drawing) -> None:
     """A box; dimensions may be dropped from the result, and steps other than 1 are gathered."""
-    source, result = _first(operator), operator.outputs[0]
-    begins, ends, steps = (graph.integers(operator, place) for place in (1, 2, 3))
-    options, sizes = operator.options, source.shape
+    (source,) = drawing.inputs(1)
+    begins, ends, steps = (drawing.integers(place) for place in (1, 2, 3))
+    options, sizes = drawing.operator.options, source.shape
     if options["EllipsisMask"] or options["NewAxisMask"]:
         raise UnsupportedError("a mask of new dimensions")
     if not len(begins) == len(ends) == len(steps) == len(sizes) or 0 in steps:
@@ -180,147 +141,114 @@ def strided_slice(graph: Lowering, operator: Operator) -> Result:
             continue
         end = None if options["EndMask"] >> d & 1 else ends[d]
         taken.append(range(size)[begin : end : steps[d]])
-    value = graph.value(source)
-    for d, places in enumerate(taken):
-        if len(places) > 1 and places.step != 1:
-            value = graph.gathered(operator, value, d, np.array(places), None)
-            taken[d] = range(len(places))
     if not all(taken):
         raise UnsupportedError("a result without elements")
+    check_alike(source, drawing.result)
+    name, shape = drawing.name(source), sizes
+    for d, places in enumerate(taken):
+        if len(places) > 1 and places.step != 1:
+            shape = (*shape[:d], len(places), *shape[d + 1 :])
+            part = drawing.temporary(source, "part", shape)
+            name = _gathered(drawing, name, d, np.array(places), part)
+            taken[d] = range(len(places))
     shape = tuple(map(len, taken))
-    return _extract(graph, operator, value, result, [places[0] for places in taken], shape)
+    _extract(drawing, name, drawing.result, [places[0] for places in taken], shape)
 
 
-def split(graph: Lowering, operator: Operator) -> Result:
+def split(drawing: Drawing) -> None:
     """Equal parts along a dimension."""
-    if len(operator.inputs) < 2:
-        raise UnsupportedError(f"{len(operator.inputs)} inputs")
-    return _split(graph, operator, operator.inputs[1], graph.integers(operator, 0))
+    _split(drawing, drawing.inputs(2)[1], drawing.integers(0))
 
 
-def split_v(graph: Lowering, operator: Operator) -> Result:
+def split_v(drawing: Drawing) -> None:
     """Parts of given sizes, which the results have."""
-    return _split(graph, operator, _first(operator), graph.integers(operator, 2))
+    _split(drawing, drawing.inputs(1)[0], drawing.integers(2))
 
 
-def _split(graph: Lowering, operator: Operator, source: Tensor | None, given: list[int]) -> Result:
-    if source is None:
-        raise UnsupportedError("an input is left out")
+def _split(drawing: Drawing, source: Tensor, given: list[int]) -> None:
     axis = dimension(given, len(source.shape))
     begin = 0
-    for result in operator.outputs:
-        first = [0] * len(source.shape)
-        first[axis] = begin
+    for result in drawing.operator.outputs:
         if len(result.shape) != len(source.shape):
             raise UnsupportedError(f"{list(result.shape)} as a part of {list(source.shape)}")
-        _extract(graph, operator, graph.value(source), result, first)
+        _part(drawing, source, result, axis, begin)
         begin += result.shape[axis]
-    return Result()
 
 
-def unpack(graph: Lowering, operator: Operator) -> Result:
+def unpack(drawing: Drawing) -> None:
     """Slices along a dimension, without it."""
-    source = _first(operator)
-    axis = dimension([operator.options["Axis"]], len(source.shape))
-    if len(operator.outputs) != source.shape[axis]:
-        raise UnsupportedError(f"{len(operator.outputs)} results of {source.shape[axis]}")
+    (source,), results = drawing.inputs(1), drawing.operator.outputs
+    axis = dimension([drawing.operator.options["Axis"]], len(source.shape))
+    if len(results) != source.shape[axis]:
+        raise UnsupportedError(f"{len(results)} results of {source.shape[axis]}")
     shape = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
-    for index, result in enumerate(operator.outputs):
-        first = [0] * len(source.shape)
-        first[axis] = index
-        _extract(graph, operator, graph.value(source), result, first, shape)
-    return Result()
+    for index, result in enumerate(results):
+        _part(drawing, source, result, axis, index, shape)
 
 
-def gather(graph: Lowering, operator: Operator) -> Result:
+def gather(drawing: Drawing) -> None:
     """Slices along a dimension at constant places."""
-    source, result = _first(operator), operator.outputs[0]
-    graph.check_moved(source, result)
+    (source,), operator = drawing.inputs(1), drawing.operator
+    check_moved(source, drawing.result)
     axis = dimension([operator.options["Axis"]], len(source.shape))
-    places = graph.constant_of(operator.inputs[1] if len(operator.inputs) > 1 else None)
+    places = values_of((*operator.inputs, None)[1])
     if operator.options["BatchDims"] or places.dtype.kind not in "iu":
         raise UnsupportedError(f"batches, or places of {places.dtype}")
     if places.size and not (places.min() >= 0 and places.max() < source.shape[axis]):
         raise UnsupportedError(f"a place outside of {source.shape[axis]}")
-    graph.gathered(operator, graph.value(source), axis, places, graph.target(result))
-    return Result()
+    _gathered(drawing, drawing.name(source), axis, places)
 
 
-def mirror_pad(graph: Lowering, operator: Operator) -> Result:
-    """The values around a tensor are its own, as in a mirror in or at its edge."""
-    source, result = _first(operator), operator.outputs[0]
-    graph.check_moved(source, result)
-    given, edge = graph.integers(operator, 1), 1 - int(operator.options["Mode"])
-    if len(given) != 2 * len(source.shape) or edge not in (0, 1):
-        raise UnsupportedError(f"paddings {given}")
-    value = graph.value(source)
-    for axis, (before, behind) in enumerate(zip(given[::2], given[1::2], strict=True)):
-        size = source.shape[axis]
-        if not (0 <= before <= size - edge and 0 <= behind <= size - edge):
-            raise UnsupportedError(f"paddings {given}")
-        own = list(range(size))
-        front = own[edge : edge + before][::-1]
-        back = own[size - edge - behind : size - edge][::-1]
-        if before or behind:
-            value = graph.gathered(operator, value, axis, np.array(front + own + back), None)
-    graph.add("copy", operator, (graph.target(result), value))
-    return Result()
-
-
-def blocks(into_channels: bool) -> Lower:
+def blocks(into_channels: bool) -> Draw:
     """Squares of pixels become channels, or channels squares of pixels."""
 
-    def lower(graph: Lowering, operator: Operator) -> Result:
-        source, result = _first(operator), operator.outputs[0]
-        graph.check_moved(source, result)
-        size = operator.options["BlockSize"]
+    def draw(drawing: Drawing) -> None:
+        (source,), result = drawing.inputs(1), drawing.result
+        check_moved(source, result)
+        size = drawing.operator.options["BlockSize"]
         if len(source.shape) != 4 or len(result.shape) != 4 or size < 1:
             raise UnsupportedError(f"blocks of {size} in {list(source.shape)}")
         images, rows, columns, channels = (result if into_channels else source).shape
         channels //= size * size
         apart = (images, rows, size, columns, size, channels)
         together = (images, rows, columns, size, size, channels)
-        before, after = (apart, together) if into_channels else (together, apart)
-        target = graph.target(result, after)
-        value = graph.view(graph.value(source), before)
-        graph.add("transpose", operator, (target, value), Shuffle=(0, 1, 3, 2, 4, 5))
-        return Result()
+        views = (together, apart) if into_channels else (apart, together)
+        order = (0, 1, 3, 2, 4, 5)
+        drawing.instruction("transpose", [drawing.name(source)], views=views, Shuffle=order)
 
-    return lower
+    return draw
+
+
+def _gathered(
+    drawing: Drawing, source: str, axis: int, places: Array, result: str | None = None
+) -> str:
+    """Slices of a tensor along a dimension, at constant places; on the host."""
+    name = f"{drawing.result.name}_places"
+    indices = drawing.constant(name, places.astype(np.int32), "int32")
+    return drawing.instruction("gather", [source, indices], result, BatchDims=axis)
+
+
+def _part(
+    drawing: Drawing,
+    source: Tensor,
+    result: Tensor,
+    axis: int,
+    begin: int,
+    shape: tuple[int, ...] = (),
+) -> None:
+    check_alike(source, result)
+    first = [begin * (d == axis) for d in range(len(source.shape))]
+    _extract(drawing, drawing.name(source), result, first, shape)
 
 
 def _extract(
-    graph: Lowering,
-    operator: Operator,
-    source: Value,
-    result: Tensor,
-    first: list[int],
-    shape: tuple[int, ...] | None = None,
-) -> Result:
-    target = graph.target(result, shape)
-    if not same_parameters(source, target):
-        raise UnsupportedError("input and result of different scales or zero points")
-    graph.builder.add(
-        "extracttensor", result.name, (target, source), Offsets=tuple(int(f) for f in first)
-    )
-    return Result()
-
-
-def _insert(
-    graph: Lowering, operator: Operator, target: Value, part: Value, offsets: list[int]
+    drawing: Drawing, source: str, result: Tensor, first: list[int], shape: tuple[int, ...] = ()
 ) -> None:
-    graph.add(
-        "inserttensor",
-        operator,
-        (target, part),
-        Offsets=tuple(int(o) for o in offsets),
-        Count=1,
-        Axis=0,
+    """A box of a tensor; ``shape`` is that of the box, if the result's is another."""
+    if shape and math.prod(shape) != math.prod(result.shape):
+        raise UnsupportedError(f"shape {list(result.shape)} cannot be {list(shape)}")
+    name = drawing.name(result)
+    views = (shape,) if shape else ()
+    drawing.instruction(
+        "extracttensor", [source], name, name=name, views=views, Offsets=tuple(first)
     )
-
-
-def _first(operator: Operator) -> Tensor:
-    source = operator.inputs[0] if operator.inputs else None
-    if source is None:
-        raise UnsupportedError("no input")
-    return source

@@ -1,11 +1,10 @@
-"""Every TFLite operator that can be compiled, and what makes LIR of it."""
+"""Every TFLite operator that can be compiled, and what draws it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.frontends.tflite.lowering import Lowering, Result
-from nmpsim.frontends.tflite.model import Operator
+from nmpsim.frontends.tflite.drawing import Drawing
 from nmpsim.frontends.tflite.movement import (
     blocks,
     concatenation,
@@ -42,7 +41,7 @@ from nmpsim.frontends.tflite.weighted import (
     transpose_conv,
 )
 
-OPERATORS: dict[str, Callable[[Lowering, Operator], Result]] = {
+OPERATORS: dict[str, Callable[[Drawing], None]] = {
     "ADD": pair("elementadd"),
     "ARG_MAX": extreme("argmax"),
     "ARG_MIN": extreme("argmin"),
@@ -71,9 +70,9 @@ OPERATORS: dict[str, Callable[[Lowering, Operator], Result]] = {
     "PRELU": prelu,
     "QUANTIZE": quantize,
     "REDUCE_MAX": reduce_max,
-    "RELU": activation("relu"),
-    "RELU6": activation("relu6"),
-    "RELU_N1_TO_1": activation("relu_n1_to_1"),
+    "RELU": activation(0.0, None),
+    "RELU6": activation(0.0, 6.0),
+    "RELU_N1_TO_1": activation(-1.0, 1.0),
     "RESHAPE": reshape,
     "RESIZE_BILINEAR": resize("resizebilinear"),
     "RESIZE_NEAREST_NEIGHBOR": resize("resizenearest"),

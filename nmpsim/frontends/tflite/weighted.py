@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import UNSIGNED
-from nmpsim.frontends.builder import Value, quantized
-from nmpsim.frontends.tflite.lowering import BOUNDS, Lowering, Result, activation_of, kind_of
+from nmpsim.frontends.graph.steps import Array, Quantized
+from nmpsim.frontends.graph.windows import EXPLICIT
+from nmpsim.frontends.tflite.drawing import Drawing, kind_of, values_of
 from nmpsim.frontends.tflite.model import Operator, Tensor
 from nmpsim.frontends.unsupported import UnsupportedError
-from nmpsim.lir.nodes import AttributeValue, TensorType
 
-Array = npt.NDArray[Any]
 SAME, VALID = 0, 1
 _INT32 = 2
 """Among the schema's types of tensors."""
+_KINDS = (("int8", "int8"), ("int8", "int4"), ("uint8", "uint8"), ("int16", "int8"))
 
 
 @attrs.frozen
@@ -43,232 +43,146 @@ class _Operands:
             raise UnsupportedError(f"{read.dtype} inputs with {weights.dtype} weights")
         return cls(read, weights, inputs[bias])
 
+    def check_images(self) -> None:
+        """Refuse what is no image with a filter of four dimensions."""
+        if len(self.source.shape) != 4 or len(self.weights.shape) != 4:
+            raise self.unfit()
 
-_KINDS = (("int8", "int8"), ("int8", "int4"), ("uint8", "uint8"), ("int16", "int8"))
+    def unfit(self) -> UnsupportedError:
+        """The error that the filter does not fit the input."""
+        shapes = f"{list(self.weights.shape)} for an input {list(self.source.shape)}"
+        return UnsupportedError(f"filter {shapes}")
 
 
-def conv_2d(graph: Lowering, operator: Operator) -> Result:
+def conv_2d(drawing: Drawing) -> None:
     """Filter OHWI, one input channel for each group of filters."""
-    operands = _Operands.of(operator)
-    source, weights = operands.source, operands.weights
-    depth = weights.shape[3] if len(weights.shape) == 4 else 0
-    if len(source.shape) != 4 or depth == 0 or source.shape[3] % depth:
-        raise UnsupportedError(f"filter {list(weights.shape)} for an input {list(source.shape)}")
-    return _window(graph, operator, operands, graph.held(weights), source.shape[3] // depth, 0)
+    operands = _Operands.of(drawing.operator)
+    operands.check_images()
+    channels, depth = operands.source.shape[3], operands.weights.shape[3]
+    if depth == 0 or channels % depth:
+        raise operands.unfit()
+    filters = np.moveaxis(values_of(operands.weights), -1, 1)
+    _window(drawing, operands, filters, channels // depth, 0)
 
 
-def depthwise_conv_2d(graph: Lowering, operator: Operator) -> Result:
+def depthwise_conv_2d(drawing: Drawing) -> None:
     """Filter [1, kh, kw, channels * multiplier]: a group for each channel."""
-    operands = _Operands.of(operator)
-    source, weights = operands.source, operands.weights
-    if len(source.shape) != 4 or len(weights.shape) != 4 or weights.shape[3] % source.shape[3]:
-        raise UnsupportedError(f"filter {list(weights.shape)} for an input {list(source.shape)}")
-    filters = graph.held(weights).transpose(3, 1, 2, 0)
-    return _window(graph, operator, operands, filters, source.shape[3], 3)
+    operands = _Operands.of(drawing.operator)
+    operands.check_images()
+    channels = operands.source.shape[3]
+    if operands.weights.shape[3] % channels:
+        raise operands.unfit()
+    filters = values_of(operands.weights).transpose(3, 0, 1, 2)
+    _window(drawing, operands, filters, channels, 3)
 
 
-def transpose_conv(graph: Lowering, operator: Operator) -> Result:
-    """A convolution of the input with zeros between its pixels, by the filter turned around."""
-    operands = _Operands.of(operator, source=2, bias=3)
-    source, weights, result = operands.source, operands.weights, operator.outputs[0]
-    strides = (operator.options["StrideH"], operator.options["StrideW"])
-    if len(source.shape) != 4 or len(weights.shape) != 4 or len(result.shape) != 4:
-        raise UnsupportedError(f"filter {list(weights.shape)} for an input {list(source.shape)}")
-    kernel = weights.shape[1:3]
-    # The padding is that of the convolution from the result back to the input.
-    top, left, *_ = paddings(operator, result.shape, (kernel[0], kernel[1]), strides)
-    spread = _spread(graph, operator, source, strides)
-    before = [kernel[0] - 1 - top, kernel[1] - 1 - left]
-    behind = [
-        result.shape[1 + d] - 1 + kernel[d] - spread.shape[1 + d] - before[d] for d in range(2)
-    ]
-    if min(before) < 0:
-        raise UnsupportedError(f"a window {list(kernel)} smaller than its padding")
-    rows, columns = (result.shape[1 + d] - min(behind[d], 0) for d in range(2))
-    shape = (result.shape[0], rows, columns, result.shape[3])
-    target = graph.target(result)
-    made = target if shape == result.shape else graph.temporary(result, "whole", shape)
-    pads = (before[0], before[1], max(behind[0], 0), max(behind[1], 0))
-    filters = graph.held(weights)[:, ::-1, ::-1]
-    window = _Window((kernel[0], kernel[1]), (1, 1), (1, 1), pads)
-    _convolution(graph, operator, operands, filters, window, (made, spread), 1, 0)
-    if made is not target:
-        graph.add("extracttensor", operator, (target, made), Offsets=(0, 0, 0, 0))
-    return Result()
-
-
-def _spread(graph: Lowering, operator: Operator, source: Tensor, strides: tuple[int, int]) -> Value:
-    """The input with ``stride - 1`` rows and columns of zeros behind each of its own."""
-    value = graph.value(source)
-    if strides == (1, 1):
-        return value
-    (images, rows, columns, channels), (down, across) = source.shape, strides
-    wide = graph.temporary(source, "spread", (images, rows * down, columns * across, channels))
-    graph.add("splat", operator, (wide,), Value=0.0)
-    apart = graph.view(wide, (images * rows, down, columns, across, channels))
-    pixels = graph.view(value, (images * rows, 1, columns, 1, channels))
-    graph.add("inserttensor", operator, (apart, pixels), Offsets=(0,) * 5, Count=1, Axis=0)
-    return wide
-
-
-def fully_connected(graph: Lowering, operator: Operator) -> Result:
-    """Weights [out, in]; the input is taken as rows of ``in``."""
-    operands = _Operands.of(operator)
-    source, weights = operands.source, operands.weights
-    if operator.options["WeightsFormat"] != 0 or len(weights.shape) != 2:
-        raise UnsupportedError(f"weights {list(weights.shape)} in another order")
-    outs, ins = weights.shape
-    elements = int(np.prod(source.shape))
-    if ins == 0 or elements % ins:
-        raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(source.shape)}")
-    result = operator.outputs[0]
-    rows = graph.view(graph.value(source), (elements // ins, ins))
-    flat = (elements // ins, outs)
-    target = graph.target(result, flat)
-    is_plain = activation_of(operator) == "NONE"
-    made = target if is_plain else graph.temporary(result, "sum", flat)
-    scales, zeros, bias = _parameters(graph, operator, operands, 0)
-    if weights.scales.size == 1:
-        kind = quantized("i8", (ins, outs), float(scales[0]), int(zeros[0]))
-        values = graph.builder.constant(weights.name, graph.held(weights).T, kind)
-        graph.add("fullyconnected", operator, (made, rows, values, bias))
-    else:
-        kind = quantized("i8", (outs, ins), 1.0, 0)
-        values = graph.builder.constant(weights.name, graph.held(weights), kind)
-        parameters = _vectors(graph, result.name, scales, zeros)
-        graph.add(
-            "rowwisequantizedfullyconnected", operator, (made, rows, values, bias, *parameters)
-        )
-    graph.activate(operator, made, target)
-    return Result()
-
-
-@attrs.frozen
-class _Window:
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilation: tuple[int, int]
-    pads: tuple[int, int, int, int]
-
-
-def _window(
-    graph: Lowering,
-    operator: Operator,
-    operands: _Operands,
-    filters: Array,
-    groups: int,
-    axis: int,
-) -> Result:
-    source, options = operands.source, operator.options
-    kernel = (filters.shape[1], filters.shape[2])
+def _window(drawing: Drawing, operands: _Operands, filters: Array, groups: int, axis: int) -> None:
+    """``filters`` are OIHW; ``axis`` is that of the output channels in the file's weights."""
+    options, kernel = drawing.operator.options, (filters.shape[2], filters.shape[3])
     strides = (options["StrideH"], options["StrideW"])
-    dilation = (options["DilationHFactor"], options["DilationWFactor"])
-    more = graph.padding.get(source.index)
-    pads = paddings(operator, source.shape, kernel, strides, dilation, more)
-    window = _Window(kernel, strides, dilation, pads)
-    sides = (graph.target(operator.outputs[0]), graph.value(source))
-    _convolution(graph, operator, operands, filters, window, sides, groups, axis)
-    return Result()
-
-
-def _convolution(
-    graph: Lowering,
-    operator: Operator,
-    operands: _Operands,
-    filters: Array,
-    window: _Window,
-    sides: tuple[Value, Value],
-    groups: int,
-    axis: int,
-) -> None:
-    """``filters`` are OHWI; ``axis`` is that of the output channels in the file's weights."""
-    name = activation_of(operator)
-    scales, zeros, bias = _parameters(graph, operator, operands, axis)
-    kind = quantized("i8", filters.shape, 1.0, 0)
-    values = graph.builder.constant(operands.weights.name, filters, kind)
-    base = operator.outputs[0].name
-    fused: dict[str, AttributeValue] = {}
-    if name != "NONE":
-        fused["FusedActivation"] = "RELU" if name == "RELU" else "CLIP"
-    if name in BOUNDS:
-        fused["FusedActivationArgs"] = BOUNDS[name]
-    graph.add(
-        "channelwisequantizedconvolution",
-        operator,
-        (
-            *sides,
-            values,
-            bias,
-            *_vectors(graph, base, scales, zeros),
-            *_bias_vectors(graph, base, operands.source, scales),
-        ),
-        Kernels=window.kernel,
-        Strides=window.strides,
-        Pads=window.pads,
-        Group=groups,
-        Dilation=window.dilation,
-        **fused,
+    dilations = (options["DilationHFactor"], options["DilationWFactor"])
+    pads = paddings(drawing.operator, operands.source.shape, kernel, strides, dilations)
+    is_valid = options["Padding"] == VALID  # what was padded before it can be its own padding
+    _weighted(
+        drawing,
+        "Conv",
+        operands,
+        filters,
+        axis,
+        strides=strides,
+        dilations=dilations,
+        group=groups,
+        **({"auto_pad": "VALID"} if is_valid else {"auto_pad": EXPLICIT, "pads": pads}),
     )
 
 
-def paddings(
-    operator: Operator,
-    shape: tuple[int, ...],
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    dilation: tuple[int, int] = (1, 1),
-    more: tuple[int, int, int, int] | None = None,
-) -> tuple[int, int, int, int]:
-    """Top, left, bottom, right of a window's padding; the odd one comes behind.
+def transpose_conv(drawing: Drawing) -> None:
+    """A convolution of the input with zeros between its pixels, by the filter turned around."""
+    operator, result = drawing.operator, drawing.result
+    operands = _Operands.of(operator, source=2, bias=3)
+    strides = (operator.options["StrideH"], operator.options["StrideW"])
+    operands.check_images()
+    if len(result.shape) != 4:
+        raise operands.unfit()
+    kernel = (operands.weights.shape[1], operands.weights.shape[2])
+    # The padding is that of the convolution from the result back to the input.
+    top, left, *_ = paddings(operator, result.shape, kernel, strides)
+    more = [
+        result.shape[1 + d] + before - (operands.source.shape[1 + d] - 1) * strides[d] - kernel[d]
+        for d, before in enumerate((top, left))
+    ]
+    pads = (top, left, *(max(-one, 0) for one in more))
+    added = tuple(max(one, 0) for one in more)
+    filters = values_of(operands.weights).transpose(3, 0, 1, 2)
+    _weighted(
+        drawing,
+        "ConvTranspose",
+        operands,
+        filters,
+        0,
+        strides=strides,
+        pads=pads,
+        output_padding=added,
+    )
 
-    Source: ``ComputePaddingWithOffset`` (tensorflow/lite/kernels/padding.h).
-    """
-    if min(*strides, *dilation, *kernel) < 1:
-        raise UnsupportedError(f"strides {strides}, dilation {dilation}, window {kernel}")
-    before, behind = [], []
-    for size, window, stride, step in zip(shape[1:3], kernel, strides, dilation, strict=True):
-        extent = (window - 1) * step + 1
-        out = -(-size // stride) if operator.options["Padding"] == SAME else 0
-        total = max((out - 1) * stride + extent - size, 0)
-        before.append(total // 2)
-        behind.append(total - total // 2)
-    top, left, bottom, right = more or (0, 0, 0, 0)
-    return before[0] + top, before[1] + left, behind[0] + bottom, behind[1] + right
+
+def fully_connected(drawing: Drawing) -> None:
+    """Weights [out, in]; the input is taken as rows of ``in``."""
+    operands = _Operands.of(drawing.operator)
+    source, weights, result = operands.source, operands.weights, drawing.result
+    if drawing.operator.options["WeightsFormat"] != 0 or len(weights.shape) != 2:
+        raise UnsupportedError(f"weights {list(weights.shape)} in another order")
+    ins = weights.shape[1]
+    elements = math.prod(source.shape)
+    if ins == 0 or elements % ins:
+        raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(source.shape)}")
+    _weighted(
+        drawing,
+        "Gemm",
+        operands,
+        values_of(weights),
+        0,
+        transB=1,
+        rows=(elements // ins, ins),
+        shape=result.shape,
+    )
 
 
-def _parameters(
-    graph: Lowering, operator: Operator, operands: _Operands, axis: int
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], Value]:
-    """Scales and zero points of the weights, one an output channel, and the bias."""
+def _weighted(
+    drawing: Drawing,
+    kind: str,
+    operands: _Operands,
+    values: Array,
+    axis: int,
+    **attributes: Any,
+) -> None:
+    """``values`` are the weights as ONNX has them; ``axis`` is as of ``_window``."""
     source, weights, bias = operands.source, operands.weights, operands.bias
     outs = weights.shape[axis]
     if weights.scales.size > 1 and weights.axis != axis:
         raise UnsupportedError(f"scales along dimension {weights.axis} of the weights")
-    scales = np.broadcast_to(weights.scales, (outs,)).astype(np.float32)
-    moved = UNSIGNED if weights.dtype == "uint8" else 0
-    zeros = np.broadcast_to(weights.zero_points - moved, (outs,)).astype(np.int64)
-    is_plain = operator.name == "FULLY_CONNECTED" and weights.scales.size == 1
+    is_connected = drawing.operator.name == "FULLY_CONNECTED"
+    is_plain = is_connected and weights.scales.size == 1
     if weights.dtype == "uint8" and weights.scales.size > 1:
         raise UnsupportedError("uint8 weights with a scale for each channel")
-    if weights.dtype != "uint8" and zeros.any() and not is_plain:  # TFLite ignores or refuses them
-        raise UnsupportedError(f"{weights.dtype} weights with zero points")
-    name = bias.name if bias else f"{operator.outputs[0].name}_bias"
-    values = graph.constant_of(bias) if bias else np.zeros(outs, np.int32)
-    if values.shape != (outs,) or values.dtype not in (np.int32, np.int64):
-        raise UnsupportedError(f"a bias {list(values.shape)} of {values.dtype}")
-    elem = "i64" if values.dtype == np.int64 else "i32"
-    held = np.moveaxis(graph.held(weights), axis, 0)
-    sizes = [np.abs(one.astype(float) - zero).sum() for one, zero in zip(held, zeros, strict=True)]
-    _check_sums(graph, operator, operands, values, np.array(sizes))
-    # On the scale of the sum, whatever its own says; 0 where there is one for each channel.
-    product = np.float32(graph.scale(source)) * scales[0] if weights.scales.size == 1 else 0.0
-    kind = quantized(elem, (outs,), float(product), 0)
-    return scales, zeros, graph.builder.constant(name, values, kind)
+    if weights.dtype != "uint8" and weights.zero_points.any() and not is_plain:
+        raise UnsupportedError(f"{weights.dtype} weights with zero points")  # TFLite ignores them
+    added = values_of(bias) if bias else np.zeros(outs, np.int32)
+    if added.shape != (outs,) or added.dtype not in (np.int32, np.int64):
+        raise UnsupportedError(f"a bias {list(added.shape)} of {added.dtype}")
+    zeros = np.broadcast_to(weights.zero_points, (outs,)).astype(np.int64)
+    by_channel = zip(np.moveaxis(values_of(weights), axis, 0), zeros, strict=True)
+    sizes = [np.abs(one.astype(float) - zero).sum() for one, zero in by_channel]
+    _check_sums(drawing, operands, added, np.array(sizes))
+    dtype = weights.dtype.replace("int4", "int8")
+    held = Quantized("", dtype, weights.scales, weights.zero_points)
+    sources = (drawing.name(source), drawing.constant(weights.name, values, held))
+    bias_name = drawing.constant(bias.name, added, str(added.dtype)) if bias else ""
+    drawing.computed(kind, sources, bias=bias_name, limits=drawing.limits, **attributes)
 
 
 def _check_sums(
-    graph: Lowering,
-    operator: Operator,
+    drawing: Drawing,
     operands: _Operands,
     bias: Array,
     sizes: npt.NDArray[np.float64],
@@ -277,6 +191,7 @@ def _check_sums(
 
     ``sizes`` are what the weights of an output channel add up to, each taken as positive.
     """
+    operator = drawing.operator
     source, weights = operands.source, operands.weights
     is_wide, is_connected = source.dtype == "int16", operator.name == "FULLY_CONNECTED"
     if is_wide and operands.bias is not None:
@@ -286,8 +201,8 @@ def _check_sums(
         if declared and not is_connected:
             raise UnsupportedError("Int16 sums of 32 bits, which TFLite rounds twice")
     largest = sizes * (32768 if is_wide else 255) + np.abs(bias.astype(np.float64))
-    factors = graph.scale(source) * weights.scales.astype(np.float64)
-    factors = factors / graph.scale(operator.outputs[0])
+    factors = drawing.parameters(source).scale * weights.scales.astype(np.float64)
+    factors = factors / drawing.parameters(drawing.result).scale
     if is_wide or is_connected:
         check_rescaled(largest, factors)
     elif _leave_32_bits(largest, factors):
@@ -309,18 +224,24 @@ def check_rescaled(largest: npt.NDArray[np.float64], factors: Array) -> None:
         raise UnsupportedError("sums on the result's scale that may leave 32 bits")
 
 
-def _vectors(
-    graph: Lowering, name: str, scales: npt.NDArray[np.float32], zeros: npt.NDArray[np.int64]
-) -> tuple[Value, Value]:
-    return (
-        graph.builder.constant(f"{name}_scales", scales, TensorType("float", scales.shape)),
-        graph.builder.constant(f"{name}_zero_points", zeros, TensorType("index32", zeros.shape)),
-    )
+def paddings(
+    operator: Operator,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    dilation: tuple[int, int] = (1, 1),
+) -> tuple[int, int, int, int]:
+    """Top, left, bottom, right of a window's padding; the odd one comes behind.
 
-
-def _bias_vectors(
-    graph: Lowering, name: str, source: Tensor, scales: npt.NDArray[np.float32]
-) -> tuple[Value, Value]:
-    """TFLite's bias is on the scale of the sum, whatever its own scale says."""
-    products = np.float32(graph.scale(source)) * scales
-    return _vectors(graph, f"{name}_bias", products, np.zeros(scales.size, np.int64))
+    Source: ``ComputePaddingWithOffset`` (tensorflow/lite/kernels/padding.h).
+    """
+    if min(*strides, *dilation, *kernel) < 1:
+        raise UnsupportedError(f"strides {strides}, dilation {dilation}, window {kernel}")
+    before, behind = [], []
+    for size, window, stride, step in zip(shape[1:3], kernel, strides, dilation, strict=True):
+        extent = (window - 1) * step + 1
+        out = -(-size // stride) if operator.options["Padding"] == SAME else 0
+        total = max((out - 1) * stride + extent - size, 0)
+        before.append(total // 2)
+        behind.append(total - total // 2)
+    return before[0], before[1], behind[0], behind[1]
