@@ -9,10 +9,18 @@ import attrs
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import PLAIN, Lowering, Result, Shape
+from nmpsim.frontends.graph.lowering import PLAIN, Lowering, Result
 from nmpsim.frontends.graph.movement import identity, kind_of
 from nmpsim.frontends.graph.real import REAL, real, spread
-from nmpsim.frontends.graph.steps import DTYPES, Array, Node, Quantized, plain_integers, quantized
+from nmpsim.frontends.graph.steps import (
+    DTYPES,
+    Array,
+    Node,
+    Quantized,
+    Shape,
+    plain_integers,
+    quantized,
+)
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 

@@ -14,11 +14,11 @@ import attrs
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result, Shape
+from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result
 from nmpsim.frontends.graph.movement import kind_of, take
 from nmpsim.frontends.graph.pointwise import swapped
 from nmpsim.frontends.graph.real import REAL, real
-from nmpsim.frontends.graph.steps import Array, Node
+from nmpsim.frontends.graph.steps import Array, Node, Shape
 from nmpsim.frontends.unsupported import UnsupportedError
 
 

@@ -13,9 +13,9 @@ INSTRUCTION = "nmpsim.Instruction"
 def instruction(graph: Lowering, node: Node) -> Result:
     """The instruction, by the node's attributes.
 
-    ``opcode`` and ``words`` are those of LIR, ``name`` is what the layer is called. ``views`` are
-    the shapes in which the instruction has its result and its first operands. With ``repeated``
-    operands become as large as the result. ``limits`` are those of a clip after it.
+    ``opcode`` and ``words`` are those of LIR. ``views`` are the shapes in which the instruction has
+    its result and its first operands. With ``repeated`` operands become as large as the result.
+    ``limits`` are those of a clip after it.
     """
     given, result = node.attributes, node.outputs[0]
     kind, shape = graph.declared(result)
@@ -29,6 +29,6 @@ def instruction(graph: Lowering, node: Node) -> Result:
     operands = [made, *sides]
     for place, view in enumerate(given.get("views", ())):
         operands[place] = graph.view(operands[place], view)
-    graph.add(given["opcode"], given["name"], operands, **given["words"])
-    clip(graph, given["name"], made, target, limits)
+    graph.add(given["opcode"], result, operands, **given["words"])
+    clip(graph, result, made, target, limits)
     return Result()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import Layout, Lowering, Result, Shape
+from nmpsim.frontends.graph.lowering import Layout, Lowering, Result
 from nmpsim.frontends.graph.movement import kind_of
-from nmpsim.frontends.graph.steps import Node
+from nmpsim.frontends.graph.steps import Node, Shape
 from nmpsim.frontends.unsupported import UnsupportedError
 
 Lower = Callable[[Lowering, Node], Result]

@@ -24,6 +24,7 @@ from nmpsim.frontends.graph.steps import (
     Array,
     Graph,
     Quantized,
+    Shape,
     Step,
     constant,
     plain_integers,
@@ -35,7 +36,6 @@ from nmpsim.lir.nodes import TensorType
 Layout = Literal["plain", "last"]
 PLAIN: Layout = "plain"
 LAST: Layout = "last"
-Shape = tuple[int, ...]
 MAX_BROADCAST = 1 << 26
 """Elements of all constants that are stored as large as what they are combined with."""
 _ELEMS = {
@@ -279,9 +279,9 @@ class Lowering:
             raise UnsupportedError(f"shape {list(value.shape)} cannot be {list(shape)}")
         return self.builder.view(value, attrs.evolve(value.type, shape=shape))
 
-    def add(self, opcode: str, name: str, operands: Sequence[Value], **given: Any) -> None:
-        """An instruction, named after what the node makes."""
-        self.builder.add(opcode, name, operands, **given)
+    def add(self, opcode: str, name: str, operands: Sequence[Value], **given: Any) -> str:
+        """An instruction, named after what the node makes. Its name."""
+        return self.builder.add(opcode, self.graph.layers.get(name, name), operands, **given)
 
     def look_up(self, name: str, target: Value, source: Value, table: Array) -> None:
         """A function of one 8-bit value; the table is of what is held, int64 or narrower."""

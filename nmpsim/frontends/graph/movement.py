@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result, Shape, turned
+from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result, turned
 from nmpsim.frontends.graph.pointwise import as_image, join, joined, place_of
-from nmpsim.frontends.graph.steps import Array, IntegerOperation, Node, Quantized
+from nmpsim.frontends.graph.steps import Array, IntegerOperation, Node, Quantized, Shape
 from nmpsim.frontends.graph.windows import Window, window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result, Shape
+from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result
 from nmpsim.frontends.graph.pointwise import as_image, swapped
 from nmpsim.frontends.graph.real import REAL, real
-from nmpsim.frontends.graph.steps import Array, Node
+from nmpsim.frontends.graph.steps import Array, Node, Shape
 from nmpsim.frontends.graph.windows import Window, window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType

@@ -13,9 +13,9 @@ import numpy as np
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.functions import UNITS
 from nmpsim.frontends.graph.logic import alike, check
-from nmpsim.frontends.graph.lowering import LAST, Layout, Lowering, Result, Shape
+from nmpsim.frontends.graph.lowering import LAST, Layout, Lowering, Result
 from nmpsim.frontends.graph.pointwise import as_image
-from nmpsim.frontends.graph.steps import Node
+from nmpsim.frontends.graph.steps import Node, Shape
 from nmpsim.frontends.graph.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType

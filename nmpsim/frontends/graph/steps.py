@@ -18,6 +18,7 @@ from nmpsim.frontends.unsupported import NotConstantError, UnsupportedError
 
 Array = npt.NDArray[Any]
 Constants = Mapping[str, Array]
+Shape = tuple[int, ...]
 DTYPES = {
     1: "float32",
     2: "uint8",
@@ -151,6 +152,8 @@ class Graph:
     """What the integers of tensors stand for."""
     declared: Mapping[str, Declared] = MappingProxyType({})
     """Tensors whose kind and shape the file gives, where it gives those of all."""
+    layers: Mapping[str, str] = MappingProxyType({})
+    """Tensor -> what the layers that make it are called, if not as it."""
     channels_last: bool = False
     """Whether images have their channels last, instead of second."""
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value, quantized
-from nmpsim.frontends.graph.lowering import LAST, Lowering, Result, Shape
+from nmpsim.frontends.graph.lowering import LAST, Lowering, Result
 from nmpsim.frontends.graph.pointwise import as_image, clip, swapped
-from nmpsim.frontends.graph.steps import MOVED, IntegerOperation, Quantized
+from nmpsim.frontends.graph.steps import MOVED, IntegerOperation, Quantized, Shape
 from nmpsim.frontends.graph.windows import Window, window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import AttributeValue

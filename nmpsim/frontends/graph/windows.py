@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.frontends.graph.lowering import Shape
+from nmpsim.frontends.graph.steps import Shape
 from nmpsim.frontends.unsupported import UnsupportedError
 
 EXPLICIT = "nmpsim.EXPLICIT"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nmpsim.bundle.limits import CHANNELS
@@ -12,7 +12,6 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.program import Problems, lower_steps
-from nmpsim.frontends.graph.steps import Node
 from nmpsim.frontends.imported import Imported, Wishes
 from nmpsim.frontends.tflite.drawing import Drawing
 from nmpsim.frontends.tflite.model import Tensor, read_graph
@@ -44,13 +43,13 @@ def read(path: Path, wishes: Wishes) -> Imported:
     _check_ends(drawing, place)
     problems = Problems(place, _hint)
     for operator in model.operators:
-        drawing.begin(operator)
+        drawing.operator = operator
+        drawing.begin(operator.index, operator.node)
         try:
             _draw(drawing)
         except UnsupportedError as why:
-            drawing.refuse()
-            problems.add(Node(operator.index, operator.name, (), (), {}, operator.node), why)
-    graph = drawing.graph()
+            problems.add(drawing.refuse([*_declared(drawing, operator.outputs)]), why)
+    graph = drawing.whole()
     lowering = Lowering(graph, drawing.steps, Builder(legal_name(path.stem), str(path)), place)
     is_float = not any(tensor.is_quantized for tensor in model.tensors)
     fates: dict[int, Fate] = {}
@@ -104,6 +103,15 @@ def _check_ends(drawing: Drawing, place: Place) -> None:
                 raise fail(
                     "MODEL002", message, place=place, found=str(why), expected=expected
                 ) from why
+
+
+def _declared(drawing: Drawing, tensors: Iterable[Tensor]) -> Iterator[str]:
+    """Names of tensors, as far as their kind is one that can be held."""
+    for tensor in tensors:
+        try:
+            yield drawing.name(tensor)
+        except UnsupportedError:
+            return
 
 
 def _draw(drawing: Drawing) -> None:

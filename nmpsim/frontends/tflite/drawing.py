@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
-from nmpsim.frontends.graph.instruction import INSTRUCTION
-from nmpsim.frontends.graph.steps import (
-    LIMITS,
-    MOVED,
-    Array,
-    Declared,
-    Graph,
-    Input,
-    IntegerOperation,
-    Node,
-    Quantized,
-    Step,
-)
+from nmpsim.frontends.graph import drawing
+from nmpsim.frontends.graph.steps import Array, Graph, Quantized, Shape
 from nmpsim.frontends.tflite.model import Graph as Model
 from nmpsim.frontends.tflite.model import Operator, Tensor
 from nmpsim.frontends.unsupported import UnsupportedError
 
 Limits = tuple[float, float | None]
-OPSET = 21
-"""Of ONNX, whose operators the graph has."""
-REFUSED = "nmpsim.Refused"
-"""Kind of the node that stands for an operator that could not be drawn."""
 _MAX_INTEGERS = 64
 """Of axes, paddings, places: two for each of a tensor's dimensions would do."""
 _NEEDS_SCALE = ("int8", "uint8", "int16")
@@ -46,37 +30,25 @@ _LIMITS: dict[str, Limits | None] = {
 }
 
 
-class Drawing:
-    """A model's operators, drawn one after the other."""
+class Drawing(drawing.Drawing):
+    """That of TFLite."""
 
     operator: Operator
     """The one at hand."""
 
     def __init__(self, model: Model) -> None:
+        super().__init__()
         self.model = model
-        self.steps: list[Step] = []
-        self._constants: dict[str, Array] = {}
-        self._declared: dict[str, Declared] = {}
         self._names: dict[int, str] = {}
-        self._taken: set[str] = set()
         for tensor in (*model.inputs, *model.outputs, *model.tensors):
             if tensor.index not in self._names and tensor.values is None:
-                self._names[tensor.index] = self._fresh(tensor.name)
+                self._names[tensor.index] = self.fresh(tensor.name)
 
-    def graph(self) -> Graph:
-        """All that was drawn."""
-        inputs = {self.name(one): one for one in self.model.inputs}
-        kinds = {name: one.kind for name, one in self._declared.items()}
-        return Graph(
-            tuple(step if isinstance(step, Node) else step.node for step in self.steps),
-            self._constants,
-            tuple(Input(name, one.dtype, one.shape) for name, one in inputs.items()),
-            tuple(self.name(tensor) for tensor in self.model.outputs),
-            OPSET,
-            parameters={name: k for name, k in kinds.items() if isinstance(k, Quantized)},
-            declared=self._declared,
-            channels_last=True,
-        )
+    def whole(self) -> Graph:
+        """The graph of the model."""
+        inputs = {self.name(one): (one.dtype, one.shape) for one in self.model.inputs}
+        graph = self.graph(inputs, [self.name(one) for one in self.model.outputs])
+        return attrs.evolve(graph, channels_last=True)
 
     # --- tensors -----------------------------------------------------------------------------
 
@@ -85,37 +57,22 @@ class Drawing:
         if tensor is None:
             raise UnsupportedError("an input is left out")
         if tensor.index not in self._names:
-            self._names[tensor.index] = self._fresh(tensor.name)
+            self._names[tensor.index] = self.fresh(tensor.name)
         name = self._names[tensor.index]
-        if name not in self._declared:
-            self._declared[name] = Declared(self._kind(tensor, name), tensor.shape)
+        if not self.is_declared(name):
+            self.declare(name, self._kind(tensor, name), tensor.shape)
             if tensor.values is not None:
-                self._constants[name] = tensor.values
+                self.constants[name] = tensor.values
         return name
 
     def parameters(self, tensor: Tensor) -> Quantized:
         """What the integers of a quantized tensor stand for."""
-        kind = self._declared[self.name(tensor)].kind
-        if isinstance(kind, str):
-            raise UnsupportedError(kind_of(tensor))
-        return kind
+        return self.quantized_kind(self.name(tensor))
 
-    def temporary(self, like: Tensor, what: str, shape: tuple[int, ...] | None = None) -> str:
+    def temporary(self, like: Tensor, what: str, shape: Shape | None = None) -> str:
         """A tensor between two steps, of another one's kind."""
-        kind = self._declared[self.name(like)].kind
-        return self._declare(f"{like.name}_{what}", kind, like.shape if shape is None else shape)
-
-    def constant(self, name: str, values: Array, kind: Quantized | str) -> str:
-        """A constant that the file does not have in this form."""
-        name = self._declare(name, kind, values.shape)
-        self._constants[name] = values
-        return name
-
-    def _declare(self, name: str, kind: Quantized | str, shape: tuple[int, ...]) -> str:
-        name = self._fresh(name)
-        own = attrs.evolve(kind, name=name) if isinstance(kind, Quantized) else kind
-        self._declared[name] = Declared(own, shape)
-        return name
+        name, shape = self.fresh(f"{like.name}_{what}"), like.shape if shape is None else shape
+        return self.declare(name, self.kind(self.name(like)), shape, self.name(self.result))
 
     @property
     def result(self) -> Tensor:
@@ -154,74 +111,9 @@ class Drawing:
             raise UnsupportedError(f"a fused {name}")
         return _LIMITS[name]
 
-    # --- steps -------------------------------------------------------------------------------
-
-    def add(
-        self, op: str, inputs: Sequence[str], result: str | None = None, **attributes: Any
-    ) -> str:
-        """One of ONNX's operators; the name of what it makes."""
-        result = self.name(self.result) if result is None else result
-        operator = self.operator
-        node = Node(operator.index, op, tuple(inputs), (result,), attributes, operator.node)
-        self.steps.append(node)
-        return result
-
-    def instruction(
-        self, opcode: str, inputs: Sequence[str], result: str | None = None, **words: Any
-    ) -> str:
-        """An instruction of LIR; words in small letters are what such a node knows besides."""
-        own = {key: words.pop(key) for key in list(words) if key.islower()}
-        own = {"name": self.name(self.result), **own}
-        return self.add(INSTRUCTION, inputs, result, opcode=opcode, words=words, **own)
-
-    def computed(
-        self,
-        kind: str,
-        sources: Sequence[str],
-        result: str | None = None,
-        bias: str = "",
-        limits: Limits | None = None,
-        **attributes: Any,
-    ) -> None:
-        """An operation on integers that ONNX has, too."""
-        made = self.add(kind, sources, result, **attributes)
-        node = self.steps.pop()
-        assert isinstance(node, Node)
-        quantized = tuple(map(self._quantized, sources))
-        self.steps.append(
-            IntegerOperation(node, kind, quantized, self._quantized(made), bias, limits)
-        )
-
-    def look_up(self, source: str, results: Array, result: str | None = None) -> str:
-        """A function of each integer, lowest first as they are held, by all of its results."""
-        result = self.name(self.result) if result is None else result
-        kind = self._quantized(result)
-        dtype = "int8" if results.size == 256 else "int16"
-        held = attrs.evolve(
-            kind, dtype=dtype, zero_points=kind.zero_points - MOVED.get(kind.dtype, 0)
-        )
-        table = np.clip(results, *LIMITS[dtype]).astype(dtype)
-        mapping = self.constant(f"{self.result.name}_table", table, held)
-        return self.instruction("intlookuptable", [source, mapping], result)
-
-    def _quantized(self, name: str) -> Quantized:
-        kind = self._declared[name].kind
-        assert isinstance(kind, Quantized)
-        return kind
-
-    def refuse(self) -> None:
-        """Stand for what the operator makes, so that its readers are judged on their own."""
-        del self.steps[self._begin :]
-        for tensor in self.operator.outputs:
-            try:
-                self.add(REFUSED, [], self.name(tensor))
-            except UnsupportedError:
-                return
-
-    def begin(self, operator: Operator) -> None:
-        """Draw an operator from here on."""
-        self.operator = operator
-        self._begin = len(self.steps)
+    def first_output(self) -> str:
+        """Its name."""
+        return self.name(self.result)
 
     def _kind(self, tensor: Tensor, name: str) -> Quantized | str:
         if tensor.dtype not in (*_NEEDS_SCALE, *_PLAIN):
@@ -233,14 +125,6 @@ class Drawing:
         if tensor.scales.size > 1:
             raise UnsupportedError(f"{tensor.name} has a scale for each channel")
         return Quantized(name, tensor.dtype, tensor.scales, tensor.zero_points)
-
-    def _fresh(self, name: str) -> str:
-        found, count = name, 0
-        while found in self._taken:
-            count += 1
-            found = f"{name}__{count}"
-        self._taken.add(found)
-        return found
 
 
 def values_of(tensor: Tensor | None) -> Array:

@@ -219,13 +219,11 @@ def blocks(into_channels: bool) -> Draw:
     return draw
 
 
-def _gathered(
-    drawing: Drawing, source: str, axis: int, places: Array, result: str | None = None
-) -> str:
+def _gathered(drawing: Drawing, source: str, axis: int, places: Array, *result: str) -> str:
     """Slices of a tensor along a dimension, at constant places; on the host."""
     name = f"{drawing.result.name}_places"
     indices = drawing.constant(name, places.astype(np.int32), "int32")
-    return drawing.instruction("gather", [source, indices], result, BatchDims=axis)
+    return drawing.instruction("gather", [source, indices], *result, BatchDims=axis)
 
 
 def _part(
@@ -249,6 +247,4 @@ def _extract(
         raise UnsupportedError(f"shape {list(result.shape)} cannot be {list(shape)}")
     name = drawing.name(result)
     views = (shape,) if shape else ()
-    drawing.instruction(
-        "extracttensor", [source], name, name=name, views=views, Offsets=tuple(first)
-    )
+    drawing.instruction("extracttensor", [source], name, views=views, Offsets=tuple(first))
