@@ -61,12 +61,10 @@ class Drawing(ABC):
         """Draw an operation from here on; its number in the file, and what a reader is told."""
         self._index, self._title, self._begin = index, title, len(self.steps)
 
-    def refuse(self, results: Sequence[str]) -> Node:
+    def refuse(self, results: Sequence[str]) -> None:
         """Leave the operation out: a node makes its results, so that their readers are judged."""
         del self.steps[self._begin :]
-        node = Node(self._index, _REFUSED, (), tuple(results), {}, self._title)
-        self.steps.append(node)
-        return node
+        self.steps.append(Node(self._index, _REFUSED, (), tuple(results), {}, self._title))
 
     @abstractmethod
     def first_output(self) -> str:
@@ -83,12 +81,15 @@ class Drawing(ABC):
         self._taken.add(found)
         return found
 
-    def declare(self, name: str, kind: Quantized | str, shape: Shape, layer: str = "") -> str:
-        """Say what a tensor is, and what the layers that make it are called, if not as it."""
+    def name_layer(self, name: str, layer: str) -> None:
+        """Say what the layers are called that make a tensor, if not as it."""
+        if layer != name:
+            self._layers[name] = layer
+
+    def declare(self, name: str, kind: Quantized | str, shape: Shape) -> str:
+        """Say what a tensor is; its name."""
         own = attrs.evolve(kind, name=name) if isinstance(kind, Quantized) else kind
         self._declared[name] = Declared(own, shape)
-        if layer and layer != name:
-            self._layers[name] = layer
         return name
 
     def is_declared(self, name: str) -> bool:

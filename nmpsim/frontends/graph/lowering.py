@@ -76,6 +76,8 @@ class Lowering:
         self._made: dict[tuple[object, ...], Value] = {}
         self._broadcast = 0
         self._outputs = {name: builder.unique(name) for name in dict.fromkeys(graph.outputs)}
+        self.numerics: dict[str, str] = {}
+        """Layers with another profile than the model's."""
         self._rank_with_layouts = 1 << 30 if graph.channels_last else 3
         self.readers: dict[str, list[Step]] = {}
         self.padding: dict[str, tuple[int, int, int, int]] = {}

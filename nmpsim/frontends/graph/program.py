@@ -37,20 +37,20 @@ class Problems:
         self._unknown: set[str] = set()
         self._is_certain = False
 
-    def add(self, node: Step, why: Exception) -> None:
-        """A node cannot be compiled; of each operator the first problem is told."""
+    def add(self, index: int, label: str, why: Exception) -> None:
+        """An operator cannot be compiled; of each the first problem is told."""
         found = str(why)
         if not isinstance(why, UnsupportedError):
             found = f"inputs or attributes that do not fit it ({type(why).__name__}: {why})"
-        message, hint = f"{self._what} {node.label} cannot be compiled", self._hint(found)
+        message, hint = f"{self._what} {label} cannot be compiled", self._hint(found)
         problem = Diagnostic("MODEL002", message, self._place, found=found[:240], hint=hint)
-        self._found.setdefault(node.index, problem)
+        self._found.setdefault(index, problem)
         if isinstance(why, NotConstantError) and why.name:
             self._unknown.add(why.name)
         else:
             self._is_certain = True
 
-    def check(self, limit: int) -> None:
+    def check(self, limit: int = MAX_ERRORS) -> None:
         """Raise NotLoweredError if there was any."""
         if self._found:
             ordered = [self._found[index] for index in sorted(self._found)]
@@ -148,7 +148,7 @@ def _lower_all(
             why = _lower(lowering, step, real)
             lowering.settle(step.makes)
         except (UnsupportedError, *MEANINGLESS) as error:
-            problems.add(step, error)
+            problems.add(index, step.label, error)
             failed.update(name for name in step.makes if not lowering.assume(name))
             continue
         layers = tuple(lowering.builder.names[before:])

@@ -125,7 +125,7 @@ def _with_constants(graph: Graph, fates: dict[int, Fate], problems: Problems) ->
                 nodes.append(node)
                 continue
         except (UnsupportedError, *MEANINGLESS) as why:
-            problems.add(node, why)
+            problems.add(node.index, node.label, why)
         fates[node.index] = Fate(node.label, (), "a constant")
     return attrs.evolve(graph, nodes=tuple(nodes), constants=constants)
 
@@ -139,4 +139,4 @@ def _on_integers(steps: Iterable[Step], graph: Graph, problems: Problems) -> Ite
         try:
             yield QOPERATORS[step.op](step, graph.constants) or step
         except (UnsupportedError, *MEANINGLESS) as why:
-            problems.add(step, why)
+            problems.add(step.index, step.label, why)

@@ -48,7 +48,8 @@ def read(path: Path, wishes: Wishes) -> Imported:
         try:
             _draw(drawing)
         except UnsupportedError as why:
-            problems.add(drawing.refuse([*_declared(drawing, operator.outputs)]), why)
+            problems.add(operator.index, operator.node, why)
+            drawing.refuse([*_declared(drawing, operator.outputs)])
     graph = drawing.whole()
     lowering = Lowering(graph, drawing.steps, Builder(legal_name(path.stem), str(path)), place)
     is_float = not any(tensor.is_quantized for tensor in model.tensors)

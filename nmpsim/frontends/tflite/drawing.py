@@ -72,7 +72,8 @@ class Drawing(drawing.Drawing):
     def temporary(self, like: Tensor, what: str, shape: Shape | None = None) -> str:
         """A tensor between two steps, of another one's kind."""
         name, shape = self.fresh(f"{like.name}_{what}"), like.shape if shape is None else shape
-        return self.declare(name, self.kind(self.name(like)), shape, self.name(self.result))
+        self.name_layer(name, self.name(self.result))
+        return self.declare(name, self.kind(self.name(like)), shape)
 
     @property
     def result(self) -> Tensor:

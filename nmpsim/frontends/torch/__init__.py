@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.bundle.metadata import Fate
-from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.builder import Builder
+from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.program import Problems, lower_steps
 from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.torch.drawing import Drawing, kind_of
 from nmpsim.frontends.torch.floats import is_float, lower_float
 from nmpsim.frontends.torch.islands import is_pt2e, with_islands
-from nmpsim.frontends.torch.lowering import PROFILES, Lowering, unsupported
 from nmpsim.frontends.torch.operators import OPERATORS
-from nmpsim.frontends.torch.record import Call, Recorded
+from nmpsim.frontends.torch.record import PROFILES, Recorded
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.names import legal_name
-from nmpsim.lir.parser import MAX_ERRORS
 
 PLACE = "a PyTorch module"
 """Where messages say that something is."""
@@ -44,65 +45,52 @@ def lower(recorded: Recorded) -> Imported:
     """
     if is_float(recorded):
         return lower_float(recorded, PLACE)
-    problems: list[Diagnostic] = []
+    place = Place(recorded.name)
+    problems = Problems(place, lambda found: None, "operation")
     if is_pt2e(recorded):
-        place = Place(recorded.name)
         recorded = with_islands(
-            recorded, lambda call, why: problems.append(unsupported(call, why, place))
+            recorded, lambda call, why: problems.add(call.number, call.node, why)
         )
-    if problems:
-        raise UserError(problems[:MAX_ERRORS])
-    builder = Builder(legal_name(recorded.name), PLACE)
-    graph = Lowering(recorded, builder)
-    fates: list[Fate] = []
-    unsigned = _bind(graph, recorded)
+        problems.check()
+    drawing = Drawing(recorded, is_float=False)
+    _check_ends(drawing, place)
     for call in recorded.calls:
+        drawing.take(call)
         try:
-            fates.append(_lower(graph, call))
+            _draw(drawing)
         except UnsupportedError as why:
-            problems.append(unsupported(call, why, graph.place))
-            _assume(graph, call)
-    if problems:
-        raise UserError(problems[:MAX_ERRORS])
-    graph.finish(recorded)
-    numerics = PROFILES[recorded.engine]
+            problems.add(call.number, call.node, why)
+            drawing.refuse(drawing.declared_results())
+    graph = drawing.whole()
+    lowering = Lowering(graph, drawing.steps, Builder(legal_name(recorded.name), PLACE), place)
+    fates: dict[int, Fate] = {}
+    unsigned, _ = lower_steps(drawing.steps, lowering, fates, problems)
     return Imported(
-        builder.module(),
+        lowering.builder.module(),
         unsigned,
-        tuple(fates),
-        numerics,
-        layer_numerics=graph.layer_numerics,
+        tuple(fates[index] for index in sorted(fates)),
+        PROFILES[recorded.engine],
+        layer_numerics=lowering.numerics,
     )
 
 
-def _bind(graph: Lowering, recorded: Recorded) -> frozenset[str]:
+def _check_ends(drawing: Drawing, place: Place) -> None:
+    """Refuse inputs and outputs of types that cannot be held."""
     try:
-        return graph.bind(recorded)
+        for _, tensor in (*drawing.recorded.inputs, *drawing.recorded.outputs):
+            kind_of(tensor)
     except UnsupportedError as why:
         message = "an input or output cannot be compiled"
         wanted = "float32 or quint8"
-        raise UserError(
-            [Diagnostic("MODEL002", message, graph.place, found=str(why), expected=wanted)]
-        ) from why
+        raise fail("MODEL002", message, place=place, found=str(why), expected=wanted) from why
 
 
-def _lower(graph: Lowering, call: Call) -> Fate:
-    graph.builder.node = call.node
-    before = len(graph.builder.names)
+def _draw(drawing: Drawing) -> None:
+    call = drawing.call
     if call.operation not in OPERATORS:
         raise UnsupportedError(
             "an operation that nmpsim does not know"
             if call.results
             else "control flow or a number that depends on the values of a tensor"
         )
-    result = OPERATORS[call.operation](graph, call)
-    return Fate(call.node, tuple(graph.builder.names[before:]), result.why)
-
-
-def _assume(graph: Lowering, call: Call) -> None:
-    """Room for what was not made, so that its readers are judged on their own."""
-    for place in range(len(call.results)):
-        try:
-            graph.target(call, result=place)
-        except UnsupportedError:
-            return
+    OPERATORS[call.operation](drawing)

@@ -1,81 +1,147 @@
-"""The graph of a float PyTorch model under construction."""
+"""The graph of a recorded run under construction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import numpy as np
 
-from nmpsim.frontends.graph.steps import Array, Node
-from nmpsim.frontends.torch.record import Call, Recorded, Tensor
+from nmpsim.frontends.graph import drawing
+from nmpsim.frontends.graph.steps import Graph, Quantized, Shape
+from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
+from nmpsim.frontends.unsupported import UnsupportedError
 
 
-class Drawing:
-    """The graph under construction."""
+class Drawing(drawing.Drawing):
+    """That of PyTorch; layers are named after modules.
 
-    def __init__(self, recorded: Recorded) -> None:
-        self.nodes: list[Node] = []
-        self.constants: dict[str, Array] = {}
-        self._names = {tensor.number: name for name, tensor in recorded.inputs}
-        self._taken = {*self._names.values(), *(name for name, _ in recorded.outputs)}
-        self._call: Call | None = None
-        self._end = 1 + max((call.number for call in recorded.calls), default=0)
+    Parameters
+    ----------
+    recorded : Recorded
+        The run.
+    is_float : bool
+        Of a model in which nothing is quantized; its tensors are not declared.
+    """
 
-    def take(self, call: Call, operations: Mapping[str, Operation]) -> None:
-        """An operation; one that is not among ``operations`` stays as it is."""
-        self._call = call
-        for place, result in enumerate(call.results):
-            own = call.name or call.operation.rpartition(".")[2]
-            self._names[result.number] = self.fresh(own if place == 0 else f"{own}_{place}")
-        operation = operations.get(call.operation)
-        if operation is None or not operation(self, call):
-            sources = [self.name(one) for one in call.arguments.values() if isinstance(one, Tensor)]
-            self.add(call.operation, sources, self.results(call) or [self.fresh("nothing")])
-        self._call = None
+    call: Call
+    """The operation at hand."""
 
-    def fresh(self, name: str) -> str:
-        """A name that no tensor has."""
-        found, count = name, 0
-        while found in self._taken:
-            count += 1
-            found = f"{name}__{count}"
-        self._taken.add(found)
-        return found
+    def __init__(self, recorded: Recorded, is_float: bool) -> None:
+        super().__init__()
+        self.recorded = recorded
+        self._is_float = is_float
+        self._names = {tensor.number: self.fresh(name) for name, tensor in recorded.inputs}
+        self.outputs = tuple(self.fresh(name) for name, _ in recorded.outputs)
+        self._ends: dict[int, str] = {}
+        """Number of a tensor -> the output that it is."""
+        for (_, tensor), name in zip(recorded.outputs, self.outputs, strict=True):
+            self._ends.setdefault(tensor.number, name)
+
+    def take(self, call: Call) -> None:
+        """Draw an operation from here on."""
+        self.call = call
+        self.begin(call.number, call.node)
+        for result in call.results:
+            own = self.fresh(call.name or call.operation.rpartition(".")[2])
+            self._names[result.number] = self._ends.get(result.number, own)
+            self.name_layer(self._names[result.number], own)
+
+    def whole(self) -> Graph:
+        """The graph of the run."""
+        inputs = {
+            self.name(tensor): (tensor.dtype.replace("quint8", "uint8"), tensor.shape)
+            for _, tensor in self.recorded.inputs
+        }
+        number = 1 + max((call.number for call in self.recorded.calls), default=0)
+        for (_, tensor), name in zip(self.recorded.outputs, self.outputs, strict=True):
+            if self.name(tensor) != name:  # an output as it is under another name
+                self.begin(number, "output")
+                self.add("Identity", [self.name(tensor)], self._declared_as(name, tensor))
+                number += 1
+        return self.graph(inputs, self.outputs)
 
     def name(self, tensor: Tensor) -> str:
-        """The name of a tensor; of a constant, which is kept."""
+        """A tensor's name in the graph; of a constant, which is kept."""
         if tensor.number not in self._names:
-            name = tensor.name or f"{self._call.name if self._call else ''}.constant".strip(".")
-            self._names[tensor.number] = self.constant(name, np.asarray(tensor.values))
-        return self._names[tensor.number]
+            if tensor.values is None:
+                raise UnsupportedError("a tensor whose memory another operation has changed")
+            own = tensor.name or f"{self.call.name}.constant".strip(".")
+            self._names[tensor.number] = self.fresh(own)
+            self.constants[self._names[tensor.number]] = np.asarray(tensor.values)
+        return self._declared_as(self._names[tensor.number], tensor)
 
-    def constant(self, name: str, values: Array) -> str:
-        """A new constant; its name."""
-        name = self.fresh(name)
-        self.constants[name] = values
-        return name
+    def names(self, *arguments: str) -> list[str]:
+        """The names of quantized tensors that are given as these arguments."""
+        return [self.name(self.tensor(one)) for one in arguments]
 
-    def integers(self, values: Sequence[int]) -> str:
+    def tensor(self, argument: str, *dtypes: str) -> Tensor:
+        """An argument that is a tensor of one of these types; quint8 if none is given."""
+        tensor = self.call.arguments.get(argument)
+        if not isinstance(tensor, Tensor):
+            raise UnsupportedError(f"{argument} is no tensor")
+        if tensor.dtype not in (dtypes or ("quint8",)):
+            raise UnsupportedError(f"{argument} is {tensor.dtype}")
+        return tensor
+
+    def source(self) -> Tensor:
+        """The first argument, which is a tensor of any type."""
+        source = next(iter(self.call.arguments.values()), None)
+        if not isinstance(source, Tensor):
+            raise UnsupportedError("no input")
+        return source
+
+    def results(self) -> list[str]:
+        """The names of what the operation makes."""
+        return [self.name(result) for result in self.call.results]
+
+    def declared_results(self) -> list[str]:
+        """The same, as far as they are of kinds that can be held."""
+        names = []
+        for result in self.call.results:
+            with suppress(UnsupportedError):
+                names.append(self.name(result))
+        return names
+
+    def first_output(self) -> str:
+        """Its name."""
+        return self.name(self.call.results[0])
+
+    def temporary(self, what: str, kind: Quantized, shape: Shape) -> str:
+        """A tensor between two steps."""
+        name = self.fresh(f"{self.call.name}_{what}")
+        return self.declare(name, kind, shape)
+
+    def integers(self, values: Sequence[int] | int) -> str:
         """A new constant that holds whole numbers."""
         return self.constant("numbers", np.array(values, np.int64))
 
-    def results(self, call: Call) -> list[str]:
-        """The names of what a call makes."""
-        return [self._names[result.number] for result in call.results]
-
-    def add(
-        self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
-    ) -> bool:
-        """An operator of the operation at hand."""
-        call = self._call
-        index, title = (call.number, call.node) if call else (self._end, "output")
-        if call is None:
-            self._end += 1
-        given = {name: value for name, value in attributes.items() if value is not None}
-        self.nodes.append(Node(index, op, tuple(inputs), tuple(outputs), given, title))
-        return True
+    def _declared_as(self, name: str, tensor: Tensor) -> str:
+        if not self._is_float and not self.is_declared(name):
+            self.declare(name, kind_of(tensor), tensor.shape)
+        return name
 
 
-Operation: TypeAlias = Callable[[Drawing, Call], bool]
-"""False if a call has a form that there is no operator for."""
+Draw = Callable[[Drawing], None]
+
+
+def kind_of(tensor: Tensor) -> Quantized | str:
+    """What the integers of a tensor stand for, or its element type."""
+    is_quantized = tensor.dtype == "quint8"
+    if tensor.dtype not in ("quint8", "float32") or is_quantized != (tensor.scale is not None):
+        raise UnsupportedError(f"a tensor of {tensor.dtype}")
+    if tensor.scale is None:
+        return tensor.dtype
+    scale = np.float32(tensor.scale)
+    if not 0 < scale < math.inf:
+        raise UnsupportedError(f"a scale of {tensor.scale:g}")
+    return Quantized("", "uint8", np.array([scale]), np.array([tensor.zero_point]))
+
+
+def weights_of(call: Call) -> Packed:
+    """The weights of a layer."""
+    packed = call.arguments.get("packed_weight", call.arguments.get("W_prepack"))
+    if not isinstance(packed, Packed):
+        raise UnsupportedError("weights of a kind that nmpsim does not know")
+    return packed

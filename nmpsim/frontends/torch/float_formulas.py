@@ -7,17 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nmpsim.frontends.torch.drawing import Drawing, Operation
-from nmpsim.frontends.torch.record import Call
+from nmpsim.frontends.torch.drawing import Draw, Drawing
 
 
-def formula(write: Callable[[Writing, str, Call], str]) -> Operation:
+def formula(write: Callable[[Writing, str], str]) -> Draw:
     """A function of each value, written with several operators."""
 
-    def draw(drawing: Drawing, call: Call) -> bool:
-        writing = Writing(drawing)
-        last = write(writing, drawing.name(call.arguments["self"]), call)
-        return drawing.add("Identity", [last], drawing.results(call))
+    def draw(drawing: Drawing) -> None:
+        last = write(Writing(drawing), drawing.name(drawing.call.arguments["self"]))
+        drawing.add("Identity", [last])
 
     return draw
 
@@ -27,6 +25,7 @@ class Writing:
 
     def __init__(self, drawing: Drawing) -> None:
         self._drawing = drawing
+        self.call = drawing.call
 
     def __call__(self, op: str, *operands: str | float) -> str:
         """The name of an operator's result."""
@@ -36,9 +35,11 @@ class Writing:
             else self._drawing.constant("number", np.array(one, np.float32))
             for one in operands
         ]
-        made = self._drawing.fresh(op.lower())
-        self._drawing.add(op, names, [made])
-        return made
+        return self._drawing.add(op, names, self._drawing.fresh(op.lower()))
+
+    def number(self, argument: str) -> float:
+        """An argument that is a number, or 1 if it is not there."""
+        return float(self.call.arguments.get(argument, 1))
 
     def softplus(self, x: str) -> str:
         """``log(1 + exp(x))``, without an exponential of more than 0."""
@@ -46,9 +47,9 @@ class Writing:
         return self("Add", self("Relu", x), self("Log", self("Add", small, 1.0)))
 
 
-def gelu(write: Writing, x: str, call: Call) -> str:
+def gelu(write: Writing, x: str) -> str:
     """``x * (1 + erf(x / sqrt(2))) / 2``, or its form with tanh."""
-    if call.arguments.get("approximate") == "tanh":
+    if write.call.arguments.get("approximate") == "tanh":
         cube = write("Mul", write("Mul", write("Mul", x, x), x), 0.044715)
         inner = write("Mul", write("Add", x, cube), math.sqrt(2 / math.pi))
         share = write("Tanh", inner)
@@ -57,18 +58,17 @@ def gelu(write: Writing, x: str, call: Call) -> str:
     return write("Mul", write("Mul", x, write("Add", share, 1.0)), 0.5)
 
 
-def elu(write: Writing, x: str, call: Call) -> str:
+def elu(write: Writing, x: str) -> str:
     """ELU, CELU and SELU: ``scale * (max(x, 0) + alpha * (exp(inner * min(x, 0)) - 1))``."""
-    alpha, scale = (float(call.arguments.get(name, 1)) for name in ("alpha", "scale"))
-    inner = float(call.arguments.get("input_scale", 1))
-    if call.operation == "aten.celu":
+    alpha, scale, inner = map(write.number, ("alpha", "scale", "input_scale"))
+    if write.call.operation == "aten.celu":
         inner = 1 / alpha
     below = write("Mul", write("Neg", write("Relu", write("Neg", x))), inner)
     bent = write("Mul", write("Sub", write("Exp", below), 1.0), alpha)
     return write("Mul", write("Add", write("Relu", x), bent), scale)
 
 
-def softplus(write: Writing, x: str, call: Call) -> str:
+def softplus(write: Writing, x: str) -> str:
     """``log(1 + exp(beta * x)) / beta``."""
-    beta = float(call.arguments["beta"])
+    beta = write.number("beta")
     return write("Div", write.softplus(write("Mul", x, beta)), beta)

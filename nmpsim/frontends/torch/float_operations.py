@@ -6,337 +6,310 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.frontends.torch.drawing import Drawing, Operation
+from nmpsim.frontends.graph.steps import Shape
+from nmpsim.frontends.torch.drawing import Draw, Drawing
 from nmpsim.frontends.torch.float_formulas import elu, formula, gelu, softplus
-from nmpsim.frontends.torch.record import Call, Tensor
+from nmpsim.frontends.torch.movement import order_of, paddings
+from nmpsim.frontends.torch.pointwise import pair_of
+from nmpsim.frontends.torch.record import Tensor
+from nmpsim.frontends.unsupported import UnsupportedError
 
 
-def _pair_of(value: Any) -> tuple[int, ...]:
-    """Two numbers for rows and columns; one may stand for both."""
-    numbers = tuple(int(one) for one in value) if isinstance(value, tuple) else (int(value),)
-    return numbers * 2 if len(numbers) == 1 else numbers
+class NoOperatorError(UnsupportedError):
+    """An operation has a form that there is no operator for."""
 
 
-def _plain(op: str, *names: str, **attributes: Any) -> Operation:
-    """An operator of the same meaning; ``names`` are those of its inputs, ``self`` by itself."""
-
-    def draw(drawing: Drawing, call: Call) -> bool:
-        sources = [call.arguments[name] for name in names or ("self",)]
-        if not all(isinstance(one, Tensor) for one in sources):
-            return False
-        made = drawing.results(call)[:1]
-        return drawing.add(op, [drawing.name(one) for one in sources], made, **attributes)
-
-    return draw
+def _check(has_operator: bool) -> None:
+    if not has_operator:
+        raise NoOperatorError
 
 
-def _convolution(drawing: Drawing, call: Call) -> bool:
-    given = call.arguments
-    sources = [drawing.name(given[name]) for name in ("input", "weight")]
-    if given["bias"] is not None:
-        sources.append(drawing.name(given["bias"]))
-    pads = tuple(given["padding"])
-    attributes = {
-        "strides": tuple(given["stride"]),
-        "pads": pads * 2,
-        "dilations": tuple(given["dilation"]),
-        "group": given["groups"],
-    }
-    if given["transposed"]:
-        attributes["output_padding"] = tuple(given["output_padding"])
-    op = "ConvTranspose" if given["transposed"] else "Conv"
-    return drawing.add(op, sources, drawing.results(call), **attributes)
+def _tensors(drawing: Drawing, *arguments: str) -> list[str]:
+    """Names of arguments that are tensors."""
+    given = [drawing.call.arguments[argument] for argument in arguments]
+    _check(all(isinstance(one, Tensor) for one in given))
+    return [drawing.name(one) for one in given]
 
 
-def _batch_norm(drawing: Drawing, call: Call) -> bool:
-    given = call.arguments
+def _part(drawing: Drawing, what: str) -> str:
+    """A name for what lies between two operators."""
+    return drawing.fresh(f"{drawing.call.name}.{what}".strip("."))
+
+
+def _number(drawing: Drawing, what: str, value: float) -> str:
+    name = f"{drawing.call.name}.{what}".strip(".")
+    return drawing.constant(name, np.array(value, np.float32))
+
+
+def _plain(op: str, *arguments: str, **attributes: Any) -> Draw:
+    """An operator of the same meaning, of these arguments; ``self`` by itself."""
+    return lambda drawing: _ignore(
+        drawing.add(op, _tensors(drawing, *(arguments or ("self",))), **attributes)
+    )
+
+
+def _ignore(made: str) -> None:
+    """What was drawn needs no name."""
+
+
+def _convolution(drawing: Drawing) -> None:
+    given = drawing.call.arguments
+    arguments = ("input", "weight", *(("bias",) if given["bias"] is not None else ()))
+    is_transposed = given["transposed"]
+    drawing.add(
+        "ConvTranspose" if is_transposed else "Conv",
+        _tensors(drawing, *arguments),
+        strides=tuple(given["stride"]),
+        pads=tuple(given["padding"]) * 2,
+        dilations=tuple(given["dilation"]),
+        group=given["groups"],
+        output_padding=tuple(given["output_padding"]) if is_transposed else None,
+    )
+
+
+def _batch_norm(drawing: Drawing) -> None:
+    given = drawing.call.arguments
     mean, variance = given["running_mean"], given["running_var"]
-    if given.get("training") or mean is None or variance is None:
-        return False
-    channels = mean.shape[0]
-    parts = [given["input"], given["weight"], given["bias"], mean, variance]
-    names = [
-        drawing.constant(f"{call.name}.{what}", np.full(channels, number, np.float32))
-        if part is None
-        else drawing.name(part)
-        for part, what, number in zip(
-            parts, ("input", "weight", "bias", "mean", "variance"), (0, 1, 0, 0, 1), strict=True
-        )
-    ]
-    made = drawing.results(call)[:1]
-    return drawing.add("BatchNormalization", names, made, epsilon=float(given["eps"]))
+    _check(not given.get("training") and mean is not None and variance is not None)
+    names = _tensors(drawing, "input")
+    for part, number in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
+        if given[part] is None:
+            values = np.full(mean.shape[0], number, np.float32)
+            names.append(drawing.constant(f"{drawing.call.name}.{part}", values))
+        else:
+            names.append(drawing.name(given[part]))
+    drawing.add("BatchNormalization", names, epsilon=float(given["eps"]))
 
 
-def _limits(low: str, high: str) -> Operation:
-    def draw(drawing: Drawing, call: Call) -> bool:
-        limits = [call.arguments.get(name) for name in (low, high)]
-        if any(isinstance(limit, Tensor) for limit in limits):
-            return False
+def _limits(low: str, high: str) -> Draw:
+    def draw(drawing: Drawing) -> None:
+        limits = [drawing.call.arguments.get(name) for name in (low, high)]
+        _check(not any(isinstance(limit, Tensor) for limit in limits))
         least, most = (None if limit is None else float(limit) for limit in limits)
-        source = drawing.name(call.arguments["self"])
-        return drawing.add("Clip", [source], drawing.results(call), min=least, max=most)
+        drawing.add("Clip", _tensors(drawing, "self"), min=least, max=most)
 
     return draw
 
 
-def _max_pool(drawing: Drawing, call: Call) -> bool:
-    given = call.arguments
-    kernel = _pair_of(given["kernel_size"])
-    return drawing.add(
-        "MaxPool",
-        [drawing.name(given["self"])],
-        drawing.results(call)[:1],
-        kernel_shape=kernel,
-        strides=_pair_of(given["stride"]) if given["stride"] else kernel,
-        pads=_pair_of(given["padding"]) * 2,
-        dilations=_pair_of(given["dilation"]),
-        ceil_mode=int(given["ceil_mode"]),
-    )
+def _pool(op: str) -> Draw:
+    """A window over rows and columns."""
+
+    def draw(drawing: Drawing) -> None:
+        given = drawing.call.arguments
+        _check(given.get("divisor_override") is None)
+        counts = given.get("count_include_pad")
+        drawing.add(
+            op,
+            _tensors(drawing, "self"),
+            kernel_shape=pair_of(given["kernel_size"]),
+            strides=pair_of(given["stride"] or given["kernel_size"]),
+            pads=pair_of(given["padding"]) * 2,
+            dilations=pair_of(given["dilation"]) if "dilation" in given else None,
+            ceil_mode=int(given["ceil_mode"]),
+            count_include_pad=None if counts is None else int(counts),
+        )
+
+    return draw
 
 
-def _average_pool(drawing: Drawing, call: Call) -> bool:
-    given = call.arguments
-    kernel = _pair_of(given["kernel_size"])
-    if given["divisor_override"] is not None:
-        return False
-    return drawing.add(
-        "AveragePool",
-        [drawing.name(given["self"])],
-        drawing.results(call),
-        kernel_shape=kernel,
-        strides=_pair_of(given["stride"]) if given["stride"] else kernel,
-        pads=_pair_of(given["padding"]) * 2,
-        ceil_mode=int(given["ceil_mode"]),
-        count_include_pad=int(given["count_include_pad"]),
-    )
-
-
-def _adaptive(op: str) -> Operation:
+def _adaptive(op: str) -> Draw:
     """A pool whose windows all have one size, and do not overlap."""
 
-    def draw(drawing: Drawing, call: Call) -> bool:
-        source, result = call.arguments["self"], call.results[0]
+    def draw(drawing: Drawing) -> None:
+        source, result = drawing.source(), drawing.call.results[0]
         rows = list(zip(source.shape[-2:], result.shape[-2:], strict=True))
-        if len(source.shape) != 4 or any(own % made for own, made in rows):
-            return False
+        _check(len(source.shape) == 4 and not any(own % made for own, made in rows))
         window = tuple(own // made for own, made in rows)
-        made = drawing.results(call)[:1]
-        return drawing.add(op, [drawing.name(source)], made, kernel_shape=window, strides=window)
+        drawing.add(op, [drawing.name(source)], kernel_shape=window, strides=window)
 
     return draw
 
 
-def _pair(op: str, is_reversed: bool = False) -> Operation:
+def _pair(op: str, is_reversed: bool = False) -> Draw:
     """Two tensors, or a tensor and a number, the second times ``alpha``."""
 
-    def draw(drawing: Drawing, call: Call) -> bool:
-        given = call.arguments
-        if given.get("rounding_mode") is not None:
-            return False
-        sides = [given["self"], given["other"]]
+    def draw(drawing: Drawing) -> None:
+        given = drawing.call.arguments
+        _check(given.get("rounding_mode") is None)
         names = []
-        for place, side in enumerate(sides):
+        for place, side in enumerate((given["self"], given["other"])):
             alpha = float(given.get("alpha") or 1) if place == (0 if is_reversed else 1) else 1.0
             if not isinstance(side, Tensor):
-                number = np.array(float(side) * alpha, np.float32)
-                names.append(drawing.constant(f"{call.name}.number".strip("."), number))
-            elif side.dtype != "float32":
-                return False
-            elif alpha == 1:
-                names.append(drawing.name(side))
-            else:
-                scaled = drawing.fresh(f"{call.name}.scaled".strip("."))
-                number = np.array(alpha, np.float32)
-                factor = drawing.constant(f"{call.name}.alpha".strip("."), number)
-                drawing.add("Mul", [drawing.name(side), factor], [scaled])
-                names.append(scaled)
-        return drawing.add(op, names[::-1] if is_reversed else names, drawing.results(call))
+                names.append(_number(drawing, "number", float(side) * alpha))
+                continue
+            _check(side.dtype == "float32")
+            names.append(drawing.name(side))
+            if alpha != 1:
+                factor = _number(drawing, "alpha", alpha)
+                names[-1] = drawing.add("Mul", [names[-1], factor], _part(drawing, "scaled"))
+        drawing.add(op, names[::-1] if is_reversed else names)
 
     return draw
 
 
-def _product_and_sum(drawing: Drawing, call: Call) -> bool:
-    given = call.arguments
-    names = [drawing.name(given[name]) for name in ("mat1", "mat2", "self")]
+def _product_and_sum(drawing: Drawing) -> None:
+    given = drawing.call.arguments
     alpha, beta = float(given["alpha"]), float(given["beta"])
-    return drawing.add("Gemm", names, drawing.results(call), alpha=alpha, beta=beta)
+    drawing.add("Gemm", _tensors(drawing, "mat1", "mat2", "self"), alpha=alpha, beta=beta)
 
 
-def _linear(drawing: Drawing, call: Call) -> bool:
-    given = call.arguments
+def _linear(drawing: Drawing) -> None:
+    given = drawing.call.arguments
     weights = given["weight"]
-    if weights.values is None:
-        return False
-    turned = drawing.constant(weights.name or f"{call.name}.weight", np.asarray(weights.values).T)
-    names = [drawing.name(given["input"]), turned]
+    _check(weights.values is not None)
+    name = weights.name or f"{drawing.call.name}.weight"
+    names = [*_tensors(drawing, "input"), drawing.constant(name, np.asarray(weights.values).T)]
     if given["bias"] is None:
-        return drawing.add("MatMul", names, drawing.results(call))
-    product = drawing.fresh(f"{call.name}.product")
-    drawing.add("MatMul", names, [product])
-    return drawing.add("Add", [product, drawing.name(given["bias"])], drawing.results(call))
+        drawing.add("MatMul", names)
+        return
+    product = drawing.add("MatMul", names, _part(drawing, "product"))
+    drawing.add("Add", [product, drawing.name(given["bias"])])
 
 
-def _view(drawing: Drawing, call: Call) -> bool:
-    names = [drawing.name(call.arguments["self"]), drawing.integers(call.results[0].shape)]
-    return drawing.add("Reshape", names, drawing.results(call))
+def _reshaped(drawing: Drawing, source: str, shape: Shape, *result: str) -> str:
+    return drawing.add("Reshape", [source, drawing.integers(shape)], *result)
 
 
-def _same(drawing: Drawing, call: Call) -> bool:
-    source = call.arguments.get("self", call.arguments.get("input"))
-    if not isinstance(source, Tensor) or source.dtype != call.results[0].dtype:
-        return False
-    return drawing.add("Identity", [drawing.name(source)], drawing.results(call)[:1])
+def _view(drawing: Drawing) -> None:
+    (source,) = _tensors(drawing, "self")
+    _reshaped(drawing, source, drawing.call.results[0].shape)
 
 
-def _turn(drawing: Drawing, call: Call) -> bool:
-    given, rank = call.arguments, len(call.results[0].shape)
-    order = list(range(rank))
-    if "dims" in given:
-        order = [axis % rank for axis in given["dims"]]
-    elif rank >= 2:
-        first, second = (given.get(name, at) % rank for at, name in enumerate(("dim0", "dim1")))
-        order[first], order[second] = order[second], order[first]
-    source = drawing.name(given["self"])
-    return drawing.add("Transpose", [source], drawing.results(call), perm=tuple(order))
+def _same(drawing: Drawing) -> None:
+    source = drawing.source()
+    _check(source.dtype == drawing.call.results[0].dtype)
+    drawing.add("Identity", [drawing.name(source)])
 
 
-def _slice(drawing: Drawing, call: Call) -> bool:
-    given = call.arguments
-    source = given["self"]
+def _turn(drawing: Drawing) -> None:
+    perm = order_of(drawing, len(drawing.call.results[0].shape))
+    drawing.add("Transpose", _tensors(drawing, "self"), perm=perm)
+
+
+def _slice(drawing: Drawing) -> None:
+    given, source = drawing.call.arguments, drawing.source()
     axis = given["dim"] % len(source.shape)
+    size = source.shape[axis]
     start = 0 if given["start"] is None else given["start"]
-    end = source.shape[axis] if given["end"] is None else min(given["end"], source.shape[axis])
+    end = size if given["end"] is None else min(given["end"], size)
     numbers = [drawing.integers([one]) for one in (start, end, axis, given["step"])]
-    return drawing.add("Slice", [drawing.name(source), *numbers], drawing.results(call))
+    drawing.add("Slice", [drawing.name(source), *numbers])
 
 
-def _select(drawing: Drawing, call: Call) -> bool:
-    given = call.arguments
-    source = given["self"]
+def _select(drawing: Drawing) -> None:
+    given, source = drawing.call.arguments, drawing.source()
     axis = given["dim"] % len(source.shape)
     start = given["index"] % source.shape[axis]
-    part = drawing.fresh(f"{call.name}.part")
     numbers = [drawing.integers([one]) for one in (start, start + 1, axis)]
-    drawing.add("Slice", [drawing.name(source), *numbers], [part])
-    shape = drawing.integers(call.results[0].shape)
-    return drawing.add("Reshape", [part, shape], drawing.results(call))
+    part = drawing.add("Slice", [drawing.name(source), *numbers], _part(drawing, "part"))
+    _reshaped(drawing, part, drawing.call.results[0].shape)
 
 
-def _split(drawing: Drawing, call: Call) -> bool:
-    source, axis = call.arguments["self"], call.arguments["dim"] % len(call.results[0].shape)
-    sizes = drawing.integers([result.shape[axis] for result in call.results])
-    made = drawing.results(call)
-    return drawing.add("Split", [drawing.name(source), sizes], made, axis=axis)
+def _split(drawing: Drawing) -> None:
+    results = drawing.call.results
+    axis = drawing.call.arguments["dim"] % len(results[0].shape)
+    sizes = drawing.integers([result.shape[axis] for result in results])
+    drawing.add("Split", [*_tensors(drawing, "self"), sizes], *drawing.results(), axis=axis)
 
 
-def _concatenation(drawing: Drawing, call: Call) -> bool:
-    parts = [part for part in call.arguments["tensors"] if part.shape != (0,)]
-    names = [drawing.name(part) for part in parts]
-    return drawing.add("Concat", names, drawing.results(call), axis=call.arguments["dim"])
+def _concatenation(drawing: Drawing) -> None:
+    given = drawing.call.arguments
+    names = [drawing.name(part) for part in given["tensors"] if part.shape != (0,)]
+    drawing.add("Concat", names, axis=given["dim"])
 
 
-def _stack(drawing: Drawing, call: Call) -> bool:
-    shape, axis = list(call.results[0].shape), call.arguments["dim"]
-    shape[axis] = 1
-    wide = []
-    for part in call.arguments["tensors"]:
-        wide.append(drawing.fresh(f"{call.name}.part"))
-        drawing.add("Reshape", [drawing.name(part), drawing.integers(shape)], [wide[-1]])
-    return drawing.add("Concat", wide, drawing.results(call), axis=axis % len(shape))
+def _stack(drawing: Drawing) -> None:
+    shape, axis = drawing.call.results[0].shape, drawing.call.arguments["dim"]
+    axis %= len(shape)
+    single = (*shape[:axis], 1, *shape[axis + 1 :])
+    wide = [
+        _reshaped(drawing, drawing.name(part), single, _part(drawing, "part"))
+        for part in drawing.call.arguments["tensors"]
+    ]
+    drawing.add("Concat", wide, axis=axis)
 
 
-def _expand(drawing: Drawing, call: Call) -> bool:
-    return call.arguments["self"].shape == call.results[0].shape and _same(drawing, call)
+def _expand(drawing: Drawing) -> None:
+    _check(drawing.source().shape == drawing.call.results[0].shape)
+    _same(drawing)
 
 
-def _channel_shuffle(drawing: Drawing, call: Call) -> bool:
-    images, channels, *rest = call.results[0].shape
-    groups = call.arguments["groups"]
-    apart, turned = (drawing.fresh(f"{call.name}.{what}") for what in ("apart", "turned"))
-    shape = drawing.integers([images, groups, channels // groups, *rest])
-    drawing.add("Reshape", [drawing.name(call.arguments["self"]), shape], [apart])
+def _channel_shuffle(drawing: Drawing) -> None:
+    shape, groups = drawing.call.results[0].shape, drawing.call.arguments["groups"]
+    images, channels, *rest = shape
+    split = (images, groups, channels // groups, *rest)
+    (source,) = _tensors(drawing, "self")
+    apart = _reshaped(drawing, source, split, _part(drawing, "apart"))
     order = (0, 2, 1, *range(3, 3 + len(rest)))
-    drawing.add("Transpose", [apart], [turned], perm=order)
-    whole = drawing.integers(call.results[0].shape)
-    return drawing.add("Reshape", [turned, whole], drawing.results(call))
+    turned = drawing.add("Transpose", [apart], _part(drawing, "turned"), perm=order)
+    _reshaped(drawing, turned, shape)
 
 
-def _power(drawing: Drawing, call: Call) -> bool:
-    exponent = call.arguments["exponent"]
-    if isinstance(exponent, Tensor) or not isinstance(call.arguments["self"], Tensor):
-        return False
+def _power(drawing: Drawing) -> None:
+    exponent = drawing.call.arguments["exponent"]
+    _check(not isinstance(exponent, Tensor))
     number = drawing.constant("exponent", np.array(float(exponent), np.float32))
-    source = drawing.name(call.arguments["self"])
-    return drawing.add("Pow", [source, number], drawing.results(call))
+    drawing.add("Pow", [*_tensors(drawing, "self"), number])
 
 
-def _softmax(op: str) -> Operation:
-    def draw(drawing: Drawing, call: Call) -> bool:
-        source = drawing.name(call.arguments["self"])
-        return drawing.add(op, [source], drawing.results(call), axis=call.arguments["dim"])
+def _softmax(op: str) -> Draw:
+    def draw(drawing: Drawing) -> None:
+        drawing.add(op, _tensors(drawing, "self"), axis=drawing.call.arguments["dim"])
 
     return draw
 
 
-def _mean(drawing: Drawing, call: Call) -> bool:
-    given = call.arguments
+def _mean(drawing: Drawing) -> None:
+    given = drawing.call.arguments
     axes = given.get("dim") or tuple(range(len(given["self"].shape)))
     numbers = drawing.integers(axes if isinstance(axes, tuple) else (axes,))
     keeps = int(bool(given.get("keepdim")))
-    names = [drawing.name(given["self"]), numbers]
-    return drawing.add("ReduceMean", names, drawing.results(call), keepdims=keeps)
+    drawing.add("ReduceMean", [*_tensors(drawing, "self"), numbers], keepdims=keeps)
 
 
-def _with_number(op: str, argument: str, attribute: str) -> Operation:
-    def draw(drawing: Drawing, call: Call) -> bool:
-        number, source = float(call.arguments[argument]), drawing.name(call.arguments["self"])
-        return drawing.add(op, [source], drawing.results(call), **{attribute: number})
+def _with_number(op: str, argument: str, attribute: str) -> Draw:
+    def draw(drawing: Drawing) -> None:
+        number = float(drawing.call.arguments[argument])
+        drawing.add(op, _tensors(drawing, "self"), **{attribute: number})
 
     return draw
 
 
-def _prelu(drawing: Drawing, call: Call) -> bool:
-    source, slopes = (call.arguments[name] for name in ("self", "weight"))
-    if slopes.values is None:
-        return False
+def _prelu(drawing: Drawing) -> None:
+    source, slopes = (drawing.call.arguments[name] for name in ("self", "weight"))
+    _check(slopes.values is not None)
     spread = [1] * len(source.shape)
     if len(spread) > 1:
         spread[1] = slopes.values.size
     values = np.asarray(slopes.values).reshape(spread)
-    slopes_name = drawing.constant(slopes.name or f"{call.name}.weight", values)
-    return drawing.add("PRelu", [drawing.name(source), slopes_name], drawing.results(call))
+    name = drawing.constant(slopes.name or f"{drawing.call.name}.weight", values)
+    drawing.add("PRelu", [drawing.name(source), name])
 
 
-def _pad(drawing: Drawing, call: Call) -> bool:
-    given, rank = call.arguments, len(call.results[0].shape)
-    before, behind = [0] * rank, [0] * rank
-    pads = given["pad"]
-    for place in range(len(pads) // 2):  # from the last dimension on
-        before[rank - 1 - place], behind[rank - 1 - place] = pads[2 * place : 2 * place + 2]
+def _pad(drawing: Drawing) -> None:
+    given = drawing.call.arguments
+    pads = drawing.integers(paddings(given["pad"], len(drawing.call.results[0].shape)))
     value = drawing.constant("value", np.array(float(given.get("value") or 0), np.float32))
-    names = [drawing.name(given["self"]), drawing.integers([*before, *behind]), value]
-    return drawing.add("Pad", names, drawing.results(call))
+    drawing.add("Pad", [*_tensors(drawing, "self"), pads, value])
 
 
-def _nearest(drawing: Drawing, call: Call) -> bool:
-    source = call.arguments.get("self", call.arguments.get("input"))
-    names = [drawing.name(source), "", "", drawing.integers(call.results[0].shape)]
-    return drawing.add(
+def _nearest(drawing: Drawing) -> None:
+    sizes = drawing.integers(drawing.call.results[0].shape)
+    drawing.add(
         "Resize",
-        names,
-        drawing.results(call),
+        [drawing.name(drawing.source()), "", "", sizes],
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
     )
 
 
-def _pixel_shuffle(drawing: Drawing, call: Call) -> bool:
-    source, block = drawing.name(call.arguments["self"]), call.arguments["upscale_factor"]
-    return drawing.add("DepthToSpace", [source], drawing.results(call), blocksize=block, mode="CRD")
+def _pixel_shuffle(drawing: Drawing) -> None:
+    block = drawing.call.arguments["upscale_factor"]
+    drawing.add("DepthToSpace", _tensors(drawing, "self"), blocksize=block, mode="CRD")
 
 
-FLOAT_OPERATIONS: dict[str, Operation] = {
+FLOAT_OPERATIONS: dict[str, Draw] = {
     "aten._adaptive_avg_pool2d": _adaptive("AveragePool"),
     "aten._log_softmax": _softmax("LogSoftmax"),
     "aten._native_batch_norm_legit_no_training": _batch_norm,
@@ -350,7 +323,7 @@ FLOAT_OPERATIONS: dict[str, Operation] = {
     "aten.add": _pair("Add"),
     "aten.addmm": _product_and_sum,
     "aten.alias": _same,
-    "aten.avg_pool2d": _average_pool,
+    "aten.avg_pool2d": _pool("AveragePool"),
     "aten.bmm": _plain("MatMul", "self", "mat2"),
     "aten.cat": _concatenation,
     "aten.celu": formula(elu),
@@ -375,11 +348,11 @@ FLOAT_OPERATIONS: dict[str, Operation] = {
     "aten.leaky_relu": _with_number("LeakyRelu", "negative_slope", "alpha"),
     "aten.linear": _linear,
     "aten.log": _plain("Log"),
-    "aten.max_pool2d_with_indices": _max_pool,
+    "aten.max_pool2d_with_indices": _pool("MaxPool"),
     "aten.maximum": _plain("Max", "self", "other"),
     "aten.mean": _mean,
     "aten.minimum": _plain("Min", "self", "other"),
-    "aten.mish": formula(lambda write, x, call: write("Mul", x, write("Tanh", write.softplus(x)))),
+    "aten.mish": formula(lambda write, x: write("Mul", x, write("Tanh", write.softplus(x)))),
     "aten.mm": _plain("MatMul", "self", "mat2"),
     "aten.mul": _pair("Mul"),
     "aten.native_batch_norm": _batch_norm,
@@ -392,8 +365,8 @@ FLOAT_OPERATIONS: dict[str, Operation] = {
     "aten.rsub": _pair("Sub", is_reversed=True),
     "aten.select": _select,
     "aten.sigmoid": _plain("Sigmoid"),
-    "aten.rsqrt": formula(lambda write, x, call: write("Reciprocal", write("Sqrt", x))),
-    "aten.silu": formula(lambda write, x, call: write("Mul", x, write("Sigmoid", x))),
+    "aten.rsqrt": formula(lambda write, x: write("Reciprocal", write("Sqrt", x))),
+    "aten.silu": formula(lambda write, x: write("Mul", x, write("Sigmoid", x))),
     "aten.slice": _slice,
     "aten.split": _split,
     "aten.split_with_sizes": _split,

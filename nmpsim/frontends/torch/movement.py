@@ -2,115 +2,88 @@
 
 from __future__ import annotations
 
-from nmpsim.frontends.builder import Value
-from nmpsim.frontends.torch.lowering import VIEW, Lowering, Order, Result, plain
-from nmpsim.frontends.torch.record import Call, Tensor
+from typing import Any
+
+from nmpsim.frontends.torch.drawing import Drawing
 from nmpsim.frontends.unsupported import UnsupportedError
 
 
-def view(graph: Lowering, call: Call) -> Result:
+def view(drawing: Drawing) -> None:
     """The same values in PyTorch's order, with another shape."""
-    source, result = _source(call), call.results[0]
-    before = len(graph.builder.names)
-    graph.hold(result, graph.view(graph.value(source), result.shape))
-    return VIEW if len(graph.builder.names) == before else Result()
+    shape = drawing.call.results[0].shape
+    drawing.add("Reshape", [drawing.name(drawing.source())], shape=shape, allowzero=1)
 
 
-def same(graph: Lowering, call: Call) -> Result:
+def same(drawing: Drawing) -> None:
     """The same values; their order in PyTorch's memory is not LIR's."""
-    source, result = _source(call), call.results[0]
+    source, result = drawing.source(), drawing.call.results[0]
     if source.dtype != result.dtype:
         raise UnsupportedError(f"{source.dtype} to {result.dtype}")
-    order = graph.order_of(source)
-    graph.hold(result, graph.value(source, order), order)
-    return VIEW
+    drawing.add("Identity", [drawing.name(source)])
 
 
-def permute(graph: Lowering, call: Call) -> Result:
-    """Dimensions in another order, which moves nothing yet."""
-    source, result, given = _source(call), call.results[0], call.arguments
-    rank = len(source.shape)
+def permute(drawing: Drawing) -> None:
+    """Dimensions in another order."""
+    source = drawing.source()
+    drawing.add("Transpose", [drawing.name(source)], perm=order_of(drawing, len(source.shape)))
+
+
+def order_of(drawing: Drawing, rank: int) -> tuple[int, ...]:
+    """The order of dimensions that a permutation makes; two of them exchanged, or all given."""
+    given, order = drawing.call.arguments, list(range(rank))
     if "dims" in given:
-        dims = [int(d) % rank for d in given["dims"]]
-    else:
-        dims = list(plain(rank))
+        return tuple(int(axis) % rank for axis in given["dims"])
+    if rank >= 2:
         first, second = (int(given.get(n, d)) % rank for n, d in (("dim0", 0), ("dim1", 1)))
-        dims[first], dims[second] = dims[second], dims[first]
-    order = graph.order_of(source)
-    turned: Order = tuple(dims.index(dimension) for dimension in order)
-    graph.hold(result, graph.value(source, order), turned)
-    return VIEW
+        order[first], order[second] = order[second], order[first]
+    return tuple(order)
 
 
-def slice_(graph: Lowering, call: Call) -> Result:
+def slice_(drawing: Drawing) -> None:
     """A range of one dimension, with steps of 1."""
-    given, source = call.arguments, _source(call)
+    given, source = drawing.call.arguments, drawing.source()
     if given.get("step", 1) != 1:
         raise UnsupportedError(f"steps of {given['step']}")
     axis = int(given.get("dim", 0)) % len(source.shape)
-    size = source.shape[axis]
-    start = int(given.get("start") or 0)
+    start, size = int(given.get("start") or 0), source.shape[axis]
     first = min(max(start + size if start < 0 else start, 0), size)
-    _extract(graph, call, source, axis, first, 0)
-    return Result()
+    end = first + drawing.call.results[0].shape[axis]
+    drawing.add("Slice", [drawing.name(source)], starts=(first,), ends=(end,), axes=(axis,))
 
 
-def select(graph: Lowering, call: Call) -> Result:
+def select(drawing: Drawing) -> None:
     """One place of a dimension, which is no dimension of the result."""
-    source = _source(call)
-    axis = int(call.arguments["dim"]) % len(source.shape)
-    index = int(call.arguments["index"]) % source.shape[axis]
-    target = graph.target(call)
-    wide = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
-    offsets = [0] * len(wide)
-    offsets[axis] = index
-    operands = (graph.view(target, wide), graph.value(source))
-    graph.add("extracttensor", call, operands, Offsets=tuple(offsets))
-    return Result()
+    given, source = drawing.call.arguments, drawing.source()
+    axis = int(given["dim"]) % len(source.shape)
+    index = drawing.integers(int(given["index"]) % source.shape[axis])
+    drawing.add("Gather", [drawing.name(source), index], axis=axis)
 
 
-def split(graph: Lowering, call: Call) -> Result:
+def split(drawing: Drawing) -> None:
     """Parts along a dimension."""
-    source = _source(call)
-    axis, begin = int(call.arguments.get("dim", 0)) % len(source.shape), 0
-    for place, result in enumerate(call.results):
-        _extract(graph, call, source, axis, begin, place)
-        begin += result.shape[axis]
-    return Result()
+    source, call = drawing.source(), drawing.call
+    axis = int(call.arguments.get("dim", 0)) % len(source.shape)
+    sizes = tuple(result.shape[axis] for result in call.results)
+    drawing.add("Split", [drawing.name(source)], *drawing.results(), axis=axis, split=sizes)
 
 
-def pad(graph: Lowering, call: Call) -> Result:
+def paddings(given: Any, rank: int) -> tuple[int, ...]:
+    """Before, then behind each dimension; PyTorch gives both from the last one on."""
+    before, behind = [0] * rank, [0] * rank
+    for place in range(len(given) // 2):
+        before[rank - 1 - place], behind[rank - 1 - place] = map(int, given[2 * place :][:2])
+    return (*before, *behind)
+
+
+def pad(drawing: Drawing) -> None:
     """Zeros around a tensor."""
-    source, result = _source(call), call.results[0]
-    given = [int(size) for size in call.arguments["pad"]]
-    if call.arguments.get("value") or min(given, default=0) < 0:
-        raise UnsupportedError(f"paddings {given} with {call.arguments.get('value')}")
-    order = graph.order_of(source)
-    before = [0] * len(order)
-    for place, size in enumerate(given[::2]):
-        before[len(order) - 1 - place] = size
-    value, target = graph.value(source, order), graph.target(call, order)
-    if source.scale != result.scale or source.zero_point != result.zero_point:
+    (source, result), given = (drawing.source(), drawing.call.results[0]), drawing.call.arguments
+    pads = paddings(given["pad"], len(source.shape))
+    if given.get("value") or min(pads, default=0) < 0:
+        raise UnsupportedError(f"paddings {list(given['pad'])} with {given.get('value')}")
+    if (source.scale, source.zero_point) != (result.scale, result.zero_point):
         raise UnsupportedError("input and result of different scales or zero points")
-    graph.add_before("splat", "zeros", call, (target,), Value=0.0)
-    offsets = tuple(before[dimension] for dimension in order)
-    graph.add("inserttensor", call, (target, value), Offsets=offsets, Count=1, Axis=0)
-    return Result()
-
-
-def _extract(
-    graph: Lowering, call: Call, source: Tensor, axis: int, first: int, place: int
-) -> None:
-    order = graph.order_of(source)
-    offsets = [0] * len(order)
-    offsets[order.index(axis)] = first
-    target: Value = graph.target(call, order, place)
-    operands = (target, graph.value(source, order))
-    graph.add("extracttensor", call, operands, Offsets=tuple(offsets))
-
-
-def _source(call: Call) -> Tensor:
-    source = next(iter(call.arguments.values()), None)
-    if not isinstance(source, Tensor):
-        raise UnsupportedError("no input")
-    return source
+    inputs = [drawing.name(source)]
+    if source.scale is not None:
+        inputs += ["", drawing.integers(source.zero_point)]
+    drawing.add("Pad", inputs, pads=pads)

@@ -1,10 +1,8 @@
-"""Every operation of PyTorch that can be compiled, and what makes LIR of it."""
+"""Every operation of PyTorch that can be compiled, and what draws it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from nmpsim.frontends.torch.lowering import Lowering, Result
+from nmpsim.frontends.torch.drawing import Draw
 from nmpsim.frontends.torch.movement import pad, permute, same, select, slice_, split, view
 from nmpsim.frontends.torch.pointwise import (
     adaptive_average_pool,
@@ -17,10 +15,10 @@ from nmpsim.frontends.torch.pointwise import (
     quantize,
     softmax,
 )
-from nmpsim.frontends.torch.record import POINTWISE, Call
+from nmpsim.frontends.torch.record import POINTWISE
 from nmpsim.frontends.torch.weighted import convolution, linear
 
-OPERATORS: dict[str, Callable[[Lowering, Call], Result]] = {
+OPERATORS: dict[str, Draw] = {
     "aten._adaptive_avg_pool2d": adaptive_average_pool,
     "aten._reshape_alias": view,
     "aten._softmax": softmax,

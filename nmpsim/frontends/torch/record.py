@@ -40,6 +40,13 @@ POINTWISE = frozenset(
 JOINING = frozenset({"aten.cat", "quantized.cat", "quantized.cat_relu"})
 """Their parts come from other scales, each by tables of its own."""
 
+PROFILES = {
+    "fbgemm": "float-fbgemm",
+    "onednn": "float-onednn",
+    "qnnpack": "float-qnnpack",
+    "x86": "float-fbgemm",  # of all that has no weights
+}
+"""Engine -> arithmetic profile."""
 BLOCK = 64
 """Channels that lie next to each other and that PyTorch joins at once."""
 

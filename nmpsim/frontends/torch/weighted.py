@@ -6,94 +6,88 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from nmpsim.frontends.builder import Value, quantized
-from nmpsim.frontends.torch.lowering import NHWC, Lowering, Result, tensor_of, weights_of
-from nmpsim.frontends.torch.record import Call, Packed
+from nmpsim.frontends.graph.steps import Array, Quantized
+from nmpsim.frontends.torch.drawing import Drawing, weights_of
+from nmpsim.frontends.torch.record import PROFILES, Packed
 from nmpsim.frontends.unsupported import UnsupportedError
-from nmpsim.lir.nodes import AttributeValue, TensorType
-
-_NO_TABLES: tuple[Value, ...] = ()
 
 
-def convolution(graph: Lowering, call: Call) -> Result:
+def convolution(drawing: Drawing) -> None:
     """``quantized::conv2d``, with the ReLU that is fused with it."""
-    packed, source = weights_of(call), tensor_of(call, "qx")
+    packed, source = weights_of(drawing.call), drawing.tensor("qx")
     if packed.weights.ndim != 4 or len(source.shape) != 4:
         raise UnsupportedError(f"an input {list(source.shape)}")
     (top, left), (down, across) = packed.padding, packed.stride
-    window: dict[str, AttributeValue] = {
+    window: dict[str, Any] = {
         "Kernels": packed.weights.shape[2:],
         "Strides": (down, across),
         "Pads": (top, left, top, left),
         "Group": packed.groups,
         "Dilation": tuple(packed.dilation),
     }
-    if call.operation.endswith("_relu"):
+    if drawing.call.operation.endswith("_relu"):
         window["FusedActivation"] = "RELU"
-    sides = (graph.target(call, NHWC), graph.value(source, NHWC))
-    filters, bias = packed.weights.transpose(0, 2, 3, 1), _bias(graph, call, packed)
-    opcode, tables = "convolution", _NO_TABLES
-    kind = quantized("i8", filters.shape, float(packed.scales[0]), int(packed.zero_points[0]))
+    constants = [_weights(drawing, packed, packed.weights), _bias(drawing, packed)]
+    opcode = "convolution"
     if packed.by_channel:
-        opcode, kind = "channelwisequantizedconvolution", quantized("i8", filters.shape, 1.0, 0)
-        ones = np.ones(len(packed.scales), np.float32)  # of a bias that is real
-        tables = (
-            *_vectors(graph, call, "weight", packed.scales, packed.zero_points),
-            *_vectors(graph, call, "bias", ones, np.zeros(ones.size, np.int64)),
-        )
-    values = graph.builder.constant(f"{call.name}.weight", filters, kind)
-    name = graph.add(opcode, call, (*sides, values, bias, *tables), **window)
-    graph.follow(name, packed.engine)
-    return Result()
+        opcode, ones = "channelwisequantizedconvolution", np.ones(len(packed.scales), np.float32)
+        constants += _vectors(drawing, "weight", packed.scales, packed.zero_points)
+        constants += _vectors(drawing, "bias", ones, np.zeros(ones.size))  # it is real
+    numerics = _profile(drawing, packed)
+    operands = [drawing.name(source), *constants]
+    drawing.instruction(opcode, operands, image=True, numerics=numerics, **window)
 
 
-def linear(graph: Lowering, call: Call) -> Result:
+def linear(drawing: Drawing) -> None:
     """``quantized::linear``, with the ReLU that is fused with it."""
-    packed, source = weights_of(call), tensor_of(call, "X")
+    packed, source = weights_of(drawing.call), drawing.tensor("X")
     outs, ins = packed.weights.shape
     if not source.shape or source.shape[-1] != ins:
         raise UnsupportedError(f"weights {[outs, ins]} for an input {list(source.shape)}")
     rows = math.prod(source.shape[:-1])
-    sides = (
-        graph.view(graph.target(call), (rows, outs)),
-        graph.view(graph.value(source), (rows, ins)),
-    )
-    bias, has_relu = _bias(graph, call, packed), call.operation.endswith("_relu")
-    opcode, weights, tables = "fullyconnected", packed.weights.T, _NO_TABLES
-    kind = quantized("i8", (ins, outs), float(packed.scales[0]), int(packed.zero_points[0]))
+    opcode = "rowwisequantizedfullyconnected" if packed.by_channel else "fullyconnected"
+    weights = packed.weights if packed.by_channel else packed.weights.T
+    operands = [drawing.name(source), _weights(drawing, packed, weights), _bias(drawing, packed)]
     if packed.by_channel:
-        opcode, weights = "rowwisequantizedfullyconnected", packed.weights
-        kind = quantized("i8", (outs, ins), 1.0, 0)
-        tables = _vectors(graph, call, "weight", packed.scales, packed.zero_points)
-    values = graph.builder.constant(f"{call.name}.weight", weights, kind)
-    operands = (*sides, values, bias, *tables)
-    if has_relu:
-        name = graph.add_before(opcode, "sum", call, operands)
-        graph.add("relu", call, (sides[0], sides[0]))
-    else:
-        name = graph.add(opcode, call, operands)
-    graph.follow(name, packed.engine)
-    return Result()
+        operands += _vectors(drawing, "weight", packed.scales, packed.zero_points)
+    views, numerics = ((rows, outs), (rows, ins)), _profile(drawing, packed)
+    with_relu(drawing, opcode, operands, views=views, numerics=numerics)
 
 
-def _bias(graph: Lowering, call: Call, packed: Packed) -> Value:
+def with_relu(drawing: Drawing, opcode: str, operands: list[str], **given: Any) -> None:
+    """An instruction, and the ReLU that the operation has after it."""
+    if not drawing.call.operation.endswith("_relu"):
+        drawing.instruction(opcode, operands, **given)
+        return
+    made = drawing.quantized_kind(drawing.first_output())
+    total = drawing.temporary("sum", made, drawing.call.results[0].shape)
+    drawing.instruction("relu", [drawing.instruction(opcode, operands, total, **given)])
+
+
+def _profile(drawing: Drawing, packed: Packed) -> str | None:
+    """The arithmetic of a layer that does not follow the engine's."""
+    own = PROFILES[packed.engine]
+    return None if own == PROFILES[drawing.recorded.engine] else own
+
+
+def _weights(drawing: Drawing, packed: Packed, values: Array) -> str:
+    scales, zeros = packed.scales[:1], packed.zero_points[:1]
+    if packed.by_channel:
+        scales, zeros = np.ones(1, np.float32), np.zeros(1, np.int64)
+    kind = Quantized("", "int8", scales, zeros)
+    return drawing.constant(f"{drawing.call.name}.weight", values, kind)
+
+
+def _bias(drawing: Drawing, packed: Packed) -> str:
     """PyTorch's stays real; what becomes of it is the engine's affair."""
-    outs = packed.weights.shape[0]
-    values = np.zeros(outs, np.float32) if packed.bias is None else packed.bias
-    return graph.builder.constant(f"{call.name}.bias", values, TensorType("float", (outs,)))
+    values = np.zeros(len(packed.weights), np.float32) if packed.bias is None else packed.bias
+    return drawing.constant(f"{drawing.call.name}.bias", values, "float32")
 
 
-def _vectors(
-    graph: Lowering,
-    call: Call,
-    what: str,
-    scales: npt.NDArray[np.float32],
-    zeros: npt.NDArray[Any],
-) -> tuple[Value, Value]:
-    shape, base = scales.shape, f"{call.name}.{what}"
-    return (
-        graph.builder.constant(f"{base}_scales", scales, TensorType("float", shape)),
-        graph.builder.constant(f"{base}_zero_points", zeros, TensorType("index32", shape)),
-    )
+def _vectors(drawing: Drawing, what: str, scales: Array, zeros: Array) -> list[str]:
+    base = f"{drawing.call.name}.{what}"
+    return [
+        drawing.constant(f"{base}_scales", scales, "float32"),
+        drawing.constant(f"{base}_zero_points", zeros.astype(np.int32), "int32"),
+    ]
