@@ -129,6 +129,12 @@ class Drawing(ABC):
         own = {key: words.pop(key) for key in list(words) if key.islower()}
         return self.add(INSTRUCTION, inputs, *output, opcode=opcode, words=words, **own)
 
+    def end_with(self, output: str) -> None:
+        """Let the last step make this tensor."""
+        last = self.steps.pop()
+        assert isinstance(last, Node)
+        self.steps.append(attrs.evolve(last, outputs=(output,)))
+
     def computed(
         self,
         kind: str,

@@ -36,6 +36,7 @@ from nmpsim.lir.nodes import TensorType
 Layout = Literal["plain", "last"]
 PLAIN: Layout = "plain"
 LAST: Layout = "last"
+VIEW = "a view of its input, nothing moves"
 MAX_BROADCAST = 1 << 26
 """Elements of all constants that are stored as large as what they are combined with."""
 _ELEMS = {

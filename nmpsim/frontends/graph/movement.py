@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result, turned
+from nmpsim.frontends.graph.lowering import LAST, PLAIN, VIEW, Lowering, Result, turned
 from nmpsim.frontends.graph.pointwise import as_image, join, joined, place_of
 from nmpsim.frontends.graph.steps import Array, IntegerOperation, Node, Quantized, Shape
 from nmpsim.frontends.graph.windows import Window, window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
-
-_VIEW = "a view of its input, nothing moves"
 
 
 def kind_of(graph: Lowering, name: str, value: Value) -> Quantized | str:
@@ -83,7 +81,7 @@ def _viewed(graph: Lowering, node: Node, shape: Shape) -> Result:
         graph.same_as(result, shape, graph.value(name, layout), layout)
     else:
         graph.same_as(result, shape, graph.view(graph.value(name), shape))
-    return Result() if graph.is_output(result) else Result(_VIEW)
+    return Result() if graph.is_output(result) else Result(VIEW)
 
 
 def reshape(graph: Lowering, node: Node) -> Result:
@@ -160,10 +158,10 @@ def transpose(graph: Lowering, node: Node) -> Result:
     value = graph.value(name, layout)
     if rank > 2 and order == last_first and layout == PLAIN:
         graph.same_as(result, shape, value, LAST)
-        return Result(_VIEW)
+        return Result(VIEW)
     if rank > 2 and order == first_last and layout == LAST:
         graph.same_as(result, shape, value, PLAIN)
-        return Result() if graph.is_output(result) else Result(_VIEW)
+        return Result() if graph.is_output(result) else Result(VIEW)
     value = graph.value(name)
     moving = [axis for axis in order if own[axis] > 1]
     if moving == sorted(moving):

@@ -7,7 +7,7 @@ from typing import Any
 from nmpsim.bundle.metadata import Fate
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.builder import Builder
-from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.lowering import VIEW, Lowering
 from nmpsim.frontends.graph.program import Problems, lower_steps
 from nmpsim.frontends.imported import Imported
 from nmpsim.frontends.torch.drawing import Drawing, kind_of
@@ -52,18 +52,21 @@ def lower(recorded: Recorded) -> Imported:
             recorded, lambda call, why: problems.add(call.number, call.node, why)
         )
         problems.check()
+    fates: dict[int, Fate] = {}
     drawing = Drawing(recorded, is_float=False)
     _check_ends(drawing, place)
     for call in recorded.calls:
         drawing.take(call)
+        drawn = len(drawing.steps)
         try:
             _draw(drawing)
+            if len(drawing.steps) == drawn:
+                fates[call.number] = Fate(call.node, (), VIEW)
         except UnsupportedError as why:
             problems.add(call.number, call.node, why)
             drawing.refuse(drawing.declared_results())
     graph = drawing.whole()
     lowering = Lowering(graph, drawing.steps, Builder(legal_name(recorded.name), PLACE), place)
-    fates: dict[int, Fate] = {}
     unsigned, _ = lower_steps(drawing.steps, lowering, fates, problems)
     return Imported(
         lowering.builder.module(),

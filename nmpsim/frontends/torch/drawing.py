@@ -34,6 +34,8 @@ class Drawing(drawing.Drawing):
         self._is_float = is_float
         self._names = {tensor.number: self.fresh(name) for name, tensor in recorded.inputs}
         self.outputs = tuple(self.fresh(name) for name, _ in recorded.outputs)
+        self._turned: dict[int, tuple[Tensor, tuple[int, ...]]] = {}
+        """Number of a tensor -> what it is in another order of dimensions, as yet not made."""
         self._ends: dict[int, str] = {}
         """Number of a tensor -> the output that it is."""
         for (_, tensor), name in zip(recorded.outputs, self.outputs, strict=True):
@@ -70,7 +72,21 @@ class Drawing(drawing.Drawing):
             own = tensor.name or f"{self.call.name}.constant".strip(".")
             self._names[tensor.number] = self.fresh(own)
             self.constants[self._names[tensor.number]] = np.asarray(tensor.values)
-        return self._declared_as(self._names[tensor.number], tensor)
+        name = self._declared_as(self._names[tensor.number], tensor)
+        if tensor.number in self._turned:
+            source, order = self._turned.pop(tensor.number)
+            self.add("Transpose", [self.name(source)], name, perm=order)
+        return name
+
+    def turn(self, source: Tensor, order: tuple[int, ...]) -> None:
+        """Dimensions in another order, made when something needs them so; an output at once."""
+        if source.number in self._turned:
+            source, own = self._turned[source.number]
+            order = tuple(own[axis] for axis in order)
+        result = self.call.results[0]
+        self._turned[result.number] = source, order
+        if result.number in self._ends:
+            self.name(result)
 
     def names(self, *arguments: str) -> list[str]:
         """The names of quantized tensors that are given as these arguments."""

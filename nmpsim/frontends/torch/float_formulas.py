@@ -14,8 +14,8 @@ def formula(write: Callable[[Writing, str], str]) -> Draw:
     """A function of each value, written with several operators."""
 
     def draw(drawing: Drawing) -> None:
-        last = write(Writing(drawing), drawing.name(drawing.call.arguments["self"]))
-        drawing.add("Identity", [last])
+        write(Writing(drawing), drawing.name(drawing.call.arguments["self"]))
+        drawing.end_with(drawing.first_output())
 
     return draw
 

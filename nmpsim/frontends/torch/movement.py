@@ -23,9 +23,9 @@ def same(drawing: Drawing) -> None:
 
 
 def permute(drawing: Drawing) -> None:
-    """Dimensions in another order."""
+    """Dimensions in another order, which moves nothing yet."""
     source = drawing.source()
-    drawing.add("Transpose", [drawing.name(source)], perm=order_of(drawing, len(source.shape)))
+    drawing.turn(source, order_of(drawing, len(source.shape)))
 
 
 def order_of(drawing: Drawing, rank: int) -> tuple[int, ...]:
