@@ -108,7 +108,7 @@ def compare(model: Any, example: Any, engine: str) -> int:
     compared = 0
     for call, fate in zip(recorded.calls, imported.fates, strict=True):
         expected = kept[call.results[-1].number]
-        if fate.layers and not fate.layers[-1].endswith("_turned"):
+        if fate.layers and not fate.layers[-1].endswith(("_last", "_plain")):
             found = layers[fate.layers[-1]]
             if expected.dtype == np.uint8:
                 expected = (expected.astype(np.int16) - 128).astype(np.int8)
