@@ -137,6 +137,21 @@ class Builder:
         self._emit(unique, opcode, named, attributes)
         return unique
 
+    def become(self, value: Value, output: Value) -> None:
+        """Let what was made in a buffer of its own be made in an output of the program."""
+        buffer, is_whole = value.storage, value.name == value.storage
+        at = next(i for i in reversed(range(len(self._lines))) if self._lines[i].name == buffer)
+        made = self._lines[at]
+        if is_whole:
+            del self._lines[at]
+            self._lines[at:] = [_renamed(line, buffer, output.name) for line in self._lines[at:]]
+        else:
+            attributes = {"Ty": made.attributes["Ty"], "Offsets": (0,) * len(output.shape)}
+            operands = (_operand("@in", output.name),)
+            view = attrs.evolve(made, opcode="tensorview", operands=operands, attributes=attributes)
+            self._lines[at] = view
+        self._storage = {k: v for k, v in self._storage.items() if v != buffer}
+
     def module(self) -> Module:
         """The verified module."""
         last = {
@@ -184,6 +199,13 @@ class Builder:
         unique = self.unique(name)
         self._weights.append(WeightVar(unique, type, constant, NOWHERE))
         return Value(unique, type, unique)
+
+
+def _renamed(line: Instruction, old: str, new: str) -> Instruction:
+    if all(operand.name != old for operand in line.operands):
+        return line
+    operands = (attrs.evolve(o, name=new) if o.name == old else o for o in line.operands)
+    return attrs.evolve(line, operands=tuple(operands))
 
 
 def _operand(kind: str, name: str) -> Operand:

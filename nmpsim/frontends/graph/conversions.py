@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import attrs
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import PLAIN, Lowering, Result
-from nmpsim.frontends.graph.movement import identity, kind_of
-from nmpsim.frontends.graph.real import REAL, real, spread
+from nmpsim.frontends.graph.lowering import PLAIN
+from nmpsim.frontends.graph.movement import kind_of
+from nmpsim.frontends.graph.operation import REAL, Made, Operation
 from nmpsim.frontends.graph.steps import (
     DTYPES,
     Array,
-    Node,
     Quantized,
     Shape,
     plain_integers,
@@ -24,177 +22,151 @@ from nmpsim.frontends.graph.steps import (
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
+_CONSTANT = "a constant"
 
-def quantize(graph: Lowering, node: Node) -> Result:
+
+def quantize(op: Operation) -> Made:
     """Real numbers to integers."""
-    name, result = node.inputs[0], node.outputs[0]
-    made = quantized(graph.constants, result, node.input(1), node.input(2))
+    made = quantized(op.graph.constants, op.name, op.node.input(1), op.node.input(2))
     made = attrs.evolve(made, dtype=made.dtype or "uint8")
-    layout = graph.layout(name)
-    value = real(graph, name, layout)
+    value = op.read()
     if made.dtype not in ("int8", "uint8", "int16", "uint16"):
         raise UnsupportedError(f"a result of {made.dtype}")
-    if made.scales.size > 1:
-        return _quantize_along(graph, node, made)
-    graph.add("quantize", result, (graph.target(result, graph.shape(name), made, layout), value))
-    return Result()
+    if made.scales.size == 1:
+        return op.emit("quantize", value, kind=made)
+    value = op.read(0, PLAIN)  # rint(x / scale) + zero, with a scale for each index
+    scales, zeros = _parameters(op, made, op.shape())
+    rounded = op.emit("elementround", op.emit("elementdiv", value, scales))
+    placed = op.emit("elementadd", rounded, zeros)
+    return op.emit("quantize", placed, kind=plain_integers(op.name, made.dtype))
 
 
-def dequantize(graph: Lowering, node: Node) -> Result:
+def dequantize(op: Operation) -> Made:
     """Integers to real numbers; a constant's are known."""
-    name, result = node.inputs[0], node.outputs[0]
-    given = quantized(graph.constants, name, node.input(1), node.input(2))
+    graph, name = op.graph, op.names[0]
+    given = quantized(graph.constants, name, op.node.input(1), op.node.input(2))
     if graph.is_constant(name):
-        values = graph.constant(name)
-        scales, zeros = _along(node, given, values.shape)
-        graph.fold(result, (values.astype(np.int64) - zeros).astype(np.float32) * scales)
-        return Result("a constant")
-    if given.scales.size > 1:
-        return _dequantize_along(graph, node, given)
-    layout = graph.layout(name)
-    value = graph.value(name, layout, given)
-    if value.type.quant is None:
-        raise UnsupportedError(f"{name} is {value.type.elem}")
-    graph.add("dequantize", result, (graph.target(result, graph.shape(name), REAL, layout), value))
-    return Result()
+        values = op.values(0)
+        scales, zeros = _along(op, given, values.shape)
+        graph.fold(op.name, (values.astype(np.int64) - zeros).astype(np.float32) * scales)
+        return _CONSTANT
+    if given.scales.size == 1:
+        value = op.read_any(0, None, given)
+        if value.type.quant is None:
+            raise UnsupportedError(f"{name} is {value.type.elem}")
+        return op.emit("dequantize", value, kind=REAL)
+    kind = graph.parameters(name)  # (x - zero) * scale, with a scale for each index
+    if kind is None:
+        raise UnsupportedError(f"{name} has {given.scales.size} scales")
+    factors, offsets = _parameters(op, given, op.shape())
+    value = op.read_any(0, PLAIN, plain_integers(name, kind.dtype))
+    centred = op.emit("elementsub", op.emit("dequantize", value, kind=REAL), offsets)
+    return op.emit("elementmul", centred, factors)
 
 
-def _along(node: Node, given: Quantized, shape: Shape) -> tuple[Array, Array]:
+def _along(op: Operation, given: Quantized, shape: Shape) -> tuple[Array, Array]:
     """Scales and zero points, shaped so that they meet their dimension."""
     scales, zeros = given.scales, given.zero_points
     if scales.size == 1:
         return scales.reshape(()), zeros.reshape(())
-    axis = int(node.attributes.get("axis", 1)) % max(len(shape), 1)
-    if not shape or shape[axis] != scales.size or node.attributes.get("block_size"):
+    axis = op.integer("axis", 1) % max(len(shape), 1)
+    if not shape or shape[axis] != scales.size or op.attributes.get("block_size"):
         raise UnsupportedError(f"{scales.size} scales for {list(shape)}")
     ends = (1,) * (len(shape) - 1 - axis)
     return scales.reshape(-1, *ends), zeros.reshape(-1, *ends)
 
 
-def _quantize_along(graph: Lowering, node: Node, made: Quantized) -> Result:
-    """``rint(x / scale) + zero`` with a scale for each index of a dimension."""
-    result, shape = node.outputs[0], graph.shape(node.inputs[0])
-    type = TensorType("float", shape)
+def _parameters(op: Operation, given: Quantized, shape: Shape) -> tuple[Value, Value]:
+    """The same as constants of a shape, real numbers."""
     scales, zeros = (
-        graph.real_constant(f"{result}_{what}", np.broadcast_to(one, shape).astype(np.float32))
-        for what, one in zip(("scales", "zeros"), _along(node, made, shape), strict=True)
+        op.real(what, np.broadcast_to(one, shape).astype(np.float32))
+        for what, one in zip(("scales", "zeros"), _along(op, given, shape), strict=True)
     )
-    steps, rounded, placed = (
-        graph.temporary(f"{result}_{what}", type) for what in ("steps", "rounded", "placed")
-    )
-    graph.add("elementdiv", result, (steps, real(graph, node.inputs[0], PLAIN), scales))
-    graph.add("elementround", result, (rounded, steps))
-    graph.add("elementadd", result, (placed, rounded, zeros))
-    target = graph.target(result, shape, plain_integers(result, made.dtype))
-    graph.add("quantize", result, (target, placed))
-    return Result()
+    return scales, zeros
 
 
-def _dequantize_along(graph: Lowering, node: Node, given: Quantized) -> Result:
-    """``(x - zero) * scale`` with a scale for each index of a dimension."""
-    name, result = node.inputs[0], node.outputs[0]
-    shape = graph.shape(name)
-    kind = graph.parameters(name)
-    if kind is None:
-        raise UnsupportedError(f"{name} has {given.scales.size} scales")
-    scales, zeros = (
-        graph.real_constant(f"{result}_{what}", np.broadcast_to(one, shape).astype(np.float32))
-        for what, one in zip(("scales", "zeros"), _along(node, given, shape), strict=True)
-    )
-    type = TensorType("float", shape)
-    whole, centred = (graph.temporary(f"{result}_{what}", type) for what in ("whole", "centred"))
-    value = graph.value(name, PLAIN, plain_integers(name, kind.dtype))
-    graph.add("dequantize", result, (whole, value))
-    graph.add("elementsub", result, (centred, whole, zeros))
-    graph.add("elementmul", result, (graph.target(result, shape, REAL), centred, scales))
-    return Result()
-
-
-def quantize_dynamically(graph: Lowering, node: Node) -> Result:
+def quantize_dynamically(op: Operation) -> Made:
     """``DynamicQuantizeLinear``: scale and zero point are those of the values.
 
     The scale is (largest - smallest) / 255 with 0 between them, or 1 where all are 0; the zero
     point is ``rint(0 - smallest / scale)``. Integers of a scale that is not known stand for
     themselves.
     """
-    name, (result, scale_name, zero_name) = node.inputs[0], node.outputs
-    shape, one = graph.shape(name), TensorType("float", (1,))
-    count = math.prod(shape)
-    flat = TensorType("float", (count,))
-    integers = [graph.parameters(each) for each in (result, zero_name)]
-    if integers[0] is None or integers[1] is None:
+    result, scale_name, zero_name = op.node.outputs
+    shape, kinds = op.shape(), [op.graph.parameters(name) for name in (result, zero_name)]
+    if kinds[0] is None or kinds[1] is None:
         raise UnsupportedError("outputs that are left out")
 
-    def make(opcode: str, type: TensorType, *operands: Value, **given: Any) -> Value:
-        target = graph.temporary(f"{result}_{opcode}", type)
-        graph.add(opcode, result, (target, *operands), **given)
-        return target
-
     def number(value: float) -> Value:
-        return graph.real_constant(f"{result}_number", np.array([value], np.float32))
+        return op.real("number", np.array([value], np.float32))
 
-    x = graph.view(real(graph, name, PLAIN), (count,))
+    count = math.prod(shape)
+    x = op.view(op.read(0, PLAIN), (count,))
     low, high = (
-        make(pair, one, graph.view(make(reduce, TensorType("float", ()), x, Axes=(0,)), (1,)), zero)
-        for pair, reduce, zero in (
-            ("elementmin", "batchedreducemin", number(0)),
-            ("elementmax", "batchedreducemax", number(0)),
+        op.emit(pair, op.view(op.emit(reduce, x, shape=(), Axes=(0,)), (1,)), number(0))
+        for pair, reduce in (
+            ("elementmin", "batchedreducemin"),
+            ("elementmax", "batchedreducemax"),
         )
     )
-    span = make("elementsub", one, high, low)
-    nothing = make("elementcmpeq", TensorType("bool", (1,)), span, number(0))
-    steps = make("elementdiv", one, span, number(255))
-    scale = graph.view(graph.target(scale_name, (), REAL), (1,))
-    graph.add("elementselect", scale_name, (scale, nothing, number(1), steps))
-    zero = make("elementsub", one, number(0), make("elementdiv", one, low, scale))
-    zero = make("elementround", one, zero)
-    held = graph.view(graph.target(zero_name, (), integers[1]), (1,))
-    graph.add("quantize", zero_name, (held, zero))
-    rounded = make(
-        "elementround", flat, make("elementdiv", flat, x, spread(graph, result, scale, (count,)))
-    )
-    placed = make("elementadd", flat, rounded, spread(graph, result, zero, (count,)))
-    graph.add(
-        "quantize", result, (graph.view(graph.target(result, shape, integers[0]), (count,)), placed)
-    )
-    return Result()
+    span = op.emit("elementsub", high, low)
+    nothing = op.emit("elementcmpeq", span, number(0), kind="bool")
+    steps = op.emit("elementdiv", span, number(255))
+    choice = (nothing, number(1), steps)
+    scale = op.emit("elementselect", *choice, kind=REAL, name=scale_name)
+    op.give(scale_name, op.view(scale, ()))
+    zero = op.emit("elementsub", number(0), op.emit("elementdiv", low, scale))
+    zero = op.emit("elementround", zero)
+    held = op.emit("quantize", zero, kind=kinds[1], name=zero_name)
+    op.give(zero_name, op.view(held, ()))
+    steps = op.emit("elementdiv", x, spread(op, scale, (count,)))
+    placed = op.emit("elementadd", op.emit("elementround", steps), spread(op, zero, (count,)))
+    return op.view(op.emit("quantize", placed, kind=kinds[0]), shape)
 
 
-def cast(graph: Lowering, node: Node) -> Result:
+def spread(op: Operation, value: Value, shape: Shape) -> Value:
+    """One number in all places of a shape."""
+    count = math.prod(shape)
+    wide = op.room(REAL, (count,))
+    op.graph.builder.add("touch", f"{op.name}_touch", (wide,))
+    one = op.view(value, (1,))
+    op.graph.add("inserttensor", op.name, (wide, one), Offsets=(0,), Count=count, Axis=0)
+    return op.view(wide, shape)
+
+
+def cast(op: Operation) -> Made:
     """Between real numbers, whole numbers and truth; 8-bit integers to any of these."""
-    return _cast(graph, node, DTYPES.get(int(node.attributes.get("to", 0)), ""))
+    return _cast(op, DTYPES.get(op.integer("to"), ""))
 
 
-def cast_like(graph: Lowering, node: Node) -> Result:
+def cast_like(op: Operation) -> Made:
     """To the type of another tensor."""
-    name, like = node.inputs[0], node.input(1)
+    graph, (name, like) = op.graph, (op.names[0], op.node.input(1))
     if graph.is_constant(like):
         dtype = str(graph.constant(like).dtype)
     else:
-        kind = kind_of(graph, like, graph.value(like, graph.layout(like)))
+        kind = kind_of(graph, like, op.read_any(1))
         dtype = kind if isinstance(kind, str) else kind.dtype
     if graph.is_constant(name):
-        graph.fold(node.outputs[0], graph.constant(name).astype(dtype))
-        return Result("a constant")
-    own = kind_of(graph, name, graph.value(name, graph.layout(name)))
-    return identity(graph, node) if own == dtype else _cast(graph, node, dtype)
+        graph.fold(op.name, graph.constant(name).astype(dtype))
+        return _CONSTANT
+    is_one = kind_of(graph, name, op.read_any()) == dtype
+    return op.viewed(op.shape()) if is_one else _cast(op, dtype)
 
 
-def _cast(graph: Lowering, node: Node, dtype: str) -> Result:
-    name, result = node.inputs[0], node.outputs[0]
-    kind, layout, shape = graph.parameters(name), graph.layout(name), graph.shape(name)
-    wanted = None if kind is None else plain_integers(name, kind.dtype)
-    value = graph.value(name, layout, wanted)
+def _cast(op: Operation, dtype: str) -> Made:
+    kind = op.graph.parameters(op.names[0])
+    wanted = None if kind is None else plain_integers(op.names[0], kind.dtype)
+    value = op.read_any(0, None, wanted)
     if value.type.quant is not None:
-        whole = value
-        value = graph.temporary(f"{result}_whole", TensorType("float", whole.shape))
+        value = op.emit("dequantize", value, kind=REAL)
         if dtype == REAL:
-            value = graph.target(result, shape, REAL, layout)
-        graph.add("dequantize", result, (value, whole))
-        if dtype == REAL:
-            return Result()
+            return value
     if dtype not in ("float32", "float16", "int32", "int64", "bool"):
-        raise UnsupportedError(f"a result of {dtype or node.attributes.get('to')}")
-    target = graph.target(result, shape, dtype, layout)
-    graph.add("convertto", result, (target, value))
-    return Result()
+        raise UnsupportedError(f"a result of {dtype or op.attributes.get('to')}")
+    return op.emit("convertto", value, kind=dtype)
+
+
+def as_real(op: Operation, value: Value) -> Value:
+    """8-bit integers as the real numbers that they stand for."""
+    return op.emit("dequantize", value, kind=TensorType("float", value.shape))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result
-from nmpsim.frontends.graph.pointwise import clip
-from nmpsim.frontends.graph.steps import Node
+from nmpsim.frontends.graph.lowering import LAST, PLAIN
+from nmpsim.frontends.graph.operation import Made, Operation
 
 INSTRUCTION = "nmpsim.Instruction"
 """Its kind."""
 
 
-def instruction(graph: Lowering, node: Node) -> Result:
+def instruction(op: Operation) -> Made:
     """The instruction, by the node's attributes.
 
     ``opcode`` and ``words`` are those of LIR. ``views`` are the shapes in which the instruction has
@@ -19,25 +18,27 @@ def instruction(graph: Lowering, node: Node) -> Result:
     the model's. Images have their channels last if the instruction wants it (``image``), or if
     that is how they are and no order is wanted (``views``, ``plain``).
     """
-    given, result = node.attributes, node.outputs[0]
-    kind, shape = graph.declared(result)
-    layout = graph.layout(*node.reads)
+    given, graph = op.attributes, op.graph
+    op.result, shape = graph.declared(op.name)
+    op.limits, views = given.get("limits"), given.get("views", ())
+    layout = graph.layout(*op.names)
     if given.get("image"):
         layout = LAST
-    elif given.get("plain") or given.get("views"):
+    elif given.get("plain") or views:
         layout = PLAIN
+    op.layout = layout
     if given.get("repeated"):
-        sides = [graph.broadcast(one, layout, shape, graph.parameters(one)) for one in node.reads]
+        wanted = [graph.parameters(name) for name in op.names]
+        sides = [
+            graph.broadcast(*one, shape, kind)
+            for one, kind in zip(((name, layout) for name in op.names), wanted, strict=True)
+        ]
     else:
-        sides = [graph.value(one, layout) for one in node.reads]
-    target = graph.target(result, shape, kind, layout)
-    limits = given.get("limits")
-    made = target if limits is None else graph.temporary(f"{result}_sum", target.type)
-    operands = [made, *sides]
-    for place, view in enumerate(given.get("views", ())):
-        operands[place] = graph.view(operands[place], view)
-    layer = graph.add(given["opcode"], result, operands, **given["words"])
+        sides = [graph.value(name, layout) for name in op.names]
+    for place, view in enumerate(views[1:]):
+        sides[place] = op.view(sides[place], view)
+    held = op.held(shape)
+    made = op.make(given["opcode"], *sides, shape=views[0] if views else held, **given["words"])
     if given.get("numerics"):
-        graph.numerics[layer] = given["numerics"]
-    clip(graph, result, made, target, limits)
-    return Result()
+        graph.numerics[graph.builder.names[-1]] = given["numerics"]
+    return op.clipped(op.view(made, held))

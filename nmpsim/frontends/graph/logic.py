@@ -3,99 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import Layout, Lowering, Result
-from nmpsim.frontends.graph.movement import kind_of
-from nmpsim.frontends.graph.steps import Node, Shape
+from nmpsim.frontends.graph.lowering import PLAIN
+from nmpsim.frontends.graph.operation import Made, Operation, check_elems
 from nmpsim.frontends.unsupported import UnsupportedError
 
-Lower = Callable[[Lowering, Node], Result]
+Lower = Callable[[Operation], Made]
 _BOOL = "bool"
 _NUMBERS = ("float", "index32", "index64")
 """Kinds of elements that are compared as they are."""
 
 
-def alike(graph: Lowering, names: Sequence[str]) -> tuple[Shape, Layout, list[Value]]:
-    """Tensors broadcast to one shape, that of the file; their layout; they have one layout."""
-    try:
-        shape = tuple(np.broadcast_shapes(*(graph.shape(name) for name in names)))
-    except ValueError:
-        raise UnsupportedError(" and ".join(str(graph.shape(n)) for n in names)) from None
-    layout = graph.layout(*names)
-    return shape, layout, [graph.broadcast(name, layout, shape, None) for name in names]
+def truth(opcode: str, *elems: str, is_turned: bool = False) -> Lower:
+    """Of tensors of these kinds, any of them broadcast; ``is_turned`` takes the second first."""
 
-
-def check(sides: Sequence[Value], elems: Sequence[str]) -> None:
-    """Raise UnsupportedError unless all are of one kind, one of these."""
-    for side in sides:
-        if side.type.elem not in elems or side.type.elem != sides[0].type.elem:
-            raise UnsupportedError(f"{side.name} is {side.type.elem}")
-
-
-def comparison(opcode: str, *, is_turned: bool = False) -> Lower:
-    """Of two tensors, either broadcast; ``is_turned`` compares the second with the first."""
-
-    def lower(graph: Lowering, node: Node) -> Result:
-        shape, layout, sides = alike(graph, node.inputs)
-        check(sides, _NUMBERS)
-        target = graph.target(node.outputs[0], shape, _BOOL, layout)
-        graph.add(opcode, node.outputs[0], (target, *(sides[::-1] if is_turned else sides)))
-        return Result()
+    def lower(op: Operation) -> Made:
+        sides = op.alike()
+        check_elems(sides, elems or _NUMBERS)
+        return op.emit(opcode, *(sides[::-1] if is_turned else sides), kind=_BOOL)
 
     return lower
 
 
-def logical(opcode: str) -> Lower:
-    """Of one tensor of truth, or of two, either broadcast."""
-
-    def lower(graph: Lowering, node: Node) -> Result:
-        shape, layout, sides = alike(graph, node.inputs)
-        check(sides, (_BOOL,))
-        target = graph.target(node.outputs[0], shape, _BOOL, layout)
-        graph.add(opcode, node.outputs[0], (target, *sides))
-        return Result()
-
-    return lower
-
-
-def is_nan(graph: Lowering, node: Node) -> Result:
-    """Which values are no numbers."""
-    shape, layout, sides = alike(graph, node.inputs)
-    check(sides, ("float",))
-    target = graph.target(node.outputs[0], shape, _BOOL, layout)
-    graph.add("elementisnan", node.outputs[0], (target, *sides))
-    return Result()
-
-
-def where(graph: Lowering, node: Node) -> Result:
+def where(op: Operation) -> Made:
     """The second input where the first holds, else the third; any of them broadcast."""
-    shape, layout, (condition, *sides) = alike(graph, node.inputs)
-    check([condition], (_BOOL,))
-    check(sides, _NUMBERS)
-    kind = kind_of(graph, node.inputs[1], sides[0])
-    target = graph.target(node.outputs[0], shape, kind, layout)
-    graph.add("elementselect", node.outputs[0], (target, condition, *sides))
-    return Result()
+    condition, *sides = op.alike()
+    check_elems([condition], (_BOOL,))
+    check_elems(sides, _NUMBERS)
+    return op.emit("elementselect", condition, *sides, kind=sides[0].type)
 
 
-def expand(graph: Lowering, node: Node) -> Result:
+def expand(op: Operation) -> Made:
     """Repeated along dimensions of 1, or along new ones."""
-    name, result = node.inputs[0], node.outputs[0]
-    own, given = graph.shape(name), graph.integers(node.input(1))
+    own, given = op.shape(), op.integers(1)
     try:
         shape = tuple(int(dim) for dim in np.broadcast_shapes(own, tuple(given)))
     except ValueError:
         raise UnsupportedError(f"{list(own)} expanded to {given}") from None
     if math.prod(shape) < 1:
         raise UnsupportedError(f"a shape {list(shape)}")
-    layout = graph.layout(name)
-    if len(shape) != len(own):
-        layout = "plain"
-    value = graph.broadcast(name, layout, shape, None)
-    target = graph.target(result, shape, kind_of(graph, name, value), layout)
-    graph.add("copy", result, (target, value))
-    return Result()
+    op.layout = op.graph.layout(op.names[0]) if len(shape) == len(own) else PLAIN
+    return op.emit("copy", op.broadcast(0, shape))

@@ -49,13 +49,6 @@ _ELEMS = {
 }
 
 
-@attrs.frozen
-class Result:
-    """What a lowering has made of a node: layers, or why there are none."""
-
-    why: str = ""
-
-
 def turned(shape: Shape) -> Shape:
     """A shape with its second dimension at the end."""
     return (shape[0], *shape[2:], shape[1]) if len(shape) > 2 else shape
@@ -134,14 +127,6 @@ class Lowering:
         """What the file has for each dimension of an image, with that of channels second."""
         return (dims[0], dims[-1], *dims[1:-1]) if self.graph.channels_last else tuple(dims)
 
-    def from_nchw(self, dims: Sequence[int]) -> Shape:
-        """The opposite."""
-        return (dims[0], *dims[2:], dims[1]) if self.graph.channels_last else tuple(dims)
-
-    def image(self, name: str) -> Shape:
-        """An image's dimensions, channels second."""
-        return self.nchw(self.shape(name))
-
     def declared(self, name: str) -> tuple[Quantized | str, Shape]:
         """Kind and shape of a tensor, as the file gives them."""
         found = self.graph.declared[name]
@@ -153,7 +138,8 @@ class Lowering:
             return False
         if not self.is_made(name):
             kind, shape = self.declared(name)
-            self.target(name, shape, kind)
+            room = self.builder.buffer(f"{name}_res", self.type_of(kind, shape))
+            self.give(name, room, PLAIN, is_own=True)
         return True
 
     def value(self, name: str, layout: Layout = PLAIN, wanted: Quantized | None = None) -> Value:
@@ -175,8 +161,7 @@ class Lowering:
 
     def type_of(self, kind: Quantized | str, shape: Shape) -> TensorType:
         """How a tensor is held; an unsigned one as signed, less half the range."""
-        if (problem := size_problem(shape)) or min(shape, default=1) < 1:
-            raise UnsupportedError(problem[0] if problem else f"a shape {list(shape)}")
+        self.check_size(shape)
         if isinstance(kind, str):
             if kind not in _ELEMS:
                 raise UnsupportedError(f"{kind} without a scale")
@@ -184,6 +169,11 @@ class Lowering:
         dtype = kind.dtype or "uint8"
         elem = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[np.dtype(dtype).itemsize]
         return quantized_type(elem, shape, kind.scale, kind.zero_point - MOVED.get(dtype, 0))
+
+    def check_size(self, shape: Shape) -> None:
+        """Refuse a shape that no tensor can have."""
+        if (problem := size_problem(shape)) or min(shape, default=1) < 1:
+            raise UnsupportedError(problem[0] if problem else f"a shape {list(shape)}")
 
     def held_values(self, values: Array) -> Array:
         """A constant's integers as they are held."""
@@ -212,34 +202,24 @@ class Lowering:
 
     # --- results -----------------------------------------------------------------------------
 
-    def target(
-        self, name: str, shape: Shape, kind: Quantized | str, layout: Layout = PLAIN
-    ) -> Value:
-        """Where a node writes a tensor of this shape, as the file has it; an output's is the
-        program's own."""
-        layout = self._layout(layout, shape)
+    def give(self, name: str, value: Value, layout: Layout, is_own: bool) -> None:
+        """A tensor is a value; an output is a copy, if no node made it for that (``is_own``)."""
         self._check_new(name)
+        layout = self._layout(layout, value.shape)
+        rank = len(value.shape)
+        order = (0, rank - 1, *range(1, rank - 1)) if layout == LAST else range(rank)
+        shape = tuple(value.shape[axis] for axis in order)
         declared = self.graph.declared.get(name)
-        if declared is not None and declared.shape != shape:
+        if is_own and declared is not None and declared.shape != shape:
             raise UnsupportedError(f"a result {list(shape)}, declared as {list(declared.shape)}")
-        type = self.type_of(kind, turned(shape) if layout == LAST else shape)
-        if name in self._outputs and layout == PLAIN:
-            value = self.builder.reserved(self._outputs[name], type)
-        else:
-            value = self.builder.buffer(f"{name}_res", type)
-        self._shapes[name] = shape
-        self._held[name] = {layout: value}
-        return value
-
-    def same_as(self, name: str, shape: Shape, value: Value, layout: Layout = PLAIN) -> None:
-        """A tensor is a view of what there is; an output is copied."""
-        self._check_new(name)
-        layout = self._layout(layout, shape)
-        self._shapes[name] = shape
         if name in self._outputs and layout == PLAIN:
             own = self.builder.reserved(self._outputs[name], value.type)
-            self.builder.add("copy", name, (own, value))
+            if is_own:
+                self.builder.become(value, own)
+            else:
+                self.builder.add("copy", name, (own, value))
             value = own
+        self._shapes[name] = shape
         self._held[name] = {layout: value}
 
     def fold(self, name: str, values: Array) -> None:
@@ -272,10 +252,6 @@ class Lowering:
         is_quantized = self._held[name][PLAIN].type.quant is not None
         return is_quantized and parameters is not None and parameters.dtype in MOVED
 
-    def temporary(self, name: str, type: TensorType) -> Value:
-        """Room for what lies between a node's instructions."""
-        return self.builder.buffer(name, type)
-
     def view(self, value: Value, shape: Shape) -> Value:
         """All of a tensor with another shape."""
         if math.prod(shape) != math.prod(value.shape):
@@ -285,14 +261,6 @@ class Lowering:
     def add(self, opcode: str, name: str, operands: Sequence[Value], **given: Any) -> str:
         """An instruction, named after what the node makes. Its name."""
         return self.builder.add(opcode, self.graph.layers.get(name, name), operands, **given)
-
-    def look_up(self, name: str, target: Value, source: Value, table: Array) -> None:
-        """A function of one 8-bit value; the table is of what is held, int64 or narrower."""
-        clipped = np.clip(table, -128, 127).astype(np.int8)
-        mapping = self.builder.constant(
-            f"{name}_table", clipped, attrs.evolve(target.type, shape=(256,))
-        )
-        self.add("intlookuptable", name, (target, source, mapping))
 
     def vectors(self, name: str, scales: Array, zeros: Array) -> tuple[Value, Value]:
         """Scales and zero points of channels as constants."""
@@ -340,7 +308,9 @@ class Lowering:
         for axis in reversed(range(len(goal))):
             if full[axis] != goal[axis]:
                 full = (*full[:axis], goal[axis], *full[axis + 1 :])
-                wide = self.temporary(f"{name}_broadcast", attrs.evolve(value.type, shape=full))
+                wide = self.builder.buffer(
+                    f"{name}_broadcast", attrs.evolve(value.type, shape=full)
+                )
                 self.builder.add("touch", f"{name}_touch", (wide,))
                 self.add(
                     "inserttensor",
@@ -404,5 +374,8 @@ class Lowering:
         if type.elem != value.type.elem or type.elem != "i8":
             raise UnsupportedError(f"{value.name} is read on another scale than it was made on")
         target = self.builder.buffer(f"{value.name}_taken", type)
-        self.look_up(f"{value.name}_taken", target, value, np.arange(-128, 128))
+        table = np.arange(-128, 128).astype(np.int8)
+        kind = attrs.evolve(type, shape=(256,))
+        mapping = self.builder.constant(f"{value.name}_taken_table", table, kind)
+        self.add("intlookuptable", f"{value.name}_taken", (target, value, mapping))
         return target

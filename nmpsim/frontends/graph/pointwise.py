@@ -1,9 +1,9 @@
-"""Operations on integers without weights: pairs, pools, functions of one value, softmax."""
+"""Operations without weights on integers, or on real numbers: pairs, pools, tables, parts."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import numpy as np
@@ -11,124 +11,78 @@ import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.functions import FUNCTIONS, Reals
-from nmpsim.frontends.graph.lowering import LAST, PLAIN, Layout, Lowering, Result
-from nmpsim.frontends.graph.steps import LIMITS, MOVED, IntegerOperation, Quantized
+from nmpsim.frontends.graph.lowering import LAST, PLAIN
+from nmpsim.frontends.graph.movement import joined_axis
+from nmpsim.frontends.graph.operation import Made, Operation, as_image
+from nmpsim.frontends.graph.steps import LIMITS, MOVED, Quantized
 from nmpsim.frontends.graph.windows import window_of
 from nmpsim.frontends.unsupported import UnsupportedError
 
-Lower = Callable[[Lowering, IntegerOperation], Result]
+Lower = Callable[[Operation], Made]
 
 
-def is_unsigned(kind: Quantized) -> dict[str, int]:
+def _unsigned(op: Operation) -> dict[str, Any]:
     """The attribute of operations that round the zero point as a float32."""
-    return {"Unsigned": 1} if kind.dtype == "uint8" else {}
+    is_unsigned = isinstance(op.result, Quantized) and op.result.dtype == "uint8"
+    return {"Unsigned": 1} if is_unsigned else {}
 
 
 def pair(opcode: str) -> Lower:
-    """Two tensors, either broadcast."""
+    """Two tensors of integers, either broadcast."""
 
-    def lower(graph: Lowering, step: IntegerOperation) -> Result:
-        left, right = step.sources
-        names = (left.name, right.name)
-        try:
-            shape = tuple(np.broadcast_shapes(*(graph.shape(name) for name in names)))
-        except ValueError:
-            raise UnsupportedError(" and ".join(str(graph.shape(n)) for n in names)) from None
-        layout = graph.layout(*names)
-        sides = [graph.broadcast(one.name, layout, shape, one) for one in step.sources]
-        target = graph.target(step.result.name, shape, step.result, layout)
-        made = target
-        if step.limits is not None:
-            made = graph.temporary(f"{step.result.name}_sum", target.type)
-        more = {} if opcode == "elementsub" else is_unsigned(step.result)
-        graph.add(opcode, step.result.name, (made, *sides), **more)
-        clip(graph, step.result.name, made, target, step.limits)
-        return Result()
+    def lower(op: Operation) -> Made:
+        sides = op.alike()
+        words = {} if opcode == "elementsub" else _unsigned(op)
+        return op.clipped(op.make(opcode, *sides, **words))
 
     return lower
 
 
-def limited(graph: Lowering, step: IntegerOperation) -> Result:
+def limited(op: Operation) -> Made:
     """A ReLU or clip of its own, between any two scales."""
-    (source,) = step.sources
-    layout = graph.layout(source.name)
-    value = graph.value(source.name, layout, source)
-    target = graph.target(step.result.name, graph.shape(source.name), step.result, layout)
-    clip(graph, step.result.name, value, target, step.limits or (0.0, None))
-    return Result()
+    op.limits = op.limits or (0.0, None)
+    return op.clipped(op.read())
 
 
-def clip(
-    graph: Lowering,
-    name: str,
-    made: Value,
-    target: Value,
-    limits: tuple[float, float | None] | None,
-) -> None:
-    """The limits of an operation that has no fused ones, as an instruction; None: no limits."""
-    if limits is None:
-        return
-    low, high = limits
-    if high is None:
-        graph.add("relu", name, (target, made))
-    else:
-        graph.add("clip", name, (target, made), Min=low, Max=high)
-
-
-# --- pools -----------------------------------------------------------------------------------
-
-
-def average_pool(graph: Lowering, step: IntegerOperation) -> Result:
+def average_pool(op: Operation) -> Made:
     """A window over rows and columns; or over all of them."""
-    (source,) = step.sources
-    shape = graph.shape(source.name)
-    is_last = bool(step.attributes.get("channels_last", 0))
+    shape, is_integer = op.shape(), bool(op.sources)
     if not 3 <= len(shape) <= 4:
         raise UnsupportedError(f"an input {list(shape)}")
-    layout: Layout = PLAIN if is_last else LAST
-    value = graph.value(source.name, layout, source)
+    is_last = is_integer and bool(op.integer("channels_last"))
+    value = op.read(0, PLAIN if is_last else LAST)
     images, *spatial, channels = value.shape
     whole = {"kernel_shape": tuple(spatial)}
-    attributes = whole if step.kind == "GlobalAveragePool" else step.attributes
+    attributes = whole if op.kind == "GlobalAveragePool" else op.attributes
     window = window_of(attributes, tuple(spatial))
-    # ONNX Runtime takes one window over all as GlobalAveragePool, which rounds otherwise.
-    is_global = window.kernel[2 - len(spatial) :] == tuple(spatial) and not any(window.pads)
     if window.dilation != (1, 1) or (window.is_extended and window.counts_padding):
         raise UnsupportedError(f"dilations {window.dilation}, or ceil_mode with counted padding")
-    held = (images, *window.out[2 - len(spatial) :], channels)
-    result = held if is_last else (held[0], held[-1], *held[1:-1])
-    target = graph.target(step.result.name, result, step.result, layout)
-    made = target
-    if step.limits is not None:
-        made = graph.temporary(f"{step.result.name}_mean", target.type)
-    graph.add(
+    counts, words = window.counts_padding, _unsigned(op)
+    if is_integer:
+        counts = counts or not any(window.pads)
+        # ONNX Runtime takes one window over all as GlobalAveragePool, which rounds otherwise.
+        if window.kernel[2 - len(spatial) :] == tuple(spatial) and not any(window.pads):
+            words = {"Global": 1}
+    made = op.make(
         "avgpool",
-        step.result.name,
-        (as_image(graph, made), as_image(graph, value)),
+        as_image(op.graph, value),
+        shape=(images, *window.out, channels),
         Kernels=window.kernel,
         Strides=window.strides,
         Pads=window.pads,
-        CountIncludePads=int(window.counts_padding or not any(window.pads)),
-        **({"Global": 1} if is_global else is_unsigned(step.result)),
+        CountIncludePads=int(counts),
+        **words,
     )
-    clip(graph, step.result.name, made, target, step.limits)
-    return Result()
-
-
-def as_image(graph: Lowering, value: Value) -> Value:
-    """A sequence [N, L, C] as an image of one row."""
-    if len(value.shape) == 4:
-        return value
-    return graph.view(value, (value.shape[0], 1, *value.shape[1:]))
+    return op.clipped(op.view(made, (images, *window.out[2 - len(spatial) :], channels)))
 
 
 # --- functions of one value ------------------------------------------------------------------
 
 
-def table_of(
+def _table(
     source: Quantized, result: Quantized, function: Callable[[Reals], Reals]
-) -> npt.NDArray[np.int64]:
-    """``rint(f(S * (q - Z)) / So) + Zo`` for all 256 integers that are held, less what is moved.
+) -> npt.NDArray[np.int8]:
+    """``rint(f(S * (q - Z)) / So) + Zo`` for all 256 integers, as they are held.
 
     Source: ``QLinearLookupBase`` (onnxruntime/contrib_ops/cpu/quantization/qlinear_lookup_table.cc)
     and MLAS's ``QuantizeLinear``: float32, the zero point after rounding.
@@ -143,138 +97,49 @@ def table_of(
     if np.isnan(steps).any():
         raise UnsupportedError("a function that is no number somewhere")
     wide = np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + result.zero_point
-    clipped: npt.NDArray[np.int64] = np.clip(wide, low, high).astype(np.int64)
-    return clipped - MOVED.get(result.dtype, 0)
+    clipped = np.clip(wide, low, high).astype(np.int64) - MOVED.get(result.dtype, 0)
+    table: npt.NDArray[np.int8] = clipped.astype(np.int8)
+    return table
 
 
-def look_up(graph: Lowering, step: IntegerOperation) -> Result:
+def look_up(op: Operation) -> Made:
     """A function of one 8-bit value."""
-    return tabulated(graph, step, lambda x: FUNCTIONS[step.kind](x, step.attributes))
+    return tabulated(op, lambda x: FUNCTIONS[op.kind](x, op.attributes))
 
 
-def tabulated(
-    graph: Lowering, step: IntegerOperation, function: Callable[[Reals], Reals]
-) -> Result:
+def tabulated(op: Operation, function: Callable[[Reals], Reals]) -> Made:
     """A function of one 8-bit value, and what clips it, as the table of its 256 results."""
-    source, low, high = step.sources[0], -np.inf, np.inf
-    if step.limits is not None:
-        low, high = step.limits[0], np.inf if step.limits[1] is None else step.limits[1]
-    table = table_of(source, step.result, lambda x: np.clip(function(x), low, high))
-    layout = graph.layout(source.name)
-    value = graph.value(source.name, layout, source)
-    target = graph.target(step.result.name, graph.shape(source.name), step.result, layout)
-    graph.look_up(step.result.name, target, value, table)
-    return Result()
+    low, high = op.limits or (-np.inf, None)
+    most = np.inf if high is None else high
+    return _looked_up(op, op.read(), op.sources[0], lambda x: np.clip(function(x), low, most))
 
 
-def softmax(graph: Lowering, step: IntegerOperation) -> Result:
-    """Along one dimension; before opset 13 along all from one on."""
-    (source,) = step.sources
-    if step.limits is not None:
-        raise UnsupportedError("a clip of a softmax")
-    shape = graph.shape(source.name)
-    opset = int(step.attributes.get("opset", graph.opset))
-    axis = int(step.attributes.get("axis", -1 if opset >= 13 else 1))
-    if not shape or not -len(shape) <= axis < len(shape):
-        raise UnsupportedError(f"dimension {axis} of {list(shape)}")
-    axis %= len(shape)
-    value = graph.value(source.name, PLAIN, source)
-    target = graph.target(step.result.name, shape, step.result)
-    along(graph, "softmax", step.result.name, (target, value), axis, whole=opset < 13)
-    return Result()
+def _looked_up(
+    op: Operation, value: Value, source: Quantized, function: Callable[[Reals], Reals]
+) -> Value:
+    assert isinstance(op.result, Quantized)
+    table = _table(source, op.result, function)
+    type = op.graph.type_of(op.result, (256,))
+    return op.make(
+        "intlookuptable", value, op.graph.builder.constant(f"{op.name}_table", table, type)
+    )
 
 
-def along(
-    graph: Lowering, opcode: str, name: str, sides: tuple[Value, Value], axis: int, whole: bool
-) -> None:
-    """A function of rows along one dimension, or, ``whole``, along all from it on."""
-    target, value = sides
-    shape = value.shape
-    if whole or math.prod(shape[axis + 1 :]) == 1:
-        rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
-        graph.add(opcode, name, [graph.view(side, rows) for side in sides])
-        return
-    turned = swapped(graph, name, value, axis)
-    rows = (math.prod(turned.shape[:-1]), turned.shape[-1])
-    made = graph.temporary(f"{name}_rows", attrs.evolve(target.type, shape=turned.shape))
-    graph.add(opcode, name, (graph.view(made, rows), graph.view(turned, rows)))
-    graph.add("transpose", name, (target, made), Shuffle=exchange(len(shape), axis))
-
-
-def exchange(rank: int, axis: int) -> tuple[int, ...]:
-    """The order of dimensions that exchanges one and the last."""
-    order = list(range(rank))
-    order[axis], order[-1] = order[-1], order[axis]
-    return tuple(order)
-
-
-def swapped(graph: Lowering, name: str, value: Value, axis: int) -> Value:
-    """A dimension and the last one exchanged."""
-    order = exchange(len(value.shape), axis)
-    if axis == len(order) - 1:
-        return value
-    type = attrs.evolve(value.type, shape=tuple(value.shape[i] for i in order))
-    made = graph.temporary(f"{name}_swapped", type)
-    graph.add("transpose", name, (made, value), Shuffle=order)
-    return made
-
-
-# --- concatenation ---------------------------------------------------------------------------
-
-
-def concatenation(graph: Lowering, step: IntegerOperation) -> Result:
+def concatenation(op: Operation) -> Made:
     """Parts one behind the other; those on another scale go through a table."""
-    if step.limits is not None:
+    assert isinstance(op.result, Quantized)
+    if op.limits is not None:
         raise UnsupportedError("a clip of parts")
-    shapes = [graph.shape(one.name) for one in step.sources]
-    rank, axis = len(shapes[0]), int(step.attributes.get("axis", 0))
-    shape = joined(shapes, axis)
-    layout = graph.layout(*(one.name for one in step.sources))
-    target = graph.target(step.result.name, shape, step.result, layout)
-    parts = []
-    for source in step.sources:
-        value = graph.value(source.name, layout, source)
-        if value.type.quant != target.type.quant:
-            kind = attrs.evolve(target.type, shape=value.shape)
-            moved = graph.temporary(f"{source.name}_part", kind)
-            if target.type.elem == "i16":  # an island: ONNX Runtime has it in float32
-                graph.add("rescalequantized", step.result.name, (moved, value))
+    axis = joined_axis(op, list(range(len(op.names))))
+    type, parts = op.graph.type_of(op.result, (1,)), []
+    layout = op.graph.layout(*op.names)
+    for place, source in enumerate(op.sources):
+        value = op.read(place, layout)
+        if value.type.quant != type.quant:
+            if type.elem == "i16":  # an island: ONNX Runtime has it in float32
+                value = op.make("rescalequantized", value)
             else:
-                own = attrs.evolve(source, dtype=source.dtype or step.result.dtype)
-                table = table_of(own, step.result, lambda x: x)
-                graph.look_up(step.result.name, moved, value, table)
-            value = moved
+                own = attrs.evolve(source, dtype=source.dtype or op.result.dtype)
+                value = _looked_up(op, value, own, lambda x: x)
         parts.append(value)
-    join(graph, step.result.name, target, parts, place_of(axis, rank, layout))
-    return Result()
-
-
-def joined(shapes: list[tuple[int, ...]], axis: int) -> tuple[int, ...]:
-    """The shape of tensors one behind the other."""
-    first = shapes[0]
-    rank = len(first)
-    if not -rank <= axis < rank:
-        raise UnsupportedError(f"dimension {axis} of {list(first)}")
-    axis %= rank
-    if any((*s[:axis], *s[axis + 1 :]) != (*first[:axis], *first[axis + 1 :]) for s in shapes):
-        raise UnsupportedError(f"parts {[list(shape) for shape in shapes]}")
-    return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
-
-
-def place_of(axis: int, rank: int, layout: Layout) -> int:
-    """Where a dimension of the file is in a layout."""
-    axis %= max(rank, 1)
-    if layout == PLAIN or rank < 3 or axis == 0:
-        return axis
-    return rank - 1 if axis == 1 else axis - 1
-
-
-def join(graph: Lowering, name: str, target: Value, parts: list[Value], axis: int) -> None:
-    """Put parts one behind the other."""
-    graph.builder.add("touch", f"{name}_touch", (target,))
-    begin = 0
-    for part in parts:
-        offsets = [0] * len(target.shape)
-        offsets[axis] = begin
-        graph.add("inserttensor", name, (target, part), Offsets=tuple(offsets), Count=1, Axis=0)
-        begin += part.shape[axis]
+    return op.join(op.result, parts, op.place(axis, len(op.shape())))

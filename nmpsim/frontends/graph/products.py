@@ -9,211 +9,180 @@ from typing import Any
 import numpy as np
 
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result
-from nmpsim.frontends.graph.pointwise import as_image, swapped
-from nmpsim.frontends.graph.real import REAL, real
-from nmpsim.frontends.graph.steps import Array, Node, Shape
+from nmpsim.frontends.graph.lowering import LAST, PLAIN
+from nmpsim.frontends.graph.operation import REAL, Made, Operation, as_image, check_elems
+from nmpsim.frontends.graph.steps import Array, Shape
 from nmpsim.frontends.graph.windows import Window, window_of
 from nmpsim.frontends.unsupported import UnsupportedError
-from nmpsim.lir.nodes import TensorType
 
 
-def convolution(graph: Lowering, node: Node) -> Result:
+def convolution(op: Operation) -> Made:
     """Filter [O, I / group, ...], a constant."""
-    name, result = node.inputs[0], node.outputs[0]
-    shape, filters = graph.shape(name), _weights(graph, node.input(1))
-    groups = int(node.attributes.get("group", 1))
+    filters = _weights(op, 1)
+    window, groups, held = filter_window(op, filters)
+    bias = _bias(op, len(filters))
+    return image_result(op, convolve(op, op.read(0, LAST), held, bias, window, groups))
+
+
+def filter_window(op: Operation, filters: Array) -> tuple[Window, int, Array]:
+    """The window of a convolution, its groups, and the filters OHWI."""
+    shape, groups = op.image(), op.integer("group", 1)
     if not 3 <= len(shape) <= 4 or filters.ndim != len(shape) or groups < 1:
         raise UnsupportedError(f"a filter {list(filters.shape)} for an input {list(shape)}")
     if filters.shape[1] * groups != shape[1] or len(filters) % groups:
         raise UnsupportedError(f"{groups} groups, a filter {list(filters.shape)}, {shape[1]}")
-    more = graph.padding.get(name, (0, 0, 0, 0))
-    window = window_of(node.attributes, shape[2:], filters.shape[2:], more)
-    last = np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
-    value = as_image(graph, real(graph, name, LAST))
-    made = (shape[0], len(filters), *window.out[4 - len(shape) :])
-    target = as_image(graph, graph.target(result, made, REAL, LAST))
-    convolve(graph, node, (target, value), last, _bias(graph, node, len(filters)), window, groups)
-    return Result()
+    more = op.graph.padding.get(op.names[0], (0, 0, 0, 0))
+    window = window_of(op.attributes, shape[2:], filters.shape[2:], more)
+    return window, groups, np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
+
+
+def image_result(op: Operation, made: Value) -> Value:
+    """An image as one of as many dimensions as the operand."""
+    return made if len(op.shape()) == 4 else op.view(made, (made.shape[0], *made.shape[2:]))
+
+
+def words_of(window: Window, groups: int) -> dict[str, Any]:
+    """The attributes of a convolution in LIR."""
+    return {
+        "Kernels": window.kernel,
+        "Strides": window.strides,
+        "Pads": window.pads,
+        "Group": groups,
+        "Dilation": window.dilation,
+    }
 
 
 def convolve(
-    graph: Lowering,
-    node: Node,
-    sides: tuple[Value, Value],
-    filters: Array,
-    bias: Array,
-    window: Window,
-    groups: int,
-) -> None:
-    """Target and source are images, channels last; ``filters`` are OHWI, all float32."""
-    name = node.outputs[0]
-    weights = graph.real_constant(node.input(1), filters)
-    shift = graph.real_constant(node.input(2) or f"{name}_bias", bias)
-    graph.add(
-        "convolution",
-        name,
-        (*sides, weights, shift),
-        Kernels=window.kernel,
-        Strides=window.strides,
-        Pads=window.pads,
-        Group=groups,
-        Dilation=window.dilation,
+    op: Operation, value: Value, filters: Array, bias: Array, window: Window, groups: int
+) -> Value:
+    """The image of a convolution of real numbers; ``filters`` are OHWI."""
+    value = as_image(op.graph, value)
+    constants = (
+        op.graph.real_constant(op.node.input(1), filters),
+        op.graph.real_constant(op.node.input(2) or f"{op.name}_bias", bias),
     )
+    shape = (value.shape[0], *window.out, len(filters))
+    words = words_of(window, groups)
+    return op.emit("convolution", value, *constants, shape=shape, kind=REAL, **words)
 
 
-def _weights(graph: Lowering, name: str) -> Array:
-    values = graph.constant(name)
+def _weights(op: Operation, place: int) -> Array:
+    values = op.values(place)
     if values.dtype != np.float32:
         raise UnsupportedError(f"weights of {values.dtype}")
     return values
 
 
-def _bias(graph: Lowering, node: Node, outs: int) -> Array:
+def _bias(op: Operation, outs: int) -> Array:
     values = np.zeros(outs, np.float32)
-    if node.input(2):
-        given = _weights(graph, node.input(2))
+    if op.node.input(2):
+        given = _weights(op, 2)
         if given.size not in (1, outs) or given.size != math.prod(given.shape[-1:]):
             raise UnsupportedError(f"a bias {list(given.shape)}")
         values = np.broadcast_to(given.reshape(-1), (outs,))
     return values
 
 
-def gemm(graph: Lowering, node: Node) -> Result:
+def gemm(op: Operation) -> Made:
     """``alpha * A B + beta * C``; alpha becomes part of constant weights."""
-    attributes, result = node.attributes, node.outputs[0]
-    alpha, beta = (float(attributes.get(key, 1.0)) for key in ("alpha", "beta"))
-    left = _matrix(graph, node, 0, bool(attributes.get("transA")))
-    if graph.is_constant(node.input(1)):
-        weights = _weights(graph, node.input(1))
-        weights = weights.T if attributes.get("transB") else weights
-        weights = weights * np.float32(alpha)
+    alpha, beta = op.number("alpha", 1.0), op.number("beta", 1.0)
+    left = _matrix(op, 0, "transA")
+    is_known = op.graph.is_constant(op.node.input(1))
+    if is_known:
+        weights = _weights(op, 1)
+        weights = (weights.T if op.attributes.get("transB") else weights) * np.float32(alpha)
         shape = weights.shape
     else:
-        right = _matrix(graph, node, 1, bool(attributes.get("transB")))
+        right = _matrix(op, 1, "transB")
         shape = right.shape
     if len(shape) != 2 or left.shape[1] != shape[0] or not math.isfinite(alpha * beta):
         raise UnsupportedError(f"{list(left.shape)} times {list(shape)}, {alpha}, {beta}")
     made = (left.shape[0], shape[1])
-    if graph.is_constant(node.input(1)) and _is_bias(graph, node, made[1]):
-        bias = _bias(graph, node, made[1]) * np.float32(beta)
-        _connected(graph, node, left, weights, bias, graph.target(result, made, REAL))
-        return Result()
-    product = graph.temporary(f"{result}_product", TensorType("float", made))
-    if graph.is_constant(node.input(1)):
-        _connected(graph, node, left, weights, np.zeros(made[1], np.float32), product)
+    if is_known and _is_bias(op, made[1]):
+        return _connected(op, left, weights, _bias(op, made[1]) * np.float32(beta))
+    if is_known:
+        product = _connected(op, left, weights, np.zeros(made[1], np.float32))
     else:
-        sides = [graph.view(side, (1, *side.shape)) for side in (product, left, right)]
-        graph.add("batchmatmul", result, sides)
-        product = _times(graph, result, product, alpha)
-    target = graph.target(result, made, REAL)
-    if not node.input(2):
-        graph.add("copy", result, (target, product))
-        return Result()
-    added = graph.broadcast(node.input(2), PLAIN, made, None)
-    if added.type.elem != "float":
-        raise UnsupportedError(f"{node.input(2)} is {added.type.elem}")
-    graph.add("elementadd", result, (target, product, _times(graph, result, added, beta)))
-    return Result()
+        sides = [op.view(side, (1, *side.shape)) for side in (left, right)]
+        product = op.view(op.make("batchmatmul", *sides, shape=(1, *made)), made)
+        product = _times(op, product, alpha)
+    if not op.node.input(2):
+        return op.make("copy", product)
+    added = op.broadcast(2, made)
+    check_elems([added], ("float",), op.names[2])
+    return op.make("elementadd", product, _times(op, added, beta))
 
 
-def _is_bias(graph: Lowering, node: Node, outs: int) -> bool:
+def _is_bias(op: Operation, outs: int) -> bool:
     """Whether what is added is a constant for each column, or nothing."""
-    name = node.input(2)
-    if not name or not graph.is_constant(name):
+    name = op.node.input(2)
+    if not name or not op.graph.is_constant(name):
         return not name
-    shape = graph.shape(name)
+    shape = op.shape(2)
     return math.prod(shape) in (1, outs) and math.prod(shape) == math.prod(shape[-1:])
 
 
-def _matrix(graph: Lowering, node: Node, place: int, is_turned: bool) -> Value:
+def _matrix(op: Operation, place: int, flag: str) -> Value:
     """A side of Gemm, transposed if it is to be."""
-    name = node.input(place)
-    value = real(graph, name, PLAIN)
+    value = op.read(place, PLAIN)
     if len(value.shape) != 2:
-        raise UnsupportedError(f"{name} {list(value.shape)}")
-    return swapped(graph, f"{node.outputs[0]}_{place}", value, 0) if is_turned else value
+        raise UnsupportedError(f"{op.names[place]} {list(value.shape)}")
+    return op.swapped(value, 0) if op.attributes.get(flag) else value
 
 
-def _times(graph: Lowering, name: str, value: Value, factor: float) -> Value:
-    if factor == 1:
-        return value
-    made = graph.temporary(f"{name}_scaled", value.type)
-    graph.add("elementmulconst", name, (made, value), LHS=factor)
-    return made
+def _times(op: Operation, value: Value, factor: float) -> Value:
+    return value if factor == 1 else op.make("elementmulconst", value, LHS=factor)
 
 
-def product(graph: Lowering, node: Node) -> Result:
+def product(op: Operation) -> Made:
     """The right side a constant matrix, or two activations, either broadcast."""
-    names, result = node.inputs, node.outputs[0]
-    shape, other = graph.shape(names[0]), graph.shape(names[1])
+    shape, other = op.shape(0), op.shape(1)
     if min(len(shape), len(other)) < 2 or shape[-1] != other[-2]:
         raise UnsupportedError(f"{list(shape)} times {list(other)}")
-    if graph.is_constant(names[1]) and len(other) == 2:
-        bias = _bias(graph, node, other[1])  # what was added to it, where that was folded
-        target = graph.target(result, (*shape[:-1], other[1]), REAL)
-        weights = _weights(graph, names[1])
-        _connected(graph, node, real(graph, names[0], PLAIN), weights, bias, target)
-        return Result()
+    if op.graph.is_constant(op.names[1]) and len(other) == 2:
+        bias, weights = _bias(op, other[1]), _weights(op, 1)  # what was folded into it
+        return _connected(op, op.read(0, PLAIN), weights, bias)
+    lead = broadcast_lead(shape, other)
+    wide = [op.broadcast(place, (*lead, *op.shape(place)[-2:])) for place in range(2)]
+    check_elems(wide, ("float",))
+    items = math.prod(lead)
+    sides = [op.view(side, (items, *side.shape[-2:])) for side in wide]
+    made = op.make("batchmatmul", *sides, shape=(items, shape[-2], other[-1]))
+    return op.view(made, (*lead, shape[-2], other[-1]))
+
+
+def broadcast_lead(shape: Shape, other: Shape) -> Shape:
+    """What products of two tensors have before the last two dimensions."""
     try:
-        lead = tuple(np.broadcast_shapes(shape[:-2], other[:-2]))
+        return tuple(np.broadcast_shapes(shape[:-2], other[:-2]))
     except ValueError:
         raise UnsupportedError(f"{list(shape)} times {list(other)}") from None
-    wide = [
-        graph.broadcast(name, PLAIN, (*lead, *own[-2:]), None)
-        for name, own in zip(names, (shape, other), strict=True)
-    ]
-    for side in wide:
-        if side.type.elem != "float":
-            raise UnsupportedError(f"{side.name} is {side.type.elem}")
-    target = graph.target(result, (*lead, shape[-2], other[-1]), REAL)
-    items = math.prod(lead)
-    sides = [graph.view(side, (items, *side.shape[-2:])) for side in (target, *wide)]
-    graph.add("batchmatmul", result, sides)
-    return Result()
 
 
-def _connected(
-    graph: Lowering, node: Node, value: Value, weights: Array, bias: Array, target: Value
-) -> None:
+def _connected(op: Operation, value: Value, weights: Array, bias: Array) -> Value:
     """Rows, the last dimension of ``value``, times weights [ins, outs]."""
-    result, rows = node.outputs[0], math.prod(value.shape[:-1])
-    operands = (
-        graph.view(target, (rows, weights.shape[1])),
-        graph.view(value, (rows, value.shape[-1])),
-        graph.real_constant(node.input(1), weights),
-        graph.real_constant(f"{result}_bias", bias),
-    )
-    graph.add("fullyconnected", result, operands)
+    rows, outs = math.prod(value.shape[:-1]), weights.shape[1]
+    constants = op.graph.real_constant(op.node.input(1), weights), op.real("bias", bias)
+    flat = op.view(value, (rows, value.shape[-1]))
+    made = op.make("fullyconnected", flat, *constants, shape=(rows, outs))
+    return op.view(made, (*value.shape[:-1], outs))
 
 
-def transposed_convolution(graph: Lowering, node: Node) -> Result:
+def transposed_convolution(op: Operation) -> Made:
     """Filter [I, O / group, ...], a constant; pads as they are given."""
-    name, result, attributes = node.inputs[0], node.outputs[0], node.attributes
-    shape, filters = graph.shape(name), _weights(graph, node.input(1))
-    window, size = transposed_window(attributes, shape, filters.shape)
-    groups = int(attributes.get("group", 1))
-    image = as_image(graph, real(graph, name, LAST))
-    outs = filters.shape[1] * groups
-    made = (shape[0], outs, *size[4 - len(shape) :])
-    target = as_image(graph, graph.target(result, made, REAL, LAST))
+    shape, filters, groups = op.image(), _weights(op, 1), op.integer("group", 1)
+    window, size = transposed_window(op.attributes, shape, filters.shape)
+    image, outs = as_image(op.graph, op.read(0, LAST)), filters.shape[1] * groups
     last = np.moveaxis(filters, 0, -1).reshape(filters.shape[1], *window.kernel, shape[1])
-    graph.add(
+    made = op.make(
         "convtranspose",
-        result,
-        (
-            target,
-            image,
-            graph.real_constant(node.input(1), last),
-            graph.real_constant(f"{result}_bias", _bias(graph, node, outs)),
-        ),
-        Kernels=window.kernel,
-        Strides=window.strides,
-        Pads=window.pads,
-        Group=groups,
-        Dilation=window.dilation,
+        image,
+        op.graph.real_constant(op.node.input(1), last),
+        op.real("bias", _bias(op, outs)),
+        shape=(shape[0], *size, outs),
+        **words_of(window, groups),
     )
-    return Result()
+    return image_result(op, made)
 
 
 def transposed_window(

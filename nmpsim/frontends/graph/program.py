@@ -8,6 +8,7 @@ from nmpsim.bundle.metadata import Fate
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.graph.folding import folded
 from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.operation import Made, Operation
 from nmpsim.frontends.graph.operators import INTEGER, NODES
 from nmpsim.frontends.graph.steps import MOVED, IntegerOperation, Step
 from nmpsim.frontends.unsupported import NotConstantError, UnsupportedError
@@ -162,7 +163,7 @@ def _lower(lowering: Lowering, step: Step, real: set[str]) -> str:
     """Make LIR of a step; why there is none, where there is none."""
     if isinstance(step, IntegerOperation):
         try:
-            return INTEGER[step.kind](lowering, step).why
+            return _carried_out(INTEGER[step.kind], lowering, step)
         except UnsupportedError:
             if not step.reals or lowering.is_made(step.result.name) or step.kind == "Conv":
                 raise  # a Conv may have padding that was a node of its own
@@ -177,4 +178,13 @@ def _lower(lowering: Lowering, step: Step, real: set[str]) -> str:
         return "a constant"
     if step.op not in NODES:
         raise UnsupportedError("an operator that nmpsim does not know")
-    return NODES[step.op](lowering, step).why
+    return _carried_out(NODES[step.op], lowering, step)
+
+
+def _carried_out(operator: Callable[[Operation], Made], lowering: Lowering, step: Step) -> str:
+    op = Operation(lowering, step)
+    made = operator(op)
+    if isinstance(made, str):
+        return made
+    op.give(op.name, made)
+    return ""

@@ -1,117 +1,76 @@
-"""Nodes that make one number of many, or of a row: means, sums, extremes, softmax."""
+"""Steps that make one number of many, or of a row: means, sums, extremes, softmax."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 
-import attrs
-
 from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import LAST, PLAIN, Lowering, Result
-from nmpsim.frontends.graph.movement import axes_of, identity
-from nmpsim.frontends.graph.pointwise import along
-from nmpsim.frontends.graph.real import REAL, real
-from nmpsim.frontends.graph.steps import Node, Quantized
+from nmpsim.frontends.graph.lowering import LAST, PLAIN
+from nmpsim.frontends.graph.movement import axes_of
+from nmpsim.frontends.graph.operation import Made, Operation
 from nmpsim.frontends.unsupported import UnsupportedError
 
-Lower = Callable[[Lowering, Node], Result]
+Lower = Callable[[Operation], Made]
 
 
 def reduction(opcode: str) -> Lower:
-    """Of real numbers along dimensions, which are moved to the end."""
+    """Along dimensions, which are moved to the end."""
 
-    def lower(graph: Lowering, node: Node) -> Result:
-        name = node.inputs[0]
-        shape = graph.shape(name)
-        axes = axes_of(graph, node, len(shape))
-        if not axes and node.attributes.get("noop_with_empty_axes"):
-            return identity(graph, node)
-        gone = sorted(set(axes or range(len(shape))))
-        real(graph, name, graph.layout(name))
-        return reduce(graph, opcode, node, gone)
+    def lower(op: Operation) -> Made:
+        shape = op.shape()
+        axes = axes_of(op, len(shape))
+        is_noop = not axes and bool(op.attributes.get("noop_with_empty_axes"))
+        if op.sources and (op.limits is not None or is_noop):
+            raise UnsupportedError("a clip of a mean, or no dimensions")
+        if is_noop:
+            return op.viewed(shape)
+        op.read()
+        return _reduced(op, opcode, sorted(set(axes or range(len(shape)))))
 
     return lower
 
 
-def reduce(
-    graph: Lowering,
-    opcode: str,
-    node: Node,
-    gone: list[int],
-    ends: tuple[Quantized, Quantized] | None = None,
-) -> Result:
-    """Along the dimensions ``gone``, of real numbers, or of integers: ``ends`` are both tensors."""
-    name, result = node.inputs[0], node.outputs[0]
-    wanted: Quantized | None = None
-    made: Quantized | str = REAL
-    if ends is not None:
-        wanted, made = ends
-        name, result = wanted.name, made.name
-    shape, stays = graph.shape(name), bool(node.attributes.get("keepdims", 1))
+def _reduced(op: Operation, opcode: str, gone: list[int]) -> Value:
+    shape, stays = op.shape(), bool(op.attributes.get("keepdims", 1))
     left = tuple(1 if a in gone else d for a, d in enumerate(shape) if stays or a not in gone)
     if opcode == "avgpool" and len(shape) == 4 and gone == [2, 3]:
         # Of each channel, where channels come last: the device has that.
-        whole = graph.target(result, left, made, LAST if stays else PLAIN)
-        target = graph.view(whole, (shape[0], 1, 1, shape[1]))
-        _average(graph, result, target, graph.value(name, LAST, wanted), shape[2:])
-        return Result()
+        made = _average(op, op.read(0, LAST), shape[2:])
+        op.layout = LAST if stays else PLAIN
+        return op.view(made, op.held(left))
     kept = [axis for axis in range(len(shape)) if axis not in gone]
-    value = graph.value(name, PLAIN, wanted)
-    order = (*kept, *gone)
+    value, order = op.read(0, PLAIN), (*kept, *gone)
     if [axis for axis in order if shape[axis] > 1] != [a for a in sorted(order) if shape[a] > 1]:
-        type = attrs.evolve(value.type, shape=tuple(shape[axis] for axis in order))
-        turned = graph.temporary(f"{result}_turned", type)
-        graph.add("transpose", result, (turned, value), Shuffle=order)
-        value = turned
-    rows = (math.prod(shape[axis] for axis in kept), math.prod(shape[axis] for axis in gone))
-    target = graph.target(result, left, made)
-    _reduce(graph, opcode, result, graph.view(target, rows[:1]), graph.view(value, rows))
-    return Result()
-
-
-def _reduce(graph: Lowering, opcode: str, name: str, target: Value, rows: Value) -> None:
-    """Rows [outer, inner] to [outer]."""
-    if opcode == "batchedreduceadd":
-        graph.add(opcode, name, (target, rows), Axis=1)
-    elif opcode != "avgpool":
-        graph.add(opcode, name, (target, rows), Axes=(1,))
+        value = op.transposed(value, order)
+    outer, inner = (math.prod(shape[axis] for axis in axes) for axes in (kept, gone))
+    if opcode == "avgpool":
+        made = _average(op, op.view(value, (outer, inner, 1, 1)), (inner, 1))
     else:
-        outer, inner = rows.shape
-        sides = (graph.view(target, (outer, 1, 1, 1)), graph.view(rows, (outer, inner, 1, 1)))
-        _average(graph, name, *sides, (inner, 1))
+        along = {"Axis": 1} if opcode == "batchedreduceadd" else {"Axes": (1,)}
+        made = op.make(opcode, op.view(value, (outer, inner)), shape=(outer,), **along)
+    return op.view(made, left)
 
 
-def _average(
-    graph: Lowering, name: str, target: Value, source: Value, window: Sequence[int]
-) -> None:
+def _average(op: Operation, source: Value, window: Sequence[int]) -> Value:
     """Over the whole of an image."""
-    graph.add(
-        "avgpool",
-        name,
-        (target, source),
-        Kernels=tuple(window),
-        Strides=(1, 1),
-        Pads=(0, 0, 0, 0),
-        CountIncludePads=1,
-    )
+    words = {"Kernels": tuple(window), "Strides": (1, 1), "Pads": (0, 0, 0, 0)}
+    shape = (source.shape[0], 1, 1, source.shape[3])
+    return op.make("avgpool", source, shape=shape, **words, CountIncludePads=1)
 
 
 def extreme(opcode: str) -> Lower:
     """Where the largest or smallest value along a dimension lies, the first of equals."""
 
-    def lower(graph: Lowering, node: Node) -> Result:
-        name, result = node.inputs[0], node.outputs[0]
-        shape, axis = graph.shape(name), int(node.attributes.get("axis", 0))
-        if node.attributes.get("select_last_index") or not -len(shape) <= axis < len(shape):
-            raise UnsupportedError(f"dimension {axis} of {list(shape)}, or the last of equals")
-        axis %= len(shape)
-        stays = bool(node.attributes.get("keepdims", 1))
+    def lower(op: Operation) -> Made:
+        shape = op.shape()
+        axis = op.axis(0, shape)
+        if op.attributes.get("select_last_index"):
+            raise UnsupportedError("the last of equals")
+        stays = bool(op.attributes.get("keepdims", 1))
         made = (*shape[:axis], *(1,) * stays, *shape[axis + 1 :])
-        value = graph.value(name)
-        target = graph.target(result, made, "int64")
-        graph.add(opcode, result, (target, value), Axis=axis, KeepDims=int(stays))
-        return Result()
+        value = op.read_any(0, PLAIN)
+        return op.emit(opcode, value, shape=made, kind="int64", Axis=axis, KeepDims=int(stays))
 
     return lower
 
@@ -119,14 +78,18 @@ def extreme(opcode: str) -> Lower:
 def softmax(opcode: str) -> Lower:
     """Along one dimension; before opset 13 along all from one on."""
 
-    def lower(graph: Lowering, node: Node) -> Result:
-        name, result = node.inputs[0], node.outputs[0]
-        shape = graph.shape(name)
-        axis = int(node.attributes.get("axis", -1 if graph.opset >= 13 else 1))
-        if not shape or not -len(shape) <= axis < len(shape):
-            raise UnsupportedError(f"dimension {axis} of {list(shape)}")
-        sides = (graph.target(result, shape, REAL), real(graph, name, PLAIN))
-        along(graph, opcode, result, sides, axis % len(shape), whole=graph.opset < 13)
-        return Result()
+    def lower(op: Operation) -> Made:
+        if op.limits is not None:
+            raise UnsupportedError("a clip of a softmax")
+        shape, opset = op.shape(), op.integer("opset", op.graph.opset)
+        axis = op.axis(-1 if opset >= 13 else 1, shape)
+        value = op.read(0, PLAIN)
+        if opset < 13 or math.prod(shape[axis + 1 :]) == 1:
+            rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
+            return op.view(op.make(opcode, op.view(value, rows)), shape)
+        turned = op.swapped(value, axis)
+        rows = (math.prod(turned.shape[:-1]), turned.shape[-1])
+        made = op.make(opcode, op.view(turned, rows))
+        return op.swapped(op.view(made, turned.shape), axis)
 
     return lower

@@ -9,67 +9,54 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value, quantized
-from nmpsim.frontends.graph.lowering import LAST, Lowering, Result
-from nmpsim.frontends.graph.pointwise import as_image, clip, swapped
-from nmpsim.frontends.graph.steps import MOVED, IntegerOperation, Quantized, Shape
-from nmpsim.frontends.graph.windows import Window, window_of
+from nmpsim.frontends.graph.lowering import LAST, PLAIN
+from nmpsim.frontends.graph.operation import Made, Operation, as_image
+from nmpsim.frontends.graph.products import (
+    broadcast_lead,
+    filter_window,
+    image_result,
+    words_of,
+)
+from nmpsim.frontends.graph.steps import MOVED, Array, Quantized, Shape
+from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.nodes import AttributeValue
 
 
-def convolution(graph: Lowering, step: IntegerOperation) -> Result:
+def convolution(op: Operation) -> Made:
     """``Conv``: filter [O, I / group, ...]."""
-    source, weights = step.sources
-    shape, filters = graph.image(source.name), graph.held_values(graph.constant(weights.name))
-    groups = int(step.attributes.get("group", 1))
-    if not 3 <= len(shape) <= 4 or filters.ndim != len(shape) or groups < 1:
-        raise UnsupportedError(f"a filter {list(filters.shape)} for an input {list(shape)}")
-    if filters.shape[1] * groups != shape[1] or filters.shape[0] % groups:
-        raise UnsupportedError(f"{groups} groups, a filter {list(filters.shape)}, {shape[1]}")
-    more = graph.padding.get(source.name, (0, 0, 0, 0))
-    window = window_of(step.attributes, shape[2:], filters.shape[2:], more)
-    result = graph.from_nchw((shape[0], len(filters), *window.out[4 - len(shape) :]))
-    last = np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
-    target = graph.target(step.result.name, result, step.result, LAST)
-    sides = (as_image(graph, target), as_image(graph, graph.value(source.name, LAST, source)))
-    convolve(graph, step, sides, last, window, groups)
-    return Result()
+    window, groups, held = filter_window(op, held_weights(op))
+    value = as_image(op.graph, op.read(0, LAST))
+    return image_result(op, convolve(op, value, held, window, groups))
 
 
-def convolve(
-    graph: Lowering,
-    step: IntegerOperation,
-    sides: tuple[Value, Value],
-    filters: npt.NDArray[np.generic],
-    window: Window,
-    groups: int,
-) -> None:
-    """``filters`` are OHWI."""
-    weights, name = step.sources[1], step.result.name
-    scales, zeros = _of_weights(weights, len(filters))
-    products = np.float32(step.sources[0].scale) * scales
-    nothing = np.zeros(len(filters), np.int64)
+def held_weights(op: Operation) -> Array:
+    """The weights as they are held."""
+    return op.graph.held_values(op.graph.constant(op.names[1]))
+
+
+def convolve(op: Operation, value: Value, filters: Array, window: Window, groups: int) -> Value:
+    """The image of a convolution; ``filters`` are OHWI."""
+    graph, source, weights = op.graph, *op.sources[:2]
+    outs = len(filters)
+    scales, zeros = _of_weights(weights, outs)
     fused: dict[str, AttributeValue] = {}
-    if step.limits is not None:
-        low, high = step.limits
+    if op.limits is not None:
+        low, high = op.limits
         fused["FusedActivation"] = "RELU" if high is None else "CLIP"
         if high is not None:
             fused["FusedActivationArgs"] = (low, high)
-    graph.add(
+    return op.make(
         "channelwisequantizedconvolution",
-        name,
-        (
-            *sides,
-            graph.builder.constant(weights.name, filters, quantized("i8", filters.shape, 1.0, 0)),
-            _bias(graph, step, len(filters), 0.0),
-            *graph.vectors(name, scales, zeros),
-            *graph.vectors(f"{name}_bias", products, nothing),
+        value,
+        graph.builder.constant(weights.name, filters, quantized("i8", filters.shape, 1.0, 0)),
+        _bias(op, outs, 0.0),
+        *graph.vectors(op.name, scales, zeros),
+        *graph.vectors(
+            f"{op.name}_bias", np.float32(source.scale) * scales, np.zeros(outs, np.int64)
         ),
-        Kernels=window.kernel,
-        Strides=window.strides,
-        Pads=window.pads,
-        Group=groups,
-        Dilation=window.dilation,
+        shape=(value.shape[0], *window.out, outs),
+        **words_of(window, groups),
         **fused,
     )
 
@@ -84,123 +71,89 @@ def _of_weights(
     return np.broadcast_to(weights.scales, (outs,)), np.broadcast_to(zeros, (outs,))
 
 
-def _bias(graph: Lowering, step: IntegerOperation, outs: int, scale: float) -> Value:
+def _bias(op: Operation, outs: int, scale: float) -> Value:
     """On the scale of the sum; zeros if there is none."""
     values = np.zeros(outs, np.int32)
-    if step.bias:
-        values = graph.constant(step.bias)
+    if op.bias:
+        values = op.graph.constant(op.bias)
         # One for each row is no bias of the columns, as many as there may be.
         is_row = values.size == math.prod(values.shape[-1:])
-        wide = ("int64",) if step.sources[0].dtype == "int16" else ()
+        wide = ("int64",) if op.sources[0].dtype == "int16" else ()
         if str(values.dtype) not in ("int32", *wide) or values.size not in (1, outs) or not is_row:
             raise UnsupportedError(f"a bias {list(values.shape)} of {values.dtype}")
         values = np.broadcast_to(values.reshape(-1), (outs,))
-    name = step.bias or f"{step.result.name}_bias"
-    return graph.builder.constant(
-        name, values, quantized(f"i{8 * values.itemsize}", (outs,), scale, 0)
-    )
+    kind = quantized(f"i{8 * values.itemsize}", (outs,), scale, 0)
+    return op.graph.builder.constant(op.bias or f"{op.name}_bias", values, kind)
 
 
-def product(graph: Lowering, step: IntegerOperation) -> Result:
+def product(op: Operation) -> Made:
     """``MatMul``: the right side a constant, or another activation."""
-    left, right = step.sources
-    shape, other = graph.shape(left.name), graph.shape(right.name)
+    shape, other = op.shape(0), op.shape(1)
     if min(len(shape), len(other)) < 2 or shape[-1] != other[-2]:
         raise UnsupportedError(f"{list(shape)} times {list(other)}")
-    if step.kind == "MatMul" and graph.is_constant(right.name) and len(other) == 2:
-        rows = (math.prod(shape[:-1]), shape[-1])
-        value = graph.view(graph.value(left.name, wanted=left), rows)
-        weights = graph.held_values(graph.constant(right.name))
-        return _connected(graph, step, value, weights, (*shape[:-1], other[1]))
-    if step.bias or step.limits:
+    if op.kind == "MatMul" and op.graph.is_constant(op.names[1]) and len(other) == 2:
+        rows = op.view(op.read(0, PLAIN), (math.prod(shape[:-1]), shape[-1]))
+        return op.view(_connected(op, rows, held_weights(op)), (*shape[:-1], other[1]))
+    if op.bias or op.limits:
         raise UnsupportedError("a bias or clip of a product of two activations")
-    lead = _broadcast_lead(shape[:-2], other[:-2])
-    result = (*lead, shape[-2], other[-1])
-    target = graph.target(step.result.name, result, step.result)
-    sides = [graph.value(one.name, wanted=one) for one in step.sources]
+    lead = broadcast_lead(shape, other)
+    sides = [op.read(place, PLAIN) for place in range(2)]
     if math.prod(lead) > 1 << 12:
         raise UnsupportedError(f"{math.prod(lead)} products in one")
+    whole = op.room(op.result, (*lead, shape[-2], other[-1]))
     for index in np.ndindex(*lead):
-        graph.add(
-            "matmul", step.result.name, [_part(graph, one, index) for one in (target, *sides)]
-        )
-    return Result()
+        parts = [_part(op, one, index) for one in (whole, *sides)]
+        op.graph.add("matmul", op.name, parts)
+    return whole
 
 
-def _broadcast_lead(first: Shape, second: Shape) -> Shape:
-    try:
-        return tuple(np.broadcast_shapes(first, second))
-    except ValueError:
-        raise UnsupportedError(f"products of {list(first)} and {list(second)}") from None
-
-
-def _part(graph: Lowering, value: Value, index: tuple[int, ...]) -> Value:
+def _part(op: Operation, value: Value, index: Shape) -> Value:
     """The last two dimensions of a tensor, at an index of those before, which may be broadcast."""
     own = value.shape[:-2]
     last = index[len(index) - len(own) :]
     index = tuple(0 if size == 1 else at for at, size in zip(last, own, strict=True))
     type = attrs.evolve(value.type, shape=value.shape[-2:])
-    return graph.builder.view(value, type, (*index, 0, 0))
+    return op.graph.builder.view(value, type, (*index, 0, 0))
 
 
-def gemm(graph: Lowering, step: IntegerOperation) -> Result:
+def gemm(op: Operation) -> Made:
     """``Gemm``: the right side a constant; a ``MatMul`` with a bias, too.
 
     alpha is part of the left side's scale, as in ONNX Runtime.
     """
-    left, right = step.sources
-    attributes = step.attributes
+    attributes, (left, right) = op.attributes, op.sources
     alpha = np.float32(attributes.get("alpha", 1.0))
     if not 0 < alpha < np.inf:
         raise UnsupportedError(f"alpha {alpha}")
     if alpha != 1:
-        left = attrs.evolve(left, scales=alpha * left.scales)
-        step = attrs.evolve(step, sources=(left, right))
-    weights = graph.held_values(graph.constant(right.name))
+        op.sources = (attrs.evolve(left, scales=alpha * left.scales), right)
+    weights = held_weights(op)
     if weights.ndim != 2:
         raise UnsupportedError(f"weights {list(weights.shape)}")
-    if attributes.get("transB"):
-        weights = weights.T
-    value = graph.value(left.name, wanted=left)
+    weights = weights.T if attributes.get("transB") else weights
+    value = op.read(0, PLAIN)
     if attributes.get("transA"):
-        value = swapped(graph, step.result.name, value, 0)
-    if "rows" in attributes:
-        value = graph.view(value, attributes["rows"])
-    shape = value.shape
+        value = op.swapped(value, 0)
+    shape = attributes.get("rows", value.shape)
     if len(shape) < 2 or shape[-1] != weights.shape[0]:
         raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(shape)}")
-    value = graph.view(value, (math.prod(shape[:-1]), shape[-1]))
+    rows = op.view(value, (math.prod(shape[:-1]), shape[-1]))
     made = attributes.get("shape", (*shape[:-1], weights.shape[1]))
-    return _connected(graph, step, value, weights, made)
+    return op.view(_connected(op, rows, weights), made)
 
 
-def _connected(
-    graph: Lowering,
-    step: IntegerOperation,
-    rows: Value,
-    weights: npt.NDArray[np.generic],
-    result: Shape,
-) -> Result:
+def _connected(op: Operation, rows: Value, weights: Array) -> Value:
     """A fully connected layer; ``weights`` are [ins, outs]."""
-    outs, name = weights.shape[1], step.result.name
-    scales, zeros = _of_weights(step.sources[1], outs)
-    whole = graph.target(name, result, step.result)
-    target = graph.view(whole, (rows.shape[0], outs))
-    made = target if step.limits is None else graph.temporary(f"{name}_sum", target.type)
-    if step.sources[1].scales.size == 1:
+    outs, own, graph = weights.shape[1], op.sources[1], op.graph
+    scales, zeros = _of_weights(own, outs)
+    opcode, held, scale = "fullyconnected", weights, 0.0
+    tables: tuple[Value, ...] = ()
+    if own.scales.size == 1:
         kind = quantized("i8", weights.shape, float(scales[0]), int(zeros[0]))
-        product = float(np.float32(step.sources[0].scale) * scales[0])
-        operands = (graph.builder.constant(step.sources[1].name, weights, kind),)
-        bias = _bias(graph, step, outs, product)
-        graph.add("fullyconnected", name, (made, rows, *operands, bias))
+        scale = float(np.float32(op.sources[0].scale) * scales[0])
     else:
-        kind = quantized("i8", weights.shape[::-1], 1.0, 0)
-        held = graph.builder.constant(step.sources[1].name, weights.T, kind)
-        bias = _bias(graph, step, outs, 0.0)
-        graph.add(
-            "rowwisequantizedfullyconnected",
-            name,
-            (made, rows, held, bias, *graph.vectors(name, scales, zeros)),
-        )
-    clip(graph, name, made, target, step.limits)
-    return Result()
+        opcode, held = "rowwisequantizedfullyconnected", weights.T
+        kind, tables = quantized("i8", held.shape, 1.0, 0), graph.vectors(op.name, scales, zeros)
+    values = graph.builder.constant(own.name, held, kind)
+    shape = (rows.shape[0], outs)
+    return op.clipped(op.make(opcode, rows, values, _bias(op, outs, scale), *tables, shape=shape))

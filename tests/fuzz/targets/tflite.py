@@ -15,10 +15,9 @@ _WORDS = (b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\0\0", 
 def run(data: bytes) -> None:
     """Read it, and compile what it says."""
     path = as_file(data, "model.tflite")
-    if front_end_of(path) is None:
-        return
     with refusals("MODEL", "LIR", "COMP"):
-        compile(path, slicing="simple")
+        if front_end_of(path) is not None:
+            compile(path, slicing="simple")
 
 
 def mutate(data: bytes, rng: Random) -> bytes:
