@@ -1,4 +1,4 @@
-"""What a front end makes of a model's file."""
+"""What a front end makes of a model's file, or why it makes nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ import attrs
 
 from nmpsim.bundle.metadata import Fate, Normalization
 from nmpsim.lir.nodes import Module
+
+
+class UnsupportedError(Exception):
+    """An operation, or this form of it, is not known. The text says what was found."""
+
+
+class NotConstantError(UnsupportedError):
+    """A tensor's values have to be known when the model is compiled, and are not."""
+
+    def __init__(self, name: str, what: str = "an input") -> None:
+        super().__init__(f"{name or what} is not a constant")
+        self.name = name
 
 
 @attrs.frozen

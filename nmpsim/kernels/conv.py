@@ -26,10 +26,9 @@ from nmpsim.kernels.conv_workspace import (
     workspace_at,
 )
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import Scratchpad, write_run
+from nmpsim.kernels.movement import Scratchpad, gather, row_length, write_run
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, Operands, Parts, Place, Quantizer
-from nmpsim.kernels.patches import gather, row_length
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES

@@ -20,10 +20,9 @@ from nmpsim.kernels.dot import (
     steps_between,
 )
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, write_run
+from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, gather, row_length, write_run
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, InputWindow, Operands, Parts, Place, Quantizer
-from nmpsim.kernels.patches import gather, row_length
 from nmpsim.kernels.profiles import early_zero_point
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.requantize_int16 import ACCOUNTS, MAX_ADDEND, finish_wide

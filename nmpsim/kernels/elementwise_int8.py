@@ -2,7 +2,7 @@
 
 What the vector code of :mod:`~nmpsim.kernels.elementwise_blocks` is given, and what it counts. What
 does not fit takes the 64-bit way of :mod:`~nmpsim.kernels.elementwise` and
-:mod:`~nmpsim.kernels.unary`.
+:mod:`~nmpsim.kernels.elementwise`.
 """
 
 from __future__ import annotations

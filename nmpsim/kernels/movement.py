@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpsim.isa.words import INT16
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s, Integers
-from nmpsim.kernels.jit import jit
-from nmpsim.kernels.operands import CopyShape
+from nmpsim.kernels.jit import jit, jit_inlined
+from nmpsim.kernels.operands import ConvShape, CopyShape
 
 ORIGIN: Any = np.int64(0)
 """The first element."""
@@ -139,3 +140,28 @@ def permute(
                 a = source + i * from_strides[0] + j * from_strides[1] + k * from_strides[outer]
                 b = target + i * to_strides[0] + j * to_strides[1] + k * to_strides[outer]
                 copy_apart(spm, element, a, step, b, to_step, count)
+
+
+@jit
+def row_length(w: ConvShape, element: Int) -> Any:
+    """Inputs of a row of the window, padded to whole blocks of weights."""
+    side = 4 >> element
+    return (w.kernel_w * w.in_channels + side - 1) // side * side
+
+
+@jit_inlined
+def gather(spm: Scratchpad, element: Int, w: ConvShape, corner: Int, patch: Int16s) -> None:
+    """Copy the window at byte ``corner`` into ``patch``, row by row, each padded."""
+    row, length, columns = row_length(w, element), w.in_channels, w.kernel_w
+    if w.dilation_w == 1 and w.in_pixel_stride == w.in_channels << element:
+        length *= columns
+        columns = 1
+    for ky in range(w.kernel_h):
+        for kx in range(columns):
+            source = corner + ky * w.dilation_h * w.in_row_stride
+            source += kx * w.dilation_w * w.in_pixel_stride
+            target = ky * row + kx * length
+            if element == INT16:
+                copy_run(spm.i16, source >> 1, patch, target, length)
+            else:
+                copy_run(spm.i8, source, patch, target, length)

@@ -15,8 +15,8 @@ from onnx_files import Kind, Node, small_network, write
 from PIL import Image
 
 import nmpsim
-from nmpsim.bundle.float_steps import quantized_from_float
 from nmpsim.cli.app import app
+from nmpsim.core.account import quantized_from_float
 from nmpsim.frontends import Imported, Wishes, import_model
 from nmpsim.interpreter import execute_exact, execute_real, sqnr_db
 from nmpsim.lir.opcodes import NO_WORK

@@ -12,7 +12,7 @@ from rescale_oracle import F32, bits_of, rounded_away
 
 from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT
 from nmpsim.isa.words import INT8, INT16, OP_ADD, OP_SUB
-from nmpsim.kernels.elementwise_int16 import is_sum_of_words, put_sums
+from nmpsim.kernels.elementwise import is_sum_of_words, put_sums
 from nmpsim.kernels.operands import Clip, IntegerScale, Pair, PairScales
 
 sums_entry: Any = numba.njit(lambda left, right, q, values: put_sums(left, right, q, values))

@@ -30,10 +30,10 @@ from tiers import examples
 from nmpsim.cli.kernels import numba_settings
 from nmpsim.kernels import amx_tiles, microkernel_amx
 from nmpsim.kernels.amx_check import block_code, is_right
-from nmpsim.kernels.amx_features import without_refused
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for
 from nmpsim.kernels.operands import InputWindow
+from nmpsim.kernels.target import without_refused
 from nmpsim.kernels.vector_code import I64, LANES, constant
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pytest
 from llvmlite import binding, ir
 
-from nmpsim.kernels.arm_features import with_implied
 from nmpsim.kernels.flavours import FLAVOURS, choose_flavour, features_for
 from nmpsim.kernels.microkernel import InputWindow, emit_block
 from nmpsim.kernels.microkernel_sdot import Sdot
+from nmpsim.kernels.target import with_implied
 from nmpsim.kernels.vector_code import I64, LANES, constant
 
 Array = npt.NDArray[Any]

@@ -26,9 +26,8 @@ from nmpsim.compiler.tiling.channelwise_scheme import (
     simple_scheme,
     smallest_tile,
 )
-from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.context import Candidate, Context, Options, best_rows
 from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.options import Candidate, Options, best_rows
 from nmpsim.compiler.tiling.plan import (
     Arena,
     Commands,

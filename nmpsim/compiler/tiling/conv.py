@@ -14,7 +14,7 @@ import numpy as np
 
 from nmpsim.bundle.debug import PackedConstant
 from nmpsim.bundle.elf import Buffer, Later, flat_bytes
-from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.context import Candidate, Context, Options, best_rows
 from nmpsim.compiler.tiling.conv_core import Addresses, conv_plan
 from nmpsim.compiler.tiling.conv_scheme import (
     Scheme,
@@ -23,7 +23,6 @@ from nmpsim.compiler.tiling.conv_scheme import (
     simple_scheme,
 )
 from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.options import Candidate, Options, best_rows
 from nmpsim.compiler.tiling.plan import Integers, LayerPlan, align, ends_of, too_large
 from nmpsim.compiler.tiling.slices import Pieces, Slicer
 from nmpsim.compiler.tiling.tiles import Ranges

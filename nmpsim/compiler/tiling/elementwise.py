@@ -8,9 +8,8 @@ import attrs
 import numpy as np
 
 from nmpsim.compiler.clip_bounds import input_range, limits_on
-from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.context import Candidate, Context, Options, best_first
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.options import Candidate, Options, best_first
 from nmpsim.compiler.tiling.plan import (
     ALIGNMENT,
     Arena,

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import attrs
 
-from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.context import Candidate, Context, Options, best_first
 from nmpsim.compiler.tiling.conv_scheme import SUM_BYTES
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.options import Candidate, Options, best_first
 from nmpsim.compiler.tiling.plan import (
     Arena,
     Command,

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.context import Candidate, Context, Options
 from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.options import Candidate, Options
 from nmpsim.compiler.tiling.plan import (
     Arena,
     Command,

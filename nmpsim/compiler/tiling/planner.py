@@ -8,7 +8,7 @@ from typing import Any
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 from nmpsim.compiler.tiling.channelwise import depthwise_options, pool_options
 from nmpsim.compiler.tiling.channelwise_scheme import is_depthwise
-from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.context import Context, Options
 from nmpsim.compiler.tiling.conv import conv_options
 from nmpsim.compiler.tiling.elementwise import (
     batchedadd_options,
@@ -18,7 +18,6 @@ from nmpsim.compiler.tiling.elementwise import (
 )
 from nmpsim.compiler.tiling.matmul import matmul_options
 from nmpsim.compiler.tiling.movement import move_options
-from nmpsim.compiler.tiling.options import Options
 from nmpsim.compiler.tiling.weighted import read_weighted
 from nmpsim.compiler.work import Operation
 from nmpsim.isa.total import total

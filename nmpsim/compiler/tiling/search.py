@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import attrs
 
 from nmpsim.compiler.tiling.compiled.items import NEVER
+from nmpsim.compiler.tiling.context import Options
 from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.options import Options
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.simulate import Estimate, complete, simulate
 from nmpsim.config import DeviceConfig

@@ -18,12 +18,11 @@ from nmpsim.isa.words import (
     TRANSPOSE,
 )
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.elementwise import eltwise
+from nmpsim.kernels.elementwise import eltwise, look_up, rescale_tile
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import permute
 from nmpsim.kernels.operands import Average, Pair, PairScales, Place, PoolShape, Unary
 from nmpsim.kernels.pool import avgpool, maxpool
-from nmpsim.kernels.unary import look_up, rescale_tile
 
 LOWEST_INT8: Any = np.int64(-128)
 LOWEST_INT16: Any = np.int64(-32768)

@@ -13,7 +13,7 @@ import numpy as np
 
 from nmpsim.core.engine import Engine
 from nmpsim.core.reference.access import ACCESS, locate
-from nmpsim.core.reference.control import CONTROL
+from nmpsim.core.reference.control import CONTROL, SYNC
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.integer import INTEGER
 from nmpsim.core.reference.step import (
@@ -23,7 +23,6 @@ from nmpsim.core.reference.step import (
     TrapError,
     ViolationError,
 )
-from nmpsim.core.reference.sync import SYNC
 from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
 from nmpsim.core.reference.units import Queue, look_ahead, serve

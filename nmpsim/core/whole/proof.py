@@ -19,9 +19,8 @@ import numpy as np
 
 from nmpsim.core.decode import FOOTPRINT_KIND, OP
 from nmpsim.core.state import Machine
-from nmpsim.core.whole.depthwise import Depthwise
 from nmpsim.core.whole.forms import Form, LookUp, Pair, Rescale
-from nmpsim.core.whole.groups import Grouped, convolution, may_be_grouped
+from nmpsim.core.whole.groups import Depthwise, Grouped, convolution, may_be_grouped
 from nmpsim.core.whole.moves import Moves, only_moves
 from nmpsim.core.whole.pools import AveragePool, MaxPool
 from nmpsim.core.whole.products import MatrixProduct

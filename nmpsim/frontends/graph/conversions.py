@@ -19,7 +19,7 @@ from nmpsim.frontends.graph.steps import (
     plain_integers,
     quantized,
 )
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 _CONSTANT = "a constant"

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.instruction import INSTRUCTION
+from nmpsim.frontends.graph.operation import INSTRUCTION
 from nmpsim.frontends.graph.steps import (
     LIMITS,
     MOVED,
@@ -23,7 +23,7 @@ from nmpsim.frontends.graph.steps import (
     Shape,
     Step,
 )
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.imported import UnsupportedError
 
 OPSET = 21
 """Of ONNX, whose operators the graph has."""

@@ -20,7 +20,7 @@ from nmpsim.frontends.graph.resizing import sizes_and_scales
 from nmpsim.frontends.graph.steps import Array, Quantized
 from nmpsim.frontends.graph.weighted import convolve, held_weights
 from nmpsim.frontends.graph.windows import Window
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.imported import UnsupportedError
 
 _MAX_WEIGHT = 127
 

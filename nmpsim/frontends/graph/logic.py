@@ -9,7 +9,7 @@ import numpy as np
 
 from nmpsim.frontends.graph.lowering import PLAIN
 from nmpsim.frontends.graph.operation import Made, Operation, check_elems
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.imported import UnsupportedError
 
 Lower = Callable[[Operation], Made]
 _BOOL = "bool"

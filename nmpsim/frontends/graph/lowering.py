@@ -29,7 +29,7 @@ from nmpsim.frontends.graph.steps import (
     constant,
     plain_integers,
 )
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.limits import size_problem
 from nmpsim.lir.nodes import TensorType
 

@@ -14,7 +14,7 @@ from nmpsim.frontends.graph.lowering import LAST, PLAIN, VIEW, Lowering
 from nmpsim.frontends.graph.operation import Made, Operation, as_image
 from nmpsim.frontends.graph.steps import Array, IntegerOperation, Quantized, Shape, Step
 from nmpsim.frontends.graph.windows import Window, window_of
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 Places = Mapping[int, npt.NDArray[np.int64]]

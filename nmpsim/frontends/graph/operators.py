@@ -18,8 +18,7 @@ from nmpsim.frontends.graph import (
     weighted,
 )
 from nmpsim.frontends.graph.functions import FUNCTIONS
-from nmpsim.frontends.graph.instruction import INSTRUCTION, instruction
-from nmpsim.frontends.graph.operation import Made, Operation
+from nmpsim.frontends.graph.operation import INSTRUCTION, Made, Operation, instruction
 
 INTEGER: dict[str, Callable[[Operation], Made]] = {
     **dict.fromkeys(FUNCTIONS, pointwise.look_up),

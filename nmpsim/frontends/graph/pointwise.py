@@ -16,7 +16,7 @@ from nmpsim.frontends.graph.movement import joined_axis
 from nmpsim.frontends.graph.operation import Made, Operation, as_image
 from nmpsim.frontends.graph.steps import LIMITS, MOVED, Quantized
 from nmpsim.frontends.graph.windows import window_of
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.imported import UnsupportedError
 
 Lower = Callable[[Operation], Made]
 

@@ -11,7 +11,7 @@ from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.operation import Made, Operation
 from nmpsim.frontends.graph.operators import INTEGER, NODES
 from nmpsim.frontends.graph.steps import MOVED, IntegerOperation, Step
-from nmpsim.frontends.unsupported import NotConstantError, UnsupportedError
+from nmpsim.frontends.imported import NotConstantError, UnsupportedError
 from nmpsim.lir.parser import MAX_ERRORS
 
 MEANINGLESS = (IndexError, KeyError, ValueError, TypeError, AttributeError, ArithmeticError)

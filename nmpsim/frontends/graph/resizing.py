@@ -16,7 +16,7 @@ from nmpsim.frontends.graph.lowering import LAST, PLAIN
 from nmpsim.frontends.graph.movement import take
 from nmpsim.frontends.graph.operation import Made, Operation
 from nmpsim.frontends.graph.steps import Array, Shape
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.imported import UnsupportedError
 
 
 def resize(op: Operation) -> Made:

@@ -19,7 +19,7 @@ from nmpsim.frontends.graph.products import (
 )
 from nmpsim.frontends.graph.steps import MOVED, Array, Quantized, Shape
 from nmpsim.frontends.graph.windows import Window
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.nodes import AttributeValue
 
 

@@ -16,14 +16,12 @@ from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.operators import NODES
 from nmpsim.frontends.graph.program import MEANINGLESS, Problems, lower_steps
 from nmpsim.frontends.graph.steps import Array, Graph, IntegerOperation, Step
-from nmpsim.frontends.imported import Imported, Wishes
+from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
 from nmpsim.frontends.onnx.bodies import with_bodies
 from nmpsim.frontends.onnx.groups import QUANTIZE, integer_groups
-from nmpsim.frontends.onnx.kinds import parameters_of
 from nmpsim.frontends.onnx.model import damaged, graph_of, load_model
-from nmpsim.frontends.onnx.qoperators import QOPERATORS
+from nmpsim.frontends.onnx.qoperators import QOPERATORS, parameters_of
 from nmpsim.frontends.onnx.weight_folding import with_folded_weights
-from nmpsim.frontends.unsupported import UnsupportedError
 from nmpsim.lir.names import legal_name
 
 MAX_SHOWN = 8

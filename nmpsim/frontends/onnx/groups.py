@@ -24,7 +24,7 @@ from nmpsim.frontends.graph.steps import (
     Step,
     quantized,
 )
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.imported import UnsupportedError
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 _CARRIED = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice")

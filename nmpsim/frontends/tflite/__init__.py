@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from nmpsim.bundle.limits import CHANNELS
@@ -12,11 +12,44 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.program import Problems, lower_steps
-from nmpsim.frontends.imported import Imported, Wishes
+from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
 from nmpsim.frontends.tflite.drawing import Drawing
 from nmpsim.frontends.tflite.model import Tensor, read_graph
-from nmpsim.frontends.tflite.operators import OPERATORS
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.tflite.movement import (
+    blocks,
+    concatenation,
+    gather,
+    mirror_pad,
+    pack,
+    pad,
+    reshape,
+    slice_,
+    split,
+    split_v,
+    strided_slice,
+    transpose,
+    unpack,
+)
+from nmpsim.frontends.tflite.pointwise import (
+    activation,
+    batch_matmul,
+    dequantize,
+    leaky_relu,
+    look_up,
+    pair,
+    pool,
+    prelu,
+    quantize,
+    resize,
+    softmax,
+)
+from nmpsim.frontends.tflite.reductions import extreme, mean, reduce_max, sum_
+from nmpsim.frontends.tflite.weighted import (
+    conv_2d,
+    depthwise_conv_2d,
+    fully_connected,
+    transpose_conv,
+)
 from nmpsim.lir.names import legal_name
 from nmpsim.lir.parser import MAX_ERRORS
 
@@ -81,10 +114,10 @@ def _open_warning(tensor: Tensor) -> str:
 def _normalizations(drawing: Drawing) -> Iterator[Normalization]:
     """Those that mean something."""
     model = drawing.model
-    for tensor, (mean, stddev) in zip(model.inputs, model.normalizations, strict=False):
-        is_sound = all(map(math.isfinite, (*mean, *stddev))) and min(stddev, default=0) > 0
-        if is_sound and len(mean) == len(stddev) and CHANNELS.problem(len(mean)) is None:
-            yield Normalization(drawing.name(tensor), mean, stddev)
+    for tensor, (means, deviations) in zip(model.inputs, model.normalizations, strict=False):
+        is_sound = all(map(math.isfinite, (*means, *deviations))) and min(deviations, default=0) > 0
+        if is_sound and len(means) == len(deviations) and CHANNELS.problem(len(means)) is None:
+            yield Normalization(drawing.name(tensor), means, deviations)
 
 
 def _check_ends(drawing: Drawing, place: Place) -> None:
@@ -123,3 +156,55 @@ def _draw(drawing: Drawing) -> None:
         if tensor is not None and 0 in tensor.shape and tensor.dtype not in ("int32", "int64"):
             raise UnsupportedError(f"{tensor.name} has no elements")
     OPERATORS[operator.name](drawing)
+
+
+OPERATORS: dict[str, Callable[[Drawing], None]] = {
+    "ADD": pair("elementadd"),
+    "ARG_MAX": extreme("argmax"),
+    "ARG_MIN": extreme("argmin"),
+    "AVERAGE_POOL_2D": pool("avgpool"),
+    "BATCH_MATMUL": batch_matmul,
+    "CONCATENATION": concatenation,
+    "CONV_2D": conv_2d,
+    "DEPTHWISE_CONV_2D": depthwise_conv_2d,
+    "DEQUANTIZE": dequantize,
+    "DEPTH_TO_SPACE": blocks(into_channels=False),
+    "EXPAND_DIMS": reshape,
+    "FULLY_CONNECTED": fully_connected,
+    "GATHER": gather,
+    "HARD_SWISH": look_up,
+    "LEAKY_RELU": leaky_relu,
+    "LOGISTIC": look_up,
+    "MAXIMUM": pair("elementmax"),
+    "MAX_POOL_2D": pool("maxpool"),
+    "MEAN": mean,
+    "MINIMUM": pair("elementmin"),
+    "MIRROR_PAD": mirror_pad,
+    "MUL": pair("elementmul"),
+    "PACK": pack,
+    "PAD": pad,
+    "PADV2": pad,
+    "PRELU": prelu,
+    "QUANTIZE": quantize,
+    "REDUCE_MAX": reduce_max,
+    "RELU": activation(0.0, None),
+    "RELU6": activation(0.0, 6.0),
+    "RELU_N1_TO_1": activation(-1.0, 1.0),
+    "RESHAPE": reshape,
+    "RESIZE_BILINEAR": resize("resizebilinear"),
+    "RESIZE_NEAREST_NEIGHBOR": resize("resizenearest"),
+    "SLICE": slice_,
+    "SOFTMAX": softmax,
+    "SPACE_TO_DEPTH": blocks(into_channels=True),
+    "SPLIT": split,
+    "SPLIT_V": split_v,
+    "SQUEEZE": reshape,
+    "STRIDED_SLICE": strided_slice,
+    "SUB": pair("elementsub"),
+    "SUM": sum_,
+    "TANH": look_up,
+    "TRANSPOSE": transpose,
+    "TRANSPOSE_CONV": transpose_conv,
+    "UNPACK": unpack,
+}
+"""By its name in the schema."""

@@ -10,9 +10,9 @@ import numpy as np
 from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.graph import drawing
 from nmpsim.frontends.graph.steps import Array, Graph, Quantized, Shape
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.tflite.model import Graph as Model
 from nmpsim.frontends.tflite.model import Operator, Tensor
-from nmpsim.frontends.unsupported import UnsupportedError
 
 Limits = tuple[float, float | None]
 _MAX_INTEGERS = 64

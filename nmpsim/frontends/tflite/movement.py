@@ -9,6 +9,7 @@ import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.graph.steps import Array
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.tflite.drawing import (
     Drawing,
     check_alike,
@@ -18,7 +19,6 @@ from nmpsim.frontends.tflite.drawing import (
 )
 from nmpsim.frontends.tflite.model import Tensor
 from nmpsim.frontends.tflite.tables import rescaled_part
-from nmpsim.frontends.unsupported import UnsupportedError
 
 Draw = Callable[[Drawing], None]
 

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from nmpsim.frontends.graph.steps import LIMITS
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.tflite.drawing import (
     Drawing,
     check_alike,
@@ -18,7 +19,6 @@ from nmpsim.frontends.tflite.drawing import (
 from nmpsim.frontends.tflite.model import Tensor
 from nmpsim.frontends.tflite.tables import TABLES, WIDE_TABLES, Table, leaky, rounding_shift
 from nmpsim.frontends.tflite.weighted import check_rescaled, paddings
-from nmpsim.frontends.unsupported import UnsupportedError
 
 Draw = Callable[[Drawing], None]
 _WIDE = np.arange(-32768, 32768)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nmpsim.frontends.graph.steps import Quantized
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.tflite.drawing import Drawing, check_alike, dimension
-from nmpsim.frontends.unsupported import UnsupportedError
 
 Draw = Callable[[Drawing], None]
 Shape = tuple[int, ...]

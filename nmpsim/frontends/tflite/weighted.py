@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from nmpsim.frontends.graph.steps import Array, Quantized
 from nmpsim.frontends.graph.windows import EXPLICIT
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.tflite.drawing import Drawing, kind_of, values_of
 from nmpsim.frontends.tflite.model import Operator, Tensor
-from nmpsim.frontends.unsupported import UnsupportedError
 
 SAME, VALID = 0, 1
 _INT32 = 2

@@ -6,16 +6,29 @@ from typing import Any
 
 from nmpsim.bundle.metadata import Fate
 from nmpsim.diagnostics import Place, fail
+from nmpsim.frontends import onnx
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.lowering import VIEW, Lowering
 from nmpsim.frontends.graph.program import Problems, lower_steps
-from nmpsim.frontends.imported import Imported
-from nmpsim.frontends.torch.drawing import Drawing, kind_of
-from nmpsim.frontends.torch.floats import is_float, lower_float
+from nmpsim.frontends.graph.steps import Graph
+from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
+from nmpsim.frontends.torch.drawing import Draw, Drawing, kind_of
+from nmpsim.frontends.torch.float_operations import FLOAT_OPERATIONS, NoOperatorError
 from nmpsim.frontends.torch.islands import is_pt2e, with_islands
-from nmpsim.frontends.torch.operators import OPERATORS
-from nmpsim.frontends.torch.record import PROFILES, Recorded
-from nmpsim.frontends.unsupported import UnsupportedError
+from nmpsim.frontends.torch.movement import pad, permute, same, select, slice_, split, view
+from nmpsim.frontends.torch.pointwise import (
+    adaptive_average_pool,
+    average_pool,
+    concatenation,
+    dequantize,
+    max_pool,
+    pair,
+    pointwise,
+    quantize,
+    softmax,
+)
+from nmpsim.frontends.torch.record import POINTWISE, PROFILES, Recorded, Tensor
+from nmpsim.frontends.torch.weighted import convolution, linear
 from nmpsim.lir.names import legal_name
 
 PLACE = "a PyTorch module"
@@ -97,3 +110,76 @@ def _draw(drawing: Drawing) -> None:
             else "control flow or a number that depends on the values of a tensor"
         )
     OPERATORS[call.operation](drawing)
+
+
+OPERATORS: dict[str, Draw] = {
+    "aten._adaptive_avg_pool2d": adaptive_average_pool,
+    "aten._reshape_alias": view,
+    "aten._softmax": softmax,
+    "aten._unsafe_view": view,
+    "aten.alias": same,
+    "aten.avg_pool2d": average_pool,
+    "aten.cat": concatenation,
+    "aten.clone": same,
+    "aten.constant_pad_nd": pad,
+    "aten.contiguous": same,
+    "aten.dequantize": dequantize,
+    "aten.detach": same,
+    "aten.permute": permute,
+    "aten.quantize_per_tensor": quantize,
+    "aten.quantized_max_pool2d": max_pool,
+    "aten.select": select,
+    "aten.slice": slice_,
+    "aten.split": split,
+    "aten.split_with_sizes": split,
+    "aten.squeeze": view,
+    "aten.t": permute,
+    "aten.transpose": permute,
+    "aten.unsqueeze": view,
+    "aten.view": view,
+    "quantized.add": pair("elementadd"),
+    "quantized.add_relu": pair("elementadd"),
+    "quantized.cat": concatenation,
+    "quantized.conv2d": convolution,
+    "quantized.conv2d_relu": convolution,
+    "quantized.linear": linear,
+    "quantized.linear_relu": linear,
+    "quantized.mul": pair("elementmul"),
+    "quantized.mul_relu": pair("elementmul"),
+    **dict.fromkeys(POINTWISE, pointwise),
+}
+"""By its namespace and name."""
+
+
+_QUANTIZED = ("quantized.", "quantized_decomposed.", "aten.quantize", "aten.dequantize")
+
+
+def is_float(recorded: Recorded) -> bool:
+    """Whether nothing in a model is quantized."""
+    tensors = [tensor for _, tensor in (*recorded.inputs, *recorded.outputs)]
+    return all(tensor.dtype == "float32" for tensor in tensors) and not any(
+        call.operation.startswith(_QUANTIZED) for call in recorded.calls
+    )
+
+
+def lower_float(recorded: Recorded, place: str) -> Imported:
+    """A float model as LIR that is to be quantized; MODEL002 for what is not supported."""
+    builder = Builder(legal_name(recorded.name), place)
+    wishes = Wishes(to_quantize=True)
+    return onnx.lower(float_graph(recorded), builder, Place(place), wishes)
+
+
+def float_graph(recorded: Recorded) -> Graph:
+    """The graph. Tensors have the names of modules, inputs and outputs those of the model."""
+    drawing = Drawing(recorded, is_float=True)
+    for call in recorded.calls:
+        drawing.take(call)
+        try:
+            if call.operation not in FLOAT_OPERATIONS:
+                raise NoOperatorError
+            FLOAT_OPERATIONS[call.operation](drawing)
+        except NoOperatorError:
+            tensors = [one for one in call.arguments.values() if isinstance(one, Tensor)]
+            outputs = drawing.results() or [drawing.fresh("nothing")]
+            drawing.add(call.operation, [drawing.name(one) for one in tensors], *outputs)
+    return drawing.whole()

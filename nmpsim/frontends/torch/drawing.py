@@ -10,8 +10,8 @@ import numpy as np
 
 from nmpsim.frontends.graph import drawing
 from nmpsim.frontends.graph.steps import Graph, Quantized, Shape
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
-from nmpsim.frontends.unsupported import UnsupportedError
 
 
 class Drawing(drawing.Drawing):

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from nmpsim.frontends.graph.steps import Shape
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.torch.drawing import Draw, Drawing
 from nmpsim.frontends.torch.float_formulas import elu, formula, gelu, softplus
 from nmpsim.frontends.torch.movement import order_of, paddings
 from nmpsim.frontends.torch.pointwise import pair_of
 from nmpsim.frontends.torch.record import Tensor
-from nmpsim.frontends.unsupported import UnsupportedError
 
 
 class NoOperatorError(UnsupportedError):

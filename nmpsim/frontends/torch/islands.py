@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
-from nmpsim.frontends.unsupported import UnsupportedError
 
 _SPACE = "quantized_decomposed."
 _MOVES = frozenset(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.torch.drawing import Drawing
-from nmpsim.frontends.unsupported import UnsupportedError
 
 
 def view(drawing: Drawing) -> None:

@@ -9,10 +9,10 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
+from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.torch.drawing import Draw, Drawing
 from nmpsim.frontends.torch.record import BLOCK, PROFILES, Call, Tensor
 from nmpsim.frontends.torch.weighted import with_relu
-from nmpsim.frontends.unsupported import UnsupportedError
 
 _LATE = "float-qnnpack"
 """A profile whose averages add the zero point after rounding; it always counts padding."""
