@@ -31,10 +31,8 @@ from nmpsim.kernels.result_rows import (
     UP,
 )
 from nmpsim.kernels.vector_code import (
-    DOUBLES,
     I32,
     LANES,
-    REALS,
     Loop,
     any_of,
     constant,
@@ -42,15 +40,13 @@ from nmpsim.kernels.vector_code import (
     function_of,
     larger,
     load,
-    nearest,
-    of_real,
-    reals,
     smaller,
     splat,
     store,
     vector,
     words,
 )
+from nmpsim.kernels.vector_reals import DOUBLES, REALS, nearest, of_real, reals
 
 ROW_BYTES = 4 * LANES
 _WORDS, _HALVES, _BYTES, _LONGS = vector(32), vector(16), vector(8), vector(64)

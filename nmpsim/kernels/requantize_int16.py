@@ -31,25 +31,20 @@ from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.result_blocks import ABOVE, AWAY, BEFORE, BELOW, BEYOND, EVEN, FIXED, INTEGER
 from nmpsim.kernels.vector_code import (
-    DOUBLES,
     I32,
     LANES,
-    REALS,
     Loop,
     any_of,
     constant,
-    doubles,
     function_of,
     larger,
     load,
-    nearest,
-    of_real,
-    reals,
     smaller,
     splat,
     store,
     vector,
 )
+from nmpsim.kernels.vector_reals import DOUBLES, REALS, doubles, nearest, of_real, reals
 
 ACCOUNTS = 2 * BEFORE
 """Rows of each block's table: accounts, and what they were before the last :func:`finish_wide`."""
