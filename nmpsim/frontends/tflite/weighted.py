@@ -16,6 +16,8 @@ from nmpsim.frontends.tflite.drawing import Drawing, kind_of, values_of
 from nmpsim.frontends.tflite.model import Operator, Tensor
 
 SAME, VALID = 0, 1
+_AT_ONCE = 1 << 15
+"""Weights that are widened to 64 bits at once."""
 _INT32 = 2
 """Among the schema's types of tensors."""
 _KINDS = (("int8", "int8"), ("int8", "int4"), ("uint8", "uint8"), ("int16", "int8"))
@@ -170,15 +172,23 @@ def _weighted(
     added = values_of(bias) if bias else np.zeros(outs, np.int32)
     if added.shape != (outs,) or added.dtype not in (np.int32, np.int64):
         raise UnsupportedError(f"a bias {list(added.shape)} of {added.dtype}")
-    zeros = np.broadcast_to(weights.zero_points, (outs,)).astype(np.int64)
-    by_channel = zip(np.moveaxis(values_of(weights), axis, 0), zeros, strict=True)
-    sizes = [np.abs(one.astype(float) - zero).sum() for one, zero in by_channel]
-    _check_sums(drawing, operands, added, np.array(sizes))
+    _check_sums(drawing, operands, added, _sizes(values_of(weights), weights.zero_points, axis))
     dtype = weights.dtype.replace("int4", "int8")
     held = Quantized("", dtype, weights.scales, weights.zero_points)
     sources = (drawing.name(source), drawing.constant(weights.name, values, held))
     bias_name = drawing.constant(bias.name, added, str(added.dtype)) if bias else ""
     drawing.computed(kind, sources, bias=bias_name, limits=drawing.limits, **attributes)
+
+
+def _sizes(values: Array, zeros: Array, axis: int) -> npt.NDArray[np.float64]:
+    """What the weights of each output channel add up to, each less its zero point, positive."""
+    held = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+    sizes, step = np.empty(len(held)), max(1, _AT_ONCE // max(held.shape[1], 1))
+    offsets = np.broadcast_to(zeros, (len(held),)).astype(np.int64)[:, None]
+    for first in range(0, len(held), step):
+        some = slice(first, first + step)
+        sizes[some] = np.abs(held[some].astype(np.int64) - offsets[some]).sum(axis=1)
+    return sizes
 
 
 def _check_sums(
