@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
 import numpy as np
 
 from nmpsim.frontends.graph.operation import INSTRUCTION
+from nmpsim.frontends.graph.program import Problems
 from nmpsim.frontends.graph.steps import (
     LIMITS,
     MOVED,
@@ -61,14 +63,25 @@ class Drawing(ABC):
         """Draw an operation from here on; its number in the file, and what a reader is told."""
         self._index, self._title, self._begin = index, title, len(self.steps)
 
-    def refuse(self, results: Sequence[str]) -> None:
-        """Leave the operation out: a node makes its results, so that their readers are judged."""
-        del self.steps[self._begin :]
-        self.steps.append(Node(self._index, _REFUSED, (), tuple(results), {}, self._title))
+    def attempt(self, draw: Callable[[], None], problems: Problems) -> None:
+        """Draw the operation; or leave it out, so that readers of its results are judged."""
+        try:
+            draw()
+        except UnsupportedError as why:
+            problems.add(self._index, self._title, why)
+            del self.steps[self._begin :]
+            names: list[str] = []
+            with suppress(UnsupportedError):
+                names.extend(self.outputs())
+            self.steps.append(Node(self._index, _REFUSED, (), tuple(names), {}, self._title))
 
     @abstractmethod
+    def outputs(self) -> Iterator[str]:
+        """What the operation makes, each declared when it is asked for."""
+
     def first_output(self) -> str:
-        """What the operation makes first, where a step is not told what it makes."""
+        """The first of these, where a step is not told what it makes."""
+        return next(self.outputs())
 
     # --- tensors -----------------------------------------------------------------------------
 

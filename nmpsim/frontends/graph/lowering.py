@@ -70,6 +70,8 @@ class Lowering:
         self._made: dict[tuple[object, ...], Value] = {}
         self._broadcast = 0
         self._outputs = {name: builder.unique(name) for name in dict.fromkeys(graph.outputs)}
+        self.real: set[str] = set()
+        """Labels of steps that could have been on integers, in another form of theirs."""
         self.numerics: dict[str, str] = {}
         """Layers with another profile than the model's."""
         self._rank_with_layouts = 1 << 30 if graph.channels_last else 3

@@ -11,7 +11,7 @@ from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.operation import Made, Operation
 from nmpsim.frontends.graph.operators import INTEGER, NODES
 from nmpsim.frontends.graph.steps import MOVED, IntegerOperation, Step
-from nmpsim.frontends.imported import NotConstantError, UnsupportedError
+from nmpsim.frontends.imported import Imported, NotConstantError, UnsupportedError
 from nmpsim.lir.parser import MAX_ERRORS
 
 MEANINGLESS = (IndexError, KeyError, ValueError, TypeError, AttributeError, ArithmeticError)
@@ -60,26 +60,35 @@ class Problems:
             raise error
 
 
-def lower_steps(
+def imported_graph(
     steps: Sequence[Step],
     lowering: Lowering,
     fates: dict[int, Fate],
     problems: Problems,
+    numerics: str,
     most_problems: int = MAX_ERRORS,
-) -> tuple[frozenset[str], set[str]]:
-    """Make LIR of a graph's steps, which builds the program.
+) -> Imported:
+    """Make LIR of a graph's steps.
 
-    Returns
-    -------
-    unsigned : frozenset of str
-        Inputs and outputs of the program that are unsigned in the model.
-    real : set of str
-        Labels of steps that could have been integer operations, in another form of theirs.
+    Parameters
+    ----------
+    steps : sequence of Step
+        In an order in which each tensor is made before it is read.
+    lowering : Lowering
+        Of the graph, with nothing in it yet.
+    fates : dict of int to Fate
+        By an operator's number, what is known already.
+    problems : Problems
+        Those that were found already.
+    numerics : str
+        The arithmetic profile that the file calls for.
+    most_problems : int
+        That are told.
 
     Raises
     ------
     UserError
-        MODEL002.
+        MODEL002, LIR codes.
     """
     labels = {node.index: node.label for node in lowering.graph.nodes}
     try:
@@ -87,7 +96,7 @@ def lower_steps(
     except UserError:
         problems.check(most_problems)  # what is wrong with its readers says more
         raise
-    real = _lower_all(steps, lowering, labels, fates, problems)
+    _lower_all(steps, lowering, labels, fates, problems)
     problems.check(most_problems)
     outputs = lowering.output_names()
     for name in lowering.graph.outputs:
@@ -100,7 +109,13 @@ def lower_steps(
             unsigned.add(outputs[name])
     inputs = (one.name for one in lowering.graph.inputs)
     lowering.builder.order([*inputs, *outputs.values()])
-    return frozenset(unsigned), real
+    return Imported(
+        lowering.builder.module(),
+        frozenset(unsigned),
+        tuple(fates[index] for index in sorted(fates)),
+        numerics,
+        layer_numerics=lowering.numerics,
+    )
 
 
 def _bind(lowering: Lowering) -> set[str]:
@@ -134,10 +149,9 @@ def _lower_all(
     labels: dict[int, str],
     fates: dict[int, Fate],
     problems: Problems,
-) -> set[str]:
+) -> None:
     """Every step; what reads the results of one that failed is judged if their shapes are known."""
     failed: set[str] = set()
-    real: set[str] = set()
     for step in steps:
         index = step.index
         if failed.intersection(step.reads):
@@ -146,7 +160,7 @@ def _lower_all(
         lowering.builder.node = labels[index]
         before = len(lowering.builder.names)
         try:
-            why = _lower(lowering, step, real)
+            why = _lower(lowering, step)
             lowering.settle(step.makes)
         except (UnsupportedError, *MEANINGLESS) as error:
             problems.add(index, step.label, error)
@@ -156,10 +170,9 @@ def _lower_all(
         if index in fates and fates[index].layers:  # one operator of the file, in several steps
             layers = (*fates[index].layers, *layers)
         fates[index] = Fate(labels[index], layers, "" if layers else why)
-    return real
 
 
-def _lower(lowering: Lowering, step: Step, real: set[str]) -> str:
+def _lower(lowering: Lowering, step: Step) -> str:
     """Make LIR of a step; why there is none, where there is none."""
     if isinstance(step, IntegerOperation):
         try:
@@ -167,10 +180,10 @@ def _lower(lowering: Lowering, step: Step, real: set[str]) -> str:
         except UnsupportedError:
             if not step.reals or lowering.is_made(step.result.name) or step.kind == "Conv":
                 raise  # a Conv may have padding that was a node of its own
-        real.add(step.label)
+        lowering.real.add(step.label)
         for node in step.reals:
             if not lowering.is_made(node.outputs[0]):
-                _lower(lowering, node, real)
+                _lower(lowering, node)
         return ""
     values = folded(lowering, step)
     if values is not None:

@@ -14,7 +14,7 @@ from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.folding import FOLDED, constant_of
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.operators import NODES
-from nmpsim.frontends.graph.program import MEANINGLESS, Problems, lower_steps
+from nmpsim.frontends.graph.program import MEANINGLESS, Problems, imported_graph
 from nmpsim.frontends.graph.steps import Array, Graph, IntegerOperation, Step
 from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
 from nmpsim.frontends.onnx.bodies import with_bodies
@@ -75,11 +75,11 @@ def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Impor
         fates[index] = Fate(labels[index], (), why)
     steps = tuple(_on_integers(found.steps, graph, problems))
     graph = attrs.evolve(graph, parameters=parameters_of(graph, steps))
-    unsigned, real = lower_steps(steps, Lowering(graph, steps, builder, place), fates, problems)
-    ordered = tuple(fates[index] for index in sorted(fates))
-    islands = [label for label in found.islands if label not in real]
+    lowering = Lowering(graph, steps, builder, place)
+    imported = imported_graph(steps, lowering, fates, problems, NUMERICS)
+    islands = [label for label in found.islands if label not in lowering.real]
     warnings = (*graph.warnings, *(_of_islands(islands) if islands else ()))
-    return Imported(builder.module(), unsigned, ordered, NUMERICS, warnings=warnings)
+    return attrs.evolve(imported, warnings=warnings)
 
 
 def _open_hint(open_inputs: Sequence[str]) -> str | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import attrs
+
 from nmpsim.bundle.limits import CHANNELS
-from nmpsim.bundle.metadata import Fate, Normalization
+from nmpsim.bundle.metadata import Normalization
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.lowering import Lowering
-from nmpsim.frontends.graph.program import Problems, lower_steps
+from nmpsim.frontends.graph.program import Problems, imported_graph
 from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
 from nmpsim.frontends.tflite.drawing import Drawing
 from nmpsim.frontends.tflite.model import Tensor, read_graph
@@ -78,24 +80,14 @@ def read(path: Path, wishes: Wishes) -> Imported:
     for operator in model.operators:
         drawing.operator = operator
         drawing.begin(operator.index, operator.node)
-        try:
-            _draw(drawing)
-        except UnsupportedError as why:
-            problems.add(operator.index, operator.node, why)
-            drawing.refuse([*_declared(drawing, operator.outputs)])
+        drawing.attempt(lambda: _draw(drawing), problems)
     graph = drawing.whole()
     lowering = Lowering(graph, drawing.steps, Builder(legal_name(path.stem), str(path)), place)
     is_float = not any(tensor.is_quantized for tensor in model.tensors)
-    fates: dict[int, Fate] = {}
-    unsigned, _ = lower_steps(
-        drawing.steps, lowering, fates, problems, 1 if is_float else MAX_ERRORS
-    )
-    return Imported(
-        lowering.builder.module(),
-        unsigned,
-        tuple(fates[index] for index in sorted(fates)),
-        NUMERICS,
-        tuple(_normalizations(drawing)),
+    most = 1 if is_float else MAX_ERRORS
+    return attrs.evolve(
+        imported_graph(drawing.steps, lowering, {}, problems, NUMERICS, most),
+        normalizations=tuple(_normalizations(drawing)),
         warnings=tuple(map(_open_warning, model.open_inputs)),
     )
 
@@ -137,15 +129,6 @@ def _check_ends(drawing: Drawing, place: Place) -> None:
                 raise fail(
                     "MODEL002", message, place=place, found=str(why), expected=expected
                 ) from why
-
-
-def _declared(drawing: Drawing, tensors: Iterable[Tensor]) -> Iterator[str]:
-    """Names of tensors, as far as their kind is one that can be held."""
-    for tensor in tensors:
-        try:
-            yield drawing.name(tensor)
-        except UnsupportedError:
-            return
 
 
 def _draw(drawing: Drawing) -> None:

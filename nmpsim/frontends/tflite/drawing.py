@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -112,9 +112,9 @@ class Drawing(drawing.Drawing):
             raise UnsupportedError(f"a fused {name}")
         return _LIMITS[name]
 
-    def first_output(self) -> str:
-        """Its name."""
-        return self.name(self.result)
+    def outputs(self) -> Iterator[str]:
+        """Their names."""
+        return map(self.name, self.operator.outputs)
 
     def _kind(self, tensor: Tensor, name: str) -> Quantized | str:
         if tensor.dtype not in (*_NEEDS_SCALE, *_PLAIN):

@@ -9,7 +9,7 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import onnx
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.lowering import VIEW, Lowering
-from nmpsim.frontends.graph.program import Problems, lower_steps
+from nmpsim.frontends.graph.program import Problems, imported_graph
 from nmpsim.frontends.graph.steps import Graph
 from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
 from nmpsim.frontends.torch.drawing import Draw, Drawing, kind_of
@@ -71,23 +71,12 @@ def lower(recorded: Recorded) -> Imported:
     for call in recorded.calls:
         drawing.take(call)
         drawn = len(drawing.steps)
-        try:
-            _draw(drawing)
-            if len(drawing.steps) == drawn:
-                fates[call.number] = Fate(call.node, (), VIEW)
-        except UnsupportedError as why:
-            problems.add(call.number, call.node, why)
-            drawing.refuse(drawing.declared_results())
+        drawing.attempt(lambda: _draw(drawing), problems)
+        if len(drawing.steps) == drawn:
+            fates[call.number] = Fate(call.node, (), VIEW)
     graph = drawing.whole()
     lowering = Lowering(graph, drawing.steps, Builder(legal_name(recorded.name), PLACE), place)
-    unsigned, _ = lower_steps(drawing.steps, lowering, fates, problems)
-    return Imported(
-        lowering.builder.module(),
-        unsigned,
-        tuple(fates[index] for index in sorted(fates)),
-        PROFILES[recorded.engine],
-        layer_numerics=lowering.numerics,
-    )
+    return imported_graph(drawing.steps, lowering, fates, problems, PROFILES[recorded.engine])
 
 
 def _check_ends(drawing: Drawing, place: Place) -> None:
@@ -180,6 +169,6 @@ def float_graph(recorded: Recorded) -> Graph:
             FLOAT_OPERATIONS[call.operation](drawing)
         except NoOperatorError:
             tensors = [one for one in call.arguments.values() if isinstance(one, Tensor)]
-            outputs = drawing.results() or [drawing.fresh("nothing")]
+            outputs = list(drawing.outputs()) or [drawing.fresh("nothing")]
             drawing.add(call.operation, [drawing.name(one) for one in tensors], *outputs)
     return drawing.whole()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -33,12 +32,12 @@ class Drawing(drawing.Drawing):
         self.recorded = recorded
         self._is_float = is_float
         self._names = {tensor.number: self.fresh(name) for name, tensor in recorded.inputs}
-        self.outputs = tuple(self.fresh(name) for name, _ in recorded.outputs)
+        self.ends = tuple(self.fresh(name) for name, _ in recorded.outputs)
         self._turned: dict[int, tuple[Tensor, tuple[int, ...]]] = {}
         """Number of a tensor -> what it is in another order of dimensions, as yet not made."""
         self._ends: dict[int, str] = {}
         """Number of a tensor -> the output that it is."""
-        for (_, tensor), name in zip(recorded.outputs, self.outputs, strict=True):
+        for (_, tensor), name in zip(recorded.outputs, self.ends, strict=True):
             self._ends.setdefault(tensor.number, name)
 
     def take(self, call: Call) -> None:
@@ -57,12 +56,12 @@ class Drawing(drawing.Drawing):
             for _, tensor in self.recorded.inputs
         }
         number = 1 + max((call.number for call in self.recorded.calls), default=0)
-        for (_, tensor), name in zip(self.recorded.outputs, self.outputs, strict=True):
+        for (_, tensor), name in zip(self.recorded.outputs, self.ends, strict=True):
             if self.name(tensor) != name:  # an output as it is under another name
                 self.begin(number, "output")
                 self.add("Identity", [self.name(tensor)], self._declared_as(name, tensor))
                 number += 1
-        return self.graph(inputs, self.outputs)
+        return self.graph(inputs, self.ends)
 
     def name(self, tensor: Tensor) -> str:
         """A tensor's name in the graph; of a constant, which is kept."""
@@ -108,21 +107,9 @@ class Drawing(drawing.Drawing):
             raise UnsupportedError("no input")
         return source
 
-    def results(self) -> list[str]:
-        """The names of what the operation makes."""
-        return [self.name(result) for result in self.call.results]
-
-    def declared_results(self) -> list[str]:
-        """The same, as far as they are of kinds that can be held."""
-        names = []
-        for result in self.call.results:
-            with suppress(UnsupportedError):
-                names.append(self.name(result))
-        return names
-
-    def first_output(self) -> str:
-        """Its name."""
-        return self.name(self.call.results[0])
+    def outputs(self) -> Iterator[str]:
+        """Their names."""
+        return map(self.name, self.call.results)
 
     def temporary(self, what: str, kind: Quantized, shape: Shape) -> str:
         """A tensor between two steps."""

@@ -209,7 +209,7 @@ def _split(drawing: Drawing) -> None:
     results = drawing.call.results
     axis = drawing.call.arguments["dim"] % len(results[0].shape)
     sizes = drawing.integers([result.shape[axis] for result in results])
-    drawing.add("Split", [*_tensors(drawing, "self"), sizes], *drawing.results(), axis=axis)
+    drawing.add("Split", [*_tensors(drawing, "self"), sizes], *drawing.outputs(), axis=axis)
 
 
 def _concatenation(drawing: Drawing) -> None:

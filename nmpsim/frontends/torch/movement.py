@@ -64,7 +64,7 @@ def split(drawing: Drawing) -> None:
     source, call = drawing.source(), drawing.call
     axis = int(call.arguments.get("dim", 0)) % len(source.shape)
     sizes = tuple(result.shape[axis] for result in call.results)
-    drawing.add("Split", [drawing.name(source)], *drawing.results(), axis=axis, split=sizes)
+    drawing.add("Split", [drawing.name(source)], *drawing.outputs(), axis=axis, split=sizes)
 
 
 def paddings(given: Any, rank: int) -> tuple[int, ...]:
