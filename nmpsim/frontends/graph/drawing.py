@@ -1,4 +1,4 @@
-"""A graph under construction, one operation of the file after the other."""
+"""Builds the graph of a file that declares the kind and shape of its tensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REFUSED = "nmpsim.Refused"
 
 
 class Drawing(ABC):
-    """Collects steps, and what is known of their tensors; those of a format know its operations."""
+    """Collects nodes, constants and declarations; a subclass for each format names its tensors."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -46,7 +46,7 @@ class Drawing(ABC):
         self._title = ""
 
     def graph(self, inputs: Mapping[str, tuple[str, Shape]], outputs: Sequence[str]) -> Graph:
-        """All that was drawn; inputs have an element type and a shape."""
+        """The finished graph; ``inputs`` gives the element type and shape of each."""
         kinds = {name: one.kind for name, one in self._declared.items()}
         return Graph(
             tuple(step if isinstance(step, Node) else step.node for step in self.steps),
@@ -60,11 +60,12 @@ class Drawing(ABC):
         )
 
     def begin(self, index: int, title: str) -> None:
-        """Draw an operation from here on; its number in the file, and what a reader is told."""
+        """Begin an operation of the file: its number, and its label in messages and fates."""
         self._index, self._title, self._begin = index, title, len(self.steps)
 
     def attempt(self, draw: Callable[[], None], problems: Problems) -> None:
-        """Draw the operation; or leave it out, so that readers of its results are judged."""
+        """Draw the operation. If it is refused, note the problem and stand in for its results, so
+        that operations that read them are checked too."""
         try:
             draw()
         except UnsupportedError as why:
@@ -77,16 +78,16 @@ class Drawing(ABC):
 
     @abstractmethod
     def outputs(self) -> Iterator[str]:
-        """What the operation makes, each declared when it is asked for."""
+        """Names of the operation's results; each is declared when it is taken."""
 
     def first_output(self) -> str:
-        """The first of these, where a step is not told what it makes."""
+        """Name of the first result: the default output of a node."""
         return next(self.outputs())
 
     # --- tensors -----------------------------------------------------------------------------
 
     def fresh(self, name: str) -> str:
-        """A name that no tensor has."""
+        """A new unique name."""
         found, count = name, 0
         while found in self._taken:
             count += 1
@@ -95,33 +96,33 @@ class Drawing(ABC):
         return found
 
     def name_layer(self, name: str, layer: str) -> None:
-        """Say what the layers are called that make a tensor, if not as it."""
+        """Name the layers that compute a tensor, if not after the tensor."""
         if layer != name:
             self._layers[name] = layer
 
     def declare(self, name: str, kind: Quantized | str, shape: Shape) -> str:
-        """Say what a tensor is; its name."""
+        """Declare kind and shape of a tensor; return its name."""
         own = attrs.evolve(kind, name=name) if isinstance(kind, Quantized) else kind
         self._declared[name] = Declared(own, shape)
         return name
 
     def is_declared(self, name: str) -> bool:
-        """Whether it was said what a tensor is."""
+        """Whether a tensor is declared."""
         return name in self._declared
 
     def kind(self, name: str) -> Quantized | str:
-        """What was said of a tensor."""
+        """The declared kind of a tensor."""
         return self._declared[name].kind
 
     def quantized_kind(self, name: str) -> Quantized:
-        """The same of a quantized tensor."""
+        """The declared quantization of a tensor, which must have one."""
         kind = self.kind(name)
         if isinstance(kind, str):
             raise UnsupportedError(f"{name} is {kind}")
         return kind
 
     def constant(self, name: str, values: Array, kind: Quantized | str = "") -> str:
-        """A constant that the file does not have in this form; its name."""
+        """Add a constant; return its name."""
         name = self.fresh(name)
         self.constants[name] = values
         if kind:
@@ -131,19 +132,22 @@ class Drawing(ABC):
     # --- steps -------------------------------------------------------------------------------
 
     def add(self, op: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
-        """One of ONNX's operators; the name of what it makes first."""
+        """Add a node; return the name of its first output."""
         given = {name: value for name, value in attributes.items() if value is not None}
         outputs = outputs or (self.first_output(),)
         self.steps.append(Node(self._index, op, tuple(inputs), outputs, given, self._title))
         return outputs[0]
 
     def instruction(self, opcode: str, inputs: Sequence[str], *output: str, **words: Any) -> str:
-        """An instruction of LIR; words in small letters are what its node knows besides."""
+        """Add a node for one LIR instruction; return the name of its output.
+
+        Keyword arguments in lower case are attributes of the node, others of the instruction.
+        """
         own = {key: words.pop(key) for key in list(words) if key.islower()}
         return self.add(INSTRUCTION, inputs, *output, opcode=opcode, words=words, **own)
 
     def end_with(self, output: str) -> None:
-        """Let the last step make this tensor."""
+        """Rename the output of the last node."""
         last = self.steps.pop()
         assert isinstance(last, Node)
         self.steps.append(attrs.evolve(last, outputs=(output,)))
@@ -157,7 +161,7 @@ class Drawing(ABC):
         limits: tuple[float, float | None] | None = None,
         **attributes: Any,
     ) -> None:
-        """An operation on integers that ONNX has, too."""
+        """Add an integer operation of a kind that ONNX has."""
         result = self.quantized_kind(self.add(kind, sources, *output, **attributes))
         node = self.steps.pop()
         assert isinstance(node, Node)
@@ -165,7 +169,7 @@ class Drawing(ABC):
         self.steps.append(IntegerOperation(node, kind, quantized, result, bias, limits))
 
     def look_up(self, source: str, results: Array, *outputs: str) -> str:
-        """A function of each integer, lowest first as they are held, by all of its results."""
+        """Add a look-up table: ``results`` for every stored integer, the lowest first."""
         output, *_ = outputs or (self.first_output(),)
         kind = self.quantized_kind(output)
         dtype = "int8" if results.size == 256 else "int16"

@@ -1,4 +1,4 @@
-"""The graph under construction as LIR, and what every node's lowering asks of it.
+"""The tensors of a graph while LIR is made of it: their layouts, shapes and constants.
 
 ONNX and PyTorch have channels second, the device and TFLite have them last. A tensor is held in one
 layout or in both: ``PLAIN``, as the file has it, and ``LAST``, its channels at the end; these are
@@ -55,7 +55,7 @@ def turned(shape: Shape) -> Shape:
 
 
 class Lowering:
-    """One graph on its way to a module."""
+    """The state of lowering one graph."""
 
     def __init__(self, graph: Graph, steps: Sequence[Step], builder: Builder, place: Place) -> None:
         self.graph = graph
@@ -126,7 +126,7 @@ class Lowering:
         return LAST if any(LAST in held and PLAIN not in held for held in known) else PLAIN
 
     def nchw(self, dims: Sequence[int]) -> Shape:
-        """What the file has for each dimension of an image, with that of channels second."""
+        """Reorder one number per dimension of the file to [N, C, ...]."""
         return (dims[0], dims[-1], *dims[1:-1]) if self.graph.channels_last else tuple(dims)
 
     def declared(self, name: str) -> tuple[Quantized | str, Shape]:
@@ -135,7 +135,7 @@ class Lowering:
         return found.kind, found.shape
 
     def assume(self, name: str) -> bool:
-        """Room for a tensor that could not be made, if the file says what it should be."""
+        """Declare a buffer for a tensor whose node failed, if the file gives its kind and shape."""
         if name not in self.graph.declared:
             return False
         if not self.is_made(name):
@@ -205,7 +205,11 @@ class Lowering:
     # --- results -----------------------------------------------------------------------------
 
     def give(self, name: str, value: Value, layout: Layout, is_own: bool) -> None:
-        """A tensor is a value; an output is a copy, if no node made it for that (``is_own``)."""
+        """Store a value as a tensor of the graph.
+
+        For an output of the program the value's buffer becomes the output if the node has made it
+        (``is_own``); else the value is copied.
+        """
         self._check_new(name)
         layout = self._layout(layout, value.shape)
         rank = len(value.shape)

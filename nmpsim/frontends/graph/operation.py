@@ -1,4 +1,4 @@
-"""One step of the graph at work: what it reads, and what makes its result."""
+"""The step that is being lowered: its operands, and the instructions of its result."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from nmpsim.lir.nodes import TensorType
 
 REAL = "float32"
 Made = Value | str
-"""What a step has made; or why it has no layers, if it has given its results a place itself."""
+"""The result of a step. Or a text, if the step has stored its results itself: why it has no layers,
+empty if it has some."""
 
 
 class Operation:
-    """A node, or an operation on integers."""
+    """A node or an integer operation, as an operator function sees it.
+
+    An operator function reads operands, emits instructions, and returns the value of the last one.
+    Each instruction writes a new buffer; if the result is an output of the program, the last buffer
+    becomes that output.
+    """
 
     def __init__(self, graph: Lowering, step: Step) -> None:
         self.graph = graph
@@ -28,7 +34,7 @@ class Operation:
         self.kind = self.node.op
         self.names = self.node.inputs
         self.sources: tuple[Quantized, ...] = ()
-        """What the integers of the operands stand for, in an operation on integers."""
+        """The operands' quantization, if this is an integer operation; else empty."""
         self.result: Quantized | str = REAL
         self.limits: tuple[float, float | None] | None = None
         self.bias = ""
@@ -42,7 +48,7 @@ class Operation:
 
     @property
     def layout(self) -> Layout:
-        """Of the result, as of the operand that was read last."""
+        """Layout of the result: that of the operand that was read last, unless it is set."""
         return self._layout
 
     @layout.setter
@@ -53,30 +59,30 @@ class Operation:
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """Those of the node."""
+        """The node's attributes."""
         return self.node.attributes
 
     def integer(self, name: str, default: int = 0) -> int:
-        """An attribute that is a whole number."""
+        """An integer attribute."""
         return int(self.attributes.get(name, default))
 
     def number(self, name: str, default: float) -> float:
-        """An attribute that is a real number."""
+        """A float attribute."""
         return float(self.attributes.get(name, default))
 
     def axis(self, default: int, shape: Shape) -> int:
-        """The attribute of that name, a dimension of a shape."""
+        """The attribute ``axis``, counted from the first dimension of a shape."""
         axis = self.integer("axis", default)
         if not -len(shape) <= axis < len(shape):
             raise UnsupportedError(f"dimension {axis} of {list(shape)}")
         return axis % len(shape)
 
     def values(self, place: int) -> Array:
-        """An input's values, which are known."""
+        """The values of a constant input."""
         return self.graph.constant(self.node.input(place))
 
     def integers(self, place: int, limit: int = 64) -> list[int]:
-        """The same of an input that holds a few whole numbers, in a row."""
+        """The values of a constant input that holds a few integers, flattened."""
         return self.graph.integers(self.node.input(place), limit)
 
     # --- operands ----------------------------------------------------------------------------
@@ -86,11 +92,11 @@ class Operation:
         return self.graph.shape(self.names[place])
 
     def image(self, place: int = 0) -> Shape:
-        """The same, channels second."""
+        """An image's dimensions as [N, C, ...], whatever order the file has."""
         return self.graph.nchw(self.shape(place))
 
     def read(self, place: int = 0, layout: Layout | None = None) -> Value:
-        """An operand: integers in an operation on these, else float32."""
+        """An operand; its elements must be integers in an integer operation, float32 in a node."""
         wanted = self.sources[place] if self.sources else None
         value = self.read_any(place, layout, wanted)
         if not self.sources:
@@ -100,13 +106,13 @@ class Operation:
     def read_any(
         self, place: int = 0, layout: Layout | None = None, wanted: Quantized | None = None
     ) -> Value:
-        """An operand of whatever kind, in its own layout or a given one."""
+        """An operand of any element type, in its own layout or a given one."""
         name = self.names[place]
         self.layout = self.graph.layout(name) if layout is None else layout
         return self.graph.value(name, self.layout, wanted)
 
     def alike(self) -> list[Value]:
-        """The operands, broadcast to one shape in one layout."""
+        """All operands, broadcast to one shape, in one layout."""
         shapes = [self.graph.shape(name) for name in self.names]
         try:
             shape = tuple(np.broadcast_shapes(*shapes))
@@ -116,7 +122,7 @@ class Operation:
         return [self.broadcast(place, shape) for place in range(len(self.names))]
 
     def broadcast(self, place: int, shape: Shape) -> Value:
-        """An operand repeated to a shape, as the file has it, in the layout of the result."""
+        """An operand broadcast to a shape (in the file's order), in the layout of the result."""
         wanted = self.sources[place] if self.sources else None
         return self.graph.broadcast(self.names[place], self.layout, shape, wanted)
 
@@ -131,7 +137,10 @@ class Operation:
         name: str = "",
         **words: Any,
     ) -> Value:
-        """An instruction; what it makes is of its first operand's kind and shape, if not given."""
+        """Emit an instruction; return its result.
+
+        The result has the kind and the shape of the first operand, unless others are given.
+        """
         like = operands[0].type if kind is None else kind
         made = self.room(like, operands[0].shape if shape is None else shape, name)
         self.graph.add(opcode, name or self.name, (made, *operands), **words)
@@ -140,11 +149,11 @@ class Operation:
     def make(
         self, opcode: str, *operands: Value, shape: Shape | None = None, **words: Any
     ) -> Value:
-        """The same; what it makes is of the result's kind."""
+        """Emit an instruction whose result has the kind of the step's result."""
         return self.emit(opcode, *operands, shape=shape, kind=self.result, **words)
 
     def room(self, kind: Quantized | str | TensorType, shape: Shape, name: str = "") -> Value:
-        """Where instructions write a tensor."""
+        """A new buffer."""
         if isinstance(kind, TensorType):
             self.graph.check_size(shape)
             type = attrs.evolve(kind, shape=shape)
@@ -155,7 +164,7 @@ class Operation:
         return value
 
     def join(self, kind: Quantized | str | TensorType, parts: Sequence[Value], axis: int) -> Value:
-        """Parts one behind the other along a dimension, as they are held."""
+        """Concatenate parts along a dimension, counted as they are held."""
         own = parts[0].shape
         size = sum(part.shape[axis] for part in parts)
         whole = self.room(kind, (*own[:axis], size, *own[axis + 1 :]))
@@ -168,11 +177,11 @@ class Operation:
         return whole
 
     def insert(self, whole: Value, part: Value, offsets: Shape) -> None:
-        """Put a part into a tensor."""
+        """Copy a part into a buffer."""
         self.graph.add("inserttensor", self.name, (whole, part), Offsets=offsets, Count=1, Axis=0)
 
     def clipped(self, value: Value) -> Value:
-        """With what limits the result, as an instruction, if anything does."""
+        """The value after the step's ReLU or clip, if it has one."""
         if self.limits is None:
             return value
         low, high = self.limits
@@ -181,54 +190,54 @@ class Operation:
         return self.make("clip", value, Min=low, Max=high)
 
     def view(self, value: Value, shape: Shape) -> Value:
-        """All of a tensor with another shape."""
+        """The same elements with another shape."""
         return self.graph.view(value, shape)
 
     def real(self, what: str, values: Array) -> Value:
-        """A constant of float32."""
+        """A new float32 constant."""
         return self.graph.real_constant(f"{self.name}_{what}", values)
 
     def full(self, like: Value, number: float) -> Value:
-        """A number as often as a tensor has elements."""
+        """A new constant of a tensor's shape, filled with a number."""
         return self.real("number", np.full(like.shape, number, np.float32))
 
     def transposed(self, value: Value, order: Shape) -> Value:
-        """Dimensions in another order."""
+        """Transpose a value."""
         shape = tuple(value.shape[axis] for axis in order)
         return self.emit("transpose", value, shape=shape, Shuffle=order)
 
     def swapped(self, value: Value, axis: int) -> Value:
-        """A dimension and the last one exchanged."""
+        """Exchange a dimension and the last one."""
         order = list(range(len(value.shape)))
         order[axis], order[-1] = order[-1], order[axis]
         return value if axis == len(order) - 1 else self.transposed(value, tuple(order))
 
     def give(self, name: str, value: Value) -> None:
-        """A tensor is what was made, in the layout of the result."""
+        """Store a value as a tensor of the graph, in the layout of the result."""
         self.graph.give(name, value, self.layout, value.storage in self._own)
 
     def viewed(self, shape: Shape) -> str:
-        """The result is the first operand with another shape; nothing moves, but to an output."""
+        """Store the first operand with another shape as the result, without moving its elements."""
         is_same = self.shape() == shape
         value = self.read_any(0, None if is_same else PLAIN)
         return self.same(value if is_same else self.view(value, shape))
 
     def same(self, value: Value) -> str:
-        """The result is a tensor that there is; an output is a copy of it."""
+        """Store an existing value as the result; only an output of the program is copied."""
         self.graph.give(self.name, value, self.layout, is_own=False)
         return "" if self.graph.is_output(self.name) else VIEW
 
     def held(self, dims: Sequence[int]) -> Shape:
-        """A number for each dimension of the file, in the order in which the result is held."""
+        """Reorder one number per dimension of the file to the layout of the result."""
         return turned(tuple(dims)) if self.layout == LAST else tuple(dims)
 
     def place(self, axis: int, rank: int) -> int:
-        """Where a dimension of the file is held."""
+        """Position of a dimension of the file in the layout of the result."""
         return self.held(range(rank)).index(axis % rank)
 
 
 def check_elems(sides: Sequence[Value], elems: Sequence[str], name: str = "") -> None:
-    """Refuse tensors that are not all of one kind, one of these."""
+    """Refuse tensors whose element types differ, or are not among ``elems``."""
     for side in sides:
         if side.type.elem not in elems or side.type.elem != sides[0].type.elem:
             raise UnsupportedError(f"{name or side.name} is {side.type.elem}")
@@ -242,17 +251,17 @@ def as_image(graph: Lowering, value: Value) -> Value:
 
 
 INSTRUCTION = "nmpsim.Instruction"
-"""Its kind."""
+"""Kind of a node that stands for one instruction of LIR."""
 
 
 def instruction(op: Operation) -> Made:
-    """The instruction, by the node's attributes.
+    """One instruction of LIR, whose result is declared in the graph.
 
-    ``opcode`` and ``words`` are those of LIR. ``views`` are the shapes in which the instruction has
-    its result and its first operands. With ``repeated`` operands become as large as the result.
-    ``limits`` are those of a clip after it, ``numerics`` is the profile of the layer, if it is not
-    the model's. Images have their channels last if the instruction wants it (``image``), or if
-    that is how they are and no order is wanted (``views``, ``plain``).
+    The node's attributes: ``opcode`` and ``words`` (attributes) of the instruction; ``views``, the
+    shapes in which it takes its result and its first operands; ``repeated``, broadcast operands to
+    the shape of the result; ``limits`` of a ReLU or clip after it; ``numerics``, the layer's
+    arithmetic profile if it is not the model's. Layout: channels last with ``image``, the file's
+    with ``plain`` or ``views``, else that of the operands.
     """
     given, graph = op.attributes, op.graph
     op.result, shape = graph.declared(op.name)
@@ -263,14 +272,12 @@ def instruction(op: Operation) -> Made:
     elif given.get("plain") or views:
         layout = PLAIN
     op.layout = layout
-    if given.get("repeated"):
-        wanted = [graph.parameters(name) for name in op.names]
-        sides = [
-            graph.broadcast(*one, shape, kind)
-            for one, kind in zip(((name, layout) for name in op.names), wanted, strict=True)
-        ]
-    else:
-        sides = [graph.value(name, layout) for name in op.names]
+    sides = [
+        graph.broadcast(name, layout, shape, graph.parameters(name))
+        if given.get("repeated")
+        else graph.value(name, layout)
+        for name in op.names
+    ]
     for place, view in enumerate(views[1:]):
         sides[place] = op.view(sides[place], view)
     held = op.held(shape)

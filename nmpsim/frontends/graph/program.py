@@ -1,4 +1,4 @@
-"""A graph becomes the program: its inputs and outputs, and layers for each of its steps."""
+"""Makes LIR of a graph, step by step, and reports all steps that cannot be lowered."""
 
 from __future__ import annotations
 
@@ -150,7 +150,8 @@ def _lower_all(
     fates: dict[int, Fate],
     problems: Problems,
 ) -> None:
-    """Every step; what reads the results of one that failed is judged if their shapes are known."""
+    """Lower every step. After a failed one, steps that read its results are skipped unless the file
+    declares them."""
     failed: set[str] = set()
     for step in steps:
         index = step.index
