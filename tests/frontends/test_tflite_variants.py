@@ -311,6 +311,11 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         lambda: Variant("SLICE").reads(X[:0]).takes([0] * 4).takes([-1] * 4).gives((0, 4, 6, 4)),
         "t0 has no elements",
     ),
+    "ends that are sizes": (
+        lambda: Variant("STRIDED_SLICE", StridedSliceOptions={"Offset": True})
+        .reads(X).takes([1] * 4).takes([1] * 4).takes([1] * 4).gives((1, 1, 1, 1)),
+        "ends that are counted from the beginnings",
+    ),
     "a result that is larger than the operands": (
         lambda: Variant("MUL").reads(X[:1, :1, :1, :1]).reads(X).gives((3, 4, 6, 4)),
         "[1, 1, 1, 1] and [2, 4, 6, 4] for a result [3, 4, 6, 4]",

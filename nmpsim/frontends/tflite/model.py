@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import attrs
@@ -35,70 +36,8 @@ _DTYPES = {
     "INT8": "int8",
     "INT4": "int4",
 }
-OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ADD": ("AddOptions", ("FusedActivationFunction", "PotScaleInt16")),
-    "AVERAGE_POOL_2D": (
-        "Pool2DOptions",
-        ("Padding", "StrideW", "StrideH", "FilterWidth", "FilterHeight", "FusedActivationFunction"),
-    ),
-    "BATCH_MATMUL": ("BatchMatMulOptions", ("AdjX", "AdjY")),
-    "CONCATENATION": ("ConcatenationOptions", ("Axis", "FusedActivationFunction")),
-    "CONV_2D": (
-        "Conv2DOptions",
-        (
-            "Padding",
-            "StrideW",
-            "StrideH",
-            "DilationWFactor",
-            "DilationHFactor",
-            "FusedActivationFunction",
-            "QuantizedBiasType",
-        ),
-    ),
-    "DEPTHWISE_CONV_2D": (
-        "DepthwiseConv2DOptions",
-        (
-            "Padding",
-            "StrideW",
-            "StrideH",
-            "DilationWFactor",
-            "DilationHFactor",
-            "FusedActivationFunction",
-        ),
-    ),
-    "DEPTH_TO_SPACE": ("DepthToSpaceOptions", ("BlockSize",)),
-    "FULLY_CONNECTED": (
-        "FullyConnectedOptions",
-        ("FusedActivationFunction", "WeightsFormat", "KeepNumDims", "QuantizedBiasType"),
-    ),
-    "GATHER": ("GatherOptions", ("Axis", "BatchDims")),
-    "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
-    "MAX_POOL_2D": (
-        "Pool2DOptions",
-        ("Padding", "StrideW", "StrideH", "FilterWidth", "FilterHeight", "FusedActivationFunction"),
-    ),
-    "MIRROR_PAD": ("MirrorPadOptions", ("Mode",)),
-    "MUL": ("MulOptions", ("FusedActivationFunction",)),
-    "PACK": ("PackOptions", ("Axis",)),
-    "RESIZE_BILINEAR": ("ResizeBilinearOptions", ("AlignCorners", "HalfPixelCenters")),
-    "RESIZE_NEAREST_NEIGHBOR": (
-        "ResizeNearestNeighborOptions",
-        ("AlignCorners", "HalfPixelCenters"),
-    ),
-    "SOFTMAX": ("SoftmaxOptions", ("Beta",)),
-    "SPACE_TO_DEPTH": ("SpaceToDepthOptions", ("BlockSize",)),
-    "STRIDED_SLICE": (
-        "StridedSliceOptions",
-        ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask"),
-    ),
-    "TRANSPOSE_CONV": (
-        "TransposeConvOptions",
-        ("Padding", "StrideW", "StrideH", "FusedActivationFunction", "QuantizedBiasType"),
-    ),
-    "SUB": ("SubOptions", ("FusedActivationFunction", "PotScaleInt16")),
-    "UNPACK": ("UnpackOptions", ("Axis",)),
-}
-"""Operator -> its table of options in the schema, and which of them are read."""
+_OPTIONS = {"AVERAGE_POOL_2D": "Pool2D", "BATCH_MATMUL": "BatchMatMul", "MAX_POOL_2D": "Pool2D"}
+"""Operators whose table of options is not called as they are."""
 _POWERS_OF_TWO = "PotScaleInt16"
 """By the schema true; without a table, as in files of old, TFLite takes it for false."""
 
@@ -138,7 +77,7 @@ class Operator:
     """None where an optional one is left out."""
     outputs: tuple[Tensor, ...]
     options: Mapping[str, Any]
-    """Those that ``OPTIONS`` names; the schema's defaults where the file has none."""
+    """By their names in the schema; its defaults where the file has none."""
 
     @property
     def node(self) -> str:
@@ -197,6 +136,8 @@ class _Reader:
 
     def __init__(self, tflite: Any, data: bytes, place: Place) -> None:
         self._tflite = tflite
+        kinds = vars(tflite.TensorType).items()
+        self._kinds = {value: key for key, value in kinds if key.isupper()}
         self._data = data
         self._place = place
 
@@ -275,10 +216,7 @@ class _Reader:
     def _tensor(self, model: Any, tensor: Any, index: int) -> Tensor:
         name = _text(tensor.Name()) or f"tensor_{index}"
         shape = tuple(int(tensor.Shape(i)) for i in range(self._count(tensor.ShapeLength())))
-        kinds = {
-            value: key for key, value in vars(self._tflite.TensorType).items() if key.isupper()
-        }
-        kind = kinds.get(tensor.Type(), str(tensor.Type()))
+        kind = self._kinds.get(tensor.Type(), str(tensor.Type()))
         if (problem := size_problem(shape)) or min(shape, default=0) < 0:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
             message = f"tensor {name} has no size that can be compiled"
@@ -354,22 +292,33 @@ class _Reader:
         )
 
     def _options(self, operator: Any, name: str) -> dict[str, Any]:
-        if name not in OPTIONS:
+        table_name = _OPTIONS.get(name, name.title().replace("_", "")) + "Options"
+        options_type = getattr(self._tflite, table_name, None)
+        expected = getattr(self._tflite.BuiltinOptions, table_name, None)
+        if options_type is None or expected is None:
             return {}
-        table_name, fields = OPTIONS[name]
-        options = getattr(self._tflite, table_name)()
-        table = operator.BuiltinOptions()
-        expected = getattr(self._tflite.BuiltinOptions, table_name)
+        options, table = options_type(), operator.BuiltinOptions()
         is_there = table is not None and operator.BuiltinOptionsType() == expected
         if is_there:
             options.Init(table.Bytes, table.Pos)
         else:
             # The schema's defaults, as an empty table has them.
             options.Init(bytes(4) + struct.pack("<HHi", 4, 4, 4), 8)
-        found = {field: getattr(options, field)() for field in fields}
+        found = {field: getattr(options, field)() for field in _fields(options_type)}
         if not is_there and _POWERS_OF_TWO in found:
             found[_POWERS_OF_TWO] = False
         return found
+
+
+def _fields(options: type) -> list[str]:
+    """The single values that a table of options has."""
+    return [
+        name
+        for name, read in vars(options).items()
+        if isinstance(read, FunctionType)
+        and read.__code__.co_argcount == 1
+        and not name.endswith(("AsNumpy", "Length", "IsNone"))
+    ]
 
 
 def _text(value: bytes | None) -> str:

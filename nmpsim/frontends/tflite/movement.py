@@ -130,6 +130,8 @@ def strided_slice(drawing: Drawing) -> None:
     options, sizes = drawing.operator.options, source.shape
     if options["EllipsisMask"] or options["NewAxisMask"]:
         raise UnsupportedError("a mask of new dimensions")
+    if options.get("Offset"):
+        raise UnsupportedError("ends that are counted from the beginnings")
     if not len(begins) == len(ends) == len(steps) == len(sizes) or 0 in steps:
         raise UnsupportedError(f"{len(begins)} beginnings for {len(sizes)} dimensions")
     taken = []
