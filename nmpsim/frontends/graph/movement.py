@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import LAST, PLAIN, VIEW, Lowering
-from nmpsim.frontends.graph.operation import Made, Operation, as_image
+from nmpsim.frontends.graph.operation import Made, Operation
 from nmpsim.frontends.graph.steps import Array, IntegerOperation, Quantized, Shape, Step
-from nmpsim.frontends.graph.windows import Window, window_of
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
@@ -315,46 +314,6 @@ def _pads_itself(reader: Step, name: str) -> bool:
     kind = reader.kind if isinstance(reader, IntegerOperation) else reader.op
     is_open = reader.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     return kind == "Conv" and is_open and reader.reads[0] == name
-
-
-def max_pool(op: Operation) -> Made:
-    """The largest value of each window, or of each whole channel."""
-    shape = op.image()
-    if not 3 <= len(shape) <= 4 or any(op.node.outputs[1:]):
-        raise UnsupportedError(f"an input {list(shape)}, or places of the largest values")
-    attributes: dict[str, Any] = dict(op.attributes)
-    if op.kind == "GlobalMaxPool":
-        attributes = {"kernel_shape": tuple(shape[2:])}
-    window = window_of(attributes, shape[2:])
-    auto = str(attributes.get("auto_pad", "NOTSET"))
-    if window.dilation != (1, 1) and auto.startswith("SAME"):
-        # ONNX Runtime pads as for a window without gaps, other than ONNX says.
-        raise UnsupportedError(f"dilations {list(window.dilation)} and {auto}")
-    value = as_image(op.graph, op.read_any(0, LAST))
-    strides, pads = window.strides, window.pads
-    if window.dilation != (1, 1):
-        value = _apart(op, value, window)
-        strides, pads = window.kernel, (0, 0, 0, 0)
-    words: dict[str, Any] = {"Kernels": window.kernel, "Strides": strides, "Pads": pads}
-    made = op.emit("maxpool", value, shape=(shape[0], *window.out, shape[1]), **words)
-    return op.view(made, (shape[0], *window.out[4 - len(shape) :], shape[1]))
-
-
-def _apart(op: Operation, image: Value, window: Window) -> Value:
-    """An image whose windows with gaps lie one behind the other; padding takes a neighbour's place.
-
-    A value that is there twice does not change a window's largest.
-    """
-    places = {}
-    for d in range(2):
-        begins = np.arange(window.out[d]) * window.strides[d] - window.pads[d]
-        taps = begins[:, None] + np.arange(window.kernel[d]) * window.dilation[d]
-        is_inside = (taps >= 0) & (taps < image.shape[1 + d])
-        if not is_inside.any(axis=1).all():
-            raise UnsupportedError("a window of padding alone")
-        first = taps[np.arange(len(taps)), is_inside.argmax(axis=1)]
-        places[1 + d] = np.where(is_inside, taps, first[:, None]).reshape(-1)
-    return take_held(op, image, places)
 
 
 def depth_to_space(op: Operation) -> Made:
