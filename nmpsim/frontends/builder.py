@@ -138,7 +138,10 @@ class Builder:
         return unique
 
     def become(self, value: Value, output: Value) -> None:
-        """Let what was made in a buffer of its own be made in an output of the program."""
+        """Write the value's buffer to an output of the program instead.
+
+        A buffer of the output's type loses its name: use ``output`` from then on.
+        """
         buffer, is_whole = value.storage, value.name == value.storage
         at = next(i for i in reversed(range(len(self._lines))) if self._lines[i].name == buffer)
         made = self._lines[at]
