@@ -31,7 +31,7 @@ def parse(text: str, file: str | None = None) -> Module:
 def parse_file(path: Path) -> Module:
     """The module in a LIR file (UTF-8); raises ``UserError`` also when it cannot be read."""
     hint = "is it the right file? A damaged model of another format looks so, too"
-    return parse(read_text(path, "LIR program", hint=hint), str(path))
+    return parse(read_text(path, "program", hint=hint), str(path))
 
 
 class _ErrorLimitError(Exception):

@@ -149,6 +149,7 @@ MISTAKES = [
     ("several at once", "debug u8.bin --input *.png -c where", "INPUT001", "alone takes several"),
     ("a text as model", "run notes.txt --input photo.png", "BUN001", "or a TFLite model"),
     ("an image as model", "compile photo.png -o x.bin", "FILE001", "is it the right file?"),
+    ("no such model", "compile missing.tflite -o x.bin", "FILE001", "cannot read the program"),
     ("a float model", "run float.tflite --input photo.png", "MODEL002", "full integer"),
     ("a truncated model", "run cut.tflite --input photo.png", "MODEL001", "may be truncated"),
     ("both on stdout", "run u8.bin --input photo.png --save-outputs -", "ARG001", "name a file"),
