@@ -19,11 +19,10 @@ from nmpsim.frontends.graph.steps import (
     Declared,
     Graph,
     Input,
-    IntegerOperation,
+    Integers,
     Node,
     Quantized,
     Shape,
-    Step,
 )
 from nmpsim.frontends.imported import UnsupportedError
 
@@ -37,7 +36,7 @@ class Drawing(ABC):
     """Collects nodes, constants and declarations; a subclass for each format names its tensors."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[Node] = []
         self.constants: dict[str, Array] = {}
         self._declared: dict[str, Declared] = {}
         self._layers: dict[str, str] = {}
@@ -49,7 +48,7 @@ class Drawing(ABC):
         """The finished graph; ``inputs`` gives the element type and shape of each."""
         kinds = {name: one.kind for name, one in self._declared.items()}
         return Graph(
-            tuple(step if isinstance(step, Node) else step.node for step in self.steps),
+            tuple(self.steps),
             self.constants,
             tuple(Input(name, dtype, shape) for name, (dtype, shape) in inputs.items()),
             tuple(outputs),
@@ -148,9 +147,7 @@ class Drawing(ABC):
 
     def end_with(self, output: str) -> None:
         """Rename the output of the last node."""
-        last = self.steps.pop()
-        assert isinstance(last, Node)
-        self.steps.append(attrs.evolve(last, outputs=(output,)))
+        self.steps[-1] = attrs.evolve(self.steps[-1], outputs=(output,))
 
     def computed(
         self,
@@ -163,10 +160,9 @@ class Drawing(ABC):
     ) -> None:
         """Add an integer operation of a kind that ONNX has."""
         result = self.quantized_kind(self.add(kind, sources, *output, **attributes))
-        node = self.steps.pop()
-        assert isinstance(node, Node)
         quantized = tuple(map(self.quantized_kind, sources))
-        self.steps.append(IntegerOperation(node, kind, quantized, result, bias, limits))
+        integers = Integers(kind, quantized, result, bias, limits)
+        self.steps[-1] = attrs.evolve(self.steps[-1], integers=integers)
 
     def look_up(self, source: str, results: Array, *outputs: str) -> str:
         """Add a look-up table: ``results`` for every stored integer, the lowest first."""

@@ -23,9 +23,9 @@ from nmpsim.frontends.graph.steps import (
     MOVED,
     Array,
     Graph,
+    Node,
     Quantized,
     Shape,
-    Step,
     constant,
     plain_integers,
 )
@@ -57,7 +57,7 @@ def turned(shape: Shape) -> Shape:
 class Lowering:
     """The state of lowering one graph."""
 
-    def __init__(self, graph: Graph, steps: Sequence[Step], builder: Builder, place: Place) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[Node], builder: Builder, place: Place) -> None:
         self.graph = graph
         self.builder = builder
         self.place = place
@@ -75,7 +75,7 @@ class Lowering:
         self.numerics: dict[str, str] = {}
         """Layers with another profile than the model's."""
         self._rank_with_layouts = 1 << 30 if graph.channels_last else 3
-        self.readers: dict[str, list[Step]] = {}
+        self.readers: dict[str, list[Node]] = {}
         self.padding: dict[str, tuple[int, int, int, int]] = {}
         """Tensor -> top, left, bottom, right that the convolutions reading it pad themselves."""
         for step in steps:

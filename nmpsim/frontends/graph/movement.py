@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import LAST, PLAIN, VIEW, Lowering
 from nmpsim.frontends.graph.operation import Made, Operation
-from nmpsim.frontends.graph.steps import Array, IntegerOperation, Quantized, Shape, Step
+from nmpsim.frontends.graph.steps import Array, Node, Quantized, Shape
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
@@ -310,10 +310,9 @@ def _is_folded(op: Operation, before: Shape, behind: Shape) -> bool:
     )
 
 
-def _pads_itself(reader: Step, name: str) -> bool:
-    kind = reader.kind if isinstance(reader, IntegerOperation) else reader.op
+def _pads_itself(reader: Node, name: str) -> bool:
     is_open = reader.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
-    return kind == "Conv" and is_open and reader.reads[0] == name
+    return reader.kind == "Conv" and is_open and reader.reads[0] == name
 
 
 def depth_to_space(op: Operation) -> Made:

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import LAST, PLAIN, VIEW, Layout, Lowering, turned
-from nmpsim.frontends.graph.steps import Array, IntegerOperation, Quantized, Shape, Step
+from nmpsim.frontends.graph.steps import Array, Node, Quantized, Shape
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
@@ -21,28 +21,27 @@ empty if it has some."""
 
 
 class Operation:
-    """A node or an integer operation, as an operator function sees it.
+    """A node, as an operator function sees it.
 
     An operator function reads operands, emits instructions, and returns the value of the last one.
     Each instruction writes a new buffer; if the result is an output of the program, the last buffer
     becomes that output.
     """
 
-    def __init__(self, graph: Lowering, step: Step) -> None:
+    def __init__(self, graph: Lowering, node: Node) -> None:
         self.graph = graph
-        self.node = step.node if isinstance(step, IntegerOperation) else step
-        self.kind = self.node.op
-        self.names = self.node.inputs
+        self.node = node
+        self.kind = node.kind
+        self.names = node.reads if node.integers else node.inputs
         self.sources: tuple[Quantized, ...] = ()
         """The operands' quantization, if this is an integer operation; else empty."""
         self.result: Quantized | str = REAL
         self.limits: tuple[float, float | None] | None = None
         self.bias = ""
-        if isinstance(step, IntegerOperation):
-            self.kind, self.sources, self.result = step.kind, step.sources, step.result
-            self.names = tuple(source.name for source in step.sources)
-            self.limits, self.bias = step.limits, step.bias
-        self.name = step.makes[0] if step.makes else ""
+        if node.integers:
+            self.sources, self.result = node.integers.sources, node.integers.result
+            self.limits, self.bias = node.integers.limits, node.integers.bias
+        self.name = next(iter(node.makes), "")
         self._layout: Layout = PLAIN
         self._own: set[str] = set()
 

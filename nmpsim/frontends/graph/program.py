@@ -10,7 +10,7 @@ from nmpsim.frontends.graph.folding import folded
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.operation import Made, Operation
 from nmpsim.frontends.graph.operators import INTEGER, NODES
-from nmpsim.frontends.graph.steps import MOVED, IntegerOperation, Step
+from nmpsim.frontends.graph.steps import MOVED, Node
 from nmpsim.frontends.imported import Imported, NotConstantError, UnsupportedError
 from nmpsim.lir.parser import MAX_ERRORS
 
@@ -61,7 +61,7 @@ class Problems:
 
 
 def imported_graph(
-    steps: Sequence[Step],
+    steps: Sequence[Node],
     lowering: Lowering,
     fates: dict[int, Fate],
     problems: Problems,
@@ -72,7 +72,7 @@ def imported_graph(
 
     Parameters
     ----------
-    steps : sequence of Step
+    steps : sequence of Node
         In an order in which each tensor is made before it is read.
     lowering : Lowering
         Of the graph, with nothing in it yet.
@@ -144,7 +144,7 @@ def _bind(lowering: Lowering) -> set[str]:
 
 
 def _lower_all(
-    steps: Iterable[Step],
+    steps: Iterable[Node],
     lowering: Lowering,
     labels: dict[int, str],
     fates: dict[int, Fate],
@@ -173,16 +173,17 @@ def _lower_all(
         fates[index] = Fate(labels[index], layers, "" if layers else why)
 
 
-def _lower(lowering: Lowering, step: Step) -> str:
+def _lower(lowering: Lowering, step: Node) -> str:
     """Make LIR of a step; why there is none, where there is none."""
-    if isinstance(step, IntegerOperation):
+    if step.integers:
         try:
             return _carried_out(INTEGER[step.kind], lowering, step)
         except UnsupportedError:
-            if not step.reals or lowering.is_made(step.result.name) or step.kind == "Conv":
+            reals = step.integers.reals
+            if not reals or lowering.is_made(step.makes[0]) or step.kind == "Conv":
                 raise  # a Conv may have padding that was a node of its own
         lowering.real.add(step.label)
-        for node in step.reals:
+        for node in reals:
             if not lowering.is_made(node.outputs[0]):
                 _lower(lowering, node)
         return ""
@@ -195,7 +196,7 @@ def _lower(lowering: Lowering, step: Step) -> str:
     return _carried_out(NODES[step.op], lowering, step)
 
 
-def _carried_out(operator: Callable[[Operation], Made], lowering: Lowering, step: Step) -> str:
+def _carried_out(operator: Callable[[Operation], Made], lowering: Lowering, step: Node) -> str:
     op = Operation(lowering, step)
     made = operator(op)
     if isinstance(made, str):

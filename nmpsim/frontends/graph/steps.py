@@ -81,6 +81,22 @@ class Quantized:
 
 
 @attrs.frozen(eq=False)
+class Integers:
+    """How a node is computed on integers, whatever form the file has it in."""
+
+    kind: str
+    """Of the operation, as ONNX calls it on real numbers: Conv."""
+    sources: tuple[Quantized, ...]
+    result: Quantized
+    bias: str = ""
+    """Name of a constant on the scale of the sum."""
+    limits: tuple[float, float | None] | None = None
+    """Of a ReLU or clip after it, real numbers; None above: no limit."""
+    reals: tuple[Node, ...] = ()
+    """Where ONNX Runtime computes it in float32: these nodes, from conversion to conversion."""
+
+
+@attrs.frozen(eq=False)
 class Node:
     """An operator of the graph."""
 
@@ -94,15 +110,26 @@ class Node:
     """Numbers, text, lists of them, and arrays."""
     title: str = ""
     """What a reader is told instead of its label, of a node that no ONNX file has."""
+    integers: Integers | None = None
+    """How it is computed on integers; None on real numbers, or on elements of any type."""
+
+    @property
+    def kind(self) -> str:
+        """The operation: ``op``, or what it is on integers."""
+        return self.integers.kind if self.integers else self.op
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Names of the tensors that it reads."""
+        """Names of the tensors that it reads; on integers without parameters and the bias."""
+        if self.integers:
+            return tuple(source.name for source in self.integers.sources)
         return tuple(name for name in self.inputs if name)
 
     @property
     def makes(self) -> tuple[str, ...]:
         """Names of the tensors that it makes."""
+        if self.integers:
+            return (self.integers.result.name,)
         return tuple(name for name in self.outputs if name)
 
     @property
@@ -158,48 +185,6 @@ class Graph:
     """Whether images have their channels last, instead of second."""
 
 
-@attrs.frozen(eq=False)
-class IntegerOperation:
-    """An operation of the file that works on integers."""
-
-    node: Node
-    kind: str
-    """As ONNX calls the real operation: Conv."""
-    sources: tuple[Quantized, ...]
-    result: Quantized
-    bias: str = ""
-    """Name of an int32 constant on the scale of the sum."""
-    limits: tuple[float, float | None] | None = None
-    """Of a ReLU or clip after it, real numbers; None above: no limit."""
-    reals: tuple[Node, ...] = ()
-    """Where ONNX Runtime computes it in float32: these nodes, from conversion to conversion."""
-
-    @property
-    def index(self) -> int:
-        """The node's number in the file."""
-        return self.node.index
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Names of the tensors that it reads, but the bias."""
-        return tuple(source.name for source in self.sources)
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        """Name of the tensor that it makes."""
-        return (self.result.name,)
-
-    @property
-    def label(self) -> str:
-        """For a reader: number, kind, and the tensor that it makes."""
-        return self.node.label
-
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        """Those of the node."""
-        return self.node.attributes
-
-
 def quantized(constants: Constants, name: str, scale: str, zero_point: str) -> Quantized:
     """A tensor by the names of its scale and zero point, which are constants."""
     given_scales = constant(constants, scale, "a scale")
@@ -236,7 +221,6 @@ def constant(constants: Constants, name: str, what: str = "an input") -> Array:
     return values
 
 
-Step = Node | IntegerOperation
 MOVES = (
     *("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"),
     *("Flatten", "Expand", "Gather", "Resize", "Tile", "Split", "Concat", "Identity", "Dropout"),

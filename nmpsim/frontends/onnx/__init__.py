@@ -15,7 +15,7 @@ from nmpsim.frontends.graph.folding import FOLDED, constant_of
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.operators import NODES
 from nmpsim.frontends.graph.program import MEANINGLESS, Problems, imported_graph
-from nmpsim.frontends.graph.steps import Array, Graph, IntegerOperation, Step
+from nmpsim.frontends.graph.steps import Array, Graph, Node
 from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
 from nmpsim.frontends.onnx.bodies import with_bodies
 from nmpsim.frontends.onnx.groups import QUANTIZE, integer_groups
@@ -128,10 +128,10 @@ def _with_constants(graph: Graph, fates: dict[int, Fate], problems: Problems) ->
     return attrs.evolve(graph, nodes=tuple(nodes), constants=constants)
 
 
-def _on_integers(steps: Iterable[Step], graph: Graph, problems: Problems) -> Iterable[Step]:
+def _on_integers(steps: Iterable[Node], graph: Graph, problems: Problems) -> Iterable[Node]:
     """The steps, with operators that have scales among their inputs understood."""
     for step in steps:
-        if isinstance(step, IntegerOperation) or step.op not in QOPERATORS:
+        if step.integers or step.op not in QOPERATORS:
             yield step
             continue
         try:

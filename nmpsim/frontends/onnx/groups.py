@@ -18,10 +18,9 @@ from nmpsim.frontends.graph.steps import (
     LIMITS,
     Constants,
     Graph,
-    IntegerOperation,
+    Integers,
     Node,
     Quantized,
-    Step,
     quantized,
 )
 from nmpsim.frontends.imported import UnsupportedError
@@ -63,7 +62,7 @@ _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 class Steps:
     """The graph as it is computed."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[Node, ...]
     absorbed: Mapping[int, str]
     """Number of a node that became part of another one -> what became of it."""
     islands: tuple[str, ...]
@@ -176,9 +175,9 @@ class _Finder:
 
     def steps(self) -> Steps:
         """All of them, in order."""
-        found: list[Step] = []
+        found: list[Node] = []
         gone: set[int] = set()
-        made: dict[int, Step] = {}
+        made: dict[int, Node] = {}
         for node in self._nodes:
             if id(node) in gone:
                 continue
@@ -194,19 +193,19 @@ class _Finder:
         kept = tuple(self._without_unread(found))
         return Steps(kept, self._absorbed, tuple(self._island_labels))
 
-    def _without_unread(self, steps: list[Step]) -> list[Step]:
+    def _without_unread(self, steps: list[Node]) -> list[Node]:
         """Without conversions to float that only integer operations read."""
         read = {name for step in steps for name in step.reads}.union(self._outputs)
-        kept: list[Step] = []
+        kept: list[Node] = []
         for step in steps:
-            is_plain = isinstance(step, Node) and step.op == DEQUANTIZE
+            is_plain = not step.integers and step.op == DEQUANTIZE
             if is_plain and not read.intersection(step.makes):
                 self._absorbed[step.index] = "the operations that read it take integers"
             else:
                 kept.append(step)
         return kept
 
-    def _group(self, node: Node) -> tuple[Step, list[Node]] | None:
+    def _group(self, node: Node) -> tuple[Node, list[Node]] | None:
         """What a node became, and the other nodes that are part of it; None: it stays."""
         if node.op not in self._known and node.op not in (*_DROPPED, "Concat"):
             return None
@@ -216,7 +215,7 @@ class _Finder:
         except UnsupportedError:
             return None
 
-    def _moved(self, node: Node) -> tuple[Step, list[Node]] | None:
+    def _moved(self, node: Node) -> tuple[Node, list[Node]] | None:
         before, after = self._edges.makers.get(node.inputs[0]), self._last(node)
         if before is None or before.op != DEQUANTIZE or after is None:
             return None
@@ -247,7 +246,7 @@ class _Finder:
         made = quantized(self._constants, node.outputs[0], node.input(1), node.input(2))
         return attrs.evolve(made, dtype=made.dtype or "uint8")
 
-    def _computed(self, node: Node) -> tuple[Step, list[Node]] | None:
+    def _computed(self, node: Node) -> tuple[Node, list[Node]] | None:
         is_concat = node.op == "Concat"
         count = len(node.inputs) if is_concat else self._known.get(node.op, 0)
         if node.op == "Div" and self._edges.makers.get(node.input(1)) is not None:
@@ -294,7 +293,8 @@ class _Finder:
             reals += [node, *parts, after]
         kind = "Gemm" if node.op == "MatMul" and bias else node.op
         parts.append(after)
-        found = IntegerOperation(node, kind, tuple(sources), result, bias, limits, tuple(reals))
+        integers = Integers(kind, tuple(sources), result, bias, limits, tuple(reals))
+        found = attrs.evolve(node, integers=integers)
         return found, parts
 
     def _takes_bounds(self, node: Node) -> bool:

@@ -12,10 +12,9 @@ from nmpsim.frontends.graph.steps import (
     Array,
     Constants,
     Graph,
-    IntegerOperation,
+    Integers,
     Node,
     Quantized,
-    Step,
     plain_integers,
     quantized,
 )
@@ -48,11 +47,11 @@ _FORMS = {
 }
 
 
-Read = Callable[[Node, Constants], IntegerOperation | None]
+Read = Callable[[Node, Constants], Node | None]
 
 
 def _by_form(form: _Form) -> Read:
-    def read(node: Node, constants: Constants) -> IntegerOperation | None:
+    def read(node: Node, constants: Constants) -> Node | None:
         sources = tuple(
             quantized(constants, *(node.input(3 * i + j) for j in range(3)))
             for i in range(form.sources)
@@ -62,19 +61,21 @@ def _by_form(form: _Form) -> Read:
             return None
         result = quantized(constants, node.outputs[0], node.input(at), node.input(at + 1))
         bias = node.input(form.bias) if form.bias is not None else ""
-        return IntegerOperation(node, form.kind, sources, _of_one_type(result, sources), bias)
+        made = _of_one_type(result, sources)
+        return attrs.evolve(node, integers=Integers(form.kind, sources, made, bias))
 
     return read
 
 
-def _concatenation(node: Node, constants: Constants) -> IntegerOperation:
+def _concatenation(node: Node, constants: Constants) -> Node:
     result = quantized(constants, node.outputs[0], node.input(0), node.input(1))
     if len(node.inputs) < 5 or len(node.inputs) % 3 != 2:
         raise UnsupportedError(f"{len(node.inputs)} inputs")
     sources = tuple(
         quantized(constants, *node.inputs[i : i + 3]) for i in range(2, len(node.inputs), 3)
     )
-    return IntegerOperation(node, "Concat", sources, _of_one_type(result, sources))
+    integers = Integers("Concat", sources, _of_one_type(result, sources))
+    return attrs.evolve(node, integers=integers)
 
 
 def _of_one_type(result: Quantized, sources: tuple[Quantized, ...]) -> Quantized:
@@ -89,20 +90,20 @@ QOPERATORS: Mapping[str, Read] = {
 """Operator -> what reads its scales; None if its result is real numbers."""
 
 
-def parameters_of(graph: Graph, steps: Sequence[Step]) -> dict[str, Quantized]:
+def parameters_of(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantized]:
     """What integers stand for: as they are made, else as they are read; moves keep it."""
     known: dict[str, Quantized] = {}
     constants = graph.constants
     for step in steps:
-        if isinstance(step, IntegerOperation):
-            known.setdefault(step.result.name, step.result)
+        if step.integers:
+            known.setdefault(step.makes[0], step.integers.result)
         elif step.op == "QuantizeLinear":
             _learn(known, step.outputs[0], step, constants, "uint8")
         elif step.op == "DynamicQuantizeLinear":
             known |= {name: plain_integers(name, "uint8") for name in step.makes}
     for step in reversed(steps):
-        if isinstance(step, IntegerOperation):
-            for source in step.sources:
+        if step.integers:
+            for source in step.integers.sources:
                 if source.scales.size == 1:
                     known.setdefault(source.name, source)
         elif step.op == "DequantizeLinear":
@@ -113,7 +114,7 @@ def parameters_of(graph: Graph, steps: Sequence[Step]) -> dict[str, Quantized]:
         if one.dtype in LIMITS and one.dtype != "int32":
             known.setdefault(one.name, plain_integers(one.name, one.dtype))
     for step in steps:
-        if isinstance(step, Node) and step.op in MOVES and step.inputs[0] in known:
+        if not step.integers and step.op in MOVES and step.inputs[0] in known:
             for name in step.outputs:
                 known.setdefault(name, known[step.inputs[0]])
     types = {one.name: one.dtype for one in graph.inputs}
