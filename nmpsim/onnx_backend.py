@@ -25,8 +25,8 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 from nmpsim import session
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.builder import Builder
+from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.graph.program import NotLoweredError
-from nmpsim.frontends.graph.steps import Graph
 from nmpsim.frontends.imported import Imported, Wishes
 from nmpsim.frontends.onnx import KNOWN, lower
 from nmpsim.frontends.onnx.bodies import with_bodies

@@ -10,8 +10,7 @@ import numpy as np
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import PLAIN
 from nmpsim.frontends.graph.movement import kind_of
-from nmpsim.frontends.graph.operation import REAL, Made, Operation
-from nmpsim.frontends.graph.steps import (
+from nmpsim.frontends.graph.nodes import (
     DTYPES,
     Array,
     Quantized,
@@ -19,6 +18,7 @@ from nmpsim.frontends.graph.steps import (
     plain_integers,
     quantized,
 )
+from nmpsim.frontends.graph.operation import REAL, Made, Operation
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 

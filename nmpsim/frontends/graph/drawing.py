@@ -10,9 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.operation import INSTRUCTION
-from nmpsim.frontends.graph.program import Problems
-from nmpsim.frontends.graph.steps import (
+from nmpsim.frontends.graph.nodes import (
     LIMITS,
     MOVED,
     Array,
@@ -24,6 +22,8 @@ from nmpsim.frontends.graph.steps import (
     Quantized,
     Shape,
 )
+from nmpsim.frontends.graph.operation import INSTRUCTION
+from nmpsim.frontends.graph.program import Problems
 from nmpsim.frontends.imported import UnsupportedError
 
 OPSET = 21

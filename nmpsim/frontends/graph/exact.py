@@ -14,9 +14,9 @@ import numpy as np
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.conversions import as_real, spread
 from nmpsim.frontends.graph.lowering import LAST, PLAIN, Layout
+from nmpsim.frontends.graph.nodes import Array, plain_integers, quantized
 from nmpsim.frontends.graph.operation import REAL, Made, Operation
 from nmpsim.frontends.graph.products import convolve, filter_window, image_result
-from nmpsim.frontends.graph.steps import Array, plain_integers, quantized
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 

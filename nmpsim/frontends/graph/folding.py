@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.frontends.graph.lowering import Lowering
-from nmpsim.frontends.graph.steps import DTYPES, Array, Node
+from nmpsim.frontends.graph.nodes import DTYPES, Array, Node
 from nmpsim.frontends.imported import UnsupportedError
 
 _MAX_ELEMENTS = 1 << 24

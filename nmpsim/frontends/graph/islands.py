@@ -13,11 +13,11 @@ import numpy as np
 
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import LAST
+from nmpsim.frontends.graph.nodes import Array, Quantized
 from nmpsim.frontends.graph.operation import Made, Operation, as_image
 from nmpsim.frontends.graph.pointwise import tabulated
 from nmpsim.frontends.graph.products import image_result, transposed_window
 from nmpsim.frontends.graph.resizing import sizes_and_scales
-from nmpsim.frontends.graph.steps import Array, Quantized
 from nmpsim.frontends.graph.weighted import convolve, held_weights
 from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.imported import UnsupportedError

@@ -18,7 +18,7 @@ import numpy as np
 from nmpsim.diagnostics import Place
 from nmpsim.frontends.builder import Builder, Value
 from nmpsim.frontends.builder import quantized as quantized_type
-from nmpsim.frontends.graph.steps import (
+from nmpsim.frontends.graph.nodes import (
     LIMITS,
     MOVED,
     Array,

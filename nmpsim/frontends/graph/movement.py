@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import LAST, PLAIN, VIEW, Lowering
+from nmpsim.frontends.graph.nodes import Array, Node, Quantized, Shape
 from nmpsim.frontends.graph.operation import Made, Operation
-from nmpsim.frontends.graph.steps import Array, Node, Quantized, Shape
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 

@@ -13,8 +13,8 @@ from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.functions import FUNCTIONS, Reals
 from nmpsim.frontends.graph.lowering import LAST, PLAIN
 from nmpsim.frontends.graph.movement import joined_axis, take_held
+from nmpsim.frontends.graph.nodes import LIMITS, MOVED, Quantized
 from nmpsim.frontends.graph.operation import Made, Operation, as_image
-from nmpsim.frontends.graph.steps import LIMITS, MOVED, Quantized
 from nmpsim.frontends.graph.windows import Window, window_of
 from nmpsim.frontends.imported import UnsupportedError
 

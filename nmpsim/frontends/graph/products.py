@@ -10,8 +10,8 @@ import numpy as np
 
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import LAST, PLAIN
+from nmpsim.frontends.graph.nodes import Array, Shape
 from nmpsim.frontends.graph.operation import REAL, Made, Operation, as_image, check_elems
-from nmpsim.frontends.graph.steps import Array, Shape
 from nmpsim.frontends.graph.windows import Window, window_of
 from nmpsim.frontends.imported import UnsupportedError
 

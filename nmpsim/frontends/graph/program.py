@@ -8,9 +8,9 @@ from nmpsim.bundle.metadata import Fate
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.graph.folding import folded
 from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.nodes import MOVED, Node
 from nmpsim.frontends.graph.operation import Made, Operation
 from nmpsim.frontends.graph.operators import INTEGER, NODES
-from nmpsim.frontends.graph.steps import MOVED, Node
 from nmpsim.frontends.imported import Imported, NotConstantError, UnsupportedError
 from nmpsim.lir.parser import MAX_ERRORS
 

@@ -14,8 +14,8 @@ import numpy as np
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import LAST, PLAIN
 from nmpsim.frontends.graph.movement import take
+from nmpsim.frontends.graph.nodes import Array, Shape
 from nmpsim.frontends.graph.operation import Made, Operation
-from nmpsim.frontends.graph.steps import Array, Shape
 from nmpsim.frontends.imported import UnsupportedError
 
 

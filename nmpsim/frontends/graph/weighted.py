@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.frontends.builder import Value, quantized
 from nmpsim.frontends.graph.lowering import LAST, PLAIN
+from nmpsim.frontends.graph.nodes import MOVED, Array, Quantized, Shape
 from nmpsim.frontends.graph.operation import Made, Operation, as_image
 from nmpsim.frontends.graph.products import (
     broadcast_lead,
@@ -17,7 +18,6 @@ from nmpsim.frontends.graph.products import (
     image_result,
     words_of,
 )
-from nmpsim.frontends.graph.steps import MOVED, Array, Quantized, Shape
 from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.lir.nodes import AttributeValue

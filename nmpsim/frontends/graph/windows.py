@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.frontends.graph.steps import Shape
+from nmpsim.frontends.graph.nodes import Shape
 from nmpsim.frontends.imported import UnsupportedError
 
 EXPLICIT = "nmpsim.EXPLICIT"

@@ -13,9 +13,9 @@ from nmpsim.diagnostics import Place
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.folding import FOLDED, constant_of
 from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.nodes import Array, Graph, Node
 from nmpsim.frontends.graph.operators import NODES
 from nmpsim.frontends.graph.program import MEANINGLESS, Problems, imported_graph
-from nmpsim.frontends.graph.steps import Array, Graph, Node
 from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
 from nmpsim.frontends.onnx.bodies import with_bodies
 from nmpsim.frontends.onnx.groups import QUANTIZE, integer_groups

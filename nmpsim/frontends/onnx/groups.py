@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from nmpsim.frontends.graph.functions import FUNCTIONS
-from nmpsim.frontends.graph.steps import (
+from nmpsim.frontends.graph.nodes import (
     LIMITS,
     Constants,
     Graph,

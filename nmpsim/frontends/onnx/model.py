@@ -18,7 +18,7 @@ import numpy as np
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
-from nmpsim.frontends.graph.steps import DTYPES, Array, Graph, Input, Node
+from nmpsim.frontends.graph.nodes import DTYPES, Array, Graph, Input, Node
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.limits import size_problem
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from nmpsim.frontends.graph.steps import (
+from nmpsim.frontends.graph.nodes import (
     LIMITS,
     MOVES,
     Array,

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Fate
+from nmpsim.frontends.graph.nodes import Array, Graph, Node
 from nmpsim.frontends.graph.real import AS_CONVOLUTION
-from nmpsim.frontends.graph.steps import Array, Graph, Node
 
 _Vector: TypeAlias = npt.NDArray[np.float64]
 WEIGHTED = ("Conv", "Gemm", "MatMul")

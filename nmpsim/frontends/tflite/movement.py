@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
-from nmpsim.frontends.graph.steps import Array
+from nmpsim.frontends.graph.nodes import Array
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.tflite.drawing import (
     Drawing,

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.steps import LIMITS
+from nmpsim.frontends.graph.nodes import LIMITS
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.tflite.drawing import (
     Drawing,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.frontends.graph.steps import Quantized
+from nmpsim.frontends.graph.nodes import Quantized
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.tflite.drawing import Drawing, check_alike, dimension
 

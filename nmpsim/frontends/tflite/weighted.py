@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.graph.steps import Array, Quantized
+from nmpsim.frontends.graph.nodes import Array, Quantized
 from nmpsim.frontends.graph.windows import EXPLICIT
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.tflite.drawing import Drawing, kind_of, values_of

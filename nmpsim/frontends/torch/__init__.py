@@ -9,8 +9,8 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import onnx
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.lowering import VIEW, Lowering
+from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.graph.program import Problems, imported_graph
-from nmpsim.frontends.graph.steps import Graph
 from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
 from nmpsim.frontends.torch.drawing import Draw, Drawing, kind_of
 from nmpsim.frontends.torch.float_operations import FLOAT_OPERATIONS, NoOperatorError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from nmpsim.frontends.graph import drawing
-from nmpsim.frontends.graph.steps import Graph, Quantized, Shape
+from nmpsim.frontends.graph.nodes import Graph, Quantized, Shape
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
 

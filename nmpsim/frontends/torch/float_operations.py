@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.frontends.graph.steps import Shape
+from nmpsim.frontends.graph.nodes import Shape
 from nmpsim.frontends.imported import UnsupportedError
 from nmpsim.frontends.torch.drawing import Draw, Drawing
 from nmpsim.frontends.torch.float_formulas import elu, formula, gelu, softplus

@@ -13,7 +13,7 @@ from nmpsim.analysis.program import is_bundle, load_program
 from nmpsim.bundle import Bundle, Layer, Tensor, read_bundle
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.frontends import front_end_of
-from nmpsim.frontends.graph.steps import Graph
+from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.onnx.model import graph_of, load_model
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcode import OUT
