@@ -128,19 +128,21 @@ def _documents(text: str, place: Place) -> list[Any]:
         instead = "or write lines of name, minimum and maximum"
         raise missing(error, "yaml", needed, place=place, instead=instead) from error
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    depth = 0
+    depth, too_deep = 0, "lists in lists"
     try:
         for event in yaml.parse(text, loader):  # the loader itself trusts depth and aliases
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEPTH or isinstance(event, yaml.AliasEvent):
                 where = Place(place.file, event.start_mark.line + 1)
-                raise _no_profile(where, "lists in lists" if depth > _DEPTH else "an alias")
+                raise _no_profile(where, too_deep if depth > _DEPTH else "an alias")
         return list(yaml.load_all(text, loader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = place if mark is None else Place(place.file, mark.line + 1, mark.column + 1)
         problem = getattr(error, "problem", None) or str(error)
+        if "nesting" in problem:  # newer versions of libyaml count levels themselves
+            problem = too_deep
         raise _no_profile(where, problem[:80], "is the file whole?") from None
 
 
