@@ -144,7 +144,7 @@ def has_room_for_whole_layers(
 
 
 def _proof_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
-    """What a proof knows of each byte (docs/decisions/0026-whole-layers.md)."""
+    """What a proof knows of each byte (docs/decisions/0026-layer-kernels.md)."""
     size = config.cores_count * (config.scratchpad_bytes + SCRATCHPAD_SLACK)
     yield Part("device.scratchpad_bytes, in a proof", 8 * size)
     yield Part("the writable segments, in a proof", _PROOF_OF_A_BYTE * bundle.rw_bytes)

@@ -1,7 +1,7 @@
 """Changes to a run: a session is its bundle, its inputs and an ordered list of these.
 
 All else that a session knows derives from the list, so another list is another run: what was known
-of the one before is gone with it. See ``docs/decisions/0021-a-session-is-a-list.md``.
+of the one before is gone with it. See ``docs/decisions/0021-debugger-edits.md``.
 """
 
 from __future__ import annotations
