@@ -1,105 +1,186 @@
-"""A whole program in real arithmetic, on buffers that are shared as the program says."""
+"""Execution of a whole program, in real arithmetic or on its integers."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from nmpsim.interpreter.arithmetic import REAL, Arithmetic, RealArray
-from nmpsim.interpreter.memory import Execution, Memory, Written, stored, values_taken
+from nmpsim.diagnostics import fail
+from nmpsim.interpreter.memory import Memory, stored
 from nmpsim.interpreter.operations import (
+    REAL,
+    RealArray,
+    RealType,
     dequantize,
     dequantize_rows,
     own_scales,
     real_operation,
     storage_dtype,
 )
+from nmpsim.kernels.hostops import HostTensor, HostValueError, UnsupportedHostOp, execute
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import NO_WORK
+
+_Array = npt.NDArray[Any]
+Written = tuple[Instruction, str, _Array]
+"""An instruction, an operand that it wrote, and a copy of the operand's contents."""
+
+
+class Execution(Iterator[Written]):
+    """A program that runs while its results are iterated over."""
+
+    def __init__(
+        self,
+        module: Module,
+        memory: Memory,
+        compute: Callable[[Instruction], Mapping[int, _Array]],
+    ) -> None:
+        self._memory = memory
+        self._steps = _steps(module, memory, compute)
+
+    def __next__(self) -> Written:
+        return next(self._steps)
+
+    def contents(self, name: str) -> _Array:
+        """Return a copy of a tensor's present contents; an output is complete at the end."""
+        return np.array(self._memory.read(name))
+
+
+def _steps(
+    module: Module, memory: Memory, compute: Callable[[Instruction], Mapping[int, _Array]]
+) -> Iterator[Written]:
+    for instruction in module.instructions:
+        names = [operand.name for operand in instruction.operands]
+        if instruction.opcode == "touch":
+            memory.read(names[0])[...] = 0
+        if instruction.opcode in NO_WORK:
+            continue
+        with _report_errors(instruction, module.file):
+            results = compute(instruction)
+        for index, array in results.items():
+            memory.write(names[index], array)
+        for index in results:
+            yield instruction, names[index], np.array(memory.read(names[index]))
+
+
+@contextmanager
+def _report_errors(instruction: Instruction, file: str | None) -> Iterator[None]:
+    """Turn what an operation raises into a UserError: HOST001 for values, COMP001 for the rest."""
+    place = instruction.span.place(file)
+    try:
+        yield
+    except HostValueError as error:
+        message = f"%{instruction.name} cannot be calculated"
+        raise fail("HOST001", message, place=place, found=error) from None
+    except UnsupportedHostOp as error:
+        message = f"%{instruction.name} cannot be evaluated"
+        raise fail("COMP001", message, place=place, found=error.reason) from None
 
 
 def execute_real(
     module: Module,
-    inputs: Mapping[str, npt.NDArray[Any]],
-    constants: Mapping[str, npt.NDArray[Any]] | None = None,
+    inputs: Mapping[str, _Array],
+    constants: Mapping[str, _Array] | None = None,
     *,
     hidden_relu: bool = True,
-    arithmetic: Arithmetic = REAL,
-    exceptions: Mapping[str, Arithmetic] | None = None,
+    real: RealType = REAL,
+    sum_orders: Mapping[str, npt.NDArray[np.intp]] | None = None,
 ) -> Execution:
     """Run a program, float or quantized, on real numbers; nothing is rounded or clipped.
 
-    Args:
-        module: verified, with its constants.
-        inputs: for each input its real values, in its shape.
-        constants: real values to use in place of the module's constants of these names, for
-            example the weights before quantization; others stand for what their types say.
-        hidden_relu: apply the ReLUs that types of results hide.
-        arithmetic: float64, or Glow's float32.
-        exceptions: other arithmetics of the same dtype, by names of instructions.
+    Parameters
+    ----------
+    module
+        A verified module with its constants.
+    inputs
+        Real values of each input, in its shape.
+    constants
+        Real values to use in place of the module's constants of these names, for example the
+        weights before quantization.
+    hidden_relu
+        Whether to apply the ReLUs that result types hide.
+    real
+        float64, or float32 for the arithmetic of Glow's Interpreter.
+    sum_orders
+        For matrix products by instruction name: the order in which sums run over K.
 
-    Returns:
-        An iterator over each instruction in order with each operand that it writes and a copy of
+    Returns
+    -------
+    Execution
+        An iterator over each instruction in order, with each operand that it writes and a copy of
         its contents. A buffer that is written in parts (``touch``, then ``inserttensor``) holds
         zeros between them.
     """
-    given = {} if constants is None else constants
-    own = defaultdict(lambda: arithmetic, exceptions or {})
-    memory = Memory(module, lambda type_: storage_dtype(type_, arithmetic))
+    given = constants or {}
+    orders = sum_orders or {}
+    memory = Memory(module, lambda type_: storage_dtype(type_, real))
     for weight in module.weights:
         if weight.name in given:
             memory.write(weight.name, given[weight.name])
         elif weight.name in module.constants:
-            reals = dequantize(module.constants[weight.name], weight.type, arithmetic)
-            memory.write(weight.name, reals)
+            memory.write(weight.name, dequantize(module.constants[weight.name], weight.type, real))
         elif weight.name in inputs:
             memory.write(weight.name, inputs[weight.name])
-    return Execution(_steps(module, memory, given, hidden_relu, own), memory)
+
+    def compute(instruction: Instruction) -> dict[int, RealArray]:
+        places = [memory.place(operand.name) for operand in instruction.operands]
+        values = [memory.read(operand.name) for operand in instruction.operands]
+        for index, parameters in own_scales(instruction).items():
+            if places[index].storage not in given:
+                raw = [stored(places[i], module.constants) for i in (index, *parameters)]
+                values[index] = dequantize_rows(raw[0], raw[1], raw[2], real)
+        return real_operation(
+            instruction,
+            [place.type for place in places],
+            values,
+            hidden_relu=hidden_relu,
+            real=real,
+            sum_order=orders.get(instruction.name),
+        )
+
+    return Execution(module, memory, compute)
 
 
-def _steps(
-    module: Module,
-    memory: Memory,
-    given: Mapping[str, npt.NDArray[Any]],
-    hidden_relu: bool,
-    arithmetics: Mapping[str, Arithmetic],
-) -> Iterator[Written]:
-    for instruction in module.instructions:
-        if instruction.opcode == "touch":
-            memory.read(instruction.operands[0].name)[...] = 0
-        if instruction.opcode in NO_WORK:
-            continue
-        arithmetic = arithmetics[instruction.name]
-        types = [memory.place(o.name).type for o in instruction.operands]
-        values = _operands(instruction, module, memory, given, arithmetic)
-        with values_taken(instruction, module.file):
-            results = real_operation(
-                instruction, types, values, hidden_relu=hidden_relu, arithmetic=arithmetic
-            )
-        for index, array in results.items():
-            memory.write(instruction.operands[index].name, array)
-        for index in results:
-            name = instruction.operands[index].name
-            yield instruction, name, memory.read(name).copy()
+def execute_exact(
+    module: Module, inputs: Mapping[str, _Array], numerics: str = "glow-int"
+) -> Execution:
+    """Run a program, quantized or float, on its stored values, bit-exactly as a reference does.
 
+    Parameters
+    ----------
+    module
+        A verified module with its constants.
+    inputs
+        Elements of each input as the program stores them, in its shape.
+    numerics
+        Numerics profile; ``glow-int`` is libjit's for Int8 and the Interpreter's for Int16.
 
-def _operands(
-    instruction: Instruction,
-    module: Module,
-    memory: Memory,
-    given: Mapping[str, npt.NDArray[Any]],
-    arithmetic: Arithmetic,
-) -> list[RealArray]:
-    """Real values of all operands."""
-    places = [memory.place(operand.name) for operand in instruction.operands]
-    values = [memory.read(operand.name) for operand in instruction.operands]
-    for index, parameters in own_scales(instruction).items():
-        if places[index].storage not in given:
-            array, scales, offsets = (
-                stored(places[i], module.constants) for i in (index, *parameters)
-            )
-            values[index] = dequantize_rows(array, scales, offsets, arithmetic)
-    return values
+    Returns
+    -------
+    Execution
+        As of :func:`execute_real`, with the elements that the program stores.
+
+    Raises
+    ------
+    UserError
+        COMP001, while iterating, for an operation that the profile does not define.
+    """
+    memory = Memory(module, lambda type_: type_.dtype)
+    for name, array in (*module.constants.items(), *inputs.items()):
+        memory.write(name, array)
+
+    def tensor(name: str) -> HostTensor:
+        quant, values = memory.place(name).type.quant, memory.read(name)
+        if quant is None:
+            return HostTensor(values)
+        return HostTensor(values, quant.scale, quant.offset, quantized=True)
+
+    def compute(instruction: Instruction) -> Mapping[int, _Array]:
+        operands = [tensor(operand.name) for operand in instruction.operands]
+        return execute(instruction.opcode, operands, instruction.attributes, numerics).outputs
+
+    return Execution(module, memory, compute)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nmpsim.kernels.hostops import functions
 from nmpsim.kernels.hostops.elementwise import divide
-from nmpsim.kernels.hostops.functions import exp, leaky
 from nmpsim.kernels.hostops.tensors import AnyArray
 from nmpsim.lir.constraints import (
     addend_elem,
@@ -128,11 +128,6 @@ _MOVE_RULES = (same_elem("Src", "Dest"), same_scale("Src", "Dest"))
 def _same(x: AnyArray) -> AnyArray:
     """What only changes how a value is stored leaves the value."""
     return x
-
-
-def _tanh(x: AnyArray) -> AnyArray:
-    # Through float64, for a float32 result that is rounded once on every host.
-    return np.tanh(x.astype(np.float64)).astype(x.dtype)
 
 
 def _pair(name: str, summary: str, formula: np.ufunc, *attributes: Attribute) -> Opcode:
@@ -271,7 +266,7 @@ _TABLE = (
         UNARY,
         kind=Kind.CLIP,
         rules=_UNARY_RULES,
-        formula=lambda x: np.maximum(x, 0),
+        formula=functions.relu,
         limits=(0, None),
     ),
     Opcode(
@@ -281,7 +276,7 @@ _TABLE = (
         tuple(Attribute(name, NUMBER) for name in ("Min", "Max")),
         Kind.CLIP,
         (*_UNARY_RULES, limits_in_order),
-        lambda x, low, high: np.clip(x, float(low), float(high)),
+        functions.clip,
         limits=("Min", "Max"),
     ),
     Opcode(
@@ -291,7 +286,7 @@ _TABLE = (
         (Attribute("Alpha", NUMBER),),
         Kind.RESCALE,
         _UNARY_RULES,
-        lambda x, alpha: leaky(x, x.dtype.type(alpha)),
+        functions.leaky_relu,
     ),
     Opcode(
         "cpumaxsplat",
@@ -410,7 +405,7 @@ _TABLE = (
         UNARY,
         kind=Kind.FUNCTION,
         rules=_UNARY_RULES,
-        formula=lambda x: 1 / (1 + exp(-x)),
+        formula=functions.sigmoid,
     ),
     Opcode(
         "tanh",
@@ -418,7 +413,7 @@ _TABLE = (
         UNARY,
         kind=Kind.FUNCTION,
         rules=_UNARY_RULES,
-        formula=_tanh,
+        formula=functions.tanh,
     ),
     Opcode(
         "intlookuptable",

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter import INTERPRETER, execute_real, interpreter_with_order
+from nmpsim.interpreter import execute_real
 from nmpsim.lir.constraints import describe
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import Instruction, Module, TensorType
@@ -148,7 +148,6 @@ def calibrate(
     """
     found: dict[str, Range] = {}
     orders = orders_of_sums(graph)
-    exceptions = {name: interpreter_with_order(order) for name, order in orders.items()}
     for sample in samples:
         for name, array in sample.items():
             _extend(found, name, array)
@@ -156,8 +155,8 @@ def calibrate(
             graph.module,
             sample,
             hidden_relu=False,
-            arithmetic=INTERPRETER,
-            exceptions=exceptions,
+            real=np.float32,
+            sum_orders=orders,
         ):
             if array.dtype == np.float32:
                 _check(array, instruction, graph.module)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from nmpsim.diagnostics import Place, fail
-from nmpsim.interpreter import fused_activation
+from nmpsim.kernels.hostops.convolution import apply_fused_activation
 from nmpsim.lir.names import without_suffix
 from nmpsim.lir.opcodes import Kind
 from nmpsim.quantization.graph import Graph, Node, Value
@@ -84,7 +84,8 @@ def _range_of(
 def _activated(node: Node, before: Range) -> Range:
     """With the activation that is fused into a node: Glow profiles the sums."""
     ends = [before.low, before.high, min(max(before.low, 0.0), before.high)]
-    return Range.of(fused_activation(node.instruction, np.array(ends, np.float32)))
+    reals = np.array(ends, np.float32)
+    return Range.of(apply_fused_activation(reals, node.instruction.attributes))
 
 
 def _refuse_foreign(graph: Graph, profile: Mapping[str, Range]) -> None:

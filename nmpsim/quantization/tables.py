@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
-from nmpsim.interpreter import REAL, real_operation
+from nmpsim.interpreter import real_operation
 from nmpsim.lir.opcodes import OPCODES, Kind
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.settings import Settings
@@ -98,6 +98,6 @@ def _evaluate(
     type_ = attrs.evolve(node.results[0].type, shape=(count,))
     types = [type_] * (1 + len(values))
     (made,) = real_operation(
-        node.instruction, types, (values[0], *values), hidden_relu=False, arithmetic=REAL
+        node.instruction, types, (values[0], *values), hidden_relu=False
     ).values()
     return np.asarray(made, np.float64)

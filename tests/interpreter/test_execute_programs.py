@@ -11,12 +11,7 @@ from lir_draft import Draft, tensor_type
 from shared_files import shared_folder, shared_names
 from tiers import each_value, program_parts
 
-from nmpsim.interpreter import (
-    INTERPRETER,
-    execute_exact,
-    execute_real,
-    interpreter_with_order,
-)
+from nmpsim.interpreter import execute_exact, execute_real
 from nmpsim.quantization.calibrate import orders_of_sums
 from nmpsim.quantization.graph import build_graph
 
@@ -76,12 +71,9 @@ def test_float32_has_the_bits_of_glows_profile(net, shared):
     with np.load(shared / net / "calibration_inputs.npz") as archive:
         samples = archive["data"]
     orders = orders_of_sums(build_graph(module))
-    exceptions = {name: interpreter_with_order(order) for name, order in orders.items()}
     found: dict[str, tuple[float, float]] = {}
     for sample in samples:
-        run = execute_real(
-            module, {"data": sample[None]}, arithmetic=INTERPRETER, exceptions=exceptions
-        )
+        run = execute_real(module, {"data": sample[None]}, real=np.float32, sum_orders=orders)
         for instruction, _, values in run:
             low, high = found.get(instruction.name, (np.inf, -np.inf))
             found[instruction.name] = (

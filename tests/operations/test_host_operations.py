@@ -11,7 +11,6 @@ from cases import CASES, ON_THE_DEVICE, Case
 from toy_rows import add_host_opcode
 
 from nmpsim.interpreter import execute_exact, execute_real
-from nmpsim.interpreter.arithmetic import INTERPRETER
 from nmpsim.lir import host_opcodes
 
 SEEDS = range(12)
@@ -62,15 +61,14 @@ def test_in_float32_and_in_real_numbers(name: str) -> None:
         if any(type_.quant and type_.quant.scale for type_ in case.it.types):
             continue
         found = {}
-        for arithmetic in (None, INTERPRETER):
-            given = {} if arithmetic is None else {"arithmetic": arithmetic}
-            execution = execute_real(case.it.module(), case.it.inputs(), **given)
+        for real in (np.float32, np.float64):
+            execution = execute_real(case.it.module(), case.it.inputs(), real=real)
             for _ in execution:
                 pass
-            found[arithmetic] = {role: execution.contents(role) for role in case.it.results}
-        assert_same(case, found[INTERPRETER])
-        for role, real in found[None].items():
-            np.testing.assert_allclose(real, found[INTERPRETER][role], rtol=1e-4, atol=1e-3)
+            found[real] = {role: execution.contents(role) for role in case.it.results}
+        assert_same(case, found[np.float32])
+        for role, real in found[np.float64].items():
+            np.testing.assert_allclose(real, found[np.float32][role], rtol=1e-4, atol=1e-3)
 
 
 def without_a_case() -> set[str]:

@@ -20,6 +20,8 @@ from nmpsim.records import frozen
 
 _ACCUMULATOR_BITS = {1: 32, 2: 48}
 """Of the device, by bytes of an element; a bias saturates to them."""
+_BLOCK_ELEMENTS = 1 << 15
+"""Sums computed at a time, so that they stay in the cache."""
 
 
 @frozen(eq=False)
@@ -84,6 +86,27 @@ def add_product(sums: AnyArray, left: AnyArray, right: AnyArray) -> None:
     """
     for k in range(left.shape[-1]):
         sums += left[..., k, None] * right[..., k, None, :]
+
+
+def real_product(left: AnyArray, right: AnyArray) -> AnyArray:
+    """Return the matrix product of floating-point matrices [M, K] and [K, N].
+
+    In float32 each sum runs over K in order and is rounded at each step, which has the bits of
+    Glow's Interpreter on every machine. Float64, used for real arithmetic, sums in any order.
+    """
+    if left.dtype == np.float64:
+        product: AnyArray = np.matmul(left, right)
+        return product
+    rows, columns = left.shape[0], right.shape[1]
+    sums = np.zeros((rows, columns), left.dtype)
+    step = max(1, _BLOCK_ELEMENTS // columns)
+    for first in range(0, rows, step):
+        block = sums[first : first + step]
+        terms = np.empty_like(block)
+        for column, row in zip(left[first : first + step].T.copy(), right, strict=True):
+            np.multiply(column[:, None], row, out=terms)
+            block += terms
+    return sums
 
 
 def exact_product(left: AnyArray, right: AnyArray) -> IntArray:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmpsim.kernels.hostops.functions import leaky, sigmoid32, tanh32
+from nmpsim.kernels.hostops import functions
 from nmpsim.kernels.hostops.overshoots import clamp
 from nmpsim.kernels.hostops.rounding import (
     float32_of,
@@ -34,7 +34,7 @@ def relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Src: ``max(x, 0)``; Int8 and Int16 may change scale and offset on the way."""
     dest, src = operands
     if src.is_float:
-        return whole(np.maximum(src.values, np.float32(0)), dest)
+        return whole(functions.relu(src.values), dest)
     if src.by_integers:
         positive = clamp(src.centered(), 0, None, "activation")
         return clipped(rescaled(positive, src.scale32 / dest.scale32, dest.offset), dest)
@@ -47,7 +47,7 @@ def clip(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     dest, src = operands
     low, high = float(attributes["Min"]), float(attributes["Max"])
     if src.is_float:
-        return whole(np.clip(src.values, np.float32(low), np.float32(high)), dest)
+        return whole(functions.clip(src.values, low, high), dest)
     if src.by_integers:
         bounds = quantize_value(low, src) - src.offset, quantize_value(high, src) - src.offset
         held = clamp(src.centered(), *bounds, "activation")
@@ -76,7 +76,7 @@ def leaky_relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostRe
     dest, src = operands
     alpha = np.float32(attributes["Alpha"])
     if src.is_float:
-        return whole(leaky(src.values, alpha), dest)
+        return whole(functions.leaky_relu(src.values, float(alpha)), dest)
     if src.by_integers:
         return clipped(_leaky_by_integers(src, dest, alpha), dest)
     x = src.centered()
@@ -104,10 +104,10 @@ def max_splat(operands: Sequence[HostTensor], attributes: Attributes) -> HostRes
 def sigmoid(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Src float32: ``1 / (1 + exp(-x))``, each step rounded to float32."""
     dest, src = operands
-    return whole(sigmoid32(src.values), dest)
+    return whole(functions.sigmoid(src.values), dest)
 
 
 def tanh(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest, Src float32: the hyperbolic tangent, rounded to float32 once."""
     dest, src = operands
-    return whole(tanh32(src.values), dest)
+    return whole(functions.tanh(src.values), dest)

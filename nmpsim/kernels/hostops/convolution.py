@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,12 +13,11 @@ from nmpsim.kernels.hostops.accumulators import (
     scale_array,
 )
 from nmpsim.kernels.hostops.activations import clip_result
-from nmpsim.kernels.hostops.functions import leaky, sigmoid32, tanh32
+from nmpsim.kernels.hostops.functions import clip, leaky_relu, relu, sigmoid, tanh
 from nmpsim.kernels.hostops.rounding import float32_of, quantize_value, rescaled, round_half_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    FloatArray,
     HostResult,
     HostTensor,
     IntArray,
@@ -28,6 +27,15 @@ from nmpsim.kernels.hostops.tensors import (
 )
 from nmpsim.kernels.hostops.windows import Window
 from nmpsim.records import frozen
+
+_FORMULAS: Mapping[str, Callable[..., AnyArray]] = {
+    "NONE": lambda y: y,
+    "RELU": relu,
+    "CLIP": clip,
+    "LEAKY_RELU": leaky_relu,
+    "SIGMOID": sigmoid,
+    "TANH": tanh,
+}
 
 
 @frozen
@@ -45,20 +53,12 @@ class _Activation:
             arguments=tuple(float(a) for a in arguments),
         )
 
-    def on_floats(self, y: FloatArray) -> FloatArray:
-        if self.kind == "NONE":
-            return y
-        if self.kind == "RELU":
-            return np.maximum(y, np.float32(0))
-        if self.kind == "CLIP":
-            return np.clip(y, np.float32(self.arguments[0]), np.float32(self.arguments[1]))
-        if self.kind == "LEAKY_RELU":
-            return leaky(y, np.float32(self.arguments[0]))
-        if self.kind == "SIGMOID":
-            return sigmoid32(y)
-        if self.kind == "TANH":
-            return tanh32(y)
-        raise UnsupportedHostOp("convolution", f"fused activation {self.kind} is not known")
+    def on_reals(self, y: AnyArray) -> AnyArray:
+        formula = _FORMULAS.get(self.kind)
+        if formula is None:
+            raise UnsupportedHostOp("convolution", f"fused activation {self.kind} is not known")
+        result: AnyArray = formula(y, *self.arguments)
+        return result
 
     def on_integers(self, y: IntArray, dest: HostTensor) -> IntArray:
         """On the output's grid, before the final clip; in float assumed (only libjit fuses)."""
@@ -85,6 +85,17 @@ class _Activation:
         return np.where(below < 0, lower, y)
 
 
+def apply_fused_activation(y: AnyArray, attributes: Attributes) -> AnyArray:
+    """Apply the activation fused into an instruction, if any, to floating-point values.
+
+    Raises
+    ------
+    UnsupportedHostOp
+        If the activation is unknown.
+    """
+    return _Activation.of(attributes).on_reals(y)
+
+
 def convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest [N,OH,OW,OC], Src [N,H,W,C], Filter [OC,KH,KW,C/Group], Bias [OC].
 
@@ -95,7 +106,7 @@ def convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostR
     dest, src, weights, bias = operands
     if src.is_float:
         sums = _sums(src.values, weights.values, dest, attributes, np.float32)
-        return whole(_Activation.of(attributes).on_floats(sums + bias.values), dest)
+        return whole(apply_fused_activation(sums + bias.values, attributes), dest)
     rescale = Rescale(
         product=np.asarray(src.scale32 * weights.scale32),
         bias=scale_array(bias),

@@ -81,13 +81,8 @@ def _root(k: int) -> float:
     return power / (1 << 80)
 
 
-def sigmoid32(x: FloatArray) -> FloatArray:
-    """``1 / (1 + exp(-x))``, each step rounded to float32."""
-    return np.float32(1) / (np.float32(1) + exp32(-x))
-
-
 def tanh32(x: FloatArray) -> FloatArray:
-    """``tanhf``, rounded to float32 once."""
+    """Return ``tanhf(x)``, rounded to float32 once."""
     wide = np.asarray(x, dtype=np.float64)
     square = wide * wide
     near_zero = wide * _horner(square, _TANH_SERIES)
@@ -122,7 +117,7 @@ def log(x: AnyArray) -> AnyArray:
     return result.astype(x.dtype)
 
 
-def power(x: AnyArray, exponent: AnyArray) -> AnyArray:
+def power(x: AnyArray, exponent: AnyArray | float) -> AnyArray:
     """``x**exponent``, for float32 rounded once."""
     return power32(x, exponent) if x.dtype == np.float32 else np.power(x, exponent)
 
@@ -137,9 +132,29 @@ arcsin, arccos, arctan = (_rounded_once(f) for f in (np.arcsin, np.arccos, np.ar
 erf = _rounded_once(np.vectorize(math.erf, otypes=[np.float64]))
 
 
-def leaky(x: FloatArray, alpha: np.float32) -> FloatArray:
-    """``x`` where not negative, else ``alpha * x``."""
-    return np.where(x >= 0, x, x * alpha)
+def relu(x: AnyArray) -> AnyArray:
+    """Return ``max(x, 0)``."""
+    return np.maximum(x, 0)
+
+
+def clip(x: AnyArray, low: float, high: float) -> AnyArray:
+    """Return ``x`` limited to ``low`` and ``high``."""
+    return np.clip(x, float(low), float(high))
+
+
+def leaky_relu(x: AnyArray, alpha: float) -> AnyArray:
+    """Return ``x`` where it is not negative, else ``alpha * x``."""
+    return np.where(x >= 0, x, x * x.dtype.type(alpha))
+
+
+def sigmoid(x: AnyArray) -> AnyArray:
+    """Return ``1 / (1 + exp(-x))``, each step rounded to the dtype of ``x``."""
+    return 1 / (1 + exp(-x))
+
+
+def tanh(x: AnyArray) -> AnyArray:
+    """Return the hyperbolic tangent; see :func:`tanh32` for float32."""
+    return tanh32(x) if x.dtype == np.float32 else np.tanh(x)
 
 
 def _exp(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

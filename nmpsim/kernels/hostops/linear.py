@@ -11,13 +11,13 @@ from nmpsim.kernels.hostops.accumulators import (
     add_product,
     bias_minus_offset,
     exact_product,
+    real_product,
     scale_array,
 )
 from nmpsim.kernels.hostops.elementwise import add_by_floats, add_by_integers
 from nmpsim.kernels.hostops.rounding import float32_of, rescaled, round_half_away
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
-    FloatArray,
     HostResult,
     HostTensor,
     clipped,
@@ -29,8 +29,8 @@ def fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> H
     """Dest [M,N], Src [M,K], Weights [K,N], Bias [N]: ``Src @ Weights + Bias``."""
     dest, src, weights, bias = operands
     rows = src.values.reshape(src.shape[0], -1)
-    if src.is_float:
-        return whole(_float_product(rows, weights.values) + bias.values, dest)
+    if src.is_real:
+        return whole(real_product(rows, weights.values) + bias.values, dest)
     rescale = Rescale(
         product=np.asarray(src.scale32 * weights.scale32),
         bias=scale_array(bias),
@@ -63,17 +63,11 @@ def rowwise_fully_connected(operands: Sequence[HostTensor], attributes: Attribut
     return clipped(rescale.by_floats(sums, centered_bias, offset_after_rounding=True), dest)
 
 
-def _float_product(left: FloatArray, right: FloatArray) -> FloatArray:
-    sums = np.zeros((left.shape[0], right.shape[1]), np.float32)
-    add_product(sums, left, right)
-    return sums
-
-
 def matmul(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     """Dest [M,N], LHS [M,K], RHS [K,N]; the Interpreter adds the offset before it rounds."""
     dest, lhs, rhs = operands
-    if lhs.is_float:
-        return whole(_float_product(lhs.values, rhs.values), dest)
+    if lhs.is_real:
+        return whole(real_product(lhs.values, rhs.values), dest)
     sums = exact_product(lhs.centered(), rhs.centered())
     factor = lhs.scale32 * rhs.scale32 / dest.scale32
     if dest.by_integers:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmpsim.kernels.hostops.functions import power32
+from nmpsim.kernels.hostops.functions import power
 from nmpsim.kernels.hostops.rounding import float32_of, round_half_even
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    FloatArray,
     HostResult,
     HostTensor,
     clipped,
@@ -22,7 +21,7 @@ from nmpsim.kernels.hostops.tensors import (
 def local_response_normalization(
     operands: Sequence[HostTensor], attributes: Attributes
 ) -> HostResult:
-    """Dest, Src, Scale (out), all float32 NHWC {HalfWindowSize, Alpha, Beta, K}.
+    """Dest, Src, Scale (out), all real NHWC {HalfWindowSize, Alpha, Beta, K}.
 
     ``scale = k + fl(alpha / (2h+1)) * sum of x**2 over channels c-h..c+h``, summed in order;
     ``y = x * float(pow(scale, -beta))``. Both outputs are written (LIR_FORMAT 3.3). The power is
@@ -30,14 +29,15 @@ def local_response_normalization(
     """
     dest, src, scale_out = operands
     half_window = int(attributes["HalfWindowSize"])
-    share = np.float32(attributes["Alpha"]) / np.float32(2 * half_window + 1)
-    scale = np.float32(attributes["K"]) + share * _window_sums(src.values, half_window)
-    factor = power32(scale, -float(np.float32(attributes["Beta"])))
+    real = src.dtype.type
+    share = real(attributes["Alpha"]) / real(2 * half_window + 1)
+    scale = real(attributes["K"]) + share * _window_sums(src.values, half_window)
+    factor = power(scale, -float(real(attributes["Beta"])))
     normalized = (src.values * factor).reshape(dest.shape)
     return HostResult({0: normalized, 2: scale.reshape(scale_out.shape)})
 
 
-def _window_sums(x: FloatArray, half_window: int) -> FloatArray:
+def _window_sums(x: AnyArray, half_window: int) -> AnyArray:
     """Sum of squares over the channels within ``half_window``, from the lowest channel up."""
     squares = x * x
     channels = x.shape[-1]

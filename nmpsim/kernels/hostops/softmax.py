@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmpsim.kernels.hostops.functions import exp, exp32, log
+from nmpsim.kernels.hostops.functions import exp, log
 from nmpsim.kernels.hostops.numerics import ARITHMETIC
 from nmpsim.kernels.hostops.tensors import (
+    AnyArray,
     Attributes,
-    FloatArray,
     HostResult,
     HostTensor,
     UnsupportedHostOp,
@@ -27,7 +27,7 @@ def softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResul
         raise UnsupportedHostOp("softmax", f"needs at least two dimensions, not {src.shape}")
     beta = float(attributes.get("Beta", 1.0))
     rows = src.values.reshape(src.shape[0], -1)
-    if not src.is_float:
+    if not src.is_real:
         formula = ARITHMETIC[dest.numerics].softmax[name_of(dest.dtype)]
         return clipped(formula(rows.astype(np.int64), src, dest, beta).reshape(dest.shape), dest)
     if beta != 1:
@@ -44,8 +44,8 @@ def log_softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostR
     return whole(lower - log(sums), dest)
 
 
-def _softmax_float(rows: FloatArray) -> FloatArray:
-    """``exp(x - max)`` over its sum; the sum runs over the row in order, in float32."""
-    powers = exp32(rows - rows.max(axis=1, keepdims=True))
-    sums = np.cumsum(powers, axis=1, dtype=np.float32)[:, -1:]
-    return powers / sums
+def _softmax_float(rows: AnyArray) -> AnyArray:
+    powers = exp(rows - rows.max(axis=1, keepdims=True))
+    sums = np.cumsum(powers, axis=1, dtype=powers.dtype)[:, -1:]  # in order
+    shares: AnyArray = powers / sums
+    return shares

@@ -1,0 +1,63 @@
+"""Convolution of real numbers by one matrix product for each group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.kernels.hostops.accumulators import real_product
+from nmpsim.kernels.hostops.convolution import apply_fused_activation
+from nmpsim.kernels.hostops.tensors import Attributes
+from nmpsim.kernels.hostops.windows import Window
+
+_Array = npt.NDArray[Any]
+
+
+def real_convolution(
+    src: _Array, weights: _Array, bias: _Array, shape: tuple[int, ...], attributes: Attributes
+) -> _Array:
+    """Compute a 2-D convolution with zero padding and its fused activation.
+
+    Parameters
+    ----------
+    src, weights, bias
+        [N, H, W, C], [OC, KH, KW, C / Group] and [OC], all float64 or all float32.
+    shape
+        [N, OH, OW, OC] of the result.
+    attributes
+        Kernels, Strides, Pads, Dilation and Group of the instruction, and its fused activation.
+    """
+    window, groups = Window.of(attributes), attributes["Group"]
+    padded = window.padded(src, 0)
+    views = [view for _, _, view in window.views(padded, shape[1], shape[2])]
+    if weights.shape[3] == 1:
+        sums = _depthwise(views, weights, groups, shape)
+    else:
+        inner, outer = padded.shape[3] // groups, shape[3] // groups
+        parts = [
+            _dense(
+                [view[..., g * inner : (g + 1) * inner] for view in views],
+                weights[g * outer : (g + 1) * outer],
+            )
+            for g in range(groups)
+        ]
+        sums = np.concatenate(parts, axis=1).reshape(shape)
+    return apply_fused_activation(sums + bias, attributes)
+
+
+def _dense(views: list[_Array], weights: _Array) -> _Array:
+    """Return [N * OH * OW, OC] of one group: a view [N, OH, OW, C] for each tap."""
+    windows = np.concatenate(views, axis=-1) if len(views) > 1 else views[0]
+    columns = windows.reshape(-1, windows.shape[-1])
+    return real_product(columns, weights.reshape(len(weights), -1).T)
+
+
+def _depthwise(views: list[_Array], weights: _Array, groups: int, shape: tuple[int, ...]) -> _Array:
+    """Each output reads one channel; channel c makes outputs c * OC / C to (c + 1) * OC / C - 1."""
+    taps = weights.reshape(groups, -1, len(views))
+    sums = np.zeros((*shape[:3], groups, taps.shape[1]), dtype=weights.dtype)
+    for tap, view in enumerate(views):
+        sums += view[..., None] * taps[:, :, tap]
+    return sums.reshape(shape)
