@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nmpsim.experiments import SweepResult as SweepResult
     from nmpsim.experiments import evaluate as evaluate
     from nmpsim.experiments import sweep as sweep
-    from nmpsim.frontends.imported import Imported as Imported
+    from nmpsim.frontends.imported_model import ImportedModel as ImportedModel
     from nmpsim.lir.layers import find_layer as find_layer
     from nmpsim.quantization import Calibrated as Calibrated
     from nmpsim.quantization import QuantizedProgram as QuantizedProgram
@@ -66,7 +66,7 @@ _HOMES = {
     "Device": "nmpsim.session",
     "DeviceConfig": "nmpsim.config",
     "Evaluation": "nmpsim.experiments",
-    "Imported": "nmpsim.frontends.imported",
+    "ImportedModel": "nmpsim.frontends.imported_model",
     "Limits": "nmpsim.session",
     "Progress": "nmpsim.session",
     "QuantizedProgram": "nmpsim.quantization",

@@ -27,7 +27,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.graph.program import NotLoweredError
-from nmpsim.frontends.imported import Imported, Wishes
+from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
 from nmpsim.frontends.onnx import KNOWN, lower
 from nmpsim.frontends.onnx.bodies import with_bodies
 from nmpsim.frontends.onnx.model import graph_of
@@ -69,9 +69,9 @@ class PreparedModel(BackendRep):
     report: RunReport | None = None
     """Of the last run."""
 
-    def __init__(self, model: onnx.ModelProto, wishes: Wishes) -> None:
+    def __init__(self, model: onnx.ModelProto, options: ImportOptions) -> None:
         self._model = model
-        self._wishes = wishes
+        self._options = options
         self._device = session.Device()
         self._bound: frozenset[str] = frozenset()
         self.programs: dict[bytes, session.Compiled] = {}
@@ -174,7 +174,7 @@ class PreparedModel(BackendRep):
                 digest.update(np.ascontiguousarray(values[name]).tobytes())
         return digest.digest()
 
-    def _imported(self, values: Mapping[str, Array]) -> Imported:
+    def _imported(self, values: Mapping[str, Array]) -> ImportedModel:
         """Bind what the lowering asks for, until it asks for nothing more."""
         shapes = {name: values[name].shape for name in self._needed}
         graph = graph_of(with_bodies(self._model, KNOWN), shapes, _PLACE)
@@ -189,8 +189,10 @@ class PreparedModel(BackendRep):
                     raise
                 self._bound |= more
 
-    def _lowered(self, graph: Graph) -> Imported:
-        return lower(graph, Builder(legal_name(self._model.graph.name), None), _PLACE, self._wishes)
+    def _lowered(self, graph: Graph) -> ImportedModel:
+        return lower(
+            graph, Builder(legal_name(self._model.graph.name), None), _PLACE, self._options
+        )
 
 
 def _dimensions(info: Any) -> tuple[int | None, ...] | None:
@@ -243,7 +245,7 @@ class NmpBackend(Backend):
         """
         _check_device(device)
         super().prepare(model, device, **kwargs)
-        return PreparedModel(model, Wishes(integer_islands=kwargs.get("integer_islands")))
+        return PreparedModel(model, ImportOptions(integer_islands=kwargs.get("integer_islands")))
 
     @classmethod
     def run_node(
@@ -280,8 +282,8 @@ class NmpBackend(Backend):
         version = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
         opsets = [onnx.helper.make_opsetid("", version), onnx.helper.make_opsetid(node.domain, 1)]
         model = onnx.helper.make_model(graph, opset_imports=opsets[: 2 if node.domain else 1])
-        wishes = Wishes(integer_islands=kwargs.get("integer_islands"))
-        return PreparedModel(model, wishes).run(values)
+        options = ImportOptions(integer_islands=kwargs.get("integer_islands"))
+        return PreparedModel(model, options).run(values)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

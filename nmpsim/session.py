@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nmpsim.analysis.lint import Finding
     from nmpsim.compiler.passes.rescale_bias import RescaledBias
     from nmpsim.compiler.tiling.search import TiledLayer
-    from nmpsim.frontends import Imported
+    from nmpsim.frontends import ImportedModel
     from nmpsim.lir.nodes import Module
     from nmpsim.quantization import Calibrated, QuantizedProgram
 
@@ -83,7 +83,7 @@ class Compiled:
 
 
 def compile(
-    model: Path | str | Imported | QuantizedProgram,
+    model: Path | str | ImportedModel | QuantizedProgram,
     weights: Path | str | None = None,
     tensors: Path | str | None = None,
     *,
@@ -131,21 +131,21 @@ def compile(
     from nmpsim.compiler.driver import compile_module
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
-    from nmpsim.frontends import NO_WISHES, Imported, Wishes, import_model
-    from nmpsim.frontends.origin import imported_lir, read_origin
+    from nmpsim.frontends import DEFAULT_IMPORT_OPTIONS, ImportedModel, ImportOptions, import_model
+    from nmpsim.frontends.model_origin import import_lir, read_model_origin
     from nmpsim.lir.constants import attach_constants, default_tensors_file
     from nmpsim.lir.parser import parse_file
     from nmpsim.lir.verify import verify
 
-    wishes = Wishes(input_shapes, sample_shapes, integer_islands)
-    if not isinstance(model, str | Path | Imported):
+    options = ImportOptions(input_shapes, sample_shapes, integer_islands)
+    if not isinstance(model, str | Path | ImportedModel):
         from nmpsim.quantization import QuantizedProgram  # slow to import
 
         if isinstance(model, QuantizedProgram):
             model = model.imported
-    if not isinstance(model, Imported):
-        imported = import_model(Path(model), weights, tensors, wishes)
-    elif weights is None and tensors is None and wishes == NO_WISHES:
+    if not isinstance(model, ImportedModel):
+        imported = import_model(Path(model), weights, tensors, options)
+    elif weights is None and tensors is None and options == DEFAULT_IMPORT_OPTIONS:
         imported = model
     else:
         raise fail("ARG001", "an imported model has its own weights, tensors, shapes and integers")
@@ -156,7 +156,7 @@ def compile(
         files = [] if weights is None else [Path(weights)]
         module, warnings = attach_constants(module, files, exact)
         verify(module)
-        imported = attrs.evolve(imported_lir(module, read_origin(path)), warnings=warnings)
+        imported = attrs.evolve(import_lir(module, read_model_origin(path)), warnings=warnings)
     module = imported.module
     if numerics is None:
         layer_numerics = {**imported.layer_numerics, **layer_numerics}
@@ -174,7 +174,7 @@ def compile(
         slicing=DEFAULT_TILING if slicing is None else slicing,
         on_slicing=sliced.append if explain_slicing else None,
         unsigned=imported.unsigned,
-        fates=imported.fates,
+        fates=imported.operators,
         normalizations=imported.normalizations,
         on_layer=progress
         and (lambda done, total, name: progress(Progress("layer", done, total, name))),
@@ -184,38 +184,38 @@ def compile(
 
 
 def float_program(
-    model: Path | str | Imported,
+    model: Path | str | ImportedModel,
     weights: Path | str | None = None,
     *,
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
-) -> Imported:
+) -> ImportedModel:
     """A float network that is to be quantized; arguments and errors as of :func:`calibrate`.
 
     ``sample_shapes`` is as :func:`compile` takes it.
     """
-    from nmpsim.frontends import Imported, Wishes, import_model
-    from nmpsim.frontends.origin import imported_lir
+    from nmpsim.frontends import ImportedModel, ImportOptions, import_model
+    from nmpsim.frontends.model_origin import import_lir
     from nmpsim.lir.constants import attach_constants
     from nmpsim.lir.parser import parse_file
     from nmpsim.lir.verify import verify
 
-    if isinstance(model, Imported):
+    if isinstance(model, ImportedModel):
         return model
     path = Path(model)
     imported = import_model(
-        path, weights, None, Wishes(input_shapes, sample_shapes, to_quantize=True)
+        path, weights, None, ImportOptions(input_shapes, sample_shapes, for_quantization=True)
     )
     if imported is not None:
         return imported
     files = [] if weights is None else [Path(weights)]
     module, _ = attach_constants(parse_file(path), files, None)
     verify(module)
-    return imported_lir(module)
+    return import_lir(module)
 
 
 def calibrate(
-    model: Path | str | Imported,
+    model: Path | str | ImportedModel,
     weights: Path | str | None = None,
     calibration: Mapping[str, npt.ArrayLike] | None = None,
     *,
@@ -249,7 +249,7 @@ def calibrate(
 
 
 def quantize(
-    model: Path | str | Imported,
+    model: Path | str | ImportedModel,
     weights: Path | str | None = None,
     calibration: Mapping[str, npt.ArrayLike] | None = None,
     *,
@@ -301,7 +301,7 @@ def from_torch(
     engine: str | None = None,
     calibration: Iterable[Any] | Mapping[str, npt.ArrayLike] | None = None,
     **settings: Any,
-) -> Imported:
+) -> ImportedModel:
     """A live PyTorch model as LIR, for :func:`compile`; a float one is quantized on the way.
 
     The model is run once on the example, and what it does is recorded: shapes and control flow are
@@ -391,9 +391,9 @@ def is_model(path: Path) -> bool:
             with path.open("rb") as file:
                 if file.read(len(MAGIC)) == MAGIC:
                     return False
-    from nmpsim.frontends import front_end_of
+    from nmpsim.frontends import find_front_end
 
-    return front_end_of(path) is not None
+    return find_front_end(path) is not None
 
 
 def patched(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:

@@ -16,7 +16,7 @@ from nmpsim.compiler.resolve import resolve
 from nmpsim.config import default_device
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import import_model
-from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.lir.constants import attach_constants, default_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
@@ -98,7 +98,7 @@ def refuse_files(path: Path, *files: Path | None) -> None:
         )
 
 
-def from_imported(imported: Imported) -> Program:
+def from_imported(imported: ImportedModel) -> Program:
     """Return the program of a model, with the layers that it has on a device of the usual size."""
     _, resolved = resolve(imported.module)
     operations = assign_numerics(resolved, imported.numerics, imported.layer_numerics)

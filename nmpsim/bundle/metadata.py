@@ -53,7 +53,7 @@ def as_unsigned(tensor: Tensor) -> Tensor:
 
 
 @frozen
-class Fate:
+class OperatorMapping:
     """What became of one operation of the model's file that the program was imported from."""
 
     node: str
@@ -169,7 +169,7 @@ class Metadata:
     unsigned: Annotated[tuple[str, ...], limits.TENSORS] = ()
     """Inputs and outputs that a user has as uint8 or uint16: values and offset 128 or 32768 above
     those held."""
-    fates: Annotated[tuple[Fate, ...], limits.LAYERS] = ()
+    fates: Annotated[tuple[OperatorMapping, ...], limits.LAYERS] = ()
     """Of the operations of the model's file, in its order; none if the program was LIR."""
     normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
     """Of inputs that are images, as far as the model's file says it."""

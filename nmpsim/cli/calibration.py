@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nmpsim.cli.input_options import GivenInputs
-    from nmpsim.frontends import Imported
+    from nmpsim.frontends import ImportedModel
 
     Array = npt.NDArray[Any]
 
@@ -27,7 +27,7 @@ _COPIES = 2
 """Of samples: as files are read, and as one array."""
 
 
-def calibration_arrays(given: GivenInputs, program: Imported) -> Mapping[str, Array]:
+def calibration_arrays(given: GivenInputs, program: ImportedModel) -> Mapping[str, Array]:
     """For each input an array with one sample after the other; each is read when asked for.
 
     A file of arrays holds any number of samples; a folder, a pattern and an image one a file.
@@ -60,7 +60,7 @@ def calibration_arrays(given: GivenInputs, program: Imported) -> Mapping[str, Ar
         for name, tensor in tensors.items()
         if not {name, PREFIX + name} & stored.keys() and not (len(tensors) == 1 and "" in stored)
     }
-    order = "RGB" if program.fates else "BGR"
+    order = "RGB" if program.operators else "BGR"
     known = {one.input: one for one in program.normalizations}
     samples = samples_of(others, Taker(left or tensors, given.images, order, known))
     for image in dict.fromkeys(str(one) for sample in samples for one in sample.formats.values()):

@@ -13,11 +13,11 @@ from nmpsim.bundle.debug import PackedConstant, debug_sections
 from nmpsim.bundle.file import BundleFile
 from nmpsim.bundle.limits import ATTRIBUTE_NUMBER
 from nmpsim.bundle.metadata import (
-    Fate,
     HostOperand,
     Layer,
     Metadata,
     Normalization,
+    OperatorMapping,
     ProgramStep,
     Tensor,
 )
@@ -64,7 +64,7 @@ def compile_module(
     slicing: str = DEFAULT_TILING,
     on_slicing: Callable[[TiledLayer], None] | None = None,
     unsigned: Collection[str] = (),
-    fates: Sequence[Fate] = (),
+    fates: Sequence[OperatorMapping] = (),
     normalizations: Sequence[Normalization] = (),
     on_layer: Callable[[int, int, str], None] | None = None,
     on_warning: Callable[[str], object] | None = None,
@@ -168,7 +168,7 @@ class _Compilation:
         self,
         on_layer: Callable[[int, int, str], None],
         unsigned: Collection[str],
-        fates: Sequence[Fate],
+        fates: Sequence[OperatorMapping],
         normalizations: Sequence[Normalization],
     ) -> BundleFile:
         """Plan everything, then emit everything."""

@@ -13,15 +13,15 @@ import attrs
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.formats import is_onnx, is_tflite, other_format
-from nmpsim.frontends.imported import NO_WISHES, Imported, Wishes
+from nmpsim.frontends.imported_model import DEFAULT_IMPORT_OPTIONS, ImportedModel, ImportOptions
 
 __all__ = [
     "FRONT_ENDS",
-    "NO_WISHES",
+    "DEFAULT_IMPORT_OPTIONS",
     "FrontEnd",
-    "Imported",
-    "Wishes",
-    "front_end_of",
+    "ImportedModel",
+    "ImportOptions",
+    "find_front_end",
     "import_model",
 ]
 
@@ -36,19 +36,19 @@ class FrontEnd:
     name: str
     recognize: Callable[[bytes], bool]
     """Whether a file that begins with these bytes is one."""
-    read: Callable[[Path, Wishes], Imported]
+    read: Callable[[Path, ImportOptions], ImportedModel]
 
 
-def _read_tflite(path: Path, wishes: Wishes) -> Imported:
+def _read_tflite(path: Path, options: ImportOptions) -> ImportedModel:
     from nmpsim.frontends import tflite  # slow to import, as is the other one
 
-    return tflite.read(path, wishes)
+    return tflite.read(path, options)
 
 
-def _read_onnx(path: Path, wishes: Wishes) -> Imported:
+def _read_onnx(path: Path, options: ImportOptions) -> ImportedModel:
     from nmpsim.frontends import onnx
 
-    return onnx.read(path, wishes)
+    return onnx.read(path, options)
 
 
 FRONT_ENDS = (
@@ -57,7 +57,7 @@ FRONT_ENDS = (
 )
 
 
-def front_end_of(path: Path) -> FrontEnd | None:
+def find_front_end(path: Path) -> FrontEnd | None:
     """Who reads a file; None if its first bytes are no model's that is known, as LIR's are.
 
     None also for what cannot be opened, or only once, as a pipe: who reads it next says why.
@@ -98,17 +98,17 @@ def import_model(
     path: Path,
     weights: Path | str | None = None,
     tensors: Path | str | None = None,
-    wishes: Wishes = NO_WISHES,
-) -> Imported | None:
+    options: ImportOptions = DEFAULT_IMPORT_OPTIONS,
+) -> ImportedModel | None:
     """What a front end makes of a model's file; None if it is none's.
 
     Raises:
         UserError: ARG001 for ``weights`` or ``tensors``, which the file has itself, and for
-            wishes if it is LIR; codes of FILE, PKG, MODEL and LIR.
+            options if it is LIR; codes of FILE, PKG, MODEL and LIR.
     """
-    front_end = front_end_of(path)
+    front_end = find_front_end(path)
     if front_end is None:
-        if wishes.shapes or wishes.integer_islands is not None:
+        if options.input_shapes or options.integer_islands is not None:
             message = "shapes of inputs and integer islands are for ONNX models"
             raise fail("ARG001", message, place=Place(str(path)), found="LIR")
         return None
@@ -122,7 +122,7 @@ def import_model(
                 hint=f"leave out --{what}",
             )
     with reported_failures(front_end.name, Place(str(path))):
-        return front_end.read(path, wishes)
+        return front_end.read(path, options)
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from pathlib import Path
 import attrs
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Fate
+from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Place, about, fail
-from nmpsim.frontends.imported import Imported
-from nmpsim.frontends.origin import imported_lir
+from nmpsim.frontends.imported_model import ImportedModel
+from nmpsim.frontends.model_origin import import_lir
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.display_names import display_names
 from nmpsim.lir.layers import PlainLayer, find_layer
@@ -58,7 +58,7 @@ class Result:
 class QuantizedProgram:
     """A quantized module, and what became of each result."""
 
-    imported: Imported
+    imported: ImportedModel
     """The quantized module for :func:`nmpsim.compile`, and what became of the operations of the
     model's file."""
     results: tuple[Result, ...]
@@ -95,13 +95,13 @@ class Calibrated:
     graph: Graph
     samples: Sequence[Sample]
     ranges: Mapping[Value, Range]
-    origin: Imported
+    origin: ImportedModel
     """What the float program is from."""
 
     @classmethod
     def of(
         cls,
-        program: Module | Imported,
+        program: Module | ImportedModel,
         arrays: Mapping[str, npt.ArrayLike] | None,
         profile: Mapping[str, Range] | None = None,
     ) -> Calibrated:
@@ -112,7 +112,7 @@ class Calibrated:
         Raises QUANT001 if the module is not a float one, QUANT002 for what is not finite, QUANT005
         for the profile of another network, and INPUT001 and INPUT002 for the samples.
         """
-        origin = program if isinstance(program, Imported) else imported_lir(program)
+        origin = program if isinstance(program, ImportedModel) else import_lir(program)
         inputs = float_inputs(origin)
         graph = build_graph(origin.module)
         samples = [] if arrays is None else cut_samples(inputs, arrays)
@@ -133,7 +133,7 @@ class Calibrated:
     def rewritten(self, settings: Settings) -> QuantizedProgram:
         """As ``quantize``, but a program in which nothing can be quantized is given as well."""
         settings = _with_names(settings, self.graph.module)
-        chains = chains_of(self.graph, settings) if self.origin.fates else {}
+        chains = chains_of(self.graph, settings) if self.origin.operators else {}
         placements = place(self.graph, settings, chains)
         scales = Scales(self.graph, placements.quantized, self.ranges, settings)
         rewritten = rewrite(self.graph, placements.quantized, scales, settings, chains)
@@ -151,23 +151,25 @@ class Calibrated:
             for value, (node, name) in rewritten.made_by.items()
             if value == node.results[0] and not node.is_made_up
         )
-        imported = Imported(
+        imported = ImportedModel(
             rewritten.module,
             frozenset(),
-            _fates(self.origin.fates, rewritten.names),
+            _fates(self.origin.operators, rewritten.names),
             "nmp" if settings.bias_on_result else DEFAULT_NUMERICS,
             self.origin.normalizations,
         )
         return QuantizedProgram(imported, results, settings)
 
 
-def float_inputs(program: Imported) -> dict[str, TensorType]:
+def float_inputs(program: ImportedModel) -> dict[str, TensorType]:
     """The inputs of a float program by name; QUANT001 if it is none."""
     _require_float(program.module)
     return {value.name: value.type for value in build_graph(program.module).inputs}
 
 
-def _fates(fates: Sequence[Fate], names: Mapping[str, str]) -> tuple[Fate, ...]:
+def _fates(
+    fates: Sequence[OperatorMapping], names: Mapping[str, str]
+) -> tuple[OperatorMapping, ...]:
     """What became of a model's operations, with the names of the quantized program's layers."""
     found = []
     for fate in fates:

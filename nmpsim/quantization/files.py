@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 
 from nmpsim.atomic import write_file, write_npz
-from nmpsim.frontends.imported import Imported
-from nmpsim.frontends.origin import SUFFIX, Origin
+from nmpsim.frontends.imported_model import ImportedModel
+from nmpsim.frontends.model_origin import SUFFIX, ModelOrigin
 from nmpsim.lir.constants import CONSTANT_PREFIX, FLOAT_PREFIX, LIR_SUFFIXES
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import IN
@@ -50,13 +50,13 @@ class ProgramFiles:
         others = (lir.with_name(stem + end) for end in (".npz", ".tensors.json", SUFFIX))
         return cls(lir, *others)
 
-    def written(self, program: Imported) -> tuple[Path, ...]:
+    def written(self, program: ImportedModel) -> tuple[Path, ...]:
         """Those that a program has."""
         own = (self.lir, self.constants, self.tensors)
-        return (*own, self.model) if program.fates else own
+        return (*own, self.model) if program.operators else own
 
 
-def write_program(program: Imported, lir: Path) -> ProgramFiles:
+def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
     """Write a module; each file appears whole or not at all. Raises FILE002.
 
     That of a model's file with the float values of its constants, and with what became of the
@@ -64,9 +64,9 @@ def write_program(program: Imported, lir: Path) -> ProgramFiles:
     """
     files, module = ProgramFiles.of(lir), program.module
     arrays = {_key(name): values for name, values in module.constants.items()}
-    if program.fates:
+    if program.operators:
         arrays |= {FLOAT_PREFIX + name: values for name, values in module.floats.items()}
-        origin = Origin(program.fates, program.normalizations).as_json()
+        origin = ModelOrigin(program.operators, program.normalizations).as_json()
         write_file(files.model, lambda file: file.write(origin))
     write_npz(files.constants, arrays)
     sidecar = json.dumps(tensor_facts(module), indent=1)

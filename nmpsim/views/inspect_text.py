@@ -12,7 +12,7 @@ from rich.console import Console
 from nmpsim.bundle import Bundle, Layer, Tensor
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
-from nmpsim.bundle.metadata import Fate
+from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.config import default_device
 from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
@@ -54,7 +54,7 @@ def _sizes(bundle: Bundle) -> Mapping[str, int]:
     }
 
 
-def _layers_of(fate: Fate, bundle: Bundle) -> list[Layer]:
+def _layers_of(fate: OperatorMapping, bundle: Bundle) -> list[Layer]:
     names = set(fate.layers)
     return [
         layer for layer in bundle.metadata.layers if names.intersection((layer.name, *layer.fused))
@@ -254,7 +254,7 @@ def _named(layers: Sequence[Layer]) -> str:
     return ", ".join(f"{layer.index} {layer.display_name}" for layer in layers)
 
 
-def _fate_text(fate: Fate) -> str:
+def _fate_text(fate: OperatorMapping) -> str:
     """Number and kind; the tensor, too, where no layer is named after it."""
     return visible_line(" ".join(fate.node.split(" ")[:2]) if fate.layers else fate.node)
 

@@ -26,7 +26,7 @@ from nmpsim.debugger.corefile import AboutDocument
 from nmpsim.debugger.script import DebugDocument
 from nmpsim.experiments.accuracy_result import EvaluationDocument
 from nmpsim.experiments.history import EntryDocument
-from nmpsim.frontends.origin import Origin
+from nmpsim.frontends.model_origin import ModelOrigin
 from nmpsim.quantization.files import TensorFacts
 from nmpsim.report.data import RunReport
 from nmpsim.report.schema import document_schema
@@ -85,7 +85,7 @@ DOCUMENTS = (
         "Exact scales of a program's tensors",
         dict[str, TensorFacts],
     ),
-    Document("model", "nmpsim quantize, next to the LIR", "Of a model's file", Origin),
+    Document("model", "nmpsim quantize, next to the LIR", "Of a model's file", ModelOrigin),
     Document("metadata", "section .nmpsim.meta of a bundle", "Metadata of a bundle", Metadata),
     Document("module", "section .nmpsim.lir.index of a bundle", "Of a bundle's LIR", ModuleIndex),
     Document("core", "array about of a core file", "What a core file is of", AboutDocument),

@@ -17,7 +17,7 @@ from PIL import Image
 import nmpsim
 from nmpsim.cli.app import app
 from nmpsim.core.account import quantized_from_float
-from nmpsim.frontends import Imported, Wishes, import_model
+from nmpsim.frontends import ImportedModel, ImportOptions, import_model
 from nmpsim.interpreter import execute_exact, execute_real, sqnr_db
 from nmpsim.lir.opcodes import NO_WORK
 
@@ -90,20 +90,20 @@ def expected(path: Path, image: Array) -> Array:
     return y
 
 
-def imported(path: Path) -> Imported:
-    found = import_model(path, wishes=Wishes(to_quantize=True))
+def imported(path: Path) -> ImportedModel:
+    found = import_model(path, options=ImportOptions(for_quantization=True))
     assert found is not None
     return found
 
 
-def in_float(program: Imported, image: Array) -> Array:
+def in_float(program: ImportedModel, image: Array) -> Array:
     """The float program's output, which is the last that it computes."""
     *_, (_, _, values) = execute_real(program.module, {"image": image}, hidden_relu=False)
     (y,) = (one for one in program.module.weights if one.name == "y")
     return values.reshape(y.type.shape)
 
 
-def computing(program: Imported) -> list[str]:
+def computing(program: ImportedModel) -> list[str]:
     return [one.opcode for one in program.module.instructions if one.opcode not in NO_WORK]
 
 
@@ -111,7 +111,7 @@ def test_a_float_model_is_the_same_with_its_norms_in_its_weights(tmp_path: Path)
     path, image = network(tmp_path / "net.onnx"), samples(1)[0]
     program = imported(path)
     np.testing.assert_allclose(in_float(program, image), expected(path, image), atol=1e-6)
-    fates = {fate.node: fate.why for fate in program.fates}
+    fates = {fate.node: fate.why for fate in program.operators}
     assert fates["1 BatchNormalization n1"] == "part of 0 Conv n1"
     assert fates["6 Add a2"] == fates["5 Mul m2"] == "part of 4 Conv a2"
     assert fates["14 Add scores"] == "part of 13 MatMul scores"
@@ -279,7 +279,7 @@ def test_functions_of_one_value_are_one_table(tmp_path: Path) -> None:
         *("quantize", "intlookuptable", "transpose", "maxpool", "elementmul"),
         *("transpose", "dequantize"),
     ]
-    fates = {fate.node: fate for fate in program.imported.fates}
+    fates = {fate.node: fate for fate in program.imported.operators}
     assert fates["2 Mul m"].layers == ("m",)
     assert fates["1 Sigmoid s"].why == "no layer of its own"
     *_, (_, _, values) = execute_exact(program.module, {"image": image})

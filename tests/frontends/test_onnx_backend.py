@@ -183,7 +183,7 @@ def test_another_device_and_other_files_are_refused(tmp_path: Path) -> None:
     tensor.ClearField("raw_data")
     (tmp_path / "weights.bin").write_bytes(bytes(48))
     with pytest.raises(backend.RefusedError, match="lies in a file"):
-        backend.PreparedModel(model, backend.Wishes())
+        backend.PreparedModel(model, backend.ImportOptions())
 
 
 def test_it_is_a_backend() -> None:

@@ -9,7 +9,7 @@ import pytest
 from torch_records import Run
 
 import nmpsim
-from nmpsim.frontends import Imported
+from nmpsim.frontends import ImportedModel
 from nmpsim.frontends.torch import lower
 from nmpsim.frontends.torch.record import Tensor
 from nmpsim.interpreter import execute_real, sqnr_db
@@ -19,7 +19,7 @@ SAMPLES = np.random.default_rng(11).normal(size=(8, 1, 4, 4, 6)).astype(np.float
 X = SAMPLES[0]
 
 
-def in_float(program: Imported, x: Array) -> Array:
+def in_float(program: ImportedModel, x: Array) -> Array:
     """The float program's output, which is the last that it computes."""
     *_, (_, _, values) = execute_real(program.module, {"x": x}, hidden_relu=False)
     (y,) = (one for one in program.module.weights if one.name == "output")
@@ -36,11 +36,11 @@ class FloatRun(Run):
     def constant(self, values: Array, name: str = "") -> Tensor:
         return self.tensor(values.shape, values=values.astype(np.float32), name=name)
 
-    def lowered(self, y: Tensor) -> Imported:
+    def lowered(self, y: Tensor) -> ImportedModel:
         return lower(self.recorded({"x": self.x}, y))
 
 
-def small_network() -> tuple[Imported, Any]:
+def small_network() -> tuple[ImportedModel, Any]:
     """What a small CNN records, and the same in NumPy."""
     run, rng = FloatRun(), np.random.default_rng(5)
     w, b = rng.normal(size=(8, 4, 1, 1)) / 2, rng.normal(size=8)
@@ -84,7 +84,7 @@ def small_network() -> tuple[Imported, Any]:
 def test_a_float_network() -> None:
     program, by_hand = small_network()
     np.testing.assert_allclose(in_float(program, X), by_hand(X), rtol=1e-5, atol=1e-5)
-    fates = {fate.node: fate for fate in program.fates}
+    fates = {fate.node: fate for fate in program.operators}
     assert fates["1 aten.native_batch_norm bn"].why == "part of 0 aten.convolution conv"
     assert fates["5 aten.addmm fc"].layers == ("fc",)
 

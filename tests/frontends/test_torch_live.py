@@ -106,7 +106,7 @@ def compare(model: Any, example: Any, engine: str) -> int:
     report = nmpsim.Device(threads=1).run(bundle, [example.numpy()], save_layers=True)
     layers = {key.partition(":")[2]: values for key, values in report.layer_outputs.items()}
     compared = 0
-    for call, fate in zip(recorded.calls, imported.fates, strict=True):
+    for call, fate in zip(recorded.calls, imported.operators, strict=True):
         expected = kept[call.results[-1].number]
         if fate.layers and not fate.layers[-1].endswith(("_last", "_plain")):
             found = layers[fate.layers[-1]]
@@ -131,7 +131,7 @@ def test_digits(engine: str, shared: Path) -> None:
     if engine in ("fbgemm", "qnnpack"):
         np.testing.assert_array_equal(model(example).numpy(), digits.arrays["logits"])
     imported = nmpsim.from_torch(model, example)
-    names = [fate.layers[-1] for fate in imported.fates if fate.layers]
+    names = [fate.layers[-1] for fate in imported.operators if fate.layers]
     assert names == ["q", "c1", "blk.dw", "blk.pw", "blk.add", "mp", "c2", "ap", "fc", "dq"]
 
 
@@ -155,7 +155,9 @@ def test_the_tutorial_s_bundles_are_a_live_model_s(engine: str) -> None:
     quantization.prepare(model, inplace=True)(ones)
     live_one = nmpsim.from_torch(quantization.convert(model, inplace=True), ones)
     written = lower(question(engine))
-    assert [fate.layers for fate in live_one.fates] == [fate.layers for fate in written.fates]
+    assert [fate.layers for fate in live_one.operators] == [
+        fate.layers for fate in written.operators
+    ]
     for name, values in written.module.constants.items():
         np.testing.assert_array_equal(values, live_one.module.constants[name])
     kinds = [{weight.name: weight.type for weight in one.module.weights} for one in
@@ -319,7 +321,7 @@ def test_what_is_not_needed_is_left_out() -> None:
         return q.relu()
 
     imported = nmpsim.from_torch(Function(logs).eval(), torch.randn(1, 2, 4, 4))
-    assert [fate.node.split()[1] for fate in imported.fates] == [
+    assert [fate.node.split()[1] for fate in imported.operators] == [
         "aten.quantize_per_tensor",
         "aten.relu",
     ]

@@ -161,7 +161,7 @@ def test_permutations_move_nothing_until_something_needs_an_order() -> None:
     run.call("aten.transpose", "transpose", turned, self=apart, dim0=1, dim1=2)
     run.call("aten.view", "view", y, self=turned, size=y.shape)
     imported = lower(run.recorded({"x": x}, y))
-    assert [fate.layers for fate in imported.fates][:2] == [(), ()]
+    assert [fate.layers for fate in imported.operators][:2] == [(), ()]
     values = np.arange(36, dtype=np.uint8).reshape(x.shape)
     report = report_of(run.recorded({"x": x}, y), {"x": values})
     shuffled = values.reshape(1, 2, 3, 2, 3).swapaxes(1, 2).reshape(x.shape)

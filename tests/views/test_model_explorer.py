@@ -12,7 +12,7 @@ from report_samples import CUTS, layer, sample_report
 from tflite_files import FileOperator, FileTensor, small_network, tflite_file
 
 import nmpsim
-from nmpsim.bundle.metadata import Fate
+from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport
 from nmpsim.views.graph.network import read_network
 from nmpsim.views.graph.node_data import node_data, node_data_paths
@@ -197,7 +197,7 @@ def test_a_layer_counts_once(tmp_path):
     path = tmp_path / "small.tflite"
     path.write_bytes(small_network())
     metadata = nmpsim.compile(path, slicing="simple").bundle.metadata
-    fates = (Fate("0 X x", ("a", "b")), Fate("1 Y y", ("c",)))
+    fates = (OperatorMapping("0 X x", ("a", "b")), OperatorMapping("1 Y y", ("c",)))
     metadata = attrs.evolve(metadata, fates=fates)
     report = sample_report(layers=(layer(0, "a"), layer(1, "b", placement="host", cycles=1)))
     found = node_data(Path("n.json"), metadata, report)

@@ -14,7 +14,7 @@ from nmpsim.analysis.reduce.search import Reduced
 from nmpsim.atomic import cannot_write, write_file, write_npz
 from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import Place, fail
-from nmpsim.frontends.origin import imported_lir
+from nmpsim.frontends.model_origin import import_lir
 from nmpsim.quantization.files import write_program
 
 SCHEMA: Final = "nmpsim-repro-1"
@@ -48,7 +48,7 @@ def write_repro(folder: Path, found: Reduced) -> tuple[str, ...]:
     if expected:
         write_npz(folder / EXPECTED, expected)
     if found.module is not None:
-        write_program(imported_lir(found.module), folder / LIR)
+        write_program(import_lir(found.module), folder / LIR)
     if found.assembly is not None:
         _write_text(folder / ASSEMBLY, found.assembly)
     _write_text(folder / SUITE, _suite(found))

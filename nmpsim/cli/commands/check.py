@@ -304,9 +304,9 @@ def _suite(request: _Request) -> Suite:
 
 def _is_program(path: Path) -> bool:
     from nmpsim.analysis.program import is_bundle
-    from nmpsim.frontends import front_end_of
+    from nmpsim.frontends import find_front_end
 
-    return is_bundle(path) or path.suffix == ".bin" or front_end_of(path) is not None
+    return is_bundle(path) or path.suffix == ".bin" or find_front_end(path) is not None
 
 
 def _case(request: _Request) -> Case:

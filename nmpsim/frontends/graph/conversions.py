@@ -19,7 +19,7 @@ from nmpsim.frontends.graph.nodes import (
     quantized,
 )
 from nmpsim.frontends.graph.operation import REAL, Made, Operation
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 _CONSTANT = "a constant"

@@ -24,7 +24,7 @@ from nmpsim.frontends.graph.nodes import (
 )
 from nmpsim.frontends.graph.operation import INSTRUCTION
 from nmpsim.frontends.graph.program import Problems
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 OPSET = 21
 """Of ONNX, whose operators the graph has."""

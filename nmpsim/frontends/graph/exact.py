@@ -17,7 +17,7 @@ from nmpsim.frontends.graph.lowering import LAST, PLAIN, Layout
 from nmpsim.frontends.graph.nodes import Array, plain_integers, quantized
 from nmpsim.frontends.graph.operation import REAL, Made, Operation
 from nmpsim.frontends.graph.products import convolve, filter_window, image_result
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 _MOST = (1 << 24) // (255 * 255)

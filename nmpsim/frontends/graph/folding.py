@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.nodes import DTYPES, Array, Node
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 _MAX_ELEMENTS = 1 << 24
 """Of a result; each of these functions makes no more than that of its inputs."""

@@ -20,7 +20,7 @@ from nmpsim.frontends.graph.products import image_result, transposed_window
 from nmpsim.frontends.graph.resizing import sizes_and_scales
 from nmpsim.frontends.graph.weighted import convolve, held_weights
 from nmpsim.frontends.graph.windows import Window
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 _MAX_WEIGHT = 127
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmpsim.frontends.graph.lowering import PLAIN
 from nmpsim.frontends.graph.operation import Made, Operation, check_elems
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 Lower = Callable[[Operation], Made]
 _BOOL = "bool"

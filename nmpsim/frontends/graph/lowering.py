@@ -29,7 +29,7 @@ from nmpsim.frontends.graph.nodes import (
     constant,
     plain_integers,
 )
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.lir.limits import size_problem
 from nmpsim.lir.nodes import TensorType
 

@@ -13,7 +13,7 @@ from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import LAST, PLAIN, VIEW, Lowering
 from nmpsim.frontends.graph.nodes import Array, Node, Quantized, Shape
 from nmpsim.frontends.graph.operation import Made, Operation
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 Places = Mapping[int, npt.NDArray[np.int64]]

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.imported import NotConstantError, UnsupportedError
+from nmpsim.frontends.imported_model import NotConstantError, UnsupportedError
 
 Array = npt.NDArray[Any]
 Constants = Mapping[str, Array]

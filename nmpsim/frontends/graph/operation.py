@@ -11,7 +11,7 @@ import numpy as np
 from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import LAST, PLAIN, VIEW, Layout, Lowering, turned
 from nmpsim.frontends.graph.nodes import Array, Node, Quantized, Shape
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.lir.nodes import TensorType
 
 REAL = "float32"

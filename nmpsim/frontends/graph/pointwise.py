@@ -16,7 +16,7 @@ from nmpsim.frontends.graph.movement import joined_axis, take_held
 from nmpsim.frontends.graph.nodes import LIMITS, MOVED, Quantized
 from nmpsim.frontends.graph.operation import Made, Operation, as_image
 from nmpsim.frontends.graph.windows import Window, window_of
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 Lower = Callable[[Operation], Made]
 

@@ -13,7 +13,7 @@ from nmpsim.frontends.graph.lowering import LAST, PLAIN
 from nmpsim.frontends.graph.nodes import Array, Shape
 from nmpsim.frontends.graph.operation import REAL, Made, Operation, as_image, check_elems
 from nmpsim.frontends.graph.windows import Window, window_of
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 
 def convolution(op: Operation) -> Made:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from nmpsim.bundle.metadata import Fate
+from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.frontends.graph.folding import folded
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.nodes import MOVED, Node
 from nmpsim.frontends.graph.operation import Made, Operation
 from nmpsim.frontends.graph.operators import INTEGER, NODES
-from nmpsim.frontends.imported import Imported, NotConstantError, UnsupportedError
+from nmpsim.frontends.imported_model import ImportedModel, NotConstantError, UnsupportedError
 from nmpsim.lir.parser import MAX_ERRORS
 
 MEANINGLESS = (IndexError, KeyError, ValueError, TypeError, AttributeError, ArithmeticError)
@@ -63,11 +63,11 @@ class Problems:
 def imported_graph(
     steps: Sequence[Node],
     lowering: Lowering,
-    fates: dict[int, Fate],
+    fates: dict[int, OperatorMapping],
     problems: Problems,
     numerics: str,
     most_problems: int = MAX_ERRORS,
-) -> Imported:
+) -> ImportedModel:
     """Make LIR of a graph's steps.
 
     Parameters
@@ -76,7 +76,7 @@ def imported_graph(
         In an order in which each tensor is made before it is read.
     lowering : Lowering
         Of the graph, with nothing in it yet.
-    fates : dict of int to Fate
+    fates : dict of int to OperatorMapping
         By an operator's number, what is known already.
     problems : Problems
         Those that were found already.
@@ -109,7 +109,7 @@ def imported_graph(
             unsigned.add(outputs[name])
     inputs = (one.name for one in lowering.graph.inputs)
     lowering.builder.order([*inputs, *outputs.values()])
-    return Imported(
+    return ImportedModel(
         lowering.builder.module(),
         frozenset(unsigned),
         tuple(fates[index] for index in sorted(fates)),
@@ -147,7 +147,7 @@ def _lower_all(
     steps: Iterable[Node],
     lowering: Lowering,
     labels: dict[int, str],
-    fates: dict[int, Fate],
+    fates: dict[int, OperatorMapping],
     problems: Problems,
 ) -> None:
     """Lower every step. After a failed one, steps that read its results are skipped unless the file
@@ -170,7 +170,7 @@ def _lower_all(
         layers = tuple(lowering.builder.names[before:])
         if index in fates and fates[index].layers:  # one operator of the file, in several steps
             layers = (*fates[index].layers, *layers)
-        fates[index] = Fate(labels[index], layers, "" if layers else why)
+        fates[index] = OperatorMapping(labels[index], layers, "" if layers else why)
 
 
 def _lower(lowering: Lowering, step: Node) -> str:

@@ -15,7 +15,7 @@ from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.functions import UNITS
 from nmpsim.frontends.graph.lowering import LAST
 from nmpsim.frontends.graph.operation import Made, Operation, as_image, check_elems
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 Lower = Callable[[Operation], Made]
 AS_CONVOLUTION = "as_convolution"

@@ -9,7 +9,7 @@ from nmpsim.frontends.builder import Value
 from nmpsim.frontends.graph.lowering import LAST, PLAIN
 from nmpsim.frontends.graph.movement import axes_of
 from nmpsim.frontends.graph.operation import Made, Operation
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 Lower = Callable[[Operation], Made]
 

@@ -16,7 +16,7 @@ from nmpsim.frontends.graph.lowering import LAST, PLAIN
 from nmpsim.frontends.graph.movement import take
 from nmpsim.frontends.graph.nodes import Array, Shape
 from nmpsim.frontends.graph.operation import Made, Operation
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 
 def resize(op: Operation) -> Made:

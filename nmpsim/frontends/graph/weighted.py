@@ -19,7 +19,7 @@ from nmpsim.frontends.graph.products import (
     words_of,
 )
 from nmpsim.frontends.graph.windows import Window
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.lir.nodes import AttributeValue
 
 

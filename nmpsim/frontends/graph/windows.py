@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from nmpsim.frontends.graph.nodes import Shape
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 EXPLICIT = "nmpsim.EXPLICIT"
 """Padding as it is given, to which no node before adds any."""

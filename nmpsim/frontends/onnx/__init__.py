@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from nmpsim.bundle.metadata import Fate
+from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Place
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.folding import FOLDED, constant_of
@@ -16,7 +16,7 @@ from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.nodes import Array, Graph, Node
 from nmpsim.frontends.graph.operators import NODES
 from nmpsim.frontends.graph.program import MEANINGLESS, Problems, imported_graph
-from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
+from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, UnsupportedError
 from nmpsim.frontends.onnx.bodies import with_bodies
 from nmpsim.frontends.onnx.groups import QUANTIZE, integer_groups
 from nmpsim.frontends.onnx.model import damaged, graph_of, load_model
@@ -32,47 +32,45 @@ KNOWN = frozenset((*NODES, *QOPERATORS, *FOLDED))
 """Operators that are compiled; others may be made of them."""
 
 
-def read(path: Path, wishes: Wishes) -> Imported:
+def read(path: Path, options: ImportOptions) -> ImportedModel:
     """A model as LIR.
 
     Args:
         path: the file; data outside it must lie in its folder.
-        wishes: shapes of inputs (those that are not here have the file's); whether groups that ONNX
-            Runtime computes in float32 become integer operations, by itself those of 16 bits;
-            whether it is to be quantized.
+        options: input shapes, integer islands and quantization.
 
     Raises:
         UserError: FILE001, PKG001, ARG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
     """
     place = Place(str(path))
     graph = graph_of(
-        with_bodies(load_model(path), KNOWN), wishes.shapes, place, wishes.sample_shapes
+        with_bodies(load_model(path), KNOWN), options.input_shapes, place, options.sample_shapes
     )
-    return lower(graph, Builder(legal_name(path.stem), str(path)), place, wishes)
+    return lower(graph, Builder(legal_name(path.stem), str(path)), place, options)
 
 
 @np.errstate(all="ignore")  # of a file of no meaning; what that makes is no other than elsewhere
-def lower(graph: Graph, builder: Builder, place: Place, wishes: Wishes) -> Imported:
+def lower(graph: Graph, builder: Builder, place: Place, options: ImportOptions) -> ImportedModel:
     """A graph as LIR.
 
     Raises:
         UserError: MODEL001 (damaged), LIR codes.
         NotLoweredError: MODEL002.
     """
-    fates: dict[int, Fate] = {}
+    fates: dict[int, OperatorMapping] = {}
     hint = _open_hint(graph.open_inputs)
     problems = Problems(place, lambda found: hint)
     graph = _with_constants(graph, fates, problems)
     try:
-        if wishes.to_quantize:
+        if options.for_quantization:
             graph, absorbed = with_folded_weights(graph)
             fates |= absorbed
-        found = integer_groups(graph, graph.constants, _with_islands(graph, wishes))
+        found = integer_groups(graph, graph.constants, _with_islands(graph, options))
     except MEANINGLESS as error:
         raise damaged(place, f"{type(error).__name__}: {error}"[:120]) from error
     labels = {node.index: node.label for node in graph.nodes}
     for index, why in found.absorbed.items():
-        fates[index] = Fate(labels[index], (), why)
+        fates[index] = OperatorMapping(labels[index], (), why)
     steps = tuple(_on_integers(found.steps, graph, problems))
     graph = attrs.evolve(graph, parameters=parameters_of(graph, steps))
     lowering = Lowering(graph, steps, builder, place)
@@ -89,10 +87,10 @@ def _open_hint(open_inputs: Sequence[str]) -> str | None:
     return f"open dimensions were taken as 1; `nmpsim compile` takes {shapes}"
 
 
-def _with_islands(graph: Graph, wishes: Wishes) -> bool:
+def _with_islands(graph: Graph, options: ImportOptions) -> bool:
     """As asked for; else where activations have 16 bits: there is no integer reference."""
-    if wishes.integer_islands is not None:
-        return wishes.integer_islands
+    if options.integer_islands is not None:
+        return options.integer_islands
     wide = (np.int16, np.uint16)
     return any(
         graph.constants[node.input(2)].dtype in wide
@@ -109,7 +107,7 @@ def _of_islands(labels: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _with_constants(graph: Graph, fates: dict[int, Fate], problems: Problems) -> Graph:
+def _with_constants(graph: Graph, fates: dict[int, OperatorMapping], problems: Problems) -> Graph:
     """The graph without nodes that hold a constant, or pass one on."""
     constants: dict[str, Array] = dict(graph.constants)
     nodes = []
@@ -124,7 +122,7 @@ def _with_constants(graph: Graph, fates: dict[int, Fate], problems: Problems) ->
                 continue
         except (UnsupportedError, *MEANINGLESS) as why:
             problems.add(node.index, node.label, why)
-        fates[node.index] = Fate(node.label, (), "a constant")
+        fates[node.index] = OperatorMapping(node.label, (), "a constant")
     return attrs.evolve(graph, nodes=tuple(nodes), constants=constants)
 
 

@@ -23,7 +23,7 @@ from nmpsim.frontends.graph.nodes import (
     Quantized,
     quantized,
 )
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 _CARRIED = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice")

@@ -57,7 +57,7 @@ def graph_of(
 ) -> Graph:
     """The main graph of an ``onnx.ModelProto``; without a file it has no data outside.
 
-    ``sample_shapes`` is as :class:`~nmpsim.frontends.imported.Wishes` has it.
+    ``sample_shapes`` is as :class:`~nmpsim.frontends.imported_model.ImportOptions` has it.
 
     Raises:
         UserError: MODEL001 if it is damaged; MODEL002 for what it may hold and nmpsim does not

@@ -18,7 +18,7 @@ from nmpsim.frontends.graph.nodes import (
     plain_integers,
     quantized,
 )
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 
 @attrs.frozen

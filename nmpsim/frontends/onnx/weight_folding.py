@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Fate
+from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.frontends.graph.nodes import Array, Graph, Node
 from nmpsim.frontends.graph.real import AS_CONVOLUTION
 
@@ -39,7 +39,7 @@ class _Line:
         return self.factor, self.offset
 
 
-def with_folded_weights(graph: Graph) -> tuple[Graph, dict[int, Fate]]:
+def with_folded_weights(graph: Graph) -> tuple[Graph, dict[int, OperatorMapping]]:
     """The graph, and what became of the nodes that are gone, by their numbers."""
     folding = _Folding(graph)
     for node in graph.nodes:
@@ -47,7 +47,8 @@ def with_folded_weights(graph: Graph) -> tuple[Graph, dict[int, Fate]]:
     nodes = tuple(sorted(folding.made.values(), key=lambda node: node.index))
     labels = {node.index: node.label for node in nodes}
     gone = {
-        node.index: Fate(node.label, (), f"part of {labels[into]}") for node, into in folding.gone
+        node.index: OperatorMapping(node.label, (), f"part of {labels[into]}")
+        for node, into in folding.gone
     }
     return attrs.evolve(graph, nodes=nodes, constants=folding.constants), gone
 

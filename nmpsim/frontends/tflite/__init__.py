@@ -14,7 +14,7 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.program import Problems, imported_graph
-from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
+from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, UnsupportedError
 from nmpsim.frontends.tflite.drawing import Drawing
 from nmpsim.frontends.tflite.model import Tensor, read_graph
 from nmpsim.frontends.tflite.movement import (
@@ -62,7 +62,7 @@ _FLOAT_HINT = (
 )
 
 
-def read(path: Path, wishes: Wishes) -> Imported:
+def read(path: Path, options: ImportOptions) -> ImportedModel:
     """A model as LIR; its inputs have the file's shapes.
 
     Raises:
@@ -70,7 +70,7 @@ def read(path: Path, wishes: Wishes) -> Imported:
             (damaged), MODEL002 (not supported), LIR codes.
     """
     place = Place(str(path))
-    if wishes.shapes or wishes.integer_islands is not None:
+    if options.input_shapes or options.integer_islands is not None:
         message = "shapes of inputs and integer islands are for ONNX models"
         raise fail("ARG001", message, place=place, found="a TFLite file")
     model = read_graph(path)

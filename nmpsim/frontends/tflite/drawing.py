@@ -10,7 +10,7 @@ import numpy as np
 from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.graph import drawing
 from nmpsim.frontends.graph.nodes import Array, Graph, Quantized, Shape
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.tflite.model import Graph as Model
 from nmpsim.frontends.tflite.model import Operator, Tensor
 

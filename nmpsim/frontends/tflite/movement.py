@@ -9,7 +9,7 @@ import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.graph.nodes import Array
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.tflite.drawing import (
     Drawing,
     check_alike,

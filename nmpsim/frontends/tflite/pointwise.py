@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from nmpsim.frontends.graph.nodes import LIMITS
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.tflite.drawing import (
     Drawing,
     check_alike,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.frontends.graph.nodes import Quantized
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.tflite.drawing import Drawing, check_alike, dimension
 
 Draw = Callable[[Drawing], None]

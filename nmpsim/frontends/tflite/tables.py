@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 
 Integers = npt.NDArray[np.int64]
 Table = Callable[[Integers, np.float32, np.float32], Integers]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.frontends.graph.nodes import Array, Quantized
 from nmpsim.frontends.graph.windows import EXPLICIT
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.tflite.drawing import Drawing, kind_of, values_of
 from nmpsim.frontends.tflite.model import Operator, Tensor
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.bundle.metadata import Fate
+from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import onnx
 from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.lowering import VIEW, Lowering
 from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.graph.program import Problems, imported_graph
-from nmpsim.frontends.imported import Imported, UnsupportedError, Wishes
+from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, UnsupportedError
 from nmpsim.frontends.torch.drawing import Draw, Drawing, kind_of
 from nmpsim.frontends.torch.float_operations import FLOAT_OPERATIONS, NoOperatorError
 from nmpsim.frontends.torch.islands import is_pt2e, with_islands
@@ -35,7 +35,7 @@ PLACE = "a PyTorch module"
 """Where messages say that something is."""
 
 
-def import_module(model: Any, example: Any, engine: str | None = None) -> Imported:
+def import_module(model: Any, example: Any, engine: str | None = None) -> ImportedModel:
     """A live PyTorch model as LIR; a float one as what is to be quantized.
 
     Arguments and errors as of :func:`nmpsim.from_torch`.
@@ -50,7 +50,7 @@ def import_module(model: Any, example: Any, engine: str | None = None) -> Import
     return lower(record(model, example, engine))
 
 
-def lower(recorded: Recorded) -> Imported:
+def lower(recorded: Recorded) -> ImportedModel:
     """A recorded run as LIR.
 
     Raises:
@@ -65,7 +65,7 @@ def lower(recorded: Recorded) -> Imported:
             recorded, lambda call, why: problems.add(call.number, call.node, why)
         )
         problems.check()
-    fates: dict[int, Fate] = {}
+    fates: dict[int, OperatorMapping] = {}
     drawing = Drawing(recorded, is_float=False)
     _check_ends(drawing, place)
     for call in recorded.calls:
@@ -73,7 +73,7 @@ def lower(recorded: Recorded) -> Imported:
         drawn = len(drawing.steps)
         drawing.attempt(lambda: _draw(drawing), problems)
         if len(drawing.steps) == drawn:
-            fates[call.number] = Fate(call.node, (), VIEW)
+            fates[call.number] = OperatorMapping(call.node, (), VIEW)
     graph = drawing.whole()
     lowering = Lowering(graph, drawing.steps, Builder(legal_name(recorded.name), PLACE), place)
     return imported_graph(drawing.steps, lowering, fates, problems, PROFILES[recorded.engine])
@@ -151,11 +151,11 @@ def is_float(recorded: Recorded) -> bool:
     )
 
 
-def lower_float(recorded: Recorded, place: str) -> Imported:
+def lower_float(recorded: Recorded, place: str) -> ImportedModel:
     """A float model as LIR that is to be quantized; MODEL002 for what is not supported."""
     builder = Builder(legal_name(recorded.name), place)
-    wishes = Wishes(to_quantize=True)
-    return onnx.lower(float_graph(recorded), builder, Place(place), wishes)
+    options = ImportOptions(for_quantization=True)
+    return onnx.lower(float_graph(recorded), builder, Place(place), options)
 
 
 def float_graph(recorded: Recorded) -> Graph:

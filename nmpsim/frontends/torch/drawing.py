@@ -9,7 +9,7 @@ import numpy as np
 
 from nmpsim.frontends.graph import drawing
 from nmpsim.frontends.graph.nodes import Graph, Quantized, Shape
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.frontends.graph.nodes import Shape
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.torch.drawing import Draw, Drawing
 from nmpsim.frontends.torch.float_formulas import elu, formula, gelu, softplus
 from nmpsim.frontends.torch.movement import order_of, paddings

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
 
 _SPACE = "quantized_decomposed."

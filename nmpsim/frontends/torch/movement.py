@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.torch.drawing import Drawing
 
 

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.torch.drawing import Draw, Drawing
 from nmpsim.frontends.torch.record import BLOCK, PROFILES, Call, Tensor
 from nmpsim.frontends.torch.weighted import with_relu

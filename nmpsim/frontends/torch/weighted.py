@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.frontends.graph.nodes import Array, Quantized
-from nmpsim.frontends.imported import UnsupportedError
+from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.torch.drawing import Drawing, weights_of
 from nmpsim.frontends.torch.record import PROFILES, Packed
 

@@ -12,7 +12,7 @@ from nmpsim.analysis.data_flow import DataFlow, data_flow, layer_flow
 from nmpsim.analysis.program import is_bundle, load_program
 from nmpsim.bundle import Bundle, Layer, Tensor, read_bundle
 from nmpsim.diagnostics import Place, UserError
-from nmpsim.frontends import front_end_of
+from nmpsim.frontends import find_front_end
 from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.onnx.model import graph_of, load_model
 from nmpsim.lir.nodes import Instruction, Module, TensorType
@@ -58,7 +58,7 @@ def read_network(path: Path) -> Network:
     """
     if is_bundle(path):
         return _of_bundle(read_bundle(path))
-    front_end = front_end_of(path)
+    front_end = find_front_end(path)
     if front_end is not None and front_end.name == "ONNX":
         return _of_onnx(path.stem, graph_of(load_model(path), {}, Place(str(path))))
     return _of_module(load_program(path).module)

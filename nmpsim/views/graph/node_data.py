@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.bundle.metadata import Fate, Metadata
+from nmpsim.bundle.metadata import Metadata, OperatorMapping
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.shadow import ShadowLayer
 from nmpsim.views.graph.network import node_id
@@ -154,7 +154,7 @@ def _layers(report: RunReport) -> dict[str, _Figures]:
 
 
 def _operators(
-    fates: Sequence[Fate], origins: Mapping[str, str], report: RunReport
+    fates: Sequence[OperatorMapping], origins: Mapping[str, str], report: RunReport
 ) -> dict[str, _Figures]:
     """A layer counts for the operator that makes its result, and for no other."""
     errors = _errors(report)
@@ -171,7 +171,7 @@ def _operators(
     return found
 
 
-def _why(fate: Fate, layers: Iterable[LayerReport]) -> str:
+def _why(fate: OperatorMapping, layers: Iterable[LayerReport]) -> str:
     hosts = (layer.name for layer in layers if set(fate.layers) & set(layer.fused))
     return fate.why or f"part of layer {next(hosts, 'that did not run')}"
 

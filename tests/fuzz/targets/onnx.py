@@ -8,7 +8,7 @@ from typing import Any
 from onnx import load_model_from_string
 
 from nmpsim import compile
-from nmpsim.frontends import front_end_of
+from nmpsim.frontends import find_front_end
 
 from ..target import Target, as_file, refusals
 
@@ -19,7 +19,7 @@ def run(data: bytes) -> None:
     """Read it, and compile what it says."""
     path = as_file(data, "model.onnx")
     with refusals("MODEL", "LIR", "COMP"):
-        if front_end_of(path) is not None:
+        if find_front_end(path) is not None:
             compile(path, slicing="simple")
 
 

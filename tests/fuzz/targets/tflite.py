@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from nmpsim import compile
-from nmpsim.frontends import front_end_of
+from nmpsim.frontends import find_front_end
 
 from ..target import Target, as_file, refusals
 
@@ -16,7 +16,7 @@ def run(data: bytes) -> None:
     """Read it, and compile what it says."""
     path = as_file(data, "model.tflite")
     with refusals("MODEL", "LIR", "COMP"):
-        if front_end_of(path) is not None:
+        if find_front_end(path) is not None:
             compile(path, slicing="simple")
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import attrs
 
-from nmpsim.bundle.metadata import Fate, Normalization
+from nmpsim.bundle.metadata import Normalization, OperatorMapping
 from nmpsim.lir.nodes import Module
 
 
@@ -24,10 +24,10 @@ class NotConstantError(UnsupportedError):
 
 
 @attrs.frozen
-class Wishes:
+class ImportOptions:
     """What a user says of a model, besides its file."""
 
-    shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     """Of inputs, by name, where the file leaves them open."""
     sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     """Of an array for each input, by name (empty for the only one); of an image, height and width.
@@ -35,16 +35,16 @@ class Wishes:
     integer_islands: bool | None = None
     """Compute on integers what is float32 in the reference, where that is possible; None: where
     there is no integer reference at all."""
-    to_quantize: bool = False
+    for_quantization: bool = False
     """The float model is to be quantized: batch norms, and factors and sums with constants, become
     part of the weights before them."""
 
 
-NO_WISHES = Wishes()
+DEFAULT_IMPORT_OPTIONS = ImportOptions()
 
 
 @attrs.frozen
-class Imported:
+class ImportedModel:
     """A model as LIR, and how it goes with its file."""
 
     module: Module
@@ -53,7 +53,7 @@ class Imported:
     unsigned: frozenset[str]
     """Inputs and outputs that are uint8 or uint16 in the file; the module holds Int8, 128 less, or
     Int16, 32768 less."""
-    fates: tuple[Fate, ...]
+    operators: tuple[OperatorMapping, ...]
     """One for each operation of the file, in its order."""
     numerics: str
     """The arithmetic profile that the file calls for."""

@@ -8,10 +8,10 @@ from typing import Annotated, Final, Literal
 import attrs
 
 from nmpsim.bundle import limits
-from nmpsim.bundle.metadata import Fate, Normalization
+from nmpsim.bundle.metadata import Normalization, OperatorMapping
 from nmpsim.bundle.schema import record_from_json, record_to_json
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.frontends.imported import Imported
+from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.input_files import MAX_TEXT_BYTES, read_bytes
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.constants import beside
@@ -23,10 +23,10 @@ SUFFIX = ".model.json"
 
 
 @attrs.frozen
-class Origin:
+class ModelOrigin:
     """What became of a model's operations, and what its file says of inputs."""
 
-    fates: Annotated[tuple[Fate, ...], limits.LAYERS]
+    fates: Annotated[tuple[OperatorMapping, ...], limits.LAYERS]
     """Of the operations of the model's file, in its order."""
     normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
     """Of inputs that are images, as far as the model's file says it."""
@@ -41,7 +41,7 @@ class Origin:
         return record_to_json(self, SCHEMA) + b"\n"
 
 
-def read_origin(lir: Path) -> Origin | None:
+def read_model_origin(lir: Path) -> ModelOrigin | None:
     """What the file next to LIR text says; None if there is none. Raises FILE001, CONST004."""
     path = beside(lir, SUFFIX)
     if path is None or not path.is_file():
@@ -49,7 +49,7 @@ def read_origin(lir: Path) -> Origin | None:
     place = Place(str(path))
     data = read_bytes(path, "file", MAX_TEXT_BYTES)
     try:
-        return record_from_json(data, Origin, SCHEMA, place, "model")
+        return record_from_json(data, ModelOrigin, SCHEMA, place, "model")
     except UserError as error:
         raise fail(
             "CONST004",
@@ -61,7 +61,7 @@ def read_origin(lir: Path) -> Origin | None:
         ) from error
 
 
-def imported_lir(module: Module, origin: Origin | None = None) -> Imported:
+def import_lir(module: Module, origin: ModelOrigin | None = None) -> ImportedModel:
     """A module of LIR text; ``origin`` says what that was made of, if that was a model's file."""
     fates, normalizations = (origin.fates, origin.normalizations) if origin else ((), ())
-    return Imported(module, frozenset(), fates, DEFAULT_NUMERICS, normalizations)
+    return ImportedModel(module, frozenset(), fates, DEFAULT_NUMERICS, normalizations)
