@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from nmpsim.bundle import Bundle, HoldsBundle
+    from nmpsim.bundle import Bundle, BundleHolder
     from nmpsim.checking.run import Run
     from nmpsim.checking.snapshot import Runner
 
@@ -87,7 +87,7 @@ class Nmp:
 
     def run(
         self,
-        bundle: Bundle | HoldsBundle | Path | str,
+        bundle: Bundle | BundleHolder | Path | str,
         inputs: Mapping[str, npt.ArrayLike],
         *,
         hazards: Literal["none"] | None = None,

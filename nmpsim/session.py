@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.atomic import new_file
-from nmpsim.bundle import Bundle, BundleFile, bundle_from_bytes, bundle_of, read_bundle
+from nmpsim.bundle import Bundle, BundleFile, bundle_from_bytes, get_bundle, read_bundle
 from nmpsim.bundle.elf import MAGIC
 from nmpsim.config import DeviceConfig, from_settings, given_device
 from nmpsim.core.device import Device
@@ -348,7 +348,7 @@ def device_of(bundle: Bundle | Compiled) -> DeviceConfig:
     Raises:
         UserError: ARG001 for what is no bundle, BUN004 for a bundle that names no device.
     """
-    return from_settings(bundle_of(bundle).require_device())
+    return from_settings(get_bundle(bundle).require_device())
 
 
 def load(

@@ -9,9 +9,9 @@ import attrs
 
 from nmpsim.bundle import Bundle, read_bundle
 from nmpsim.bundle.metadata import Normalization
-from nmpsim.compiler.assign import assign_numerics, parts_of
+from nmpsim.compiler.assign import assign_numerics, list_layer_parts
 from nmpsim.compiler.fuse import fuse
-from nmpsim.compiler.placement import place
+from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.resolve import resolve
 from nmpsim.config import default_device
 from nmpsim.diagnostics import Place, fail
@@ -102,7 +102,7 @@ def from_imported(imported: ImportedModel) -> Program:
     """Return the program of a model, with the layers that it has on a device of the usual size."""
     _, resolved = resolve(imported.module)
     operations = assign_numerics(resolved, imported.numerics, imported.layer_numerics)
-    parts = parts_of(fuse(place(operations, default_device())))
+    parts = list_layer_parts(fuse(assign_placement(operations, default_device())))
     return Program(
         imported.module,
         imported.numerics,

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import WEIGHTED as KINDS
 from nmpsim.lir.opcodes import opcodes_of

@@ -4,22 +4,22 @@ from nmpsim.bundle.file import BundleFile
 from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.read import (
     Bundle,
-    HoldsBundle,
+    BundleHolder,
     bundle_from_bytes,
-    bundle_of,
+    get_bundle,
     read_bundle,
 )
 
 __all__ = [
     "Bundle",
     "BundleFile",
-    "HoldsBundle",
+    "BundleHolder",
     "HostOperand",
     "Layer",
     "Metadata",
     "ProgramStep",
     "Tensor",
     "bundle_from_bytes",
-    "bundle_of",
+    "get_bundle",
     "read_bundle",
 ]

@@ -63,7 +63,7 @@ class Segment:
 
 
 @frozen(eq=False)
-class Later:
+class LazyBytes:
     """Bytes that are made when they are written, and may be made again."""
 
     nbytes: int
@@ -80,7 +80,7 @@ class Section:
     name: str
     type: int
     offset: int
-    chunks: Sequence[Buffer | Later] = ()
+    chunks: Sequence[Buffer | LazyBytes] = ()
     flags: int = 0
     address: int = 0
     memory_bytes: int = 0
@@ -148,14 +148,14 @@ def headers_bytes(segments: int) -> int:
     return HEADER.size + segments * PROGRAM_HEADER.size
 
 
-def made(piece: Buffer | Later) -> Buffer:
+def materialize(piece: Buffer | LazyBytes) -> Buffer:
     """The bytes of a piece of a file."""
-    return piece.make() if isinstance(piece, Later) else piece
+    return piece.make() if isinstance(piece, LazyBytes) else piece
 
 
 def file_pieces(
     entry: int, segments: Sequence[Segment], sections: Sequence[Section]
-) -> Iterator[Buffer | Later]:
+) -> Iterator[Buffer | LazyBytes]:
     """The whole file, piece by piece: headers, sections in order of offset, section headers.
 
     The section names' own table is added as the last section.

@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Sequence
 
 from nmpsim.bundle.check import Memory, check_metadata
-from nmpsim.bundle.elf import Buffer, Later, made
+from nmpsim.bundle.elf import Buffer, LazyBytes, materialize
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
 from nmpsim.diagnostics import Place
@@ -38,7 +38,7 @@ class BundleFile:
     metadata: Metadata
     memory: Memory
     """Where the device has what."""
-    head: Sequence[Buffer | Later]
+    head: Sequence[Buffer | LazyBytes]
     """All before the digest."""
     tail: bytes
     """All behind it."""
@@ -51,7 +51,7 @@ class BundleFile:
     def write(self, put: Callable[[Buffer], object]) -> str:
         """Give the file's bytes to ``put``, piece by piece; its digest, in hexadecimal."""
         hasher = hashlib.sha256()
-        for piece in map(made, self.head):
+        for piece in map(materialize, self.head):
             hasher.update(piece)
             put(piece)
         hasher.update(bytes(DIGEST_BYTES) + self.tail)
@@ -90,5 +90,5 @@ class BundleFile:
 
     def __reduce__(self) -> tuple[object, ...]:
         """To another process as bytes."""
-        whole = b"".join(map(made, self.head))
+        whole = b"".join(map(materialize, self.head))
         return BundleFile, (self.metadata, self.memory, (whole,), self.tail)

@@ -182,14 +182,14 @@ class Metadata:
     @property
     def user_inputs(self) -> tuple[Tensor, ...]:
         """The inputs as a user has them."""
-        return tuple(map(self.as_user_has, self.inputs))
+        return tuple(map(self.user_tensor, self.inputs))
 
     @property
     def user_outputs(self) -> tuple[Tensor, ...]:
         """The outputs as a user has them."""
-        return tuple(map(self.as_user_has, self.outputs))
+        return tuple(map(self.user_tensor, self.outputs))
 
-    def as_user_has(self, tensor: Tensor) -> Tensor:
+    def user_tensor(self, tensor: Tensor) -> Tensor:
         """An input or output with the element and offset that a user has it in."""
         return as_unsigned(tensor) if tensor.name in self.unsigned else tensor
 

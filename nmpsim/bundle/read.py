@@ -113,7 +113,7 @@ def _with_origins(module: Module, origins: Mapping[str, str]) -> Module:
     return attrs.evolve(module, instructions=tuple(instructions))
 
 
-class HoldsBundle(Protocol):
+class BundleHolder(Protocol):
     """What a bundle can be had of, as of what :func:`nmpsim.compile` gives."""
 
     @property
@@ -121,7 +121,7 @@ class HoldsBundle(Protocol):
         """The bundle."""
 
 
-def bundle_of(program: Bundle | HoldsBundle) -> Bundle:
+def get_bundle(program: Bundle | BundleHolder) -> Bundle:
     """The bundle itself, or the one that ``program`` holds; ARG001 for anything else."""
     bundle = program if isinstance(program, Bundle) else getattr(program, "bundle", None)
     if not isinstance(bundle, Bundle):

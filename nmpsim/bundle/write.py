@@ -50,14 +50,14 @@ class _Part:
     """A section that grows: where it starts and what is in it so far."""
 
     offset: int
-    chunks: list[elf.Buffer | elf.Later] = attrs.field(factory=list)
+    chunks: list[elf.Buffer | elf.LazyBytes] = attrs.field(factory=list)
     nbytes: int = 0
 
     @property
     def end(self) -> int:
         return self.offset + self.nbytes
 
-    def append(self, data: elf.Buffer | elf.Later) -> None:
+    def append(self, data: elf.Buffer | elf.LazyBytes) -> None:
         self.chunks.append(data)
         self.nbytes += len(data)
 
@@ -82,7 +82,7 @@ class BundleBuilder:
     def add_constant(
         self,
         name: str,
-        data: npt.NDArray[Any] | elf.Buffer | elf.Later,
+        data: npt.NDArray[Any] | elf.Buffer | elf.LazyBytes,
         alignment: int = TENSOR_ALIGNMENT,
     ) -> int:
         """Address of ``data``, which is kept by reference and must not change any more.
@@ -146,7 +146,7 @@ class BundleBuilder:
         sections = (*loaded.values(), *others)
         pieces = list(elf.file_pieces(_entry(metadata), self._segments(), sections))
         at = next(place for place, piece in enumerate(pieces) if piece is digest)
-        tail = b"".join(map(elf.made, pieces[at + 1 :]))
+        tail = b"".join(map(elf.materialize, pieces[at + 1 :]))
         return BundleFile(metadata, self._memory(), pieces[:at], tail)
 
     def _part(self, name: str) -> _Part:
@@ -159,7 +159,7 @@ class BundleBuilder:
                 self._parts[later] = _Part(elf.align_up(self._parts[earlier].end, PART_ALIGNMENT))
         return self._parts[name]
 
-    def _append(self, name: str, data: elf.Buffer | elf.Later, symbol: str) -> int:
+    def _append(self, name: str, data: elf.Buffer | elf.LazyBytes, symbol: str) -> int:
         part = self._part(name)
         address = DRAM_BASE + part.end
         part.append(data)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim import session
-from nmpsim.bundle import Bundle, HoldsBundle, bundle_from_bytes, bundle_of
+from nmpsim.bundle import Bundle, BundleHolder, bundle_from_bytes, get_bundle
 from nmpsim.checking.baseline import baseline_of, read_baseline, write_baseline
 from nmpsim.checking.case import Expected, judged
 from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
@@ -46,7 +46,7 @@ class Runner:
 
     def run(
         self,
-        bundle: Bundle | HoldsBundle | Path | str,
+        bundle: Bundle | BundleHolder | Path | str,
         inputs: Mapping[str, npt.ArrayLike],
         device: Path | None,
         settings: Mapping[str, Any],
@@ -66,7 +66,7 @@ class Runner:
             raise fail(
                 "ARG001", "there is no such limit of hazards", found=hazards, expected="none"
             )
-        loaded = self.load(bundle) if isinstance(bundle, Path | str) else bundle_of(bundle)
+        loaded = self.load(bundle) if isinstance(bundle, Path | str) else get_bundle(bundle)
         base = dict(loaded.metadata.device) if device is None else load_device(device).settings()
         config = from_settings({**base, **settings})
         if config not in self._devices:

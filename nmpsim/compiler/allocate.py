@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 import numpy as np
 
-from nmpsim.compiler.work import Buffer, Operation
+from nmpsim.compiler.operations import Buffer, Operation
 
 ALIGNMENT = 64
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from nmpsim.compiler.numerics import PROFILES
-from nmpsim.compiler.work import Operation
+from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.display_names import display_names
 from nmpsim.lir.layers import PlainLayer, find_operations
@@ -35,7 +35,7 @@ def assign_numerics(
     )
 
 
-def parts_of(layers: Sequence[Operation]) -> list[PlainLayer]:
+def list_layer_parts(layers: Sequence[Operation]) -> list[PlainLayer]:
     """Return the operations of layers, each with its layer's index and display name."""
     shown = display_names([op.last.instruction.name for op in layers])
     return [
@@ -64,7 +64,7 @@ def named_operations(layers: Sequence[Operation], by_layer: Mapping[str, str]) -
         UserError: COMP001 for a word that names no layer, or several; ARG001 if two of them name
             one operation.
     """
-    parts = parts_of(layers)
+    parts = list_layer_parts(layers)
     named: dict[str, str] = {}
     for word, profile in by_layer.items():
         for part in find_operations(parts, word, "COMP001"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from nmpsim.compiler.numerics import profile_of
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.numerics import get_profile
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
 from nmpsim.lir.opcode import Kind
 from nmpsim.lir.opcodes import OPCODES
@@ -37,7 +37,7 @@ def bounds_on(op: Operation, grid: View) -> tuple[int | None, int | None]:
     elif fused == "CLIP":
         limits = cast("tuple[float, float]", attributes["FusedActivationArgs"])
     reals = (attributes[one] if isinstance(one, str) else one for one in limits)
-    quantized = profile_of(op).quantized
+    quantized = get_profile(op).quantized
     low, high = (None if one is None else quantized(float(str(one)), grid) for one in reals)
     return low, high
 

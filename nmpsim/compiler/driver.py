@@ -26,9 +26,10 @@ from nmpsim.compiler.allocate import allocate
 from nmpsim.compiler.assign import assign_numerics, named_operations
 from nmpsim.compiler.emit import Emitter
 from nmpsim.compiler.fuse import fuse, with_clipped_sides, with_joined_numerics
-from nmpsim.compiler.numerics import DEFAULT_NUMERICS, numerics_of, profile_of
+from nmpsim.compiler.numerics import DEFAULT_NUMERICS, get_profile, profile_name
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.overflow import overflow_warning
-from nmpsim.compiler.placement import place
+from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.resolve import place_of, resolve
 from nmpsim.compiler.tiling.channelwise import average_of
 from nmpsim.compiler.tiling.context import Context
@@ -41,7 +42,6 @@ from nmpsim.compiler.tiling.search import (
     Search,
     TiledLayer,
 )
-from nmpsim.compiler.work import Operation, View
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.isa.table import DRAM_BASE
@@ -81,11 +81,11 @@ def compile_module(
     does not fit, and ARG001 where one layer has two profiles.
     """
     weights, resolved = resolve(module)
-    placed = place(assign_numerics(resolved, numerics), config)
+    placed = assign_placement(assign_numerics(resolved, numerics), config)
     if layer_numerics:
         layers = fuse(placed) if fuse_activations else placed
         by_name = named_operations(layers, layer_numerics)
-        placed = place(assign_numerics(resolved, numerics, by_name), config)
+        placed = assign_placement(assign_numerics(resolved, numerics, by_name), config)
     fused = fuse(placed)
     operations = fused if fuse_activations else with_joined_numerics(placed, fused)
     if slicing not in TILINGS:
@@ -102,7 +102,7 @@ def compile_module(
     return compilation.bundle(said, unsigned, fates, normalizations)
 
 
-def refusals(
+def find_refusals(
     module: Module,
     config: DeviceConfig,
     *,
@@ -114,7 +114,9 @@ def refusals(
     ``instruction_numerics`` are the profiles of instructions that have another one, by their names.
     """
     weights, resolved = resolve(module)
-    operations = fuse(place(assign_numerics(resolved, numerics, instruction_numerics), config))
+    operations = fuse(
+        assign_placement(assign_numerics(resolved, numerics, instruction_numerics), config)
+    )
     search = Search("simple", config, None)
     try:
         compilation = _Compilation(module, config, weights, operations, numerics, search)
@@ -241,7 +243,7 @@ class _Compilation:
     def _context(self, op: Operation) -> Context:
         return Context(
             self._config,
-            profile_of(op),
+            get_profile(op),
             self._place(op),
             self._address,
             self._values,
@@ -316,14 +318,14 @@ class _Compilation:
             else (),
             barrier=None if planned is None else index,
             macs=0 if planned is None else planned.macs,
-            numerics=numerics_of(op),
+            numerics=profile_name(op),
             operation=op.operation_name,
         )
 
     def _check_host(self, op: Operation) -> None:
         """Raise what the host refuses."""
         opcode = op.instruction.opcode
-        numerics = profile_of(op).name
+        numerics = get_profile(op).name
         reason = supports(opcode, [view.type.dtype for view in op.operands], numerics)
         if reason is not None:
             raise fail(
@@ -334,10 +336,10 @@ class _Compilation:
                 hint=f"on the device: {op.host_reason}",
             )
         if op.kind is Kind.AVERAGE_POOL and op.output.is_narrow:
-            profile_of(op).average(average_of(op, self._place(op)))  # refuses what it has not
+            get_profile(op).average(average_of(op, self._place(op)))  # refuses what it has not
         if opcode == "softmax" and op.output.is_narrow:
             beta = float(str(op.instruction.attributes.get("Beta", 1.0)))
-            profile_of(op).check_softmax(op.operands[1], op.output, beta, self._place(op))
+            get_profile(op).check_softmax(op.operands[1], op.output, beta, self._place(op))
 
     def _host_step(self, index: int, op: Operation) -> ProgramStep:
         self._check_host(op)
@@ -356,7 +358,7 @@ class _Compilation:
             opcode=op.instruction.opcode,
             operands=operands,
             attributes=attributes,
-            numerics=profile_of(op).name,
+            numerics=get_profile(op).name,
             clipped_sides=op.clipped_sides,
         )
 

@@ -18,8 +18,8 @@ from nmpsim.compiler.clip_bounds import (
     input_range,
     keeps_scale,
 )
-from nmpsim.compiler.placement import host_reason
-from nmpsim.compiler.work import Operation
+from nmpsim.compiler.operations import Operation
+from nmpsim.compiler.placement import find_host_reason
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
 
 
@@ -145,7 +145,7 @@ def _joined_numerics(op: Operation, activation: Operation) -> Operation | None:
     if op.chosen:
         return op if op.numerics == activation.numerics else None
     joined = attrs.evolve(op, numerics=activation.numerics, chosen=True)
-    return None if host_reason(joined) else joined
+    return None if find_host_reason(joined) else joined
 
 
 def _with_clip(op: Operation, activation: Operation) -> Operation:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nmpsim.compiler.numerics import profile_of
+from nmpsim.compiler.numerics import get_profile
 from nmpsim.compiler.numerics.ratios import overflow_of
+from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.channelwise import average_of
-from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import Place
 from nmpsim.isa.profiles import GLOW_INT, NMP
 from nmpsim.kernels.scale import INT32_MAX, INT32_MIN, IntegerScale
@@ -23,7 +23,7 @@ def overflow_warning(op: Operation, place: Place) -> str | None:
         return None
     target, source = op.operands
     window = average_of(op, place)
-    words = profile_of(op).average(window)
+    words = get_profile(op).average(window)
     if window.counts_padding or words["profile"] not in (GLOW_INT, NMP):
         return None
     kernel = op.instruction.attributes["Kernels"]

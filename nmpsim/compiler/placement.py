@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import attrs
 
-from nmpsim.compiler.numerics import profile_of
+from nmpsim.compiler.numerics import get_profile
+from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.channelwise_scheme import (
     POOLS,
     image_of,
     is_depthwise,
     smallest_tile,
 )
-from nmpsim.compiler.work import Operation
 from nmpsim.config import DeviceConfig
 from nmpsim.kernels.hostops import supports
 from nmpsim.lir.opcode import Kind
@@ -27,10 +27,12 @@ ELEMENT_BY_ELEMENT = frozenset({Kind.BATCHED_ADD, Kind.PAIR, Kind.CLIP, Kind.RES
 """A result may take the place of an input of its size: each tile is read before it is written."""
 
 
-def place(operations: tuple[Operation, ...], config: DeviceConfig) -> tuple[Operation, ...]:
+def assign_placement(
+    operations: tuple[Operation, ...], config: DeviceConfig
+) -> tuple[Operation, ...]:
     """The operations with a reason where the host must do them."""
     return tuple(
-        attrs.evolve(op, host_reason=host_reason(op) or _large_window(op, config))
+        attrs.evolve(op, host_reason=find_host_reason(op) or _large_window(op, config))
         for op in operations
     )
 
@@ -45,12 +47,12 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
         return ""
     needs = smallest_tile(image_of(op))
     dtypes = [view.type.dtype for view in op.operands]
-    if needs <= config.scratchpad_bytes or supports(opcode, dtypes, profile_of(op).name):
+    if needs <= config.scratchpad_bytes or supports(opcode, dtypes, get_profile(op).name):
         return ""
     return f"the smallest tile takes {needs:,} bytes, a scratchpad has {config.scratchpad_bytes:,}"
 
 
-def host_reason(op: Operation) -> str:
+def find_host_reason(op: Operation) -> str:
     """Why the device cannot do an operation; empty if it can."""
     rule = _RULES.get(op.kind)
     if rule is None:
@@ -110,7 +112,7 @@ def _activation(op: Operation) -> str:
     arguments = op.instruction.attributes.get("FusedActivationArgs", ())
     if activation != "LEAKY_RELU" or not isinstance(arguments, tuple):
         return ""
-    profile = profile_of(op)
+    profile = get_profile(op)
     if profile.has_leaky:
         return _slope(float(arguments[0]))
     return f"the rescale unit has no {activation} after a sum of {profile.name}"

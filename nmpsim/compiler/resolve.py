@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmpsim.compiler.work import Buffer, Operation, View, row_major_strides
+from nmpsim.compiler.operations import Buffer, Operation, View, row_major_strides
 from nmpsim.diagnostics import Place, fail
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK

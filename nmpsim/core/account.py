@@ -196,7 +196,7 @@ def run_report(
     on_host = (layer.index for layer in metadata.layers if layer.placement == "host")
     cycles = int(machine.cores.clock.max()) + sum(account.cycles[index] for index in on_host)
     outputs = tuple(
-        output_report(read_tensor(machine, t), t, metadata.as_user_has(t)) for t in metadata.outputs
+        output_report(read_tensor(machine, t), t, metadata.user_tensor(t)) for t in metadata.outputs
     )
     host = {index: host_counts(clip) for index, clip in account.clips.items()}
     return RunReport(

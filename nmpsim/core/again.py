@@ -54,7 +54,7 @@ class Repeats:
         metadata, told = bundle.metadata, iter(replayed)
         self._inputs = {one.name: read_tensor(machine, one) for one in metadata.inputs}
         self._outputs = [
-            (read_tensor(machine, one), one, metadata.as_user_has(one)) for one in metadata.outputs
+            (read_tensor(machine, one), one, metadata.user_tensor(one)) for one in metadata.outputs
         ]
         self._steps = [(step, self._prepared(step, told)) for step in metadata.steps]
         assert isinstance(report.layers, LayerReports)

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nmpsim.isa.exhaustive import dispatches_on
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Kind, Scope, Unit, of_kind
-from nmpsim.isa.total import decides
 from nmpsim.isa.words import KINDS
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -37,12 +37,12 @@ UNIT = _constants("UnitNumbers", {unit.name: int(unit) for unit in Unit})
 
 def decides_kinds(*kinds: Kind) -> Callable[[_Function], _Function]:
     """Decorator: the function chooses among some kinds."""
-    return decides(KIND._fields, [kind.name for kind in kinds])
+    return dispatches_on(KIND._fields, [kind.name for kind in kinds])
 
 
 def decides_instructions(*kinds: Kind) -> Callable[[_Function], _Function]:
     """Decorator: the function chooses among all instructions of some kinds."""
-    return decides(OP._fields, map(_identifier, of_kind(*kinds)))
+    return dispatches_on(OP._fields, map(_identifier, of_kind(*kinds)))
 
 
 ILLEGAL = len(INSTRUCTIONS)

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
-from nmpsim.bundle.read import Bundle, HoldsBundle, bundle_of
+from nmpsim.bundle.read import Bundle, BundleHolder, get_bundle
 from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.again import Repeats
 from nmpsim.core.answers import Answers
@@ -85,7 +85,7 @@ class Device:
 
     def run(
         self,
-        bundle: Bundle | HoldsBundle,
+        bundle: Bundle | BundleHolder,
         inputs: Inputs,
         *,
         save_layers: bool = False,
@@ -120,7 +120,7 @@ class Device:
                 runs than one, MEM001 if it needs too much memory; a trap is no error but part of
                 the report.
         """
-        bundle = bundle_of(bundle)
+        bundle = get_bundle(bundle)
         if repeat < 1:
             raise fail("ARG001", "a program runs at least once", found=f"repeat={repeat}")
         with self._turn:
@@ -158,7 +158,7 @@ class Device:
 
     def answers(
         self,
-        bundle: Bundle | HoldsBundle,
+        bundle: Bundle | BundleHolder,
         samples: Sequence[Inputs],
         *,
         limits: Limits = NO_LIMITS,
@@ -167,7 +167,7 @@ class Device:
 
         What runs have in common, and what they count together, is not made for each of them.
         """
-        bundle = bundle_of(bundle)
+        bundle = get_bundle(bundle)
         answers, may_repeat = Answers(), True
         with self._turn:
             for number, inputs in enumerate(samples):

@@ -46,13 +46,13 @@ def checked_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[A
                 Diagnostic(
                     "INPUT001",
                     f"input {tensor.name!r} is missing",
-                    expected=f"{metadata.as_user_has(tensor).elem} of shape {_shape(tensor.shape)}",
+                    expected=f"{metadata.user_tensor(tensor).elem} of shape {_shape(tensor.shape)}",
                     hint=f"--input {tensor.name}=FILE.npy",
                 )
             )
             continue
         array = np.asarray(given[tensor.name])
-        wrong = mismatch(metadata.as_user_has(tensor), array)
+        wrong = mismatch(metadata.user_tensor(tensor), array)
         if wrong:
             findings.append(wrong)
         else:

@@ -30,8 +30,8 @@ import numpy.typing as npt
 from nmpsim.debugger.initialized import Initialized
 from nmpsim.debugger.instructions import Done, Touch
 from nmpsim.debugger.ordering import Order, Rivals
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import OUTSTANDING, UNIT, Kind, Unit, of_kind
-from nmpsim.isa.total import total
 
 MAX_OPEN = 1 << 13
 """Accesses to DRAM that are kept in sight: of a program whose cores never meet only the latest."""
@@ -327,7 +327,7 @@ class _Accesses:
         self._shared.keep(lambda o: o.awaited_at is None or o.awaited_at >= known[o.done.core])
 
 
-_SYNC: dict[str, Callable[[_Accesses, Done], None]] = total(
+_SYNC: dict[str, Callable[[_Accesses, Done], None]] = exhaustive_table(
     f"{__name__}._SYNC",
     {
         "nmp.wait": _Accesses.wait,

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from nmpsim.analysis.explain.stages import operand_roles
 from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.compiler.operations import View
 from nmpsim.compiler.resolve import resolve
-from nmpsim.compiler.work import View
 from nmpsim.core.state import Machine
 from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.debugger import Debugger

@@ -16,9 +16,9 @@ import numpy as np
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.tiling.search import TILINGS
-from nmpsim.compiler.work import Operation
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.nodes import Instruction, Module, TensorType

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.atomic import is_special, write_file
-from nmpsim.bundle import Bundle, HoldsBundle, Metadata, bundle_of
+from nmpsim.bundle import Bundle, BundleHolder, Metadata, get_bundle
 from nmpsim.config import from_settings
 from nmpsim.core.demand import check_run
 from nmpsim.core.limits import NO_LIMITS, Limits
@@ -55,7 +55,7 @@ time."""
 
 
 def evaluate(
-    program: Bundle | HoldsBundle | Path | str,
+    program: Bundle | BundleHolder | Path | str,
     inputs: Mapping[str, npt.ArrayLike] | Samples,
     labels: npt.ArrayLike,
     *,
@@ -94,7 +94,7 @@ def evaluate(
             used, RESULT001 for results of something else, WORK001 if a worker was lost, MEM001 if
             it needs too much memory. A sample whose run does not reach its end counts as wrong.
     """
-    bundle = load(program) if isinstance(program, Path | str) else bundle_of(program)
+    bundle = load(program) if isinstance(program, Path | str) else get_bundle(program)
     samples = ArraySamples.of(inputs) if isinstance(inputs, Mapping) else inputs
     checked = checked_labels(labels, len(samples), classes_of(bundle))
     found = _fresh(bundle, samples, checked, class_names)

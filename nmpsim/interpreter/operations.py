@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.interpreter.convolution import real_convolution
-from nmpsim.isa.total import check_total
+from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.kernels.hostops import HOST_OPS, HostTensor
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Opcode
@@ -21,7 +21,7 @@ RealType: TypeAlias = type[np.float64] | type[np.float32]
 """float64 for real arithmetic, or float32 for that of Glow's Interpreter."""
 REAL: Final = np.float64
 
-check_total("the interpreter", {*HOST_OPS} - NO_WORK, OPCODES.keys() - NO_WORK)
+check_exhaustive("the interpreter", {*HOST_OPS} - NO_WORK, OPCODES.keys() - NO_WORK)
 
 _MAY_HIDE_A_RELU = opcodes_of(*SATURATES_ANYWHERE) | {
     "batchedreduceadd",

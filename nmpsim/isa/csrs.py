@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-from nmpsim.isa.total import total
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.records import frozen
 
 
@@ -66,7 +66,7 @@ class CsrRow:
     """... and whether it is the upper half."""
 
 
-CSR_ROWS: dict[Csr, CsrRow] = total(
+CSR_ROWS: dict[Csr, CsrRow] = exhaustive_table(
     f"{__name__}.CSR_ROWS",
     {
         Csr.MSTATUS: CsrRow("MIE and MPIE; MPP is machine mode", MPP, MIE | MPIE),

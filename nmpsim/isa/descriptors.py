@@ -6,6 +6,7 @@ set; :mod:`nmpsim.isa.table` has the instructions and passes these names on.
 
 from __future__ import annotations
 
+from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.layouts import Alignment, Layout, Pace, Size, Work
 from nmpsim.isa.profiles import PROFILES_OF
 from nmpsim.isa.records import (
@@ -52,7 +53,6 @@ from nmpsim.isa.shared_words import (
     transfer,
     windows,
 )
-from nmpsim.isa.total import check_total
 
 DESCRIPTORS: dict[str, Descriptor] = {
     d.name: d
@@ -356,7 +356,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
     )
 }  # fmt: skip
 
-check_total(
+check_exhaustive(
     "nmpsim.isa.profiles.PROFILES_OF",
     PROFILES_OF,
     (n for n, d in DESCRIPTORS.items() if PROFILE in d.words),

@@ -24,6 +24,7 @@ from nmpsim.isa.document_text import (
     TRAP_VALUES,
     UNIT_NOTES,
 )
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.fields import BitField
 from nmpsim.isa.layouts import Alignment, Direction
 from nmpsim.isa.profiles import PROFILES_OF, ROWS, PairWords, Profile
@@ -44,9 +45,8 @@ from nmpsim.isa.table import (
     Unit,
     Word,
 )
-from nmpsim.isa.total import total
 
-_DIRECTIONS = total(
+_DIRECTIONS = exhaustive_table(
     f"{__name__}._DIRECTIONS",
     {
         Direction.READS: "read",

@@ -6,7 +6,7 @@ from enum import Enum, IntEnum
 from itertools import pairwise
 
 from nmpsim.diagnostics import fail
-from nmpsim.isa.total import total
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.records import frozen
 
 
@@ -39,7 +39,7 @@ class Scope(Enum):
     DEVICE = "units, or other cores"
 
 
-SCOPES: dict[Kind, Scope] = total(
+SCOPES: dict[Kind, Scope] = exhaustive_table(
     f"{__name__}.SCOPES",
     {
         Kind.UPPER: Scope.CORE,

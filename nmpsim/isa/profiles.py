@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from nmpsim.isa.total import check_total, decides
+from nmpsim.isa.exhaustive import check_exhaustive, dispatches_on
 from nmpsim.records import frozen
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -328,7 +328,7 @@ ROWS = (
         average_uses_result_scale=True,
     ),
 )
-check_total(
+check_exhaustive(
     f"{__name__}.ROWS", enumerate(row.name for row in ROWS), ((r.number, r.name) for r in ROWS)
 )
 
@@ -341,12 +341,12 @@ PROFILES_OF = {
 """Descriptor -> the profiles that its instruction has; another one is an operand fault."""
 
 
-def with_form(*forms: ScaleForm) -> tuple[int, ...]:
+def profiles_with_form(*forms: ScaleForm) -> tuple[int, ...]:
     """Numbers of the profiles whose scales have one of these forms."""
     return tuple(row.number for row in ROWS if row.form in forms)
 
 
-def mask_of(descriptor: str) -> int:
+def profile_mask(descriptor: str) -> int:
     """The numbers of the profiles that an instruction has, as bits."""
     return sum(1 << PROFILES.index(name) for name in PROFILES_OF[descriptor])
 
@@ -354,13 +354,13 @@ def mask_of(descriptor: str) -> int:
 def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> None:
     """Raise IncompleteError unless a place has the profiles of some instructions and no other."""
     needed = {profile for name in descriptors for profile in PROFILES_OF[name]}
-    check_total(place, (PROFILES[number] for number in numbers), needed)
+    check_exhaustive(place, (PROFILES[number] for number in numbers), needed)
 
 
-def decides_profiles(descriptor: str) -> Callable[[_Function], _Function]:
+def dispatches_on_profiles(descriptor: str) -> Callable[[_Function], _Function]:
     """Decorator: the function chooses among all profiles that an instruction has."""
     known = [name.upper() for name in PROFILES]
-    return decides(known, (name.upper() for name in PROFILES_OF[descriptor]))
+    return dispatches_on(known, (name.upper() for name in PROFILES_OF[descriptor]))
 
 
 # --- what a compiler is asked for ------------------------------------------------------------

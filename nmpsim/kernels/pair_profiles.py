@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.isa.exhaustive import dispatches_on
 from nmpsim.isa.profiles import (
     FLOAT,
     GLOW_FLOAT,
@@ -18,10 +19,9 @@ from nmpsim.isa.profiles import (
     ONNX,
     Q31,
     QNNPACK,
-    decides_profiles,
+    dispatches_on_profiles,
 )
 from nmpsim.isa.shared_words import OPERATIONS
-from nmpsim.isa.total import decides
 from nmpsim.isa.words import INT16, OP_ADD, OP_MAX, OP_MIN, OP_MUL, OP_SUB
 from nmpsim.kernels.array_types import Float32s, Int, Int64s
 from nmpsim.kernels.jit import jit
@@ -51,7 +51,7 @@ WIDEST_SIDE: Any = np.int64(1 << 61)
 
 
 @jit
-@decides_profiles("eltwise")
+@dispatches_on_profiles("eltwise")
 def pair_results(
     left: Int64s,
     right: Int64s,
@@ -83,7 +83,7 @@ def pair_results(
 
 
 @jit
-@decides(
+@dispatches_on(
     ("OP_ADD", "OP_SUB", "OP_MAX", "OP_MIN"),
     (f"OP_{name.upper()}" for name in OPERATIONS if name != "mul"),
 )

@@ -25,8 +25,8 @@ from nmpsim.isa.profiles import (
     Q31,
     Q31_ONCE,
     REAL,
-    decides_profiles,
-    with_form,
+    dispatches_on_profiles,
+    profiles_with_form,
 )
 from nmpsim.isa.words import INT16, OP_ADD
 from nmpsim.kernels.array_types import Float32s, Float64s, Int, Int64s
@@ -78,7 +78,7 @@ from nmpsim.kernels.scale_runs import (
     scale_integers,
 )
 
-_REAL = with_form(REAL)
+_REAL = profiles_with_form(REAL)
 _HELD_BIAS: Any = np.int64(1 << 61)
 
 # --- sums ------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def put_reals(
 
 
 @jit
-@decides_profiles("conv")
+@dispatches_on_profiles("conv")
 def bias_in_sum(
     q: Quantizer,
     stored: Int,
@@ -174,7 +174,7 @@ def bias_in_sum(
 
 
 @jit_inlined
-@decides_profiles("conv")
+@dispatches_on_profiles("conv")
 def scale_sums(
     run: Int64s,
     integers: Int64s,
@@ -213,7 +213,7 @@ def scale_reals(run: Int64s, reals: Float64s, q: Quantizer) -> None:
 
 
 @jit
-@decides_profiles("avgpool")
+@dispatches_on_profiles("avgpool")
 def average_results(
     sums: Int64s,
     count: Int,
@@ -271,7 +271,7 @@ def real_average(sums: Int64s, count: Int, taps: Int, a: Average, reals: Float32
 
 
 @jit_inlined
-@decides_profiles("rescale")
+@dispatches_on_profiles("rescale")
 def rescale_results(
     values: Int64s,
     count: Int,

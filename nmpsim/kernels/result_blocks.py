@@ -20,7 +20,7 @@ from nmpsim.isa.profiles import (
     ONEDNN,
     Q31,
     Q31_ONCE,
-    decides_profiles,
+    dispatches_on_profiles,
 )
 from nmpsim.kernels.array_types import Int, Int32s
 from nmpsim.kernels.jit import jit
@@ -42,7 +42,7 @@ _ONE: Any = np.int64(1)
 
 
 @jit
-@decides_profiles("conv")
+@dispatches_on_profiles("conv")
 def way_of(q: Quantizer) -> Any:
     """How sixteen channels at a time are scaled; -1 if they cannot be."""
     if q.leaky or q.profile == Q31_ONCE:

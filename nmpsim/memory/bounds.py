@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.isa.profiles import FIXED_POINT, FLOAT64, INTEGER, with_form
+from nmpsim.isa.profiles import FIXED_POINT, FLOAT64, INTEGER, profiles_with_form
 from nmpsim.isa.records import MAX_COUNT
 from nmpsim.isa.table import SCRATCHPAD_BASE
 
 OK = -1
-_WITH_SHIFTS = with_form(INTEGER, FIXED_POINT, FLOAT64)
+_WITH_SHIFTS = profiles_with_form(INTEGER, FIXED_POINT, FLOAT64)
 """Profiles whose scales have an integer factor and two shifts."""
 MOST = MAX_COUNT
 """No count or stride within a scratchpad can be larger."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.layouts import Alignment, Size
-from nmpsim.isa.profiles import mask_of
+from nmpsim.isa.profiles import profile_mask
 from nmpsim.isa.records import Descriptor, Word
 from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, position
 from nmpsim.memory.bounds import OK, beyond_element
@@ -56,7 +56,7 @@ def _most(_: str, word: Word) -> int:
 def _mask(name: str, word: Word) -> int:
     """The values that are allowed, as bits; 0 if ``LEAST`` and ``MOST`` say all."""
     if word.name == "profile":
-        return mask_of(name)
+        return profile_mask(name)
     return sum(1 << value for value in word.values or range(len(word.choices)))
 
 

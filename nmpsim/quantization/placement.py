@@ -6,8 +6,8 @@ from collections.abc import Container
 
 import attrs
 
-from nmpsim.compiler.placement import host_reason
-from nmpsim.compiler.work import Buffer, Operation, View
+from nmpsim.compiler.operations import Buffer, Operation, View
+from nmpsim.compiler.placement import find_host_reason
 from nmpsim.lir.nodes import Quantization, TensorType
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import Kind, opcodes_of
@@ -98,7 +98,7 @@ def _reason(node: Node, graph: Graph, settings: Settings) -> str:
         return "not all of its operands are float"
     if node.kind is Kind.FUNCTION and settings.elem == "i8":
         return ""
-    return host_reason(_probe(node, graph, settings))
+    return find_host_reason(_probe(node, graph, settings))
 
 
 def _probe(node: Node, graph: Graph, settings: Settings) -> Operation:

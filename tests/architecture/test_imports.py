@@ -112,7 +112,7 @@ def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from top_level(handler.body)
 
 
-CHECKS = frozenset({"check_total", "check_profiles", "_check"})
+CHECKS = frozenset({"check_exhaustive", "check_profiles", "_check"})
 """Functions that compare a table with another one, and raise an error or do nothing."""
 
 

@@ -14,9 +14,9 @@ from small_programs import bundle_of
 
 from nmpsim.compiler.allocate import ALIGNMENT, allocate
 from nmpsim.compiler.fuse import fuse
-from nmpsim.compiler.placement import place
+from nmpsim.compiler.operations import Buffer, Operation, View
+from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.resolve import resolve
-from nmpsim.compiler.work import Buffer, Operation, View
 from nmpsim.config import default_device
 from nmpsim.lir.nodes import Instruction, Operand
 
@@ -83,7 +83,7 @@ def test_buffers_of_programs(program: Program) -> None:
     weights, operations = resolve(program.module)
     always = [v.buffer for v in weights.values() if not v.buffer.constant]
     check(operations, always)
-    fused = fuse(place(operations, default_device()))
+    fused = fuse(assign_placement(operations, default_device()))
     check(fused, always)
     offsets = allocate(fused, always).offsets
     assert all(op.output.buffer.name in offsets for op in fused)

@@ -16,7 +16,7 @@ from tiers import pairwise
 
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler import driver
-from nmpsim.compiler.work import Operation
+from nmpsim.compiler.operations import Operation
 from nmpsim.core.device import Device
 from nmpsim.lir.nodes import TensorType
 from nmpsim.report.data import Saturation

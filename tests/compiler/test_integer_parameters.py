@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.compiler.numerics.ratios import NOTHING, integer_form, product, quotient
-from nmpsim.compiler.work import Buffer, View
+from nmpsim.compiler.operations import Buffer, View
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_value as quantize_by_host

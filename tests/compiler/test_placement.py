@@ -11,7 +11,7 @@ from small_programs import SMALL, WINDOW, bundle_of, convolve, image, out_kind, 
 from toy_rows import add_opcode
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.compiler.placement import host_reason
+from nmpsim.compiler.placement import find_host_reason
 from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.tiling.planner import PLANNERS
 from nmpsim.kernels.hostops import HOST_OPS
@@ -67,7 +67,7 @@ def add_move_and_relu(elem: str) -> Draft:
 @pytest.mark.parametrize("elem", ["i32", "float"])
 def test_other_elements_are_the_hosts(elem: str) -> None:
     _, operations = resolve(add_move_and_relu(elem).module())
-    found = [host_reason(op) for op in operations]
+    found = [find_host_reason(op) for op in operations]
     assert found[0].endswith(f"is {elem}, the units take Int8 and Int16")
     assert found[1] == ""
     assert found[2].endswith(f"is {elem}, the units take Int8 and Int16")
@@ -130,7 +130,7 @@ def test_fused_activations_without_an_integer_form() -> None:
     source = image(draft)
     convolve(draft, source, draft.output(out_kind(source)), activation="TANH")
     _, operations = resolve(draft.module())
-    assert host_reason(operations[0]) == "the rescale unit has no TANH"
+    assert find_host_reason(operations[0]) == "the rescale unit has no TANH"
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.5])

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tiers import each_value
 
-from nmpsim.isa.total import IncompleteError, check_total, decides, total
+from nmpsim.isa.exhaustive import IncompleteError, check_exhaustive, dispatches_on, exhaustive_table
 
 TESTS = Path(__file__).parent
 BEGIN = """
@@ -251,11 +251,11 @@ sys.exit(pytest.main(["-qx", "-p", "no:cacheprovider", *quiet, *files]))
 
 
 def test_tables() -> None:
-    assert total("here", {"a": 1, "b": 2}, ("b", "a")) == {"a": 1, "b": 2}
+    assert exhaustive_table("here", {"a": 1, "b": 2}, ("b", "a")) == {"a": 1, "b": 2}
     with pytest.raises(IncompleteError, match="here has no entry for b, c"):
-        total("here", {"a": 1}, "abc")
+        exhaustive_table("here", {"a": 1}, "abc")
     with pytest.raises(IncompleteError, match="here has an entry too many: z"):
-        check_total("here", "az", "a")
+        check_exhaustive("here", "az", "a")
 
 
 def test_functions_that_decide() -> None:
@@ -266,8 +266,8 @@ def test_functions_that_decide() -> None:
         return "one" if number == numbers.one else "two" if number == numbers.two else "none"
 
     known = ("one", "two", "three")
-    assert decides(known, ("one", "two"))(which) is which
+    assert dispatches_on(known, ("one", "two"))(which) is which
     with pytest.raises(IncompleteError, match=r"which has no entry for three"):
-        decides(known, known)(which)
+        dispatches_on(known, known)(which)
     with pytest.raises(IncompleteError, match=r"which has an entry too many: two"):
-        decides(known, ("one",))(which)
+        dispatches_on(known, ("one",))(which)

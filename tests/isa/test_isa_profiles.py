@@ -13,9 +13,9 @@ from nmpsim.isa.profiles import (
     PROFILES_OF,
     ROWS,
     ScaleKind,
-    mask_of,
+    profile_mask,
+    profiles_with_form,
     real_factor,
-    with_form,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "numerics.md"
@@ -34,10 +34,10 @@ def test_every_profile_is_some_references_and_the_other_way_round() -> None:
 def test_masks_and_forms_are_those_of_the_rows() -> None:
     for descriptor, names in PROFILES_OF.items():
         numbers = {row.number for row in ROWS if row.name in names}
-        assert mask_of(descriptor) == sum(1 << number for number in numbers)
+        assert profile_mask(descriptor) == sum(1 << number for number in numbers)
         assert all(descriptor in ROWS[number].instructions for number in numbers)
     for row in ROWS:
-        assert row.number in with_form(row.form)
+        assert row.number in profiles_with_form(row.form)
 
 
 def test_the_page_on_numerics_begins_with_the_references() -> None:

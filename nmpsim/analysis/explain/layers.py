@@ -15,9 +15,9 @@ from nmpsim.analysis.explain.stages import (
     stages_of,
 )
 from nmpsim.analysis.weighted import WEIGHTED
-from nmpsim.compiler.placement import host_reason
+from nmpsim.compiler.operations import Operation
+from nmpsim.compiler.placement import find_host_reason
 from nmpsim.compiler.resolve import resolve
-from nmpsim.compiler.work import Operation
 from nmpsim.lir.display_names import display_names
 from nmpsim.lir.nodes import Module
 
@@ -123,7 +123,7 @@ def _facts(module: Module, op: Operation, index: int, shown: str) -> LayerFacts:
         stages_of(module, op),
         profile_facts(module, op),
         tuple(_notes(module, op)),
-        "host" if host_reason(op) else "device",
+        "host" if find_host_reason(op) else "device",
     )
 
 

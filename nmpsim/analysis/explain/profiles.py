@@ -9,11 +9,11 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.weighted import WEIGHTED, scales_of, values_of
-from nmpsim.compiler.numerics import PROFILES, Bias, Profile, Sums, Words, effective
+from nmpsim.compiler.numerics import PROFILES, Bias, Profile, Sums, Words, effective_profile
+from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.resolve import place_of
 from nmpsim.compiler.tiling.channelwise import average_of
 from nmpsim.compiler.tiling.elementwise import BINARY, is_unsigned
-from nmpsim.compiler.work import Operation
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.isa.profiles import (
     FBGEMM,
@@ -82,7 +82,7 @@ def real_biases(module: Module, op: Operation) -> tuple[int, float, Mapping[str,
     kept: dict[str, float] = {}
     for name in PROFILES:
         try:
-            made = PROFILES[effective(name, op)].sums(sums)
+            made = PROFILES[effective_profile(name, op)].sums(sums)
         except UserError:
             continue
         word = made.bias[channel]
@@ -99,7 +99,7 @@ _Question: TypeAlias = Callable[[Profile], _Answer]
 
 
 def _facts(name: str, op: Operation, ask: _Question) -> ProfileFacts:
-    profile = PROFILES[effective(name, op)]
+    profile = PROFILES[effective_profile(name, op)]
     try:
         device, stages = ask(profile)
     except UserError as error:

@@ -13,8 +13,8 @@ import attrs
 from nmpsim.analysis.explain.factors import Factor, factor_of
 from nmpsim.analysis.weighted import WEIGHTED, Scales, scales_of
 from nmpsim.compiler.numerics.ratios import product, quotient
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.tiling.window import numbers
-from nmpsim.compiler.work import Operation, View
 from nmpsim.kernels.scale import InvalidScaleError
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcodes import OPCODES

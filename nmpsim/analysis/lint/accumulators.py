@@ -13,7 +13,7 @@ from nmpsim.analysis.lint.biases import Bias
 from nmpsim.analysis.lint.findings import Finding, at_layer
 from nmpsim.analysis.lint.subject import Subject
 from nmpsim.analysis.weighted import WEIGHTED, scales_of, values_of, weight_rows
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.opcode import Kind
 
 Array: TypeAlias = npt.NDArray[Any]

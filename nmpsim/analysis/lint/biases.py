@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.weighted import bias_values, scales_of
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.nodes import Module
 
 Array: TypeAlias = npt.NDArray[Any]

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from nmpsim.analysis.lint.findings import Finding
 from nmpsim.analysis.lint.subject import Subject
-from nmpsim.compiler.driver import refusals
+from nmpsim.compiler.driver import find_refusals
 
 RULE = "not-compiled"
 
 
 def check(subject: Subject) -> Iterator[Finding]:
     """The compiler's own errors, each at the layer that it is about."""
-    found = refusals(
+    found = find_refusals(
         subject.module,
         subject.device,
         numerics=subject.numerics,

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from nmpsim.analysis.lint.subject import Subject
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import Place
 
 Severity: TypeAlias = Literal["error", "warning", "note"]

@@ -8,8 +8,8 @@ import attrs
 
 from nmpsim.analysis.lint.findings import Finding, at_layer
 from nmpsim.analysis.lint.subject import Subject
-from nmpsim.compiler.placement import host_reason
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.placement import find_host_reason
 from nmpsim.diagnostics import Place
 from nmpsim.lir.nodes import Quantization
 from nmpsim.lir.opcode import WEIGHTED, Kind
@@ -180,7 +180,7 @@ def reason_as_quantized(op: Operation, elem: str) -> str:
         else view
         for view in op.operands
     )
-    return host_reason(attrs.evolve(op, operands=views))
+    return find_host_reason(attrs.evolve(op, operands=views))
 
 
 _ANY = Quantization(1.0, 0, 0.0, 0.0)

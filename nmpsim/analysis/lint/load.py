@@ -17,8 +17,8 @@ from nmpsim.analysis.program import from_bundle, from_imported, is_bundle, refus
 from nmpsim.analysis.shadow.constants import read_floats
 from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.compiler.operations import View
 from nmpsim.compiler.resolve import resolve
-from nmpsim.compiler.work import View
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends import import_model

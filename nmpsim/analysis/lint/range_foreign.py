@@ -12,7 +12,7 @@ import numpy as np
 from nmpsim.analysis.lint.findings import Finding
 from nmpsim.analysis.lint.subject import Array, Subject
 from nmpsim.analysis.lint.weights_reference import weights_of
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import Place
 from nmpsim.lir.names import without_suffix
 from nmpsim.quantization import SCHEMAS, Range, choose_parameters

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
 from nmpsim.analysis.lint.range_foreign import possible, quantized_results, ranges_of
 from nmpsim.analysis.lint.subject import Subject
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.quantization import Range
 
 RULE = "range-too-narrow"

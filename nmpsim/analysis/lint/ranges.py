@@ -13,7 +13,7 @@ from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
 from nmpsim.analysis.lint.range_foreign import ranges_of
 from nmpsim.analysis.lint.subject import Subject
 from nmpsim.analysis.weighted import WEIGHTED, Scales, scales_of, weight_rows
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.quantization import Range
 
 Array: TypeAlias = npt.NDArray[Any]

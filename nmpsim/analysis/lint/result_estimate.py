@@ -10,7 +10,7 @@ import numpy as np
 from nmpsim.analysis.lint.subject import Array, Subject
 from nmpsim.analysis.shadow.constants import filters_of_biases, quantized_constants
 from nmpsim.analysis.shadow.matching import match_constants
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.interpreter import execute_real
 from nmpsim.lir.nodes import TensorType
 from nmpsim.lir.opcode import Kind

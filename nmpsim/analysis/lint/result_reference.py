@@ -14,7 +14,7 @@ from nmpsim.analysis.lint.scales import HALF_DIGIT
 from nmpsim.analysis.lint.subject import Subject
 from nmpsim.analysis.lint.weights_reference import Weights, weights_of
 from nmpsim.analysis.shadow.matching import match_constants
-from nmpsim.compiler.work import View
+from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place, UserError
 
 RULE = "result-differs"

@@ -10,7 +10,7 @@ import attrs
 from nmpsim.analysis.lint.findings import Finding, Severity
 from nmpsim.analysis.lint.subject import Subject
 from nmpsim.analysis.weighted import values_of
-from nmpsim.compiler.work import Operation
+from nmpsim.compiler.operations import Operation
 from nmpsim.lir.nodes import Span, TensorType
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.printer import format_scale

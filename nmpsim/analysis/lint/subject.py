@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from nmpsim.analysis.lint.biases import Bias, bias_of
 from nmpsim.analysis.weighted import WEIGHTED
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import place_of, resolve
-from nmpsim.compiler.work import Operation, View
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.diagnostics import Place
 from nmpsim.lir.display_names import display_names

@@ -18,7 +18,7 @@ from nmpsim.analysis.shadow.constants import quantized_constants
 from nmpsim.analysis.shadow.layouts import layouts
 from nmpsim.analysis.shadow.matching import LEAST_SQNR_DB, match_constants
 from nmpsim.analysis.weighted import WEIGHTED, scales_of
-from nmpsim.compiler.work import Operation, View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.opcode import Kind
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from nmpsim.compiler.numerics.profile import Average, Bias, Profile, Requantization, Sums, Words
-from nmpsim.compiler.work import Operation
+from nmpsim.compiler.operations import Operation
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS
 from nmpsim.kernels.hostops import MOVES_OR_COMPARES
 
@@ -37,7 +37,7 @@ EXACT = MOVES_OR_COMPARES | frozenset(
 """Operations whose answer no profile changes; Int8 softmax is always Glow's."""
 
 
-def effective(numerics: str, op: Operation) -> str:
+def effective_profile(numerics: str, op: Operation) -> str:
     """The profile that an operation takes where ``numerics`` is asked for.
 
     Of Glow's compiled kernels only the one that rescales knows Int16; its Interpreter has all.
@@ -47,17 +47,17 @@ def effective(numerics: str, op: Operation) -> str:
     return "glow-float" if numerics == "glow-int" and lacks else numerics
 
 
-def profile_of(op: Operation) -> Profile:
+def get_profile(op: Operation) -> Profile:
     """The arithmetic of an operation."""
-    return PROFILES[effective(op.numerics, op)]
+    return PROFILES[effective_profile(op.numerics, op)]
 
 
-def numerics_of(op: Operation) -> str:
+def profile_name(op: Operation) -> str:
     """The profile of an operation for a report; empty where none applies."""
     quantized = any(view.type.quant is not None for view in op.operands)
     if op.instruction.opcode in EXACT or not quantized:
         return ""
-    return profile_of(op).name
+    return get_profile(op).name
 
 
 __all__ = [
@@ -70,7 +70,7 @@ __all__ = [
     "Requantization",
     "Sums",
     "Words",
-    "effective",
-    "numerics_of",
-    "profile_of",
+    "effective_profile",
+    "profile_name",
+    "get_profile",
 ]

@@ -11,7 +11,7 @@ from nmpsim.compiler.numerics.float import integer_bias, rounded
 from nmpsim.compiler.numerics.profile import Average, Requantization, Sums, Words
 from nmpsim.compiler.numerics.ratios import LONGEST_SHIFT, float_form, quotient, scale_words
 from nmpsim.compiler.numerics.torch import ONE, Torch
-from nmpsim.compiler.work import View
+from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place
 from nmpsim.isa.profiles import FLOAT, QNNPACK
 from nmpsim.kernels.scale import IntegerScale

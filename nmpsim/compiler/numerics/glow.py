@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from nmpsim.compiler.numerics.profile import Profile
-from nmpsim.compiler.work import View
+from nmpsim.compiler.operations import View
 
 
 class Glow(Profile):

@@ -14,7 +14,7 @@ from nmpsim.compiler.numerics.ratios import (
     scale_words,
     word_of,
 )
-from nmpsim.compiler.work import View
+from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place
 from nmpsim.isa.profiles import GLOW_FLOAT, GLOW_FLOAT_LATE
 

@@ -9,7 +9,7 @@ import numpy as np
 from nmpsim.compiler.numerics.glow import Glow
 from nmpsim.compiler.numerics.profile import Average, Requantization, Sums, Words
 from nmpsim.compiler.numerics.ratios import forms, integer_form, product, quotient, scale_words
-from nmpsim.compiler.work import View
+from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place
 from nmpsim.isa.profiles import GLOW_INT
 

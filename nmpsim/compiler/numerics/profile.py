@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.numerics.ratios import NOTHING, quotient, scale_words
-from nmpsim.compiler.work import View
+from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
 from nmpsim.kernels.scale import IntegerScale

@@ -21,7 +21,7 @@ from nmpsim.compiler.numerics.ratios import (
     quotient,
     scale_words,
 )
-from nmpsim.compiler.work import View
+from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa import profiles as device
 from nmpsim.kernels.hostops.numerics import UNSIGNED

@@ -12,7 +12,7 @@ import numpy as np
 from nmpsim.compiler.numerics.float import UNSIGNED, Float, reciprocal
 from nmpsim.compiler.numerics.profile import Average, Words
 from nmpsim.compiler.numerics.ratios import float_form, product, word_of
-from nmpsim.compiler.work import View
+from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa.profiles import FBGEMM
 

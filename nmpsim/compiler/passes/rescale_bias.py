@@ -13,8 +13,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import resolve
-from nmpsim.compiler.work import Operation, View
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.lir.nodes import Module, Quantization, TensorType, WeightVar

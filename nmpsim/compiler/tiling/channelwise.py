@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from nmpsim.compiler.numerics import Average
+from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.channelwise_scheme import (
     VECTOR,
     ChannelScheme,
@@ -55,7 +56,6 @@ from nmpsim.compiler.tiling.tiles import (
 )
 from nmpsim.compiler.tiling.weighted import Weighted, clip_words
 from nmpsim.compiler.tiling.window import Need, numbers
-from nmpsim.compiler.work import Operation
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Place
 from nmpsim.isa.table import Unit

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
+from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
 from nmpsim.compiler.tiling.plan import Integers, align, counts, divisions, halvings
 from nmpsim.compiler.tiling.weighted import has_tables
 from nmpsim.compiler.tiling.window import Axis, axes
-from nmpsim.compiler.work import Operation
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 from nmpsim.lir.opcode import Kind

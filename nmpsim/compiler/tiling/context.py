@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.debug import PackedConstant
-from nmpsim.bundle.elf import Later
+from nmpsim.bundle.elf import LazyBytes
 from nmpsim.compiler.numerics import Profile
+from nmpsim.compiler.operations import View
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost
 from nmpsim.compiler.tiling.plan import Integers, LayerPlan
-from nmpsim.compiler.work import View
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Place
 from nmpsim.timing import Costs, costs_of
@@ -32,7 +32,7 @@ class Context:
     """DRAM address of a view; a constant is laid down as it is when it is first asked for."""
     values_of: Callable[[View], npt.NDArray[Any]]
     """Values of a constant, in its logical shape."""
-    lay: Callable[[str, npt.NDArray[Any] | Later], int]
+    lay: Callable[[str, npt.NDArray[Any] | LazyBytes], int]
     """Lay down an array; the name is the constant's it was made from and what it is."""
     packed: Callable[[View, PackedConstant], None]
     """Says where a constant's values lie that are laid down in packed form."""

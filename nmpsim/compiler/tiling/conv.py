@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from nmpsim.bundle.debug import PackedConstant
-from nmpsim.bundle.elf import Buffer, Later, flat_bytes
+from nmpsim.bundle.elf import Buffer, LazyBytes, flat_bytes
 from nmpsim.compiler.tiling.context import Candidate, Context, Options, best_rows
 from nmpsim.compiler.tiling.conv_core import Addresses, conv_plan
 from nmpsim.compiler.tiling.conv_scheme import (
@@ -88,7 +88,8 @@ def _weights(
             return context.next_address() + ends_of(align(nbytes))[:-1], nbytes
         addresses = [
             context.lay(
-                f"weights.{box[0].start}.{box[1].start}", Later(size, partial(_packed, layer, box))
+                f"weights.{box[0].start}.{box[1].start}",
+                LazyBytes(size, partial(_packed, layer, box)),
             )
             for size, box in zip(nbytes.tolist(), _boxes(pieces, parts), strict=True)
         ]

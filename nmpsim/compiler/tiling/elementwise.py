@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from nmpsim.compiler.clip_bounds import input_range, limits_on
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.tiling.context import Candidate, Context, Options, best_first
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
 from nmpsim.compiler.tiling.plan import (
@@ -32,10 +33,9 @@ from nmpsim.compiler.tiling.plan import (
 )
 from nmpsim.compiler.tiling.tiles import Bounds, ranges_of, tiles_of
 from nmpsim.compiler.tiling.weighted import clip_words
-from nmpsim.compiler.work import Operation, View
 from nmpsim.config import DeviceConfig
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Unit
-from nmpsim.isa.total import total
 from nmpsim.isa.words import (
     ACTIVATION_LEAKY,
     OP_ADD,
@@ -49,7 +49,7 @@ from nmpsim.isa.words import (
 from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_of
 from nmpsim.timing.compute import vector_cycles
 
-BINARY = total(
+BINARY = exhaustive_table(
     "the operations of nmp.eltwise",
     {
         "elementadd": OP_ADD,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.context import Candidate, Context, Options, best_first
 from nmpsim.compiler.tiling.conv_scheme import SUM_BYTES
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
@@ -26,7 +27,6 @@ from nmpsim.compiler.tiling.plan import (
     too_large,
 )
 from nmpsim.compiler.tiling.weighted import clip_words
-from nmpsim.compiler.work import Operation
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import PART_FIRST, PART_LAST, PART_MIDDLE, PART_ONLY
 from nmpsim.timing.compute import gemm_cycles

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
+from nmpsim.compiler.operations import Operation, row_major_strides
 from nmpsim.compiler.tiling.context import Candidate, Context, Options
 from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.plan import (
@@ -28,9 +29,8 @@ from nmpsim.compiler.tiling.plan import (
     store,
     too_large,
 )
-from nmpsim.compiler.work import Operation, row_major_strides
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Unit
-from nmpsim.isa.total import total
 from nmpsim.lir.opcodes import Kind, opcodes_of
 
 TRANSPOSE_DIMENSIONS = 4
@@ -140,7 +140,7 @@ def _integers(op: Operation, name: str) -> list[int]:
     return [int(value) for value in values] if isinstance(values, tuple) else []
 
 
-_BOXES: dict[str, Callable[[Operation, _Strides, _Strides], list[_Box]]] = total(
+_BOXES: dict[str, Callable[[Operation, _Strides, _Strides], list[_Box]]] = exhaustive_table(
     "operations that move",
     {
         "copy": _copied,

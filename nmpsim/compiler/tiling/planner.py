@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 from nmpsim.compiler.tiling.channelwise import depthwise_options, pool_options
 from nmpsim.compiler.tiling.channelwise_scheme import is_depthwise
@@ -19,8 +20,7 @@ from nmpsim.compiler.tiling.elementwise import (
 from nmpsim.compiler.tiling.matmul import matmul_options
 from nmpsim.compiler.tiling.movement import move_options
 from nmpsim.compiler.tiling.weighted import read_weighted
-from nmpsim.compiler.work import Operation
-from nmpsim.isa.total import total
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.lir.opcode import Kind
 
 
@@ -59,7 +59,7 @@ _BY_KIND: dict[Kind, Callable[[Operation, Context], Options[Any]]] = {
     Kind.FILL: splat_options,
     Kind.MOVE: move_options,
 }
-PLANNERS = total("the planners", _BY_KIND, KINDS_ON_THE_DEVICE)
+PLANNERS = exhaustive_table("the planners", _BY_KIND, KINDS_ON_THE_DEVICE)
 """Every kind of operation that the device has a unit for."""
 
 

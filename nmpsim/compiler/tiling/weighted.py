@@ -11,9 +11,9 @@ import numpy.typing as npt
 from nmpsim.compiler.clip_bounds import limits_on
 from nmpsim.compiler.numerics import Bias, Requantization, Sums
 from nmpsim.compiler.numerics.ratios import scale_words
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.window import Axis, axes
-from nmpsim.compiler.work import Operation, View
 from nmpsim.diagnostics import fail
 from nmpsim.isa.words import ACTIVATION_LEAKY
 from nmpsim.lir.opcode import Kind

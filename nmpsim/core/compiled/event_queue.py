@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.state import NEVER, Machine, Status
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import INSTRUCTIONS, Kind, of_kind
-from nmpsim.isa.total import total
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 
 RUNNING = int(Status.RUNNING)
-_RELEASES = total(
+_RELEASES = exhaustive_table(
     f"{__name__}._RELEASES",
     {
         "nmp.wait": False,

@@ -32,8 +32,8 @@ from nmpsim.core.compiled.units import await_job, note_wait
 from nmpsim.core.decode import KIND, KIND_OF, OP, OTHER_SCALAR, decides_instructions, decides_kinds
 from nmpsim.core.state import CSR_COLUMN, CSRS, Awaited, Count, Machine, Spent, Status
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, is_read_only
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import SEMAPHORES, Kind, Unit
-from nmpsim.isa.total import total
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 from nmpsim.timing import Costs
@@ -127,7 +127,7 @@ for _csr, _column in CSR_COLUMN.items():
     COLUMN_OF_CSR[_csr] = _column
 _ROWS = [CSR_ROWS[csr] for csr in CSRS]
 NO_COUNTER, CYCLES, INSTRUCTIONS = range(3)
-_COUNTERS = total(
+_COUNTERS = exhaustive_table(
     f"{__name__}._COUNTERS",
     {None: NO_COUNTER, Counter.CYCLES: CYCLES, Counter.INSTRUCTIONS: INSTRUCTIONS},
     (None, *Counter),

@@ -7,11 +7,11 @@ from typing import Any
 
 from nmpsim.core.compiled import mac, transfers, vector
 from nmpsim.core.compiled.kernel_context import context_at, words_at
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import INSTRUCTIONS, Kind, of_kind
-from nmpsim.isa.total import total
 from nmpsim.kernels.array_types import Int
 
-KERNEL_OF = total(
+KERNEL_OF = exhaustive_table(
     f"{__name__}.KERNEL_OF",
     {**transfers.KERNELS, **mac.KERNELS, **vector.KERNELS},
     of_kind(Kind.TENSOR),

@@ -31,14 +31,14 @@ from nmpsim.core.state import NEVER, Int64s, Machine, Outcome, Status, Trap, pla
 from nmpsim.core.stops import StopConditions, no_stops
 from nmpsim.core.work import steps_with_room
 from nmpsim.isa.codec import decode
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Cause, Kind, Unit, of_kind
-from nmpsim.isa.total import total
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
     from nmpsim.core.compiled.contract_state import Contract
 
-INSTRUCTIONS: dict[str, Callable[[Step], None]] = total(
+INSTRUCTIONS: dict[str, Callable[[Step], None]] = exhaustive_table(
     f"{__name__}.INSTRUCTIONS",
     {**INTEGER, **CONTROL, **ACCESS, **SYSTEM, **TENSOR, **SYNC},
     of_kind(*Kind),

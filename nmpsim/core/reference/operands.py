@@ -11,9 +11,9 @@ import numpy.typing as npt
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.state import Int64s
 from nmpsim.isa import words
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.shared_words import ELEMENTS as NAMES
 from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.isa.total import total
 from nmpsim.records import frozen
 
 
@@ -82,7 +82,9 @@ class Element:
 
 INT8 = Element(nbytes=1, accumulator_bits=32)
 INT16 = Element(nbytes=2, accumulator_bits=48)
-ELEMENTS = total(f"{__name__}.ELEMENTS", {words.INT8: INT8, words.INT16: INT16}, range(len(NAMES)))
+ELEMENTS = exhaustive_table(
+    f"{__name__}.ELEMENTS", {words.INT8: INT8, words.INT16: INT16}, range(len(NAMES))
+)
 
 
 def element_of(d: Words) -> Element:

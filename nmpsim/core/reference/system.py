@@ -12,8 +12,8 @@ from nmpsim.core.reference.step import EndOfRunError, EndOfTurnError, Step, Trap
 from nmpsim.core.reference.words import signed, unsigned
 from nmpsim.core.state import CSR_COLUMN, Count, Spent, Trap
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, Csr, is_read_only
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Cause
-from nmpsim.isa.total import total
 
 
 def enter_trap(core: Core, trap: TrapError, is_turn: bool) -> None:
@@ -61,7 +61,7 @@ def mret(s: Step) -> None:
     s.go_to(s.core.csr(Csr.MEPC))
 
 
-COUNTED: dict[Counter, Callable[[Core], int]] = total(
+COUNTED: dict[Counter, Callable[[Core], int]] = exhaustive_table(
     f"{__name__}.COUNTED",
     {Counter.CYCLES: lambda core: core.clock, Counter.INSTRUCTIONS: lambda core: core.retired},
     Counter,

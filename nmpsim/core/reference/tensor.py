@@ -14,8 +14,8 @@ from nmpsim.core.reference.transfers import OperandError
 from nmpsim.core.reference.units import Queue, await_slot, compute, fetch
 from nmpsim.core.state import Count, Spent
 from nmpsim.isa.codec import decode_descriptor, descriptor_offsets
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, Cause, Unit
-from nmpsim.isa.total import total
 from nmpsim.memory import checks
 from nmpsim.memory.address_map import Region
 from nmpsim.timing.work import named_cycles, named_macs
@@ -23,7 +23,7 @@ from nmpsim.timing.work import named_cycles, named_macs
 Work = Callable[[Step, Words, LayerCounters], None]
 
 
-COMPUTE: dict[str, Work] = total(
+COMPUTE: dict[str, Work] = exhaustive_table(
     f"{__name__}.COMPUTE",
     {
         **mac.INSTRUCTIONS,
@@ -33,7 +33,7 @@ COMPUTE: dict[str, Work] = total(
     },
     (i.mnemonic for i in INSTRUCTIONS if i.unit in (Unit.MAC, Unit.VECTOR)),
 )
-TRANSFERS = total(
+TRANSFERS = exhaustive_table(
     f"{__name__}.TRANSFERS",
     {"nmp.load": transfers.load, "nmp.store": transfers.store},
     (i.mnemonic for i in INSTRUCTIONS if i.unit in (Unit.LOAD, Unit.STORE)),

@@ -16,14 +16,14 @@ from nmpsim.core.reference.record import (
 )
 from nmpsim.core.reference.step import EndOfTurnError
 from nmpsim.core.state import NEVER, Awaited, Count, Job, Machine, Spent, Status
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Unit
-from nmpsim.isa.total import total
 from nmpsim.memory.dram import CURSOR_WORDS, is_served, next_address, start_transfer, take_grant
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
 from nmpsim.timing.dram import FREE, channel_of, first_burst, next_request, serve_grant
 
-WAIT = total(
+WAIT = exhaustive_table(
     f"{__name__}.WAIT",
     {
         Unit.LOAD: Count.WAIT_LOAD,
@@ -33,7 +33,7 @@ WAIT = total(
     },
     Unit,
 )
-CAUSE = total(
+CAUSE = exhaustive_table(
     f"{__name__}.CAUSE",
     {
         Unit.LOAD: Spent.LOAD,
@@ -43,7 +43,7 @@ CAUSE = total(
     },
     Unit,
 )
-BUSY = total(
+BUSY = exhaustive_table(
     f"{__name__}.BUSY",
     {
         Unit.LOAD: Count.BUSY_LOAD,

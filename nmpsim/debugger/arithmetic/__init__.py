@@ -14,8 +14,8 @@ from nmpsim.core.state import Machine
 from nmpsim.debugger.arithmetic.records import Element, Made, Term, WhyStep
 from nmpsim.debugger.arithmetic.sums import conv_terms, dwconv_terms, gemm_terms, product, weighted
 from nmpsim.debugger.arithmetic.vector import EXPLAIN
+from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.table import INSTRUCTIONS, Unit
-from nmpsim.isa.total import check_total
 
 __all__ = ["Element", "Made", "WhyStep", "Term", "made_by", "terms_of_part"]
 
@@ -25,7 +25,7 @@ SUMS = {
     "gemm": (gemm_terms, product),
 }
 """Descriptor -> the products of a sum, and how a result is made of them."""
-check_total(
+check_exhaustive(
     f"{__name__}.SUMS and EXPLAIN",
     (*SUMS, *EXPLAIN),
     (i.descriptor for i in INSTRUCTIONS if i.unit in (Unit.MAC, Unit.VECTOR)),

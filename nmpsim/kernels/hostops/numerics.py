@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 import numpy as np
 
+from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.profiles import NUMERICS_NAMES
-from nmpsim.isa.total import total
 from nmpsim.kernels.hostops.formulas import ELEMENTWISE
 from nmpsim.kernels.hostops.later import Later
 from nmpsim.kernels.hostops.rounding import (
@@ -282,7 +282,7 @@ class HostArithmetic:
     """Which opcodes, on operands of these dtypes, it has besides those that are alike in all."""
 
 
-ARITHMETIC = total(
+ARITHMETIC = exhaustive_table(
     f"{__name__}.ARITHMETIC",
     {
         "glow-int": HostArithmetic(_glow_int, softmax=_GLOW, has=_all),

@@ -11,8 +11,8 @@ from nmpsim.core.reference.arithmetic import FormulaStep, Steps, step
 from nmpsim.core.reference.events import ResultPositions, saturate
 from nmpsim.core.reference.operands import Element, Scale, Words
 from nmpsim.core.state import Int64s
+from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.shared_words import OPERATIONS as NAMES
-from nmpsim.isa.total import check_total
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_MIN, OP_MUL, OP_SUB, OPERATION_NUMBERS
 from nmpsim.kernels.saturation_stages import BIAS
 from nmpsim.records import frozen
@@ -96,7 +96,7 @@ OPERATIONS = {
     OP_MIN: np.minimum,
 }
 """What is done with two sides on one scale, integers or float32; a product has its own formula."""
-check_total(f"{__name__}.OPERATIONS", (*OPERATIONS, OP_MUL), OPERATION_NUMBERS)
+check_exhaustive(f"{__name__}.OPERATIONS", (*OPERATIONS, OP_MUL), OPERATION_NUMBERS)
 
 
 def operate(left: Any, right: Any, d: Words) -> Any:

@@ -18,7 +18,7 @@ class IncompleteError(ValueError):
     """A place lacks an entry that it must have, or has one that means nothing."""
 
 
-def check_total(place: str, given: Iterable[object], expected: Iterable[object]) -> None:
+def check_exhaustive(place: str, given: Iterable[object], expected: Iterable[object]) -> None:
     """Raise IncompleteError unless ``place`` has an entry for each of ``expected`` and no other."""
     has, needs = set(given), set(expected)
     for what, names in (("has no entry for", needs - has), ("has an entry too many:", has - needs)):
@@ -26,15 +26,17 @@ def check_total(place: str, given: Iterable[object], expected: Iterable[object])
             raise IncompleteError(f"{place} {what} {', '.join(sorted(map(str, names)))}")
 
 
-def total(
+def exhaustive_table(
     place: str, table: Mapping[_Key, _Value], expected: Iterable[object]
 ) -> dict[_Key, _Value]:
-    """``table``, which has an entry for each of ``expected``; see ``check_total``."""
-    check_total(place, table, expected)
+    """``table``, which has an entry for each of ``expected``; see ``check_exhaustive``."""
+    check_exhaustive(place, table, expected)
     return dict(table)
 
 
-def decides(known: Collection[str], expected: Iterable[str]) -> Callable[[_Function], _Function]:
+def dispatches_on(
+    known: Collection[str], expected: Iterable[str]
+) -> Callable[[_Function], _Function]:
     """For a compiled function that compares a number with one name after the other.
 
     Of the ``known`` names it mentions each of ``expected`` and no other. What compiled code has
@@ -45,7 +47,7 @@ def decides(known: Collection[str], expected: Iterable[str]) -> Callable[[_Funct
 
     def check(function: _Function) -> _Function:
         place = f"{function.__module__}.{function.__qualname__}"
-        check_total(place, names.intersection(function.__code__.co_names), expected)
+        check_exhaustive(place, names.intersection(function.__code__.co_names), expected)
         return function
 
     return check
