@@ -22,7 +22,7 @@ import resnet50_programs
 
 import nmpsim
 from nmpsim.bundle import read_bundle
-from nmpsim.core.critical_path import CriticalPath, PathPart, joined
+from nmpsim.core.critical_path import CriticalPath, PathPart, join_paths
 from nmpsim.core.state import PathCause
 
 
@@ -37,7 +37,7 @@ class NoPath:
 
     def finish(self, *_: Any) -> CriticalPath:
         """Nothing."""
-        return joined([])
+        return join_paths([])
 
 
 def without(do: Callable[[], Any]) -> None:

@@ -22,9 +22,9 @@ from nmpsim.bundle import Bundle, BundleFile, bundle_from_bytes, get_bundle, rea
 from nmpsim.bundle.elf import MAGIC
 from nmpsim.config import DeviceConfig, from_settings, given_device
 from nmpsim.core.device import Device
-from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import Limits
-from nmpsim.core.run import Listener, Progress
+from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import fail
 from nmpsim.records import frozen
 from nmpsim.report.data import RunReport
@@ -97,7 +97,7 @@ def compile(
     fuse: bool = True,
     slicing: str | None = None,
     explain_slicing: bool = False,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Compiled:
     """Compile a model for a device: a TFLite or ONNX file, LIR text, or what ``from_torch`` read.
 
@@ -430,7 +430,7 @@ class Shadow:
         report: RunReport,
         inputs: Mapping[str, npt.NDArray[Any]],
         *,
-        progress: Listener | None = None,
+        progress: ProgressCallback | None = None,
     ) -> RunReport:
         """The report of a run with where each layer's error comes from (``report.shadow``).
 
@@ -445,7 +445,7 @@ class Shadow:
         if report.layers and not report.layer_outputs and report.trap is None:
             message = "the run has kept no layer outputs"
             raise fail("ARG001", message, hint="device.run(bundle, inputs, save_layers=True)")
-        stored = checked_inputs(self._bundle.metadata, inputs)
+        stored = prepare_inputs(self._bundle.metadata, inputs)
 
         def done(layer: ShadowLayer) -> None:
             if progress:

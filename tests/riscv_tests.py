@@ -86,7 +86,7 @@ def read_elf(path: Path) -> Elf:
     return Elf(elf["e_entry"], tohost, segments)
 
 
-def machine_of(elf: Elf) -> Machine:
+def load_machine(elf: Elf) -> Machine:
     """A machine of one core with a test in its DRAM."""
     config = attrs.evolve(default_device(), cores_count=1)
     nothing = np.zeros(0, np.uint8)
@@ -100,7 +100,7 @@ def machine_of(elf: Elf) -> Machine:
 
 def run(elf: Elf, engine_name: str) -> str:
     """``passed``, or how it failed."""
-    machine, engine = machine_of(elf), make_engine(engine_name)
+    machine, engine = load_machine(elf), make_engine(engine_name)
     costs = costs_of(attrs.evolve(default_device(), cores_count=1))
     at = elf.tohost - DRAM_BASE
     for _ in range(MAX_LOOKS):
@@ -131,7 +131,7 @@ def tests_in(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 @attrs.frozen
-class Row:
+class TraceColumn:
     """A line of the table."""
 
     suite: str
@@ -161,7 +161,7 @@ class Row:
         return self.verdict == "passed" or self.verdict.startswith("left out")
 
 
-def run_all(folder: Path) -> list[Row]:
+def run_all(folder: Path) -> list[TraceColumn]:
     """Every test of a folder on both engines; raises NotATestError."""
     rows = []
     for suite, path in tests_in(folder):
@@ -169,11 +169,11 @@ def run_all(folder: Path) -> list[Row]:
             elf = read_elf(path)
         except NotATestError as error:
             raise NotATestError(f"{path.name}: {error}") from error
-        rows.append(Row(suite, path.name, tuple(run(elf, engine) for engine in ENGINES)))
+        rows.append(TraceColumn(suite, path.name, tuple(run(elf, engine) for engine in ENGINES)))
     return rows
 
 
-def summary(rows: Sequence[Row]) -> Iterator[str]:
+def summary(rows: Sequence[TraceColumn]) -> Iterator[str]:
     """How many tests of each suite passed."""
     for suite in SUITES:
         own = [row for row in rows if row.suite == suite]

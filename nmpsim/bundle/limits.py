@@ -2,7 +2,7 @@
 
 A reader compares every number with its row before anything is made of it. The rows keep absurd
 numbers out; whether a run that is possible also fits this computer's memory is asked before the run
-begins (:mod:`nmpsim.core.demand`). docs/bundle.md lists the table.
+begins (:mod:`nmpsim.core.memory_demand`). docs/bundle.md lists the table.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome
 from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, from_settings, load_device
-from nmpsim.core.inputs import checked_inputs
-from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeIsUpError
-from nmpsim.core.run import Listener
+from nmpsim.core.inputs import prepare_inputs
+from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
+from nmpsim.core.run import ProgressCallback
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.corefile import Core, save_core
 from nmpsim.debugger.hazards import Hazard
@@ -74,7 +74,7 @@ class CaseWork:
 
 
 def check_case(
-    work: CaseWork, progress: Listener | None = None, last: LastProgram | None = None
+    work: CaseWork, progress: ProgressCallback | None = None, last: LastProgram | None = None
 ) -> CaseResult:
     """Run a case and check it; what a user must mend is in the result.
 
@@ -86,7 +86,7 @@ def check_case(
     return attrs.evolve(result, seconds=time.perf_counter() - begin)
 
 
-def _checked(work: CaseWork, progress: Listener | None, last: LastProgram) -> CaseResult:
+def _checked(work: CaseWork, progress: ProgressCallback | None, last: LastProgram) -> CaseResult:
     case = work.case
     before = None
     try:
@@ -116,7 +116,7 @@ def _checked(work: CaseWork, progress: Listener | None, last: LastProgram) -> Ca
                     bundle, work.inputs, config, progress, work.max_memory, budget
                 )
                 check = check_hazards(hazards, run.layers)
-            except TimeIsUpError as error:
+            except TimeLimitError as error:
                 check, took_too_long = unknown_hazards(error), True
             result = attrs.evolve(result, checks=(*result.checks, check))
         if work.core is not None and result.failed and not took_too_long:
@@ -252,7 +252,7 @@ def with_core_file(
         debugger = Debugger(bundle, inputs, config=config, engine=ENGINE)
         with debugger.execution.within(budget or TimeBudget(NO_LIMITS)):
             position, stands = _place(result, debugger, hazards)
-        values = checked_inputs(bundle.metadata, inputs)
+        values = prepare_inputs(bundle.metadata, inputs)
         save_core(path, Core(bytes(bundle.file), values, config, ENGINE, position))
     except UserError as error:
         return attrs.evolve(result, errors=(*result.errors, *error.diagnostics))

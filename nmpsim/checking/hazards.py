@@ -11,8 +11,8 @@ from nmpsim.bundle import Bundle
 from nmpsim.checking.expectations import culprit
 from nmpsim.checking.results import Check, Culprit
 from nmpsim.config import DeviceConfig
-from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeIsUpError
-from nmpsim.core.run import Listener, Progress
+from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
+from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.debugger.events import Hazards
 from nmpsim.debugger.execution import Execution, Why
 from nmpsim.debugger.hazards import Hazard
@@ -26,7 +26,7 @@ def find_hazards(
     bundle: Bundle,
     inputs: Mapping[str, npt.NDArray[Any]],
     config: DeviceConfig,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     max_memory: int | None = None,
     budget: TimeBudget | None = None,
     max_found: int = MAX_HAZARDS,
@@ -36,7 +36,7 @@ def find_hazards(
     It ends at a trap or once there are ``max_found``.
 
     Raises:
-        UserError: BUN004, INPUT001, INPUT002 or MEM001; LIMIT002 (``TimeIsUpError``) if
+        UserError: BUN004, INPUT001, INPUT002 or MEM001; LIMIT002 (``TimeLimitError``) if
             ``budget`` has no time left.
     """
     execution = Execution(bundle, inputs, config, max_memory=max_memory)
@@ -55,7 +55,7 @@ def find_hazards(
     return hazards.found
 
 
-def unknown_hazards(error: TimeIsUpError) -> Check:
+def unknown_hazards(error: TimeLimitError) -> Check:
     """Time was up before the whole run was looked at."""
     return Check("hazards", "wrong", error.diagnostics[0].message)
 

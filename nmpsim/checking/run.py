@@ -13,7 +13,7 @@ from nmpsim.bundle.layout import DEBUG_SECTIONS
 from nmpsim.checking.rescale import UsedDescriptors, rescale_digests
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
-from nmpsim.core.run import Listener, layer_key
+from nmpsim.core.run import ProgressCallback, layer_key
 from nmpsim.experiments.identity import digest_of_arrays
 from nmpsim.interpreter.memory import locate, stored
 from nmpsim.report.data import LayerReport, RunReport
@@ -68,7 +68,7 @@ def run_bundle(
     device: Device,
     bundle: Bundle,
     inputs: Arrays,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
     strict: bool = True,
     constants: Callable[[], tuple[str, ...]] | None = None,

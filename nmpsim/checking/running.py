@@ -9,7 +9,7 @@ import attrs
 from nmpsim.checking.case import CaseWork, check_case
 from nmpsim.checking.loaded import LastProgram
 from nmpsim.checking.results import CaseResult
-from nmpsim.core.run import Listener, Progress, tell_compiling
+from nmpsim.core.run import Progress, ProgressCallback, notify_compiling
 from nmpsim.experiments.local import fitting_jobs
 from nmpsim.experiments.pool import run_all
 from nmpsim.experiments.pools import open_pool
@@ -22,7 +22,7 @@ def check_cases(
     *,
     jobs: int | None = None,
     max_memory: int | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
 ) -> tuple[CaseResult, ...]:
     """Check cases in parallel; one alone is checked in this process.
 
@@ -52,7 +52,7 @@ def check_cases(
 
 
 def _results(
-    work: Iterable[CaseWork | CaseResult], count: int, jobs: int, progress: Listener | None
+    work: Iterable[CaseWork | CaseResult], count: int, jobs: int, progress: ProgressCallback | None
 ) -> Iterator[CaseResult]:
     if jobs == 1:
         of_layers = progress if count == 1 else _only_compiling(progress)
@@ -60,11 +60,11 @@ def _results(
         yield from (_checked(one, of_layers, last) for one in work)
         return
     with open_pool(None, jobs=jobs, scheduler=None) as pool:
-        pool.prepare(lambda: tell_compiling(progress))
+        pool.prepare(lambda: notify_compiling(progress))
         yield from run_all(pool, _checked_in_worker, work)
 
 
-def _only_compiling(progress: Listener | None) -> Listener:
+def _only_compiling(progress: ProgressCallback | None) -> ProgressCallback:
     """Of many cases the layers are not told, only that kernels are compiled."""
 
     def listen(event: Progress) -> None:
@@ -83,6 +83,6 @@ def _checked_in_worker(_: object, work: CaseWork | CaseResult) -> CaseResult:
 
 
 def _checked(
-    work: CaseWork | CaseResult, progress: Listener | None, last: LastProgram
+    work: CaseWork | CaseResult, progress: ProgressCallback | None, last: LastProgram
 ) -> CaseResult:
     return check_case(work, progress, last) if isinstance(work, CaseWork) else work

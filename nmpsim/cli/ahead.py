@@ -32,10 +32,12 @@ def engine_for(asked: str, *, runs_often: bool = False) -> str:
     if asked == "auto" and runs_often:
         return "compiled"
     if asked == "auto" and is_wanted(os.environ):
-        from nmpsim.core.ahead import compile_ahead
+        from nmpsim.core.background_compile import start_background_compile
 
         settings = [f"{name}={os.environ.get(name, '')}" for name in _PROCESSOR]
-        is_started = compile_ahead(os.environ.get("NUMBA_CACHE_DIR", ""), " ".join(settings))
+        is_started = start_background_compile(
+            os.environ.get("NUMBA_CACHE_DIR", ""), " ".join(settings)
+        )
         if is_started and sys.stderr is not None and sys.stderr.isatty():
             say(f"note: kernels are compiled in the background, once; {SETTING}=0 prevents it")
     return asked

@@ -39,10 +39,10 @@ def save_core_file(
     if trap.kind == "timeout":
         say(f"warning: time was up, which is no trap; {path} is not written")
         return
-    from nmpsim.core.inputs import checked_inputs
+    from nmpsim.core.inputs import prepare_inputs
     from nmpsim.debugger.corefile import Core, save_core
 
-    inputs = checked_inputs(bundle.metadata, arrays)
+    inputs = prepare_inputs(bundle.metadata, arrays)
     position = _violation_position(bundle, arrays, config, trap, max_memory)
     save_core(path, Core(bytes(bundle.file), inputs, config, report.engine, position))
     say(f"wrote {path}; `nmpsim debug {path}` opens it where the run stopped")

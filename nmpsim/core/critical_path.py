@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.core.state import NEVER, WAIT, Awaited, Int64s, Job, Machine, PathCause
+from nmpsim.core.state import NEVER, WAIT, Int64s, Job, Machine, PathCause, WaitTarget
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import (
     ADDRESS,
@@ -45,7 +45,7 @@ class CriticalPath:
     """[n, PathCause] from the one before, or from the beginning"""
 
 
-def joined(paths: Sequence[CriticalPath]) -> CriticalPath:
+def join_paths(paths: Sequence[CriticalPath]) -> CriticalPath:
     """Paths that follow one another, as one."""
     until = [np.zeros(0, np.int64), *(one.until for one in paths)]
     cycles = [np.zeros((0, CAUSES), np.int64), *(one.cycles for one in paths)]
@@ -111,7 +111,7 @@ class PathRecorder:
     @property
     def certain(self) -> CriticalPath:
         """As far as it is known, whatever comes."""
-        return joined(self._known)
+        return join_paths(self._known)
 
     def _channels(self, work: Any) -> Int64s:
         """The DRAM's channel of each grant."""
@@ -129,7 +129,7 @@ class PathRecorder:
         """Follow the path to the last barrier at which all cores met and no unit had work left."""
         work, waits = self._notes()
         self._work, self._waits = [work], [waits]
-        asleep = waits[waits[:, 1] == Awaited.BARRIER]
+        asleep = waits[waits[:, 1] == WaitTarget.BARRIER]
         releases, met = np.unique(asleep[:, 4], return_counts=True)
         pending = _pending_since(machine, self._costs.queues_depth)
         order = np.argsort(work[:, 2], kind="stable")
@@ -149,7 +149,7 @@ class PathRecorder:
         self._work, self._waits = [work[~is_old]], [waits[~was_left]]
 
     def _follow(self, work: Int64s, waits: Int64s, core: int, end: int) -> None:
-        releases = waits[waits[:, 1] == Awaited.BARRIER, 4]
+        releases = waits[waits[:, 1] == WaitTarget.BARRIER, 4]
         ends = np.append(releases[(releases > self._begin) & (releases < end)], end)
         until, _ = np.unique(ends, return_counts=True)  # without counts NumPy imports numpy.ma
         walk = _Walk(work, waits, self._issued, self._begin, until.tolist())
@@ -366,6 +366,6 @@ def _earlier_of_the_same(owner: Int64s) -> Int64s:
 
 _COMPUTE = {int(Unit.MAC): PathCause.MAC, int(Unit.VECTOR): PathCause.VECTOR}
 _OTHER_CORES = {
-    int(Awaited.BARRIER): PathCause.BARRIER,
-    int(Awaited.SEMAPHORE): PathCause.SEMAPHORE,
+    int(WaitTarget.BARRIER): PathCause.BARRIER,
+    int(WaitTarget.SEMAPHORE): PathCause.SEMAPHORE,
 }

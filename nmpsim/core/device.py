@@ -12,30 +12,30 @@ import numpy.typing as npt
 
 from nmpsim.bundle.read import Bundle, BundleHolder, get_bundle
 from nmpsim.config import DeviceConfig, given_device
-from nmpsim.core.again import Repeats
-from nmpsim.core.answers import Answers
-from nmpsim.core.auto import AutoEngine
-from nmpsim.core.demand import check_saved, has_room_for_whole_layers
-from nmpsim.core.engine import OrderMattersError, ReplayDivergedError
+from nmpsim.core.batch import BatchResult
+from nmpsim.core.engine import OrderDependentError, ReplayDivergedError
+from nmpsim.core.engine_selection import AutoEngine
 from nmpsim.core.engines import make_engine
-from nmpsim.core.host import write_tensor
-from nmpsim.core.inputs import Inputs, checked_inputs
+from nmpsim.core.host_steps import write_tensor
+from nmpsim.core.inputs import Inputs, prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits
-from nmpsim.core.load import machine_of
+from nmpsim.core.load import load_machine
+from nmpsim.core.memory_demand import check_saved_memory, has_memory_for_layer_kernels
+from nmpsim.core.repeat_run import RepeatedRun
 from nmpsim.core.run import (
-    Broken,
     Clock,
-    ContractIsBrokenError,
-    DataDecideError,
-    Listener,
+    ContractViolationError,
+    DataDependentError,
+    ProgressCallback,
     Proof,
     Run,
-    TimeIsUpError,
-    Wanted,
-    tell_compiling,
+    RunOptions,
+    RunTimeoutError,
+    ViolationPoint,
+    notify_compiling,
 )
 from nmpsim.core.state import Machine, reset, restart
-from nmpsim.core.threads import checked_threads
+from nmpsim.core.threads import check_threads
 from nmpsim.core.work import WorkListener
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.host_memory import checked_limit
@@ -72,7 +72,7 @@ class Device:
         self.config = given_device(config)
         self._asked = (engine, threads, max_memory, whole_layers)
         self._whole_layers = whole_layers
-        self._threads = checked_threads(threads)
+        self._threads = check_threads(threads)
         self._max_memory = checked_limit(max_memory)
         self._engine = make_engine(engine, self._threads)
         self._loaded: _Loaded | None = None
@@ -89,7 +89,7 @@ class Device:
         inputs: Inputs,
         *,
         save_layers: bool = False,
-        progress: Listener | None = None,
+        progress: ProgressCallback | None = None,
         work: WorkListener | None = None,
         limits: Limits = NO_LIMITS,
         strict: bool = True,
@@ -127,7 +127,7 @@ class Device:
             loaded = self._load(bundle, save_layers)
             if isinstance(self._engine, AutoEngine):
                 self._engine.choose(bundle, limits)
-            wanted = Wanted(
+            wanted = RunOptions(
                 save_layers=save_layers,
                 progress=progress,
                 work=work,
@@ -139,36 +139,36 @@ class Device:
                 and repeat == 1,
             )
             loaded.runs += 1
-            values = checked_inputs(bundle.metadata, inputs)
+            values = prepare_inputs(bundle.metadata, inputs)
             clock = Clock(self._engine, limits)
-            broken: Broken | None = None
+            broken: ViolationPoint | None = None
             while True:  # a few times at most: each time more is known, or less can be done
                 try:
                     return self._runs(loaded, values, wanted, clock, repeat, broken)
                 except ReplayDivergedError:
                     loaded.proof = "none"
-                except DataDecideError:
+                except DataDependentError:
                     loaded.proof = "impossible"
-                except OrderMattersError:  # it ends early; listeners have heard all of it
+                except OrderDependentError:  # it ends early; listeners have heard all of it
                     clock.timeout = math.inf
                     wanted = attrs.evolve(wanted, in_order=True, progress=None)
-                except ContractIsBrokenError as error:  # listeners have heard all of it
+                except ContractViolationError as error:  # listeners have heard all of it
                     broken, clock.timeout = error.broken, math.inf
                     wanted = attrs.evolve(wanted, work=None, progress=None)
 
-    def answers(
+    def run_batch(
         self,
         bundle: Bundle | BundleHolder,
         samples: Sequence[Inputs],
         *,
         limits: Limits = NO_LIMITS,
-    ) -> Answers:
+    ) -> BatchResult:
         """Run a bundle on the inputs of each sample, as :meth:`run` does.
 
         What runs have in common, and what they count together, is not made for each of them.
         """
         bundle = get_bundle(bundle)
-        answers, may_repeat = Answers(), True
+        answers, may_repeat = BatchResult(), True
         with self._turn:
             for number, inputs in enumerate(samples):
                 repeats = self._load(bundle).repeats
@@ -177,15 +177,15 @@ class Device:
                     if rest is not None:
                         return answers.plus(rest)
                     may_repeat = False  # one by one it shows which of them ends where
-                answers = answers.plus(Answers.of(self.run(bundle, inputs, limits=limits)))
+                answers = answers.plus(BatchResult.of(self.run(bundle, inputs, limits=limits)))
         return answers
 
     def _repeated_answers(
-        self, bundle: Bundle, repeats: Repeats, samples: Sequence[Inputs], limits: Limits
-    ) -> Answers | None:
+        self, bundle: Bundle, repeats: RepeatedRun, samples: Sequence[Inputs], limits: Limits
+    ) -> BatchResult | None:
         """Those of runs that differ in values alone; None if not all of them do."""
         loaded = self._load(bundle)
-        wanted = Wanted(
+        wanted = RunOptions(
             save_layers=False,
             progress=None,
             work=None,
@@ -195,14 +195,14 @@ class Device:
         )
         if not repeats.serves(wanted):
             return None
-        values = [checked_inputs(bundle.metadata, one) for one in samples]
+        values = [prepare_inputs(bundle.metadata, one) for one in samples]
         loaded.repeats = loaded.inputs = None
         try:
-            answers = repeats.answers(values, wanted, lambda: Clock(self._engine, limits))
+            answers = repeats.run_batch(values, wanted, lambda: Clock(self._engine, limits))
         except ReplayDivergedError:
             loaded.proof = "none"
             return None
-        except (UserError, TimeIsUpError):
+        except (UserError, RunTimeoutError):
             return None
         # The machine has counted for all of them together.
         loaded.repeats, loaded.inputs, loaded.wanted = repeats, values[-1], wanted
@@ -212,10 +212,10 @@ class Device:
         self,
         loaded: _Loaded,
         values: Mapping[str, npt.NDArray[Any]],
-        wanted: Wanted,
+        wanted: RunOptions,
         clock: Clock,
         repeat: int,
-        broken: Broken | None,
+        broken: ViolationPoint | None,
     ) -> RunReport:
         """The first of several runs one after the other, with the throughput of all."""
         first = last = self._run(loaded, values, wanted, clock, broken)
@@ -248,14 +248,14 @@ class Device:
         self,
         loaded: _Loaded,
         values: Mapping[str, npt.NDArray[Any]],
-        wanted: Wanted,
+        wanted: RunOptions,
         clock: Clock,
-        broken: Broken | None = None,
+        broken: ViolationPoint | None = None,
         number: int = 0,
     ) -> RunReport:
         """Run from rest, or on what ``number`` runs have left, with values in the inputs' types."""
         bundle, machine, progress = loaded.bundle, loaded.machine, wanted.progress
-        self._engine.when_compiling(lambda: tell_compiling(progress))
+        self._engine.when_compiling(lambda: notify_compiling(progress))
         repeats, loaded.repeats, loaded.inputs = loaded.repeats, None, None
         if repeats is not None and number == 0 and broken is None and repeats.serves(wanted):
             report = self._repeated(repeats, values, wanted, clock)
@@ -277,30 +277,33 @@ class Device:
         run = Run(bundle, machine, self.config, self._engine, proof, wanted, clock, known)
         try:
             report = run.report()
-        except ContractIsBrokenError as error:
-            raise ContractIsBrokenError(attrs.evolve(error.broken, run=number)) from None
+        except ContractViolationError as error:
+            raise ContractViolationError(attrs.evolve(error.broken, run=number)) from None
         if run.is_proof:
             loaded.proof = "done"
         if report.trap is None:
             self._keep(loaded, values, wanted)
         if run.shows_others and number == 0:
-            loaded.repeats = Repeats(
+            loaded.repeats = RepeatedRun(
                 bundle, machine, self._engine, wanted.limits, report, run.replayed
             )
         return report
 
     @staticmethod
     def _repeated(
-        repeats: Repeats, values: Mapping[str, npt.NDArray[Any]], wanted: Wanted, clock: Clock
+        repeats: RepeatedRun,
+        values: Mapping[str, npt.NDArray[Any]],
+        wanted: RunOptions,
+        clock: Clock,
     ) -> RunReport | None:
         """The report of a run that differs in values alone; None if it does not reach its end."""
         try:
             return repeats.report(values, wanted, clock)
-        except (UserError, TimeIsUpError):
+        except (UserError, RunTimeoutError):
             return None  # a run from rest says where it ends
 
     def _keep(
-        self, loaded: _Loaded, values: Mapping[str, npt.NDArray[Any]], wanted: Wanted
+        self, loaded: _Loaded, values: Mapping[str, npt.NDArray[Any]], wanted: RunOptions
     ) -> None:
         """Keep the inputs of a run that may have to be done again."""
         if not self._engine.has_scratchpads:
@@ -330,13 +333,13 @@ class Device:
     def _load(self, bundle: Bundle, save_layers: bool = False) -> _Loaded:
         if self._loaded is not None and self._loaded.bundle is bundle:
             if save_layers:
-                check_saved(bundle, self._max_memory)
+                check_saved_memory(bundle, self._max_memory)
             return self._loaded
         self._loaded = None  # its memory is free for the next one
-        machine = machine_of(
+        machine = load_machine(
             bundle, self.config, self._max_memory, threads=self._threads, save_layers=save_layers
         )
-        whole_layers = self._whole_layers and has_room_for_whole_layers(
+        whole_layers = self._whole_layers and has_memory_for_layer_kernels(
             bundle, self.config, self._max_memory, self._threads
         )
         self._loaded = _Loaded(bundle, machine, whole_layers)
@@ -355,10 +358,10 @@ class _Loaded:
     proof: Proof = "none"
     inputs: Mapping[str, npt.NDArray[Any]] | None = None
     """What the last run was given, if it left out what scratchpads hold; ``wanted`` likewise."""
-    wanted: Wanted | None = None
+    wanted: RunOptions | None = None
     is_at_rest: bool = True
     """Nothing has run, nobody has written."""
-    repeats: Repeats | None = None
+    repeats: RepeatedRun | None = None
     """The next runs, if the last one has shown all but their values."""
 
 

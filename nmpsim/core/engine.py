@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.state import Int64s, Machine, Outcome
-from nmpsim.core.stops import StopConditions
+from nmpsim.core.stop_conditions import StopConditions
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
     from nmpsim.core.compiled.contract_state import Contract
 
-Reached = Callable[[int], None]
+LayerCallback = Callable[[int], None]
 """Told now and then that all layers below one are done."""
 
 
 ShowInstructions = Callable[[Int64s, Int64s, int], bool]
 """Shown instructions in the order of their effects, as rows of
-:class:`~nmpsim.core.shown.Event`; an array that holds the words of their
+:class:`~nmpsim.core.contract_events.ContractEvent`; an array that holds the words of their
 descriptors in its rows, and the column at which they begin. False ends it."""
 
 CheckEvents = Callable[["Contract", Int64s, Int64s, int], bool]
@@ -31,7 +31,7 @@ class Replayed(NamedTuple):
     """What a replay tells."""
 
     path: CriticalPath
-    again: Callable[[Reached, bool], None]
+    again: Callable[[LayerCallback, bool], None]
     """Computes the values of a next run that begins as this one did; timing stays as it is.
 
     ``reached`` and ``whole_layers`` are those of :meth:`Engine.replay`.
@@ -60,7 +60,7 @@ class Engine(ABC):
         return True
 
     @property
-    def has_been_apart(self) -> bool:
+    def has_run_in_parallel(self) -> bool:
         """Have cores gone on without turns since the run began? Where a run ends early, they have
         come further than they would have."""
         return False
@@ -124,7 +124,7 @@ class Engine(ABC):
         self,
         machine: Machine,
         costs: Costs,
-        reached: Reached,
+        reached: LayerCallback,
         strict: bool = False,
         whole_layers: bool = False,
         is_last: bool = True,
@@ -146,7 +146,7 @@ class ContractBrokenError(Exception):
     """Who looks at the instructions of a program has found one that breaks the contract."""
 
 
-class OrderMattersError(Exception):
+class OrderDependentError(Exception):
     """The run ends early, and some cores have gone on: it must begin again, all in order."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nmpsim.core.engine import Engine
-from nmpsim.core.kept import use_kernels
+from nmpsim.core.kernel_cache import mark_kernel_cache_used
 from nmpsim.diagnostics import fail
 
 ENGINES = ("compiled", "reference")
@@ -24,10 +24,10 @@ def make_engine(name: str, threads: int = 1) -> Engine:
 
         return ReferenceEngine()
     if name == AUTO:
-        from nmpsim.core.auto import AutoEngine
+        from nmpsim.core.engine_selection import AutoEngine
 
         return AutoEngine(threads)
     from nmpsim.core.compiled.engine import CompiledEngine
 
-    use_kernels()
+    mark_kernel_cache_used()
     return CompiledEngine(threads)

@@ -20,7 +20,7 @@ Inputs = Arrays | Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
 """By name, in the program's order, or the array of a program's only input."""
 
 
-def checked_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[Any]]:
+def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[Any]]:
     """Values for every input as the program holds it; UserError (INPUT001, INPUT002) otherwise.
 
     Real values for a quantized input are quantized as the program's profile does it.

@@ -45,7 +45,7 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-class TimeIsUpError(UserError):
+class TimeLimitError(UserError):
     """LIMIT002: what belongs to a run takes longer than it may."""
 
 
@@ -61,7 +61,7 @@ class TimeBudget:
         self._subject = subject
 
     def check(self, seconds: float = 0.0) -> None:
-        """Raises :class:`TimeIsUpError` if no time would be left after this many seconds more."""
+        """Raises :class:`TimeLimitError` if no time would be left after this many seconds more."""
         timeout = self._limits.timeout
         if timeout is not None and self._spent + seconds > timeout:
             raise self._late(timeout)
@@ -71,7 +71,7 @@ class TimeBudget:
         self._spent += seconds
 
     def left(self) -> Limits:
-        """Limits of one run more; raises :class:`TimeIsUpError` if no time is left for it."""
+        """Limits of one run more; raises :class:`TimeLimitError` if no time is left for it."""
         timeout = self._limits.timeout
         if timeout is None:
             return self._limits
@@ -79,7 +79,7 @@ class TimeBudget:
             raise self._late(timeout)
         return attrs.evolve(self._limits, timeout=timeout - self._spent)
 
-    def _late(self, timeout: float) -> TimeIsUpError:
+    def _late(self, timeout: float) -> TimeLimitError:
         message = f"{self._subject} took longer than {timeout:g} s"
         hint = "give it a longer --timeout"
-        return TimeIsUpError([Diagnostic("LIMIT002", message, hint=hint)])
+        return TimeLimitError([Diagnostic("LIMIT002", message, hint=hint)])

@@ -7,14 +7,14 @@ import numpy as np
 
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, default_device
-from nmpsim.core.collect import layer_channels
-from nmpsim.core.demand import check_run
+from nmpsim.core.counters import layer_channels
+from nmpsim.core.memory_demand import check_run_memory
 from nmpsim.core.state import Machine, make_machine
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa.table import DRAM_BASE
 
 
-def machine_of(
+def load_machine(
     bundle: Bundle,
     config: DeviceConfig,
     max_memory: int | None = None,
@@ -22,14 +22,16 @@ def machine_of(
     threads: int = 1,
     save_layers: bool = False,
 ) -> Machine:
-    """A machine at rest that holds a bundle.
+    """Return a machine at rest whose memory holds a bundle.
 
-    Raises :class:`~nmpsim.diagnostics.UserError`: BUN004 if the bundle was compiled for another
-    device; MEM001 or BUN001 as :func:`~nmpsim.core.demand.check_run`, which the other arguments
-    are for.
+    Raises
+    ------
+    UserError
+        BUN004 if the bundle was compiled for another device; MEM001 or BUN001 as
+        :func:`~nmpsim.core.memory_demand.check_run_memory`, which takes the other arguments.
     """
     _check_fits(bundle, config)
-    check_run(bundle, config, max_memory, threads=threads, save_layers=save_layers)
+    check_run_memory(bundle, config, max_memory, threads=threads, save_layers=save_layers)
     layers = bundle.metadata.layers
     last = max((layer.barrier for layer in layers if layer.barrier is not None), default=-1)
     barriers = [len(layers)] * (last + 1)
@@ -47,7 +49,7 @@ def machine_of(
     )
 
 
-def empty_machine() -> Machine:
+def make_empty_machine() -> Machine:
     """The smallest machine there is, without a program."""
     config = attrs.evolve(default_device(), cores_count=1)
     image = np.zeros(64, np.uint8)

@@ -14,22 +14,32 @@ from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.compiling import say_compiling
 from nmpsim.config import DeviceConfig
-from nmpsim.core.account import Account, book_cycles, book_host, run_report
-from nmpsim.core.collect import counters_of
+from nmpsim.core.access_cache import ACCESS_CACHE_WORDS
+from nmpsim.core.build_report import (
+    CycleAccount,
+    build_run_report,
+    record_host_step,
+    record_segment,
+)
+from nmpsim.core.contract_events import ViolationField
+from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import (
     ContractBrokenError,
     Engine,
-    OrderMattersError,
-    Reached,
+    LayerCallback,
+    OrderDependentError,
     Replayed,
 )
-from nmpsim.core.host import read_tensor, run_host_step
+from nmpsim.core.host_steps import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
-from nmpsim.core.seen import SEEN_WORDS
-from nmpsim.core.shown import Found
 from nmpsim.core.state import CSR_COLUMN, NEVER, Int64s, Machine, Outcome, end_segment, start_cores
-from nmpsim.core.stops import STEPS_PER_TURN, StopConditions, make_stops, no_stops
+from nmpsim.core.stop_conditions import (
+    STEPS_PER_TURN,
+    StopConditions,
+    default_stop_conditions,
+    make_stop_conditions,
+)
 from nmpsim.core.work import WorkListener, take_waits, take_work, with_waits
 from nmpsim.isa.table import Csr
 from nmpsim.records import frozen
@@ -38,7 +48,7 @@ from nmpsim.report.ended import ContractReport, TrapReport, ViolationReport
 from nmpsim.timing import costs_of
 
 if TYPE_CHECKING:
-    from nmpsim.core.contract import ContractCheck
+    from nmpsim.core.contract_check import ContractCheck
 
 TRACE_ROWS = 1 << 14
 """Instructions between two looks at the contract, where each run is checked."""
@@ -56,10 +66,10 @@ class Progress:
     name: str = ""
 
 
-Listener = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 
 
-def tell_compiling(progress: Listener | None) -> None:
+def notify_compiling(progress: ProgressCallback | None) -> None:
     """Tell who listens that kernels are compiled; say it aloud if nobody does."""
     if progress is None:
         say_compiling()
@@ -68,11 +78,11 @@ def tell_compiling(progress: Listener | None) -> None:
 
 
 @frozen(kw_only=True)
-class Wanted:
+class RunOptions:
     """What is asked of a run; see :meth:`nmpsim.core.device.Device.run`."""
 
     save_layers: bool
-    progress: Listener | None
+    progress: ProgressCallback | None
     work: WorkListener | None
     limits: Limits
     strict: bool
@@ -86,12 +96,12 @@ Proof = Literal["none", "done", "impossible", "unwanted"]
 holds for every input, so each run is checked; nobody asked."""
 
 
-class DataDecideError(Exception):
+class DataDependentError(Exception):
     """The contract cannot be proved in advance: the run must begin again and be checked."""
 
 
 @frozen(eq=False)
-class Broken:
+class ViolationPoint:
     """Where a run that was checked has broken the contract: known when cores have gone on."""
 
     run: int
@@ -104,15 +114,15 @@ class Broken:
     """What could not be checked; mostly empty."""
 
 
-class ContractIsBrokenError(Exception):
+class ContractViolationError(Exception):
     """The run must begin again, and end where the contract is broken."""
 
-    def __init__(self, broken: Broken) -> None:
+    def __init__(self, broken: ViolationPoint) -> None:
         super().__init__(broken)
         self.broken = broken
 
 
-class TimeIsUpError(Exception):
+class RunTimeoutError(Exception):
     """The run takes longer than it may."""
 
 
@@ -134,9 +144,9 @@ class Clock:
         return 0.0 if self._begin is None else self._now() - self._begin
 
     def check(self) -> None:
-        """Raises :class:`TimeIsUpError` if the run takes longer than it may."""
+        """Raises :class:`RunTimeoutError` if the run takes longer than it may."""
         if self.seconds() > self.timeout:
-            raise TimeIsUpError
+            raise RunTimeoutError
 
     def _now(self) -> float:
         return time.perf_counter() - self._engine.compiling_seconds
@@ -145,7 +155,7 @@ class Clock:
 class LayersDone:
     """How many layers are done, which it tells who listens."""
 
-    def __init__(self, layers: Sequence[Layer], progress: Listener | None) -> None:
+    def __init__(self, layers: Sequence[Layer], progress: ProgressCallback | None) -> None:
         self._layers, self._progress = layers, progress
         self.count = 0
 
@@ -156,7 +166,7 @@ class LayersDone:
             name = self._layers[index].display_name
             self._progress(Progress("layer", self.count, len(self._layers), name))
 
-    def listener(self, step: ProgramStep, clock: Clock) -> Reached:
+    def listener(self, step: ProgramStep, clock: Clock) -> LayerCallback:
         """What an engine tells during a step; it ends a run that takes too long between layers."""
         left = list(step.layers)
 
@@ -179,9 +189,9 @@ class Run:
         config: DeviceConfig,
         engine: Engine,
         proof: Proof,
-        wanted: Wanted,
+        wanted: RunOptions,
         clock: Clock,
-        broken: Broken | None = None,
+        broken: ViolationPoint | None = None,
     ) -> None:
         self._bundle = bundle
         self._machine = machine
@@ -197,9 +207,9 @@ class Run:
         self._progress = wanted.progress
         self._work = wanted.work
         self._whole_layers = wanted.whole_layers
-        self._apart = wanted.work is None and not wanted.in_order
+        self._is_parallel = wanted.work is None and not wanted.in_order
         self._layers = bundle.metadata.layers
-        self.account = Account.of(self._layers)
+        self.account = CycleAccount.of(self._layers)
         self.replayed: list[Replayed] = []
         """What the engine told of each step that it replayed."""
         self._saved: dict[str, npt.NDArray[Any]] = {}
@@ -212,17 +222,17 @@ class Run:
     def report(self) -> RunReport:
         """Run every step; the report up to the end or to a trap."""
         if self._proof in ("none", "impossible") and self._broken_at is None:
-            from nmpsim.core.contract import ContractCheck  # a run that is proved needs none
+            from nmpsim.core.contract_check import ContractCheck  # a run that is proved needs none
 
             self._contract = ContractCheck(self._machine, self._costs, self._engine.check_events)
         # No turns: the engine is compiled or read from the cache, which is no simulation.
         self._engine.run(self._machine, self._costs, 0, False)
         self._clock.start()
         trap = self._steps()
-        return run_report(
+        return build_run_report(
             self._bundle,
             self._machine,
-            counters_of(self._machine, self._config),
+            read_counters(self._machine, self._config),
             self.account,
             engine=self._engine.name,
             host_seconds=self._clock.seconds(),
@@ -270,7 +280,7 @@ class Run:
         for number, step in enumerate(metadata.steps):
             try:
                 trap = self._step(number, step)
-            except TimeIsUpError:
+            except RunTimeoutError:
                 trap = self._late(step)
             if trap:
                 return trap
@@ -311,7 +321,7 @@ class Run:
 
     def _host(self, step: ProgramStep) -> None:
         clip = run_host_step(self._machine, step)
-        book_host(self.account, step, clip, self._config)
+        record_host_step(self.account, step, clip, self._config)
         for index in step.layers:
             self._layer_done(index)
         self._clock.check()
@@ -337,10 +347,10 @@ class Run:
             if is_checked and self._contract and not self._contract.take_trace(stops):
                 self._refuse_apart()
                 found, message = self._contract.found, self._contract.message
-                raise ContractIsBrokenError(Broken(0, number, found.copy(), message))
+                raise ContractViolationError(ViolationPoint(0, number, found.copy(), message))
             if is_checked and self._contract_message():  # what it has seen may meet what it forgot
                 self._refuse_apart()
-                stops = stops._replace(apart=stops.apart[:0])
+                stops = stops._replace(parallel=stops.parallel[:0])
             self._take_notes()
             if outcome == Outcome.LAYER_END:
                 self._layer_done(
@@ -378,28 +388,28 @@ class Run:
         assert self._contract is not None
         try:
             if not self._engine.prove(self._machine, self._costs, self._contract.show):
-                raise DataDecideError
+                raise DataDependentError
         except ContractBrokenError:
             return False
         return True
 
     def _refuse_apart(self) -> None:
         """Where a run ends early all cores must be where their turns have brought them."""
-        if self._engine.has_been_apart:
-            raise OrderMattersError
+        if self._engine.has_run_in_parallel:
+            raise OrderDependentError
 
     def _refuse_handled_traps(self, is_checked: bool) -> None:
         """A proof knows nothing of what a program does after a trap that data have caused."""
         self._handles_traps |= bool(self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any())
         if self._handles_traps and self._proof != "unwanted" and not is_checked:
-            raise DataDecideError
+            raise DataDependentError
 
     def _run_to_violation(self, step: ProgramStep, found: Int64s) -> TrapReport:
         """Run as far as to a violation that is known."""
-        stops = make_stops(
+        stops = make_stop_conditions(
             self._machine.cores.size,
             steps_per_turn=STEPS_PER_TURN,
-            until_cycle=max(int(found[Found.CYCLE]), 0),
+            until_cycle=max(int(found[ViolationField.CYCLE]), 0),
             strict=True,
         )
         stop = self._save_layers
@@ -424,21 +434,22 @@ class Run:
 
     def _stopped(self, step: ProgramStep, found: Int64s) -> TrapReport:
         path = self._path.finish(self._machine) if self._path else None
-        book_cycles(self.account, self._machine, self._layers, step, False, path)
+        record_segment(self.account, self._machine, self._layers, step, False, path)
         return self._broken(found)
 
     def _stops(self, is_checked: bool) -> StopConditions:
         cores, strict = self._machine.cores.size, self._proof != "unwanted"
         if not is_checked:
-            return no_stops(cores, strict=strict, apart=self._apart)
-        return make_stops(
+            return default_stop_conditions(cores, strict=strict, parallel=self._is_parallel)
+        return make_stop_conditions(
             cores,
             steps_per_turn=STEPS_PER_TURN,
             trace_rows=TRACE_ROWS,
             word_rows=TRACE_ROWS,
             strict=strict,
-            seen_words=SEEN_WORDS,
-            apart=self._apart and not self._save_layers,  # cores may be ahead of a barrier in DRAM
+            seen_words=ACCESS_CACHE_WORDS,
+            parallel=self._is_parallel
+            and not self._save_layers,  # cores may be ahead of a barrier in DRAM
         )
 
     def _replay(self, step: ProgramStep) -> CriticalPath | None:
@@ -467,12 +478,12 @@ class Run:
         is_done = outcome == Outcome.DONE
         if is_done:
             end_segment(self._machine)
-        book_cycles(self.account, self._machine, self._layers, step, is_done, path)
+        record_segment(self.account, self._machine, self._layers, step, is_done, path)
         if outcome == Outcome.DONE:
             return None
-        from nmpsim.core.trapped import trap_report  # few runs end so
+        from nmpsim.core.termination import build_trap_report  # few runs end so
 
-        return trap_report(self._machine, outcome, self._limited, self._layers)
+        return build_trap_report(self._machine, outcome, self._limited, self._layers)
 
     def _layer_done(self, index: int) -> None:
         if index >= len(self._layers):

@@ -31,7 +31,7 @@ SCRATCHPAD_SLACK = 64
 """Bytes after each scratchpad that kernels may read but never use."""
 
 
-class Status(IntEnum):
+class CoreStatus(IntEnum):
     """What a core is doing."""
 
     RUNNING = 0
@@ -79,7 +79,7 @@ class Count(IntEnum):
     TENSOR_INSTRUCTIONS = 17
 
 
-class Spent(IntEnum):
+class CycleCause(IntEnum):
     """Columns of ``spent``: each cycle of a core has one cause.
 
     It is the MAC array's or the vector unit's if that worked; else UNUSED if the layer gave work to
@@ -114,7 +114,7 @@ class PathCause(IntEnum):
     QUEUEING = 9
 
 
-class Awaited(IntEnum):
+class WaitTarget(IntEnum):
     """What a core waits for: an instruction of one of its units, or other cores."""
 
     LOAD = 0
@@ -145,7 +145,7 @@ class Job(IntEnum):
     """Tick at which its grants so far are served."""
 
 
-class Trap(IntEnum):
+class TrapField(IntEnum):
     """Entries of ``Machine.trap``."""
 
     CORE = 0
@@ -170,7 +170,7 @@ CORE = np.dtype(
         ("previous_layer", "i8"),  # that it left at its last barrier
         ("pending", "i8", (Count.IDLE + 1,)),  # cycles that are not yet given to a layer
         ("booked", "i8"),  # cycle up to which ``spent`` has the core's cycles
-        ("spent", "i8", (len(Spent),)),  # cycles by cause that are not yet given to a layer
+        ("spent", "i8", (len(CycleCause),)),  # cycles by cause that are not yet given to a layer
         # Cycles that each DMA queue's requests stood in line: all, those at the completion of
         # instruction i at i % depth, and those that are accounted for.
         ("in_line", "i8", (2,)),
@@ -192,7 +192,7 @@ CORE = np.dtype(
 LAYER = np.dtype(
     [
         ("counts", "i8", (len(Count),)),
-        ("spent", "i8", (len(Spent),)),  # cycles of all cores by cause
+        ("spent", "i8", (len(CycleCause),)),  # cycles of all cores by cause
         ("worked", "i8"),  # bit n: core n was given a tensor instruction for it
         ("saturated", "i8", (STAGES, 2)),  # values saturated, by stage and side (0 low, 1 high)
         ("worst", "i8", (STAGES, 2)),  # largest overshoot
@@ -216,7 +216,7 @@ SHARED = np.dtype(
         ("last_barrier", "i8"),  # the one released last, or -1
         ("noted", "i8"),  # entries of ``Machine.work`` in use
         ("waited", "i8"),  # entries of ``Machine.waits`` in use
-        ("trap", "i8", (len(Trap),)),
+        ("trap", "i8", (len(TrapField),)),
         ("semaphores", "i8", (SEMAPHORES,)),
     ]
 )
@@ -296,7 +296,7 @@ def _records(count: int, dtype: Any) -> Any:
     return np.zeros(count, dtype).view(np.recarray)
 
 
-def plain_records(machine: Machine) -> Machine:
+def as_plain_arrays(machine: Machine) -> Machine:
     """The same memory, without names of fields as attributes: these cost a microsecond each."""
     plain = {
         name: getattr(machine, name).view(dtype, np.ndarray)
@@ -383,13 +383,13 @@ def _reset_cores(machine: Machine) -> None:
     cores.view(np.uint8)[:] = 0
     cores.csr[:] = [CSR_ROWS[csr].reset for csr in CSRS]
     cores.csr[:, CSR_COLUMN[Csr.MHARTID]] = np.arange(cores.size)
-    cores.status[:] = Status.HALTED
+    cores.status[:] = CoreStatus.HALTED
     cores.request[:] = NEVER
     cores.layer[:] = -1
     cores.previous_layer[:] = layers.size - 1
     for account in ("counts", "spent", "worked"):
         layers[account][...] = 0
-    clear_counts(machine)
+    clear_value_counters(machine)
     machine.barriers.cycle[:] = NEVER
     shared.last_barrier[:] = -1
     shared.noted[:] = 0
@@ -398,7 +398,7 @@ def _reset_cores(machine: Machine) -> None:
     shared.semaphores[:] = 0
 
 
-def clear_counts(machine: Machine) -> None:
+def clear_value_counters(machine: Machine) -> None:
     """Forget what was counted of values."""
     layers = machine.layers.view(np.ndarray)  # fields of records are slow to get at
     saturated = layers["saturated"]
@@ -415,7 +415,7 @@ def start_cores(machine: Machine, entry: int) -> None:
     cores.clock[:] = cores.clock.max()
     cores.booked[:] = cores.clock
     cores.pc[:] = entry
-    cores.status[:] = Status.RUNNING
+    cores.status[:] = CoreStatus.RUNNING
     cores.layer[:] = -1
 
 
@@ -425,10 +425,10 @@ def end_segment(machine: Machine) -> None:
     end = cores.clock.max()
     np.add.at(machine.layers.counts, (cores.previous_layer, int(Count.IDLE)), end - cores.clock)
     reached = cores.clock.copy()
-    for cause, unit in ((Spent.MAC, Unit.MAC), (Spent.VECTOR, Unit.VECTOR)):
+    for cause, unit in ((CycleCause.MAC, Unit.MAC), (CycleCause.VECTOR, Unit.VECTOR)):
         until = np.clip(cores.unit_free[:, unit], reached, end)
         np.add.at(machine.layers.spent, (cores.previous_layer, int(cause)), until - reached)
         reached = until
-    np.add.at(machine.layers.spent, (cores.previous_layer, int(Spent.IDLE)), end - reached)
+    np.add.at(machine.layers.spent, (cores.previous_layer, int(CycleCause.IDLE)), end - reached)
     cores.clock[:] = end
     cores.booked[:] = end

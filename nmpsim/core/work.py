@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.state import MAX_NOTES, WAIT, WORK, Machine
-from nmpsim.core.stops import MAX_STEPS
+from nmpsim.core.stop_conditions import MAX_STEPS
 
 ROOM = 1 << 14
 """Entries between two visits to Python: 2.3 MB."""

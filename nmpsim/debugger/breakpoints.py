@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.core.state import NEVER
-from nmpsim.core.stops import ANY_INSTRUCTION, Row
+from nmpsim.core.stop_conditions import ANY_INSTRUCTION, TraceColumn
 from nmpsim.debugger.execution import Execution, Pause, Why
 
 
@@ -66,7 +66,7 @@ def is_step(pause: Pause, after: int, cores: npt.NDArray[np.bool_] | None) -> bo
     The one that ends a layer is told as the layer's end.
     """
     if pause.why == Why.LAYER and after & ANY_INSTRUCTION and len(pause.trace):
-        return cores is None or bool(cores[pause.trace[-1, Row.CORE]])
+        return cores is None or bool(cores[pause.trace[-1, TraceColumn.CORE]])
     return pause.why == Why.STOPPED
 
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, from_settings
-from nmpsim.core.host import read_tensor
+from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.state import NEVER
-from nmpsim.core.stops import ANY_INSTRUCTION
+from nmpsim.core.stop_conditions import ANY_INSTRUCTION
 from nmpsim.debugger.breakpoints import (
     AtAddress,
     Breakpoint,
@@ -48,7 +48,7 @@ UNITS: dict[StepUnit, int] = {
 FIRST_WINDOW = 64
 """Moves that a step back looks at first."""
 
-Listener = Callable[[Location], None]
+ProgressCallback = Callable[[Location], None]
 
 
 class Debugger(RunPosition):
@@ -81,7 +81,7 @@ class Debugger(RunPosition):
         device = from_settings(bundle.metadata.device) if config is None else config
         super().__init__(Execution(bundle, inputs, device, engine, budget_mib, max_memory))
         self.breakpoints: list[Breakpoint] = []
-        self.progress: Listener | None = None
+        self.progress: ProgressCallback | None = None
         """Called when a layer is done."""
         self.interrupted: Callable[[], bool] = lambda: False
         """Asked now and then; the run stops when it says yes."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from nmpsim.bundle.metadata import ProgramStep, Tensor
-from nmpsim.core.collect import host_saturation
-from nmpsim.core.host import read_tensor
-from nmpsim.core.stops import Row
+from nmpsim.core.counters import host_saturation
+from nmpsim.core.host_steps import read_tensor
+from nmpsim.core.stop_conditions import TraceColumn
 from nmpsim.debugger.breakpoints import (
     Breakpoint,
     Hit,
@@ -116,15 +116,15 @@ class Events:
 
     def _stalls(self, one: Breakpoint, condition: OnStall, pause: Pause) -> Iterator[Hit]:
         rows = pause.trace
-        long = rows[rows[:, Row.END] - rows[:, Row.BEGIN] > condition.limit]
+        long = rows[rows[:, TraceColumn.END] - rows[:, TraceColumn.BEGIN] > condition.limit]
         for row in long:
-            core = int(row[Row.CORE])
+            core = int(row[TraceColumn.CORE])
             if condition.core in (None, core):
-                name = INSTRUCTIONS[int(row[Row.NUMBER])].mnemonic
-                cycles = int(row[Row.END] - row[Row.BEGIN])
-                pc = int(row[Row.PC])
+                name = INSTRUCTIONS[int(row[TraceColumn.NUMBER])].mnemonic
+                cycles = int(row[TraceColumn.END] - row[TraceColumn.BEGIN])
+                pc = int(row[TraceColumn.PC])
                 text = f"core {core} stood {cycles} cycles at {name}, {pc:#x}"
-                yield Hit(int(row[Row.TURN]) + 1, one.number, text, code_command(core, pc))
+                yield Hit(int(row[TraceColumn.TURN]) + 1, one.number, text, code_command(core, pc))
 
     def _differences(self, one: Breakpoint, condition: OnDifference, pause: Pause) -> Iterator[Hit]:
         for index in pause.layers:

@@ -20,18 +20,23 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
-from nmpsim.core.account import Account, book_cycles, book_host, run_report
-from nmpsim.core.auto import AutoEngine
-from nmpsim.core.collect import counters_of
+from nmpsim.core.build_report import (
+    CycleAccount,
+    build_run_report,
+    record_host_step,
+    record_segment,
+)
+from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathPart
+from nmpsim.core.engine_selection import AutoEngine
 from nmpsim.core.engines import make_engine
-from nmpsim.core.host import run_host_step, write_tensor
-from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.host_steps import run_host_step, write_tensor
+from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
-from nmpsim.core.load import machine_of
+from nmpsim.core.load import load_machine
 from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start_cores
-from nmpsim.core.stops import Noted, StopConditions, make_stops
-from nmpsim.core.trapped import trap_report
+from nmpsim.core.stop_conditions import StopConditions, StopState, make_stop_conditions
+from nmpsim.core.termination import build_trap_report
 from nmpsim.core.work import take_waits, take_work, with_waits
 from nmpsim.debugger.edits import Edit, check_edit, program_pieces, ram_slice, rescaled
 from nmpsim.debugger.snapshots import (
@@ -115,11 +120,11 @@ class Execution:
         """
         limit = checked_limit(max_memory)
         self.bundle, self.config = bundle, config
-        self.machine: Machine = with_waits(machine_of(bundle, config, limit, save_layers=True))
+        self.machine: Machine = with_waits(load_machine(bundle, config, limit, save_layers=True))
         self.engine, self.costs = make_engine(engine), costs_of(config)
         if isinstance(self.engine, AutoEngine):
             self.engine.choose(bundle, NO_LIMITS)
-        self.inputs = checked_inputs(bundle.metadata, inputs)
+        self.inputs = prepare_inputs(bundle.metadata, inputs)
         self.edits: tuple[Edit, ...] = ()
         """Changes to the program and to DRAM, see ``change``."""
         self.layers = bundle.metadata.layers
@@ -130,8 +135,10 @@ class Execution:
         self.before_moves: Callable[[], None] = lambda: None
         """Called before some moves are made; what it raises ends the advance there."""
         self._step, self._is_started, self._furthest = 0, False, 0
-        self.account = Account.of(self.layers)
-        self._stops = make_stops(config.cores_count, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS)
+        self.account = CycleAccount.of(self.layers)
+        self._stops = make_stop_conditions(
+            config.cores_count, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS
+        )
         reset(self.machine)
         for tensor in bundle.metadata.inputs:
             write_tensor(self.machine, tensor, self.inputs[tensor.name])
@@ -178,7 +185,7 @@ class Execution:
             until: comes back there with LIMIT.
             cycle: comes back before anything begins at this cycle or later.
             after: comes back after an instruction for a unit, see
-                :class:`~nmpsim.core.stops.StopConditions`
+                :class:`~nmpsim.core.stop_conditions.StopConditions`
             cores: those that ``after`` looks at, [cores]; all if None.
             addresses: comes back before these, [n, 2] core (-1: any) and address.
         """
@@ -219,7 +226,7 @@ class Execution:
 
     @contextmanager
     def within(self, budget: TimeBudget) -> Iterator[None]:
-        """Meanwhile moves take from a budget; without time left they raise ``TimeIsUpError``."""
+        """Meanwhile moves take from a budget; without time left they raise ``TimeLimitError``."""
 
         def now() -> float:
             return time.perf_counter() - self.engine.compiling_seconds
@@ -333,16 +340,16 @@ class Execution:
         """The report of the run up to here, with its critical path as far as that is known."""
         account = self.account.copy()
         if self._is_started and self.step is not None:
-            book_cycles(account, self.machine, self.layers, self.step, False)
+            record_segment(account, self.machine, self.layers, self.step, False)
         clock = 0
         for index in (i for step in self.bundle.metadata.steps for i in step.layers):
             if self.layers[index].placement == "device":
                 end = clock + account.cycles[index]
                 account.paths[index], clock = PathPart(path, clock, end), end
-        return run_report(
+        return build_run_report(
             self.bundle,
             self.machine,
-            counters_of(self.machine, self.config),
+            read_counters(self.machine, self.config),
             account,
             engine=self.engine.name,
             host_seconds=0.0,
@@ -353,7 +360,7 @@ class Execution:
 
     def _host(self, step: ProgramStep) -> Pause:
         clip = run_host_step(self.machine, step)
-        book_host(self.account, step, clip, self.config)
+        record_host_step(self.account, step, clip, self.config)
         self._step += 1
         self.position += 1
         return self._pause(Why.LAYER, self.position - 1, step.layers)
@@ -367,9 +374,9 @@ class Execution:
 
     def _device(self, step: ProgramStep, stops: StopConditions, turns: int) -> Pause:
         start = self.position
-        stops.noted[[Noted.TURNS, Noted.ROWS, Noted.CORE]] = start, 0, -1
+        stops.noted[[StopState.TURNS, StopState.ROWS, StopState.CORE]] = start, 0, -1
         outcome = self.engine.run(self.machine, self.costs, turns, True, stops)
-        self.position = int(stops.noted[Noted.TURNS])
+        self.position = int(stops.noted[StopState.TURNS])
         if outcome == Outcome.LAYER_END:
             barrier = int(self.machine.shared[0].last_barrier)
             index = int(self.machine.barriers[barrier].layer)
@@ -378,7 +385,7 @@ class Execution:
         if outcome == Outcome.DONE:
             return self._end(step, start)
         if outcome in (Outcome.TRAP, Outcome.DEADLOCK, Outcome.CYCLE_LIMIT):
-            self.trap = trap_report(self.machine, outcome, self.config, self.layers)
+            self.trap = build_trap_report(self.machine, outcome, self.config, self.layers)
             return self._pause(Why.TRAP, start)
         is_stop = outcome == Outcome.STOPPED and not self._is_full(stops)
         return self._pause(Why.STOPPED if is_stop else Why.BUSY, start)
@@ -386,7 +393,7 @@ class Execution:
     def _end(self, step: ProgramStep, start: int) -> Pause:
         last_core = int(self.machine.cores.clock.argmax())
         end_segment(self.machine)
-        book_cycles(self.account, self.machine, self.layers, step, True)
+        record_segment(self.account, self.machine, self.layers, step, True)
         self._step += 1
         self._is_started = False
         self.position += 1
@@ -396,14 +403,20 @@ class Execution:
 
     @staticmethod
     def _is_full(stops: StopConditions) -> bool:
-        return bool(stops.noted[Noted.CORE] < 0 and stops.noted[Noted.ROWS] >= len(stops.trace))
+        return bool(
+            stops.noted[StopState.CORE] < 0 and stops.noted[StopState.ROWS] >= len(stops.trace)
+        )
 
     def _pause(self, why: Why, start: int, layers: tuple[int, ...] = ()) -> Pause:
         noted = self._stops.noted
         rows, words = (
-            one[: noted[Noted.ROWS]].copy() for one in (self._stops.trace, self._stops.words)
+            one[: noted[StopState.ROWS]].copy() for one in (self._stops.trace, self._stops.words)
         )
-        core = int(noted[Noted.CORE]) if why == Why.STOPPED and noted[Noted.CORE] >= 0 else None
-        noted[Noted.ROWS] = 0
+        core = (
+            int(noted[StopState.CORE])
+            if why == Why.STOPPED and noted[StopState.CORE] >= 0
+            else None
+        )
+        noted[StopState.ROWS] = 0
         work, waits = take_work(self.machine), take_waits(self.machine)
         return Pause(why, start, self.position, rows, words, work, waits, tuple(layers), core)

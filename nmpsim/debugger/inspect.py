@@ -11,11 +11,11 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.core.collect import CountedValues, device_saturation, host_saturation
-from nmpsim.core.host import read_tensor
+from nmpsim.core.counters import ValueCounters, device_saturation, host_saturation
+from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr
-from nmpsim.core.state import Status
+from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import rescaled
 from nmpsim.debugger.execution import FOREVER
@@ -82,7 +82,7 @@ def saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
     clip = debugger.execution.account.clips.get(layer.index)
     if clip is not None:
         return host_saturation(clip)
-    return device_saturation(layer, CountedValues.of(debugger.execution.machine))
+    return device_saturation(layer, ValueCounters.of(debugger.execution.machine))
 
 
 def find_layer(debugger: Debugger, text: str) -> Layer:
@@ -128,7 +128,7 @@ def core_states(debugger: Debugger) -> tuple[CoreState, ...]:
         states.append(
             CoreState(
                 core=number,
-                status=Status(int(core.status)).name.lower().replace("_", " "),
+                status=CoreStatus(int(core.status)).name.lower().replace("_", " "),
                 pc=pc,
                 clock=int(core.clock),
                 retired=int(core.retired),

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from nmpsim.core.state import NEVER, Machine
-from nmpsim.core.stops import Row
+from nmpsim.core.stop_conditions import TraceColumn
 from nmpsim.debugger.byte_runs import ByteRuns, Space
 from nmpsim.debugger.execution import Pause
 from nmpsim.isa.table import (
@@ -96,7 +96,7 @@ class Done:
 
 def instructions(pause: Pause, machine: Machine, since: int = 0) -> Iterator[Done]:
     """Every instruction that was done in a pause after position ``since``."""
-    new = pause.trace[:, Row.TURN] >= since
+    new = pause.trace[:, TraceColumn.TURN] >= since
     image = range(base := int(machine.shared[0].image_base), base + machine.image.size)
     for row, held in zip(pause.trace[new].tolist(), pause.words[new].tolist(), strict=True):
         yield _done(row, held, image)

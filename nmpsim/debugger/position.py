@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.read import Bundle
-from nmpsim.core.state import Status
+from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import Hazards
 from nmpsim.debugger.execution import FOREVER, Execution
@@ -116,7 +116,7 @@ class RunPosition:
     def next_core(self) -> int | None:
         """The core that goes on next, unless the DRAM is earlier; None if all have stopped."""
         cores = self.execution.machine.cores
-        running = np.flatnonzero(cores.status == Status.RUNNING)
+        running = np.flatnonzero(cores.status == CoreStatus.RUNNING)
         if not self.execution.is_started or running.size == 0:
             return None
         return int(running[np.argmin(cores.clock[running])])

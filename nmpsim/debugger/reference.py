@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.difference import Difference, compare, nearest_stored
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.core.host import write_tensor
+from nmpsim.core.host_steps import write_tensor
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.diagnostics import fail
 from nmpsim.lir.nodes import ELEM_DTYPES

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.core.account import Account
+from nmpsim.core.build_report import CycleAccount
 from nmpsim.core.state import Machine
 
 PAGE_BYTES = 1 << 14
@@ -29,7 +29,7 @@ class Snapshot:
     position: int
     step: int
     is_started: bool
-    account: Account
+    account: CycleAccount
     pages: tuple[Bytes, ...]
     """Of ``paged_memories``, one after the other."""
     records: tuple[Any, ...]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.core.host import read_tensor
+from nmpsim.core.host_steps import read_tensor
 from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.events import code_command, host_touches

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from nmpsim.core.host import read_tensor
+from nmpsim.core.host_steps import read_tensor
 from nmpsim.debugger.byte_runs import ByteRuns, Space
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.execution import Pause

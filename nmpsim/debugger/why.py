@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import Layer, ProgramStep, Tensor
-from nmpsim.core.host import read_tensor
+from nmpsim.core.host_steps import read_tensor
 from nmpsim.debugger import arithmetic
 from nmpsim.debugger.arithmetic import Element, Made, Term, WhyStep, made_by, terms_of_part
 from nmpsim.debugger.debugger import Debugger

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.core.critical_path import CriticalPath, PathRecorder, joined
+from nmpsim.core.critical_path import CriticalPath, PathRecorder, join_paths
 from nmpsim.debugger.execution import Execution, Pause
 
 
@@ -25,7 +25,7 @@ class PathLog:
     def path(self) -> CriticalPath:
         """As far as it is known; of a layer that is done, but not of one that runs."""
         begun = [] if self._recorder is None else [self._recorder.certain]
-        return joined([*self._done, *begun])
+        return join_paths([*self._done, *begun])
 
     def watch(self, pause: Pause) -> None:
         """Look at what is new in a pause, unless there is a gap before it."""

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from nmpsim.atomic import is_special, write_file
 from nmpsim.bundle import Bundle, BundleHolder, Metadata, get_bundle
 from nmpsim.config import from_settings
-from nmpsim.core.demand import check_run
 from nmpsim.core.limits import NO_LIMITS, Limits
-from nmpsim.core.run import Listener, Progress, tell_compiling
+from nmpsim.core.memory_demand import check_run_memory
+from nmpsim.core.run import Progress, ProgressCallback, notify_compiling
 from nmpsim.experiments.accuracy_result import (
     Evaluation,
     LayerTally,
@@ -66,7 +66,7 @@ def evaluate(
     jobs: int | None = None,
     scheduler: str | None = None,
     max_memory: int | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Evaluation:
     """Run a classifier on samples with labels, in parallel.
@@ -112,11 +112,11 @@ def evaluate(
         limit = checked_limit(max_memory)
         if scheduler is None:  # the workers of a cluster have memory of their own
             limit = share_of(limit, jobs)
-            check_run(bundle, from_settings(bundle.metadata.device), limit)
+            check_run_memory(bundle, from_settings(bundle.metadata.device), limit)
         work = EvalWork(bytes(bundle.file), bundle.digest, bundle.path, limit, limits)
         growing = _Growing(found, path, top)
         with open_pool(work, jobs=jobs, scheduler=scheduler) as pool:
-            pool.prepare(lambda: tell_compiling(progress))
+            pool.prepare(lambda: notify_compiling(progress))
             chunks = _chunks(todo, pool.workers, samples, checked, bundle)
             try:
                 for result in run_all(pool, evaluate_chunk, chunks):
@@ -153,7 +153,7 @@ class _Growing:
         if are_many or time.monotonic() - self._written_at > SECONDS_TO_WRITE:
             self.write()
 
-    def tell(self, progress: Listener | None, wanted: int) -> None:
+    def tell(self, progress: ProgressCallback | None, wanted: int) -> None:
         """Say how many samples there are, and how many of them are right."""
         if progress:
             text = f"{100 * self._right / self._count:.1f} % right"

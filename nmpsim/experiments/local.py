@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.core.threads import processors
+from nmpsim.core.threads import available_processors
 from nmpsim.diagnostics import fail
 from nmpsim.experiments.pool import Item, Job, Pool, Result
 from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
@@ -32,7 +32,7 @@ _begin_error: RuntimeError | None = None
 def fitting_jobs(jobs: int | None, items: int) -> int:
     """Processes for this many items: what is asked for, or one for each processor; none in vain."""
     limit = MAX_WINDOWS_PROCESSES if sys.platform == "win32" else items
-    return max(1, min(jobs or processors(), items, limit))
+    return max(1, min(jobs or available_processors(), items, limit))
 
 
 @attrs.define

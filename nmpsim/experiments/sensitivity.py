@@ -14,7 +14,7 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, from_settings, setting_names
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
-from nmpsim.core.run import Listener, Progress
+from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.program import load_swept
 from nmpsim.report.data import RunReport
@@ -101,7 +101,7 @@ def sensitivity(
     report: RunReport,
     config: DeviceConfig,
     *,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     budget: TimeBudget | None = None,
 ) -> SensitivityReport:
     """Run a program again with each assumed setting of its device 20 % lower and higher.

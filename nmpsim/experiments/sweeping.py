@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig, setting_names
-from nmpsim.core.demand import check_device
 from nmpsim.core.limits import NO_LIMITS, Limits
-from nmpsim.core.run import Listener, Progress, tell_compiling
+from nmpsim.core.memory_demand import check_device_memory
+from nmpsim.core.run import Progress, ProgressCallback, notify_compiling
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.grid import Grid, GridPoint, dotted, grid_points
 from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
@@ -54,7 +54,7 @@ def sweep(
     jobs: int | None = None,
     scheduler: str | None = None,
     max_memory: int | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
 ) -> SweepResult:
     """Compile and run a program on every device of a grid, in parallel.
@@ -110,7 +110,7 @@ def sweep_program(
     jobs: int | None = None,
     scheduler: str | None = None,
     max_memory: int | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
 ) -> SweepResult:
     """As :func:`sweep`, with a program that is loaded."""
@@ -137,10 +137,10 @@ def sweep_program(
         if scheduler is None:  # the workers of a cluster have memory of their own
             limit = share_of(limit, jobs)
             for point in runnable:
-                check_device(point.device, limit)
+                check_device_memory(point.device, limit)
         work = SweepWork(program, inputs, limit, Limits(timeout=limits.timeout))
         with open_pool(work, jobs=jobs, scheduler=scheduler) as pool:
-            pool.prepare(lambda: tell_compiling(progress))
+            pool.prepare(lambda: notify_compiling(progress))
             for measured in run_all(pool, measure_point, runnable):
                 rows.add(measured.index, _columns(measured))
     varied = tuple(points[0].settings)
@@ -155,7 +155,7 @@ class _Rows:
         points: Sequence[GridPoint],
         heads: Sequence[Row],
         table: ResultsFile | None,
-        progress: Listener | None,
+        progress: ProgressCallback | None,
     ) -> None:
         self._points = points
         self._heads = heads

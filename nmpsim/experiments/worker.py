@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.config import DeviceConfig, default_device, from_settings
-from nmpsim.core import answers
+from nmpsim.core import batch
 from nmpsim.core.device import Device
 from nmpsim.core.engines import make_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
-from nmpsim.core.load import empty_machine
+from nmpsim.core.load import make_empty_machine
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.samples import Arrays, is_scores
 from nmpsim.report.data import OutputReport, RunReport
@@ -40,7 +40,7 @@ def kernels_are_ready(_: object, __: object) -> bool:
 def compile_kernels(_: object, __: object) -> None:
     """Compile the kernels and leave them in the cache."""
     engine = make_engine("compiled")
-    engine.run(empty_machine(), costs_of(default_device()), 0, False)
+    engine.run(make_empty_machine(), costs_of(default_device()), 0, False)
     engine.compile_all()
 
 
@@ -154,7 +154,7 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
     """Run samples one after the other."""
     with _turn:
         bundle, device = _device_for(work)
-        found = device.answers(bundle, chunk.samples, limits=work.limits)
+        found = device.run_batch(bundle, chunk.samples, limits=work.limits)
     orders = ranking(np.stack([scores_of(run.outputs) for run in found.runs]))
     ranks = (orders == np.array(chunk.labels)[:, None]).argmax(axis=1)
     columns = (chunk.indices, found.runs, orders[:, 0].tolist(), ranks.tolist())
@@ -179,7 +179,7 @@ def forget_device() -> None:
     _device = None
 
 
-def _answer(index: int, run: answers.Answer, best: int, rank: int) -> Answer:
+def _answer(index: int, run: batch.Answer, best: int, rank: int) -> Answer:
     if run.trap is not None:
         error = f"{run.trap.kind}: {run.trap.message}"
         return Answer(index, None, None, run.cycles, error)

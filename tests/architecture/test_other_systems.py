@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from nmpsim import atomic, host_memory
-from nmpsim.core.threads import processors
+from nmpsim.core.threads import available_processors
 from nmpsim.experiments import local
 from nmpsim.kernels import cache_folder
 
@@ -57,9 +57,9 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_processors_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    assert processors() == 6
+    assert available_processors() == 6
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert processors() == 1
+    assert available_processors() == 1
 
 
 def test_memory_without_proc_is_what_psutil_tells(
@@ -168,7 +168,7 @@ def test_a_process_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch, how: st
     def end(code: int) -> None:
         raise EndedError(code)
 
-    class Broken:
+    class ViolationPoint:
         def poll(self, timeout: object) -> None:
             raise BrokenPipeError
 
@@ -176,7 +176,7 @@ def test_a_process_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch, how: st
     writing.close()
     monkeypatch.setattr(local.os, "_exit", end)
     with pytest.raises(EndedError, match="1"):
-        local._end_with_parent(Broken() if how == "broken" else reading)
+        local._end_with_parent(ViolationPoint() if how == "broken" else reading)
     reading.close()
 
 

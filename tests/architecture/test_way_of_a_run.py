@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "nmpsim"
 ALLOWED = {
     ("core/run", "views/progress"),  # it listens
-    ("report/json", "core/collect"),  # makes the report of each layer when it is read first
-    ("report/data", "core/collect"),  # likewise, for sums over layers
+    ("report/json", "core/counters"),  # makes the report of each layer when it is read first
+    ("report/data", "core/counters"),  # likewise, for sums over layers
 }
 
 
@@ -92,6 +92,6 @@ def test_a_run_calls_downwards(words: list[str], style: str) -> None:
     assert upwards <= ALLOWED
     report = "report/json" if style == "json" else "views/run_text"
     # What an engine of any kind begins with is in its base class.
-    way = ["session", "core/device", "core/run", "core/engine", "core/account", report]
+    way = ["session", "core/device", "core/run", "core/engine", "core/build_report", report]
     assert sorted(way, key=files.__getitem__) == way
     assert files["core/engine"] < files["core/reference/engine"] < files[report]

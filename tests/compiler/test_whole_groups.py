@@ -22,8 +22,8 @@ from whole_recordings import (
     record,
 )
 
-from nmpsim.core.decode import OP
-from nmpsim.core.whole.proof import Recorded
+from nmpsim.core.instruction_tables import OP
+from nmpsim.core.layer_kernels.proof import Recorded
 from nmpsim.isa.words import CONV, LOAD
 
 pytestmark = needs_recordings

@@ -11,10 +11,10 @@ import pytest
 from test_whole_layers import DEEP, network
 from whole_recordings import Recording, needs_recordings, plan_of, record
 
-from nmpsim.core import demand
-from nmpsim.core.decode import OP
-from nmpsim.core.whole import convolution
-from nmpsim.core.whole.tasks import Host
+from nmpsim.core import memory_demand
+from nmpsim.core.instruction_tables import OP
+from nmpsim.core.layer_kernels import convolution
+from nmpsim.core.layer_kernels.tasks import Host
 from nmpsim.isa.words import CONV
 from nmpsim.kernels import kept_weights
 
@@ -96,7 +96,7 @@ def test_no_more_is_kept_of_weights_than_is_reckoned(
     assert plan_of(recorded) is not None
     (bundle, *_), layers = recorded, recorded[0].metadata.layers
     blocks = sum(-(-layer.output.shape[-1] // 16) for layer in layers)
-    assert bundle.image.size < sum(kept) <= demand.kept_bytes(bundle.image.size, blocks)
+    assert bundle.image.size < sum(kept) <= memory_demand.kept_bytes(bundle.image.size, blocks)
 
 
 def test_room_for_whole_layers_is_enough_for_any_weights() -> None:
@@ -105,5 +105,5 @@ def test_room_for_whole_layers_is_enough_for_any_weights() -> None:
         for depth in (4, 8, 12, 36, 576, 4608):
             weights, groups = 16 * blocks * depth, [8] * (blocks // 8) + [blocks % 8]
             kept = [8 * kept_weights._words_avx2(group, depth) for group in groups if group]
-            assert weights + sum(kept) <= demand.kept_bytes(weights, blocks)
+            assert weights + sum(kept) <= memory_demand.kept_bytes(weights, blocks)
     assert 8 * kept_weights._words_avx2(1, 1 << 20) == pytest.approx(4.5 * (1 << 24), rel=1e-4)

@@ -28,14 +28,14 @@ from whole_recordings import (
 )
 
 from nmpsim.bundle import Bundle
-from nmpsim.core.decode import OP
 from nmpsim.core.device import Device
+from nmpsim.core.instruction_tables import OP
+from nmpsim.core.layer_kernels import planned, proof
+from nmpsim.core.layer_kernels.forms import are_aligned
+from nmpsim.core.layer_kernels.proof import Epoch, Plan, Recorded, prove
+from nmpsim.core.layer_kernels.tasks import Host
+from nmpsim.core.layer_kernels.tensors import Tensor
 from nmpsim.core.state import Machine
-from nmpsim.core.whole import planned, proof
-from nmpsim.core.whole.forms import are_aligned
-from nmpsim.core.whole.proof import Epoch, Plan, Recorded, prove
-from nmpsim.core.whole.tasks import Host
-from nmpsim.core.whole.tensors import Tensor
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import AVGPOOL, CONV, ELTWISE, LOAD, RESCALE, STORE
 

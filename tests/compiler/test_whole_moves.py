@@ -22,9 +22,9 @@ from whole_recordings import (
     record,
 )
 
-from nmpsim.core.decode import OP
-from nmpsim.core.whole.moves import axes
-from nmpsim.core.whole.values import UnprovedError
+from nmpsim.core.instruction_tables import OP
+from nmpsim.core.layer_kernels.moves import axes
+from nmpsim.core.layer_kernels.values import UnprovedError
 from nmpsim.isa.words import FILL, LOAD, STORE, TRANSPOSE
 
 pytestmark = needs_recordings

@@ -10,10 +10,10 @@ from test_whole_layers import DEEP, network
 from whole_recordings import needs_recordings, plan_of, record
 
 from nmpsim.core.compiled.recorder_rows import LAYER
-from nmpsim.core.decode import OP
-from nmpsim.core.whole.planned import Part, part_of, passes, planned_epochs
-from nmpsim.core.whole.proof import Recorded
-from nmpsim.core.whole.tasks import with_words
+from nmpsim.core.instruction_tables import OP
+from nmpsim.core.layer_kernels.planned import Part, part_of, passes, planned_epochs
+from nmpsim.core.layer_kernels.proof import Recorded
+from nmpsim.core.layer_kernels.tasks import with_words
 from nmpsim.isa.words import LOAD, RESCALE
 
 A, B, C, ROW = 1000, 2000, 3000, 100

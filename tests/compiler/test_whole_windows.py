@@ -25,8 +25,8 @@ from whole_recordings import (
     record,
 )
 
-from nmpsim.core.decode import OP
-from nmpsim.core.whole.proof import Recorded
+from nmpsim.core.instruction_tables import OP
+from nmpsim.core.layer_kernels.proof import Recorded
 from nmpsim.isa.words import AVGPOOL, DWCONV, LOAD, LUT, MAXPOOL, STORE
 
 pytestmark = needs_recordings

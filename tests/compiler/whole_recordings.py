@@ -16,13 +16,13 @@ from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.compiled.issue import IS_PLAIN
 from nmpsim.core.compiled.recording import Epochs
-from nmpsim.core.decode import FOOTPRINT_KIND, OP
 from nmpsim.core.device import Device
+from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP
+from nmpsim.core.layer_kernels.planned import planned_epochs, recorded_epochs
+from nmpsim.core.layer_kernels.proof import Epoch, Plan, Recorded, Step, prove
+from nmpsim.core.layer_kernels.tasks import Host
+from nmpsim.core.layer_kernels.values import Memories, UnprovedError
 from nmpsim.core.state import Machine, reset
-from nmpsim.core.whole.planned import planned_epochs, recorded_epochs
-from nmpsim.core.whole.proof import Epoch, Plan, Recorded, Step, prove
-from nmpsim.core.whole.tasks import Host
-from nmpsim.core.whole.values import Memories, UnprovedError
 from nmpsim.isa.words import LOAD
 from nmpsim.memory.checks import OK, check
 from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS

@@ -41,7 +41,7 @@ NOT_COMPILED = {
     "nmpsim.visible",
 }
 """What the engine imports from outside its own sources; compiled code takes nothing from there."""
-WHOLE_LAYERS = "nmpsim.core.whole"
+WHOLE_LAYERS = "nmpsim.core.layer_kernels"
 """Plain Python, which makes instructions for what is compiled."""
 
 

@@ -14,7 +14,7 @@ from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.read import bundle_from_bytes
 from nmpsim.compiling import COMPILING, say_compiling
 from nmpsim.core.reference.engine import ReferenceEngine
-from nmpsim.core.run import Progress, tell_compiling
+from nmpsim.core.run import Progress, notify_compiling
 
 CORE = attrs.evolve(nmpsim.default_device(), cores_count=1)
 
@@ -36,8 +36,8 @@ def test_a_terminal_has_a_line_once(
 ) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    tell_compiling(None)
-    tell_compiling(None)
+    notify_compiling(None)
+    notify_compiling(None)
     assert terminal.getvalue() == f"{COMPILING}\n"
     assert caplog.records == []
 
@@ -47,8 +47,8 @@ def test_elsewhere_a_logger_has_it_once(
     stream: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("sys.stderr", stream)
-    tell_compiling(None)
-    tell_compiling(None)
+    notify_compiling(None)
+    notify_compiling(None)
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("nmpsim", logging.WARNING)
     assert record.getMessage() == COMPILING
@@ -56,7 +56,7 @@ def test_elsewhere_a_logger_has_it_once(
 
 def test_who_listens_is_told_instead(caplog: pytest.LogCaptureFixture) -> None:
     told: list[Progress] = []
-    tell_compiling(told.append)
+    notify_compiling(told.append)
     assert [one.kind for one in told] == ["compiling"]
     assert caplog.records == []
 

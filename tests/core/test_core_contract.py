@@ -13,7 +13,7 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig
-from nmpsim.core import contract
+from nmpsim.core import contract_check
 from nmpsim.core.compiled.contract_order import RUNNING
 from nmpsim.core.compiled.contract_state import (
     MAX_OPEN,
@@ -23,10 +23,10 @@ from nmpsim.core.compiled.contract_state import (
     make_contract,
 )
 from nmpsim.core.compiled.entries import check_events
-from nmpsim.core.contract import ContractCheck
-from nmpsim.core.decode import OP
-from nmpsim.core.load import empty_machine
-from nmpsim.core.shown import Event, Found
+from nmpsim.core.contract_check import ContractCheck
+from nmpsim.core.contract_events import ContractEvent, ViolationField
+from nmpsim.core.instruction_tables import OP
+from nmpsim.core.load import make_empty_machine
 from nmpsim.isa.contract import CASES
 from nmpsim.report.data import RunReport
 from nmpsim.report.ended import ViolationReport
@@ -250,12 +250,12 @@ def test_more_pends_than_are_kept() -> None:
 
 
 def test_instructions_to_check_again_take_little_memory() -> None:
-    check = ContractCheck(empty_machine(), costs_of(TWO_CORES), lambda *_: True)
+    check = ContractCheck(make_empty_machine(), costs_of(TWO_CORES), lambda *_: True)
     words = np.zeros((1 << 14, 44), np.int64)
-    events = np.zeros((len(words), len(Event)), np.int64)
-    events[:, Event.ITEM] = events[:, Event.CYCLE] = np.arange(len(events))
-    events[:, Event.NUMBER], events[0, Event.NUMBER] = OP.lw, OP.nmp_post
-    events[:, Event.FIRST] = 0xA000_0000 + 4 * np.arange(len(events)) % 4096
+    events = np.zeros((len(words), len(ContractEvent)), np.int64)
+    events[:, ContractEvent.ITEM] = events[:, ContractEvent.CYCLE] = np.arange(len(events))
+    events[:, ContractEvent.NUMBER], events[0, ContractEvent.NUMBER] = OP.lw, OP.nmp_post
+    events[:, ContractEvent.FIRST] = 0xA000_0000 + 4 * np.arange(len(events)) % 4096
     check.show(events, words, 0)  # the state is copied
     with at_most(8_000_000):
         for _ in range(16):
@@ -268,17 +268,17 @@ def test_what_is_checked_again_is_what_was_shown() -> None:
 
     def note(_: Contract, events: np.ndarray, words: np.ndarray, first_word: int) -> bool:
         assert events.flags.writeable and words.flags.writeable
-        is_tensor = np.isin(events[:, Event.NUMBER], (OP.nmp_load, OP.nmp_conv))
-        rows = words[events[is_tensor, Event.ITEM], first_word:]
-        shown.append((events[:, : Event.ITEM].tobytes(), rows.tobytes()))
+        is_tensor = np.isin(events[:, ContractEvent.NUMBER], (OP.nmp_load, OP.nmp_conv))
+        rows = words[events[is_tensor, ContractEvent.ITEM], first_word:]
+        shown.append((events[:, : ContractEvent.ITEM].tobytes(), rows.tobytes()))
         return True
 
-    check = ContractCheck(empty_machine(), costs_of(TWO_CORES), note)
+    check = ContractCheck(make_empty_machine(), costs_of(TWO_CORES), note)
     for count in (1, 1, 50):
-        events = rng.integers(0, 1 << 32, (count, len(Event)))
-        events[:, Event.ITEM] = rng.permutation(count)
-        events[:, Event.NUMBER] = rng.choice([OP.lw, OP.nmp_load, OP.nmp_conv], count)
-        events[0, Event.NUMBER] = OP.nmp_post
+        events = rng.integers(0, 1 << 32, (count, len(ContractEvent)))
+        events[:, ContractEvent.ITEM] = rng.permutation(count)
+        events[:, ContractEvent.NUMBER] = rng.choice([OP.lw, OP.nmp_load, OP.nmp_conv], count)
+        events[0, ContractEvent.NUMBER] = OP.nmp_post
         check.show(events, rng.integers(-(1 << 40), 1 << 40, (count, 48)), 3)
     check.begin_segment()
     first = list(shown)
@@ -290,7 +290,7 @@ def test_what_is_checked_again_is_what_was_shown() -> None:
 
 def test_more_instructions_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """No false alarm where a rival comes too late; what needs no second check is as before."""
-    monkeypatch.setattr(contract, "MAX_LOG_BYTES", 0)
+    monkeypatch.setattr(contract_check, "MAX_LOG_BYTES", 0)
     read = FAR + WAIT_LOAD
     assert_kept(two(WHOLE + POST, PEND + read))
     assert violation(two(POST + WHOLE + POST, PEND + LATE + read)).case == "core_order"
@@ -403,15 +403,18 @@ def test_the_newest_access_counts_where_the_list_of_them_is_full() -> None:
     state = make_contract(2, 0, base, nbytes, 4)
 
     def show(name: str, core: int, first: int, second: int) -> bool:
-        event = np.zeros((1, len(Event)), np.int64)
-        event[0, Event.NUMBER], event[0, Event.CORE] = getattr(OP, name), core
-        event[0, [Event.FIRST, Event.SECOND]] = first, second
+        event = np.zeros((1, len(ContractEvent)), np.int64)
+        event[0, ContractEvent.NUMBER], event[0, ContractEvent.CORE] = getattr(OP, name), core
+        event[0, [ContractEvent.FIRST, ContractEvent.SECOND]] = first, second
         return bool(check_events(state, event, event, 0))
 
     for core in range(2):
         state.waits[core, 0] = RUNNING
-    events = np.zeros((MAX_OPEN, len(Event)), np.int64)
-    events[:, Event.NUMBER], events[:, Event.FIRST] = OP.sw, base + 4 * np.arange(MAX_OPEN)
+    events = np.zeros((MAX_OPEN, len(ContractEvent)), np.int64)
+    events[:, ContractEvent.NUMBER], events[:, ContractEvent.FIRST] = (
+        OP.sw,
+        base + 4 * np.arange(MAX_OPEN),
+    )
     assert check_events(state, events, events, 0)
     assert show("nmp_post", 0, 3, 1)
     assert show("nmp_pend", 1, 3, 1)
@@ -420,5 +423,5 @@ def test_the_newest_access_counts_where_the_list_of_them_is_full() -> None:
     assert state.numbers[Limit.OPEN] == 1, "all but the newest are forgotten"
     assert show("lw", 1, newest - 4, 0), "that one is ordered"
     assert not show("lw", 1, newest, 0)
-    assert CASES[state.found[Found.CASE]].key == "core_order"
+    assert CASES[state.found[ViolationField.CASE]].key == "core_order"
     assert not state.numbers[Limit.IS_UNSURE]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from core_machines import IMAGE_BASE, SPM, Program, from_text, registers, run_both, words
 
-from nmpsim.core.state import CSR_COLUMN, Outcome, Trap
+from nmpsim.core.state import CSR_COLUMN, Outcome, TrapField
 from nmpsim.isa.table import Cause, Csr
 
 BRANCHES = [
@@ -152,11 +152,11 @@ SETUP = f"la t0, {SPM:#x}\nla t1, {IMAGE_BASE:#x}\nli a0, 1\nli ra, 1\n"
 def test_a_trap_without_handler_ends_the_run(line: str, cause: Cause, value: int | None) -> None:
     m = run_both(from_text(SETUP + line + "\nnmp.halt"), Outcome.TRAP)
     trap = m.shared.trap[0]
-    assert trap[Trap.CORE] == 0
-    assert trap[Trap.CAUSE] == cause
-    assert value is None or trap[Trap.VALUE] == value
+    assert trap[TrapField.CORE] == 0
+    assert trap[TrapField.CAUSE] == cause
+    assert value is None or trap[TrapField.VALUE] == value
     # jalr to a place without memory has happened; the fetch fails, one jump of 3 cycles later.
-    assert trap[Trap.CYCLE] == (9 if cause == Cause.FETCH_FAULT else 6)
+    assert trap[TrapField.CYCLE] == (9 if cause == Cause.FETCH_FAULT else 6)
     assert registers(m)[10] == 1, "a trap leaves its destination alone"
 
 
@@ -344,7 +344,7 @@ def test_counters_for_reading() -> None:
 def test_counters_that_are_written(csr: str, instruction: str) -> None:
     """Even if a1 is zero: what counts is that it is not x0."""
     m = run_both(from_text(instruction.format(csr) + "\nnmp.halt"), expect=Outcome.TRAP)
-    assert m.shared.trap[0, Trap.CAUSE] == Cause.ILLEGAL_INSTRUCTION
+    assert m.shared.trap[0, TrapField.CAUSE] == Cause.ILLEGAL_INSTRUCTION
     assert not m.cores.registers.any()
 
 

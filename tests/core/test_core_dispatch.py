@@ -8,8 +8,8 @@ from core_machines import SPM, Program, device, from_descriptors
 from nmpsim.core.compiled import warmup
 from nmpsim.core.compiled.entries import KERNELS
 from nmpsim.core.compiled.issue import IS_PLAIN
-from nmpsim.core.decode import OP
 from nmpsim.core.engines import make_engine
+from nmpsim.core.instruction_tables import OP
 from nmpsim.core.state import Outcome
 from nmpsim.kernels import entries
 from nmpsim.timing import costs_of

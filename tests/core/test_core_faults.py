@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
-from nmpsim.core.state import Outcome, Trap
+from nmpsim.core.state import Outcome, TrapField
 from nmpsim.isa.codec import BY_MNEMONIC, descriptor_offsets
 from nmpsim.isa.table import DESCRIPTORS, Cause
 
@@ -19,7 +19,7 @@ from nmpsim.isa.table import DESCRIPTORS, Cause
 def test_a_descriptor_must_be_somewhere(address: int) -> None:
     m = run_both(from_text(f"la t0, {address:#x}\nnmp.load t0"), Outcome.TRAP)
     trap = m.shared.trap[0]
-    assert [trap[Trap.CAUSE], trap[Trap.VALUE]] == [Cause.DESCRIPTOR_FAULT, address]
+    assert [trap[TrapField.CAUSE], trap[TrapField.VALUE]] == [Cause.DESCRIPTOR_FAULT, address]
 
 
 IMAGE = {"in_row_stride": 64, "in_pixel_stride": 16, "out_row_stride": 64, "out_pixel_stride": 16}
@@ -271,10 +271,10 @@ def test_an_operand_fault_names_the_word(
     assert name is not None
     descriptor = IMAGE_BASE + 16  # behind la, the instruction and the halt
     trap = m.shared.trap[0]
-    assert trap[Trap.CAUSE] == Cause.OPERAND_FAULT
-    assert trap[Trap.VALUE] == descriptor + 4 * descriptor_offsets(name)[word]
-    assert trap[Trap.PC] == IMAGE_BASE + 8
-    assert trap[Trap.CYCLE] == (10 if word == "dram" else 2)
+    assert trap[TrapField.CAUSE] == Cause.OPERAND_FAULT
+    assert trap[TrapField.VALUE] == descriptor + 4 * descriptor_offsets(name)[word]
+    assert trap[TrapField.PC] == IMAGE_BASE + 8
+    assert trap[TrapField.CYCLE] == (10 if word == "dram" else 2)
 
 
 @pytest.mark.parametrize("mnemonic", ["nmp.conv", "nmp.dwconv"])
@@ -303,7 +303,10 @@ def test_a_scale_record_must_be_possible(
     m = run_both(from_descriptors((mnemonic, words), scratchpad=layout.contents()), Outcome.TRAP)
     name = BY_MNEMONIC[mnemonic].descriptor
     assert name is not None
-    assert m.shared.trap[0, Trap.VALUE] == IMAGE_BASE + 16 + 4 * descriptor_offsets(name)["scales"]
+    assert (
+        m.shared.trap[0, TrapField.VALUE]
+        == IMAGE_BASE + 16 + 4 * descriptor_offsets(name)["scales"]
+    )
 
 
 EDGES = st.sampled_from(

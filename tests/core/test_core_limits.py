@@ -15,7 +15,7 @@ from nmpsim.bundle.assembly import assemble
 from nmpsim.core import run as run_module
 from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.engines import ENGINES
-from nmpsim.core.limits import TimeBudget, TimeIsUpError
+from nmpsim.core.limits import TimeBudget, TimeLimitError
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -110,7 +110,7 @@ def test_what_is_left_of_a_budget() -> None:
     with pytest.raises(nmpsim.UserError, match="took longer than 3 s"):
         budget.check(1.0)
     budget.spend(0.5)
-    with pytest.raises(TimeIsUpError):
+    with pytest.raises(TimeLimitError):
         budget.left()
     endless = TimeBudget(nmpsim.Limits(max_cycles=7), spent=1e9)
     endless.check(1e9)
@@ -145,7 +145,7 @@ def test_a_run_that_is_stopped_while_a_recording_is_followed(
 
         def check(clock: object) -> None:
             if next(checks, True):
-                raise run_module.TimeIsUpError
+                raise run_module.RunTimeoutError
 
         patch.setattr(run_module.Clock, "check", check)
         stopped = device.run(digits, seven)

@@ -13,8 +13,8 @@ from core_machines import (
     run_both,
 )
 
-from nmpsim.core.state import Outcome, Status, Trap
-from nmpsim.core.stops import MAX_STEPS
+from nmpsim.core.state import CoreStatus, Outcome, TrapField
+from nmpsim.core.stop_conditions import MAX_STEPS
 from nmpsim.isa.table import Cause
 from nmpsim.timing import costs_of
 
@@ -32,13 +32,13 @@ def test_a_barrier_that_nobody_else_reaches_is_a_deadlock() -> None:
         nmp.halt
     """
     m = run_both(from_text(text, config=TWO), Outcome.DEADLOCK)
-    assert m.cores.status.tolist() == [Status.AT_BARRIER, Status.HALTED]
+    assert m.cores.status.tolist() == [CoreStatus.AT_BARRIER, CoreStatus.HALTED]
     assert m.cores.wait[0].tolist() == [7, 2]
 
 
 def test_a_semaphore_that_nobody_posts_is_a_deadlock() -> None:
     m = run_both(from_text("li t0, 9\nli t1, 1\nnmp.pend t0, t1\nnmp.halt"), Outcome.DEADLOCK)
-    assert m.cores.status.tolist() == [Status.PENDING]
+    assert m.cores.status.tolist() == [CoreStatus.PENDING]
 
 
 def test_the_cycle_limit() -> None:
@@ -46,7 +46,11 @@ def test_the_cycle_limit() -> None:
     m = run_both(program, Outcome.CYCLE_LIMIT)
     # A jump takes 3 cycles: 334 of them go beyond 1000.
     trap = m.shared.trap[0]
-    assert [trap[Trap.CORE], trap[Trap.PC], trap[Trap.CYCLE]] == [0, m.cores.pc[0], 1002]
+    assert [trap[TrapField.CORE], trap[TrapField.PC], trap[TrapField.CYCLE]] == [
+        0,
+        m.cores.pc[0],
+        1002,
+    ]
 
 
 @pytest.mark.parametrize(("name", "most"), [("compiled", MAX_STEPS), ("reference", 1 << 11)])
@@ -78,7 +82,11 @@ def test_the_earliest_trap_ends_the_run() -> None:
     """
     m = run_both(from_text(text, config=TWO), Outcome.TRAP)
     trap = m.shared.trap[0]
-    assert [trap[Trap.CORE], trap[Trap.CAUSE], trap[Trap.CYCLE]] == [1, Cause.BREAKPOINT, 4]
+    assert [trap[TrapField.CORE], trap[TrapField.CAUSE], trap[TrapField.CYCLE]] == [
+        1,
+        Cause.BREAKPOINT,
+        4,
+    ]
 
 
 TURNS = """

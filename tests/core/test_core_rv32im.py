@@ -22,7 +22,7 @@ from core_machines import (
 
 from nmpsim.core.compiled.rv32im import DECODED
 from nmpsim.core.state import Outcome
-from nmpsim.core.stops import make_stops
+from nmpsim.core.stop_conditions import make_stop_conditions
 from nmpsim.isa.codec import encode
 from nmpsim.timing import costs_of
 
@@ -114,7 +114,7 @@ def test_a_core_with_nobody_before_it_stops_at_a_cycle(cycle: int) -> None:
     program = from_text(TURNS.format(ram=RAM_BASE), config=device(2))
     costs, machines = costs_of(program.config), [program.machine() for _ in ENGINES]
     for name, m in zip(ENGINES, machines, strict=True):
-        stops = make_stops(2, until_cycle=cycle, steps_per_turn=1000)
+        stops = make_stop_conditions(2, until_cycle=cycle, steps_per_turn=1000)
         assert engine(name).run(m, costs, 1 << 40, False, stops) == Outcome.STOPPED
     assert_same(*machines)
 

@@ -13,16 +13,16 @@ from nmpsim.core import state
 from nmpsim.core.state import (
     CSR_COLUMN,
     NEVER,
-    Awaited,
+    CoreStatus,
     Count,
     Csr,
+    CycleCause,
     Job,
     Machine,
     Outcome,
     PathCause,
-    Spent,
-    Status,
-    Trap,
+    TrapField,
+    WaitTarget,
     end_segment,
     make_machine,
     reset,
@@ -52,7 +52,9 @@ def machine() -> Machine:
     return make_machine(config, IMAGE, 0x8000_0000, 0xA000_0000, 4096, [5, 7], [0, 2, 1])
 
 
-@pytest.mark.parametrize("numbers", [Status, Outcome, Count, Spent, PathCause, Awaited, Trap])
+@pytest.mark.parametrize(
+    "numbers", [CoreStatus, Outcome, Count, CycleCause, PathCause, WaitTarget, TrapField]
+)
 def test_members_are_numbered_from_zero(numbers: type[IntEnum]) -> None:
     assert [int(member) for member in numbers.__members__.values()] == [*range(len(numbers))]
 
@@ -139,7 +141,7 @@ def test_reset() -> None:
     assert csr.pop(Csr.MSTATUS) == [0x1800] * CORES, "MPP is machine mode"
     assert csr.pop(Csr.MHARTID) == [0, 1, 2]
     assert all(values == [0] * CORES for values in csr.values())
-    assert (cores.status == Status.HALTED).all()
+    assert (cores.status == CoreStatus.HALTED).all()
     assert (cores.request == NEVER).all()
     assert (cores.layer == -1).all()
     assert (cores.previous_layer == 2).all()
@@ -192,7 +194,7 @@ def test_cores_start_together() -> None:
     assert m.cores.clock.tolist() == [30, 30, 30]
     assert m.cores.booked.tolist() == [30, 30, 30]
     assert m.cores.pc.tolist() == [0x8000_0040] * CORES
-    assert (m.cores.status == Status.RUNNING).all()
+    assert (m.cores.status == CoreStatus.RUNNING).all()
     assert (m.cores.layer == -1).all()
 
 
@@ -211,7 +213,7 @@ def test_who_halts_early_is_idle() -> None:
     end_segment(m)
     assert m.cores.clock.tolist() == m.cores.booked.tolist() == [160, 160, 160]
     assert m.layers.counts[:, Count.IDLE].tolist() == [60, 20, 0]
-    first, second, none = ({Spent(i).name: int(n) for i, n in enumerate(spent) if n}
+    first, second, none = ({CycleCause(i).name: int(n) for i, n in enumerate(spent) if n}
                            for spent in m.layers.spent)  # fmt: skip
     assert first == {"MAC": 30, "VECTOR": 20, "IDLE": 10}
     assert second == {"MAC": 20}

@@ -240,7 +240,7 @@ def test_no_meaning_hangs_on_the_order_of_rows() -> None:
 import pytest
 rows = list(t.INSTRUCTIONS)
 t.INSTRUCTIONS = tuple(random.Random(5).sample(rows, len(rows)))
-from nmpsim.core.decode import IS_ACCESS, OP
+from nmpsim.core.instruction_tables import IS_ACCESS, OP
 accesses = {"lb", "lh", "lw", "lbu", "lhu", "sb", "sh", "sw"}
 assert {name for name, number in OP._asdict().items() if IS_ACCESS[number]} == accesses
 files = [f"tests/core/test_core_{name}.py" for name in ("integer", "control", "random_programs")]

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 from core_machines import ENGINES, RAM_BASE, SPM, assert_same, device, engine, from_text
 
-from nmpsim.core.seen import SEEN_WORDS
+from nmpsim.core.access_cache import ACCESS_CACHE_WORDS
 from nmpsim.core.state import Outcome
-from nmpsim.core.stops import STEPS_PER_TURN, Noted, StopConditions, make_stops
+from nmpsim.core.stop_conditions import (
+    STEPS_PER_TURN,
+    StopConditions,
+    StopState,
+    make_stop_conditions,
+)
 from nmpsim.timing import costs_of
 
 CORES = 4
@@ -66,13 +71,13 @@ handler:
 def stops_of(kind: int) -> StopConditions:
     """A plain run, one that ends at a cycle, or one that is traced as the check of the contract."""
     rows = 4096 if kind == 2 else 0
-    return make_stops(
+    return make_stop_conditions(
         CORES,
         steps_per_turn=STEPS_PER_TURN,
         until_cycle=700 if kind == 1 else 1 << 62,
         trace_rows=rows,
         word_rows=rows,
-        seen_words=SEEN_WORDS if rows else 0,
+        seen_words=ACCESS_CACHE_WORDS if rows else 0,
     )
 
 
@@ -92,7 +97,7 @@ def same(seed: int) -> None:
             while outcome == Outcome.PAUSED:
                 outcome = engine(name).run(machine, costs, turns, False, stops)
             machines.append(machine)
-            traces.append((outcome, stops.clocks, stops.trace[: stops.noted[Noted.ROWS]]))
+            traces.append((outcome, stops.clocks, stops.trace[: stops.noted[StopState.ROWS]]))
         assert_same(*machines)
         assert traces[0][0] == traces[1][0]
         np.testing.assert_array_equal(traces[0][1], traces[1][1])

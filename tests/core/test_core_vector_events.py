@@ -36,7 +36,7 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 
 @attrs.define
-class Account:
+class CycleAccount:
     """Every value that was cut: stage and side -> (index, overshoot)."""
 
     cut: dict[tuple[str, str], list[tuple[int, int]]] = attrs.Factory(dict)
@@ -67,7 +67,7 @@ def nearest_away(value: Fraction) -> int:
     return nearest(value) if value >= 0 else -nearest(-value)
 
 
-def scales(d: Words, account: Account) -> Scale:
+def scales(d: Words, account: CycleAccount) -> Scale:
     """The integer forms: a function of the value, the scale's name and the value's place."""
 
     def integer(x: int, name: str, index: int) -> int:
@@ -88,7 +88,7 @@ def scales(d: Words, account: Account) -> Scale:
     return fixed_point if d["profile"] == "q31" else integer
 
 
-def rescaled(x: Sequence[int], d: Words, account: Account) -> list[int]:
+def rescaled(x: Sequence[int], d: Words, account: CycleAccount) -> list[int]:
     to_result = scales(d, account)
     results = []
     for index, value in enumerate(x, ORIGIN):
@@ -100,7 +100,7 @@ def rescaled(x: Sequence[int], d: Words, account: Account) -> list[int]:
     return results
 
 
-def paired(lhs: Sequence[int], rhs: Sequence[int], d: Words, account: Account) -> list[int]:
+def paired(lhs: Sequence[int], rhs: Sequence[int], d: Words, account: CycleAccount) -> list[int]:
     to_result, operation = scales(d, account), d["operation"]
     results = []
     for index, (a, b) in enumerate(zip(lhs, rhs, strict=True), ORIGIN):
@@ -123,7 +123,7 @@ def paired(lhs: Sequence[int], rhs: Sequence[int], d: Words, account: Account) -
     return results
 
 
-def averaged(taps: Sequence[Sequence[int]], d: Words, account: Account) -> list[int]:
+def averaged(taps: Sequence[Sequence[int]], d: Words, account: CycleAccount) -> list[int]:
     """``taps`` of each channel, all of which exist."""
     to_result = scales(d, account)
     results = []
@@ -135,7 +135,9 @@ def averaged(taps: Sequence[Sequence[int]], d: Words, account: Account) -> list[
     return results
 
 
-def check(layout: Layout, job: tuple[str, Words], expected: list[int], account: Account) -> None:
+def check(
+    layout: Layout, job: tuple[str, Words], expected: list[int], account: CycleAccount
+) -> None:
     """Both engines give these results and this account."""
     mnemonic, d = job
     program = from_descriptors(
@@ -210,7 +212,7 @@ def test_rescale(data: st.DataObject) -> None:
         "in_offset": draw(edges(element)),
         "activation": draw(st.integers(0, 1)),
     }
-    account = Account()
+    account = CycleAccount()
     check(layout, ("nmp.rescale", d), rescaled(x, d, account), account)
 
 
@@ -239,7 +241,7 @@ def test_elementwise(data: st.DataObject) -> None:
         "lhs_offset": draw(edges(element)),
         "rhs_offset": draw(edges(element) | EDGES),
     }
-    account = Account()
+    account = CycleAccount()
     check(layout, ("nmp.eltwise", d), paired(lhs, rhs, d, account), account)
 
 
@@ -267,5 +269,5 @@ def test_average_pool(data: st.DataObject) -> None:
         "in_offset": draw(edges(element)),
         "divide": draw(st.integers(0, 1)),
     }
-    account = Account()
+    account = CycleAccount()
     check(layout, ("nmp.avgpool", d), averaged(x.T.tolist(), d, account), account)

@@ -16,7 +16,7 @@ from PIL import Image
 
 import nmpsim
 from nmpsim.cli.app import app
-from nmpsim.core.account import quantized_from_float
+from nmpsim.core.build_report import quantized_from_float
 from nmpsim.frontends import ImportedModel, ImportOptions, import_model
 from nmpsim.interpreter import execute_exact, execute_real, sqnr_db
 from nmpsim.lir.opcodes import NO_WORK

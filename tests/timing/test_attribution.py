@@ -17,7 +17,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.reference import tensor
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.units import Queue
-from nmpsim.core.state import Count, Machine, Spent, Status
+from nmpsim.core.state import CoreStatus, Count, CycleCause, Machine
 from nmpsim.isa.table import Unit
 
 CONTROL_CORE = {
@@ -31,10 +31,10 @@ CONTROL_CORE = {
 }
 """What a cycle counts as in which no unit works."""
 TOGETHER = {
-    Spent.LOAD: "transfer",
-    Spent.STORE: "transfer",
-    Spent.CONTENTION: "transfer",
-    Spent.IMBALANCE: "barrier",
+    CycleCause.LOAD: "transfer",
+    CycleCause.STORE: "transfer",
+    CycleCause.CONTENTION: "transfer",
+    CycleCause.IMBALANCE: "barrier",
 }
 """Causes that differ by more than what the control core does."""
 
@@ -56,7 +56,7 @@ class Watch:
             core, unit = queue.core.number, queue.unit
             self.busy |= {(core, unit, cycle) for cycle in range(end - cycles, end)}
 
-        def noted_spend(core: Core, activity: Count, cause: Spent, cycles: int) -> int:
+        def noted_spend(core: Core, activity: Count, cause: CycleCause, cycles: int) -> int:
             for cycle in range(core.clock, core.clock + cycles):
                 self.did[core.number, cycle] = activity
             return spend(core, activity, cause, cycles)
@@ -67,7 +67,7 @@ class Watch:
 
         def noted_leave(core: Core, ended: int) -> None:
             leave(core, ended)
-            if core.status == Status.HALTED:
+            if core.status == CoreStatus.HALTED:
                 return
             if any(self.has_work) and not self.has_work[core.number]:
                 cycles = range(self.passed[core.number], core.clock)
@@ -100,7 +100,7 @@ def spent(m: Machine) -> Counter[str]:
     """What the machine has booked, on layers or not yet."""
     record: Any = m.layers.spent.sum(axis=0) + m.cores.spent.sum(axis=0)
     found: Counter[str] = Counter()
-    for cause in Spent:
+    for cause in CycleCause:
         found[TOGETHER.get(cause, cause.name.lower())] += int(record[cause])
     return +found
 

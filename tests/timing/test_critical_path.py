@@ -19,7 +19,7 @@ from tiers import examples
 from nmpsim.config import DeviceConfig
 from nmpsim.core import critical_path
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
-from nmpsim.core.state import Awaited, Machine, Outcome, PathCause
+from nmpsim.core.state import Machine, Outcome, PathCause, WaitTarget
 from nmpsim.core.work import take_waits, take_work, with_waits
 from nmpsim.report.causes import PATH_CAUSES
 from nmpsim.timing import costs_of
@@ -48,7 +48,7 @@ def recorded(
     while outcome == Outcome.PAUSED:
         outcome = engine(name).run(m, costs, 1 << 30, False)
         waits = m.waits[: int(m.shared[0].waited)]
-        woken = waits[waits.what == Awaited.SEMAPHORE]
+        woken = waits[waits.what == WaitTarget.SEMAPHORE]
         order[1].extend(woken[["core", "awaited"]].tolist())
         work = take_work(m)
         grants = work[work.is_grant == 1]

@@ -12,7 +12,7 @@ from math import ceil
 import pytest
 from core_machines import device, from_text, run_both
 
-from nmpsim.core.state import Count, Machine, Spent
+from nmpsim.core.state import Count, CycleCause, Machine
 
 LOAD = ".descriptor load, spm=0x20000000, count_x=1, count_y=1"
 WIDTHS = (1, 2, 3, 5, 8, 11, 12, 13, 16, 17, 20, 21, 24, 31, 32, 63, 64, 65, 100, 127, 128, 4096)
@@ -68,4 +68,4 @@ def test_a_fraction_is_not_lost_between_cores() -> None:
     assert m.cores.clock.tolist() == [37 + 42, 40 + 42, 42 + 42]
     assert int(m.layers.counts[0][Count.BUSY_LOAD]) == 42 - 14
     # In line, in whole cycles: from 14 to 36 2/3, and to 39 1/3.
-    assert int(m.layers.spent[0][Spent.CONTENTION]) == 22 + 25
+    assert int(m.layers.spent[0][CycleCause.CONTENTION]) == 22 + 25

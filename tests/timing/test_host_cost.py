@@ -11,7 +11,7 @@ import pytest
 import nmpsim
 from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.config import default_device
-from nmpsim.core.account import host_cycles
+from nmpsim.core.build_report import host_cycles
 from nmpsim.report.use import HostWork
 from nmpsim.views.run_text import run_totals
 

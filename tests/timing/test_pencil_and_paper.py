@@ -18,7 +18,7 @@ from core_machines import device, from_text, run_both
 import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
-from nmpsim.core.state import Machine, Spent
+from nmpsim.core.state import CycleCause, Machine
 from nmpsim.report.data import LayerReport, RunReport
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def load(name: str, dram: str, nbytes: int) -> str:
 
 def spent(m: Machine, layer: int = 0) -> dict[str, int]:
     record: Any = m.layers.spent[layer]
-    return {cause.name: int(record[cause]) for cause in Spent if record[cause]}
+    return {cause.name: int(record[cause]) for cause in CycleCause if record[cause]}
 
 
 def test_control_in_the_shadow_of_the_vector_unit() -> None:

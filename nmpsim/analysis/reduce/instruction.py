@@ -20,12 +20,12 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.engines import make_engine
-from nmpsim.core.host import run_host_step, write_tensor
-from nmpsim.core.inputs import checked_inputs
-from nmpsim.core.load import machine_of
+from nmpsim.core.host_steps import run_host_step, write_tensor
+from nmpsim.core.inputs import prepare_inputs
+from nmpsim.core.load import load_machine
 from nmpsim.core.run import TURNS
 from nmpsim.core.state import Machine, Outcome, end_segment, reset, start_cores
-from nmpsim.core.stops import StopConditions, make_stops
+from nmpsim.core.stop_conditions import StopConditions, make_stop_conditions
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import decode
 from nmpsim.isa.shared_words import ELEMENTS
@@ -102,12 +102,12 @@ def _machine_before(
     issue: _Issue,
 ) -> Machine | None:
     """The machine just before an instruction; None if the run does not come there."""
-    machine = machine_of(bundle, config)
+    machine = load_machine(bundle, config)
     reset(machine)
-    values = checked_inputs(bundle.metadata, inputs)
+    values = prepare_inputs(bundle.metadata, inputs)
     for tensor in bundle.metadata.inputs:
         write_tensor(machine, tensor, values[tensor.name])
-    stops = make_stops(config.cores_count, addresses=[(issue.core, issue.pc)])
+    stops = make_stop_conditions(config.cores_count, addresses=[(issue.core, issue.pc)])
     left = issue.earlier
     for step in bundle.metadata.steps:
         if step.kind == "host":

@@ -24,7 +24,7 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
-from nmpsim.core.inputs import checked_inputs
+from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.nodes import Module
@@ -222,7 +222,7 @@ def _maker(
 ) -> Callable[[], Made]:
     def make() -> Made:
         metadata = whole.bundle.metadata
-        given = checked_inputs(metadata, whole.inputs)
+        given = prepare_inputs(metadata, whole.inputs)
         outputs = whole.report.layer_outputs
         part = extract(module, metadata.layers, wanted, given, outputs)
         return _compiled(whole, part, config, slicing)

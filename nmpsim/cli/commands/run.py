@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from nmpsim.cli.input_options import GivenInputs
     from nmpsim.config import DeviceConfig
     from nmpsim.core.limits import TimeBudget
-    from nmpsim.core.run import Listener, Progress
+    from nmpsim.core.run import Progress, ProgressCallback
     from nmpsim.core.work import WorkListener
     from nmpsim.report.data import RunReport
     from nmpsim.session import Shadow
@@ -196,7 +196,7 @@ def _run(request: _Request) -> int:
     from nmpsim.cli.float_models import say_if_float
     from nmpsim.cli.inputs import input_paths, samples_of
     from nmpsim.cli.samples import Taker
-    from nmpsim.core.limits import Limits, TimeBudget, TimeIsUpError
+    from nmpsim.core.limits import Limits, TimeBudget, TimeLimitError
     from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = load_program(
@@ -255,7 +255,7 @@ def _run(request: _Request) -> int:
                 report = _with_shadow(shadow, report, arrays, progress, budget)
             if request.sensitivity:
                 report = _with_sensitivity(bundle, arrays, report, device.config, progress, budget)
-        except TimeIsUpError as error:
+        except TimeLimitError as error:
             (late,) = error.diagnostics
     _save(request, bundle, report)
     _tell_limit(request, report)
@@ -392,7 +392,7 @@ def _with_shadow(
     shadow: Shadow,
     report: RunReport,
     arrays: Mapping[str, npt.NDArray[Any]],
-    progress: Listener,
+    progress: ProgressCallback,
     budget: TimeBudget,
 ) -> RunReport:
     begin = time.perf_counter()
@@ -411,7 +411,7 @@ def _with_sensitivity(
     arrays: Mapping[str, npt.NDArray[Any]],
     report: RunReport,
     config: DeviceConfig,
-    progress: Listener,
+    progress: ProgressCallback,
     budget: TimeBudget,
 ) -> RunReport:
     from nmpsim.experiments.sensitivity import sensitivity

@@ -55,7 +55,8 @@ from nmpsim.core.compiled.contract_state import (
     Contract,
     Limit,
 )
-from nmpsim.core.decode import (
+from nmpsim.core.contract_events import ContractEvent, HostEvent
+from nmpsim.core.instruction_tables import (
     ACCESS_BYTES,
     FOOTPRINT_KIND,
     INSTRUCTION_UNIT,
@@ -63,7 +64,6 @@ from nmpsim.core.decode import (
     OP,
     WORD_COUNT,
 )
-from nmpsim.core.shown import Event, HostEvent
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES
 from nmpsim.kernels.array_types import Int, Int64s
@@ -88,7 +88,7 @@ from nmpsim.memory.footprint import WRITES as WRITE_COUNT
     SECOND,
     DESCRIPTOR_AT,
     ITEM,
-) = map(int, Event)
+) = map(int, ContractEvent)
 DEPTH, WORK = int(Limit.DEPTH), int(Limit.WORK)
 IS_TOO_STRICT = int(Limit.IS_TOO_STRICT)
 HOST_READS_UNWRITTEN, HOST_ORDER, BARRIER_COUNTS = (

@@ -15,8 +15,8 @@ from nmpsim.core.compiled.contract_state import (
     PLACES,
     SCALAR,
     UNITS,
+    AccessOrigin,
     Contract,
-    Doer,
     Limit,
 )
 from nmpsim.core.compiled.dram_conflicts import (
@@ -46,7 +46,7 @@ from nmpsim.memory.footprint import WRITES as WRITE_COUNT
 
 DEPTH, OPEN = int(Limit.DEPTH), int(Limit.OPEN)
 WORK, IS_UNSURE = int(Limit.WORK), int(Limit.IS_UNSURE)
-BY_NUMBER, BY_CORE, BY_PC, BY_LAYER, BY_UNIT, BY_JOB, BEFORE = map(int, Doer)
+BY_NUMBER, BY_CORE, BY_PC, BY_LAYER, BY_UNIT, BY_JOB, BEFORE = map(int, AccessOrigin)
 UNIT_ORDER = np.int64(NUMBER_OF_CASE["unit_order"])
 CORE_ORDER = np.int64(NUMBER_OF_CASE["core_order"])
 FAR = np.int64(1) << np.int64(62)

@@ -9,7 +9,7 @@ import functools
 import inspect
 from typing import Any
 
-from nmpsim.core import seen
+from nmpsim.core import access_cache
 from nmpsim.core.compiled import (
     contract,
     contract_access,
@@ -31,7 +31,7 @@ PLAIN_MODULES = (
     contract_memory,
     contract_order,
     dram_conflicts,
-    seen,
+    access_cache,
 )
 """All of whose functions compiled code may call."""
 

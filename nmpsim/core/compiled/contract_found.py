@@ -6,21 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.contract_state import Contract, Doer
-from nmpsim.core.shown import Found
+from nmpsim.core.compiled.contract_state import AccessOrigin, Contract
+from nmpsim.core.contract_events import ViolationField
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.memory.footprint import CODE, DESCRIPTOR, END, START, WHAT, WRITES
 
-CASE, NUMBER, CORE, PC = int(Found.CASE), int(Found.NUMBER), int(Found.CORE), int(Found.PC)
-CYCLE, LAYER = int(Found.CYCLE), int(Found.LAYER)
-FOUND_WHAT, FOUND_WRITES = int(Found.WHAT), int(Found.WRITES)
-FOUND_START, FOUND_END = int(Found.START), int(Found.END)
-OTHER_NUMBER, OTHER_CORE = int(Found.OTHER_NUMBER), int(Found.OTHER_CORE)
-OTHER_PC, OTHER_LAYER = int(Found.OTHER_PC), int(Found.OTHER_LAYER)
-OTHER_WHAT, OTHER_WRITES = int(Found.OTHER_WHAT), int(Found.OTHER_WRITES)
+CASE, NUMBER, CORE, PC = (
+    int(ViolationField.CASE),
+    int(ViolationField.NUMBER),
+    int(ViolationField.CORE),
+    int(ViolationField.PC),
+)
+CYCLE, LAYER = int(ViolationField.CYCLE), int(ViolationField.LAYER)
+FOUND_WHAT, FOUND_WRITES = int(ViolationField.WHAT), int(ViolationField.WRITES)
+FOUND_START, FOUND_END = int(ViolationField.START), int(ViolationField.END)
+OTHER_NUMBER, OTHER_CORE = int(ViolationField.OTHER_NUMBER), int(ViolationField.OTHER_CORE)
+OTHER_PC, OTHER_LAYER = int(ViolationField.OTHER_PC), int(ViolationField.OTHER_LAYER)
+OTHER_WHAT, OTHER_WRITES = int(ViolationField.OTHER_WHAT), int(ViolationField.OTHER_WRITES)
 BY_NUMBER, BY_CORE, BY_PC, BY_LAYER = (
-    int(one) for one in (Doer.NUMBER, Doer.CORE, Doer.PC, Doer.LAYER)
+    int(one)
+    for one in (AccessOrigin.NUMBER, AccessOrigin.CORE, AccessOrigin.PC, AccessOrigin.LAYER)
 )
 FETCH_ORDER = np.int64(NUMBER_OF_CASE["fetch_order"])
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.core.compiled.dram_conflicts import KINDS, RANGE_WORDS, RANGES
-from nmpsim.core.shown import Found
+from nmpsim.core.contract_events import ViolationField
 from nmpsim.core.state import MAX_QUEUED, Bytes, Int64s
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
 from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
@@ -58,7 +58,7 @@ class Served(IntEnum):
     """By the core from this semaphore, this time included."""
 
 
-class Doer(IntEnum):
+class AccessOrigin(IntEnum):
     """Entries of row 0 of touches, after those of ``footprint``: who made them."""
 
     NUMBER = 3
@@ -165,7 +165,7 @@ def make_contract(
 
     return Contract(
         numbers,
-        np.full(len(Found), -1, np.int64),
+        np.full(len(ViolationField), -1, np.int64),
         np.zeros((cores, scratchpad_bytes), np.uint8),
         np.zeros(ram_bytes, np.uint8),
         zeros(cores + 1, KNOWN, 2),

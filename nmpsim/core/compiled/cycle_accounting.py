@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.state import Count, Machine, Spent
+from nmpsim.core.state import Count, CycleCause, Machine
 from nmpsim.isa.table import Unit
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
@@ -19,11 +19,11 @@ from nmpsim.kernels.jit import jit
 CONTROL = np.int64(Count.CONTROL)
 WAIT_LOAD = np.int64(Count.WAIT_LOAD)
 ACTIVITIES = int(Count.IDLE) + 1
-ON_MAC, ON_VECTOR = int(Spent.MAC), int(Spent.VECTOR)
-ON_LOAD, ON_CONTENTION = int(Spent.LOAD), int(Spent.CONTENTION)
-ON_CONTROL = int(Spent.CONTROL)
-ON_UNUSED = int(Spent.UNUSED)
-CAUSES = len(Spent)
+ON_MAC, ON_VECTOR = int(CycleCause.MAC), int(CycleCause.VECTOR)
+ON_LOAD, ON_CONTENTION = int(CycleCause.LOAD), int(CycleCause.CONTENTION)
+ON_CONTROL = int(CycleCause.CONTROL)
+ON_UNUSED = int(CycleCause.UNUSED)
+CAUSES = len(CycleCause)
 MAC, VECTOR = int(Unit.MAC), int(Unit.VECTOR)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.core.compiled.apart import Apart
 from nmpsim.core.compiled.context_row import context_row
 from nmpsim.core.compiled.contract_state import Contract
 from nmpsim.core.compiled.dispatch import KernelTable
@@ -15,6 +14,7 @@ from nmpsim.core.compiled.entries import (
     prepare_check,
     run,
 )
+from nmpsim.core.compiled.parallel_cores import ParallelCores
 from nmpsim.core.compiled.recorder_rows import NO_RESULT, LoopContext, Recorder, make_recorder
 from nmpsim.core.compiled.recording import (
     STEPS_PER_TURN,
@@ -26,9 +26,19 @@ from nmpsim.core.compiled.recording import (
 )
 from nmpsim.core.compiled.replay import Workers, prepare_replay
 from nmpsim.core.compiled.warmup import Warmup
-from nmpsim.core.engine import Engine, Reached, ReplayDivergedError, Replayed, ShowInstructions
+from nmpsim.core.engine import (
+    Engine,
+    LayerCallback,
+    ReplayDivergedError,
+    Replayed,
+    ShowInstructions,
+)
 from nmpsim.core.state import Int64s, Machine, Outcome
-from nmpsim.core.stops import StopConditions, make_stops, no_stops
+from nmpsim.core.stop_conditions import (
+    StopConditions,
+    default_stop_conditions,
+    make_stop_conditions,
+)
 from nmpsim.kernels.entries import CACHE, uncollected
 from nmpsim.kernels.numba_settings import IS_PLAIN
 from nmpsim.timing import Costs
@@ -45,7 +55,7 @@ class CompiledEngine(Engine):
         self._kernels = KernelTable()
         self._workers = Workers(self._kernels, threads)
         self._recordings = Recordings()
-        self._apart = Apart(1 if IS_PLAIN else threads)
+        self._parallel = ParallelCores(1 if IS_PLAIN else threads)
         self._is_compiled = IS_PLAIN
 
     @property
@@ -80,7 +90,7 @@ class CompiledEngine(Engine):
         stops: StopConditions | None = None,
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
-        asked = no_stops(machine.cores.size) if stops is None else stops
+        asked = default_stop_conditions(machine.cores.size) if stops is None else stops
         self._compile_once(machine, costs)
         context = self._context(machine, make_recorder(machine.cores.size, 0))
         if turns == 0:
@@ -94,17 +104,17 @@ class CompiledEngine(Engine):
             assert outcome is not None  # only recordings are given up
             return outcome
 
-        return self._apart.run(machine, asked, turns, loop)
+        return self._parallel.run(machine, asked, turns, loop)
 
     def begin(self) -> None:
         """A run begins; see :class:`~nmpsim.core.engine.Engine`."""
         self.has_scratchpads = True
-        self._apart.begin()
+        self._parallel.begin()
 
     @property
-    def has_been_apart(self) -> bool:
+    def has_run_in_parallel(self) -> bool:
         """Have cores gone on without turns since the run began?"""
-        return self._apart.has_been
+        return self._parallel.has_been
 
     def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
         """Record from the machine's state on; see :class:`~nmpsim.core.engine.Engine`."""
@@ -122,7 +132,7 @@ class CompiledEngine(Engine):
         self,
         machine: Machine,
         costs: Costs,
-        reached: Reached,
+        reached: LayerCallback,
         strict: bool = False,
         whole_layers: bool = False,
         is_last: bool = True,
@@ -137,7 +147,7 @@ class CompiledEngine(Engine):
         if not self._replay(machine, recording, reached, strict, whole_layers, is_last):
             return None
 
-        def again(reached: Reached, whole_layers: bool) -> None:
+        def again(reached: LayerCallback, whole_layers: bool) -> None:
             self._put_values(machine, recording, reached, strict, whole_layers, is_last)
 
         return Replayed(recording.path, again)
@@ -164,7 +174,7 @@ class CompiledEngine(Engine):
         self, machine: Machine, costs: Costs, show: ShowInstructions | None = None
     ) -> Recording | None:
         """Record from a machine's state on; None if data decides what happens."""
-        stops = make_stops(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
+        stops = make_stop_conditions(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
 
         def loop(ahead: Machine, recorder: Recorder, turns: int) -> Outcome | None:
             context = self._context(ahead, recorder)
@@ -179,7 +189,7 @@ class CompiledEngine(Engine):
         self,
         machine: Machine,
         recording: Recording,
-        reached: Reached,
+        reached: LayerCallback,
         strict: bool,
         whole_layers: bool,
         is_last: bool,
@@ -204,7 +214,7 @@ class CompiledEngine(Engine):
         self,
         machine: Machine,
         recording: Recording,
-        reached: Reached,
+        reached: LayerCallback,
         strict: bool,
         whole_layers: bool,
         is_last: bool,
@@ -221,7 +231,10 @@ class CompiledEngine(Engine):
         """What is replayed, with whole layers where nobody misses what scratchpads hold."""
         if self.has_scratchpads and not whole_layers:
             return recording.epochs
-        from nmpsim.core.whole.planned import judge, whole_epochs  # who runs once needs neither
+        from nmpsim.core.layer_kernels.planned import (  # who runs once needs neither
+            judge,
+            whole_epochs,
+        )
 
         epochs = recording.epochs
         if whole_layers and (is_last or not self._recordings.need_scratchpads):
@@ -251,7 +264,9 @@ class CompiledEngine(Engine):
             self._kernels.wait_for_warmup = warmup.wait
         context = self._context(machine, make_recorder(machine.cores.size, 0))
         with uncollected():
-            run.prepare(machine, costs, context, 0, False, no_stops(machine.cores.size))
+            run.prepare(
+                machine, costs, context, 0, False, default_stop_conditions(machine.cores.size)
+            )
             if is_part_missing:
                 self._kernels.wait_for_warmup()
                 prepare_replay()

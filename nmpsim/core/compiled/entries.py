@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.contract_state import make_contract
-from nmpsim.core.shown import EVENT_WORDS
+from nmpsim.core.contract_events import EVENT_WORDS
 from nmpsim.isa.table import INSTRUCTIONS, Kind
 from nmpsim.kernels.entries import Entry, Kernel
 

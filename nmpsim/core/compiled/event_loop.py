@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.access_cache import is_seen
 from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, book
 from nmpsim.core.compiled.event_queue import (
     MAY_RELEASE,
@@ -47,16 +48,15 @@ from nmpsim.core.compiled.watch import (
     trace_is_full,
     wants_to_stop,
 )
-from nmpsim.core.decode import (
+from nmpsim.core.instruction_tables import (
     ILLEGAL,
     INSTRUCTION_UNIT,
     IS_ACCESS,
     IS_RV32IM,
     IS_SYNCHRONISATION,
 )
-from nmpsim.core.seen import is_seen
-from nmpsim.core.state import NEVER, Machine, Outcome, Status
-from nmpsim.core.stops import MAX_STEPS, TENSOR_STEPS, StopConditions
+from nmpsim.core.state import NEVER, CoreStatus, Machine, Outcome
+from nmpsim.core.stop_conditions import MAX_STEPS, TENSOR_STEPS, StopConditions
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit, jit_allocating
@@ -68,7 +68,7 @@ DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LA
 TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
 CYCLE_LIMIT, STOPPED_OUTCOME = int(Outcome.CYCLE_LIMIT), int(Outcome.STOPPED)
 VIOLATION = int(Outcome.VIOLATION)
-HALTED = int(Status.HALTED)
+HALTED = int(CoreStatus.HALTED)
 MAX_TURNS = 1 << 8
 """That a core takes in a row without a look at anything else."""
 STEPS_OF_VALUES = 1 << 12
@@ -241,16 +241,16 @@ def is_unseen(m: Machine, stops: StopConditions, core: Int, number: Int, word: I
 
 
 @jit_allocating
-def run_apart(m: Machine, costs: Costs, stops: StopConditions) -> None:
-    """Let cores go on as far as they can without a turn; see ``StopConditions.apart``.
+def run_in_parallel(m: Machine, costs: Costs, stops: StopConditions) -> None:
+    """Let cores go on as far as they can without a turn; see ``StopConditions.parallel``.
 
     What the check of the contract has seen needs none in DRAM, either: whatever others do there is
     ordered before or after it, or else the contract is broken, and the run begins again in order.
     """
     turn = NEVER if stops.seen.shape[1] > 0 and stops.trace.shape[0] > 0 else -1
     decoded = np.zeros((DECODED + 1) * DECODED_WORDS, np.int64)
-    for i in range(1, stops.apart.shape[0]):
-        core, left = stops.apart[i], stops.apart[0]
+    for i in range(1, stops.parallel.shape[0]):
+        core, left = stops.parallel[i], stops.parallel[0]
         while left > 0 and m.cores[core].clock <= costs.limits_cycles:
             ended, number, word = fetch(m, core, False)
             if ended == FETCHED and IS_RV32IM[number]:
@@ -277,9 +277,9 @@ def run(
     stop_at_layers: bool,
     stops: StopConditions,
 ) -> Any:
-    """Run as :func:`run_events` does; the outcome. Or as :func:`run_apart`."""
+    """Run as :func:`run_events` does; the outcome. Or as :func:`run_in_parallel`."""
     m, costs, context = struct_pointer(machine), struct_pointer(settings), struct_pointer(given)
-    if stops.apart.shape[0] > 1:
-        run_apart(m, costs, stops)
+    if stops.parallel.shape[0] > 1:
+        run_in_parallel(m, costs, stops)
         return PAUSED
     return run_events(m, costs, context, turns, stop_at_layers, stops)

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.state import NEVER, Machine, Status
+from nmpsim.core.state import NEVER, CoreStatus, Machine
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import INSTRUCTIONS, Kind, of_kind
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 
-RUNNING = int(Status.RUNNING)
+RUNNING = int(CoreStatus.RUNNING)
 _RELEASES = exhaustive_table(
     f"{__name__}._RELEASES",
     {

@@ -13,7 +13,7 @@ from nmpsim.core.compiled.traps import (
     ZERO,
     trap,
 )
-from nmpsim.core.decode import BUCKETS, ILLEGAL, MASKS, MATCHES
+from nmpsim.core.instruction_tables import BUCKETS, ILLEGAL, MASKS, MATCHES
 from nmpsim.core.state import Machine
 from nmpsim.isa import table
 from nmpsim.isa.fields import BitField

@@ -29,7 +29,7 @@ from nmpsim.core.compiled.traps import (
     trap,
 )
 from nmpsim.core.compiled.units import await_job, fetch
-from nmpsim.core.decode import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
+from nmpsim.core.instruction_tables import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Count, Machine
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.function_pointers import call

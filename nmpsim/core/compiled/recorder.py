@@ -45,9 +45,9 @@ from nmpsim.core.compiled.recorder_rows import (
     LoopContext,
 )
 from nmpsim.core.compiled.transfers import extent
-from nmpsim.core.decode import INSTRUCTION_UNIT, IS_ACCESS, OP, UNIT, WORD_COUNT
+from nmpsim.core.instruction_tables import INSTRUCTION_UNIT, IS_ACCESS, OP, UNIT, WORD_COUNT
 from nmpsim.core.state import Int64s, Machine
-from nmpsim.core.stops import MAX_STEPS
+from nmpsim.core.stop_conditions import MAX_STEPS
 from nmpsim.isa.words import LOAD
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit, jit_inlined

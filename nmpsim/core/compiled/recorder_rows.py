@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmpsim.core.compiled.dram_conflicts import KINDS, RANGE_WORDS, RANGES
-from nmpsim.core.shown import EVENT_WORDS, Event
+from nmpsim.core.contract_events import EVENT_WORDS, ContractEvent
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import MAX_WORDS
 
@@ -33,7 +33,7 @@ EVENTS_PER_ITEM = 2
     EVENT_SECOND,
     EVENT_DESCRIPTOR,
     EVENT_ITEM,
-) = map(int, Event)
+) = map(int, ContractEvent)
 
 
 NO_RESULT = -1

@@ -28,15 +28,15 @@ from nmpsim.core.compiled.recorder_rows import (
     make_recorder,
 )
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
-from nmpsim.core.decode import WORD_COUNT
 from nmpsim.core.engine import ContractBrokenError, ShowInstructions
+from nmpsim.core.instruction_tables import WORD_COUNT
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.work import take_waits, take_work, with_waits
 from nmpsim.kernels.array_types import Records
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
-    from nmpsim.core.whole.tasks import Host
+    from nmpsim.core.layer_kernels.tasks import Host
 
 ROWS = 4096
 """Tensor instructions that are recorded before they are packed."""

@@ -30,7 +30,7 @@ from nmpsim.core.compiled.dispatch import KernelTable
 from nmpsim.core.compiled.entries import replay_epochs, work_loop
 from nmpsim.core.compiled.recording import PART_WORDS, Epochs
 from nmpsim.core.compiled.replay_context import LINE, MAIN_THREAD, ReplayContext, Shared
-from nmpsim.core.engine import Reached
+from nmpsim.core.engine import LayerCallback
 from nmpsim.core.state import NEVER, Int64s, Machine
 from nmpsim.kernels.numba_settings import IS_PLAIN
 
@@ -66,7 +66,9 @@ class Workers:
         """The counters of the machine that they are for."""
         self._workers: list[_Worker] = []
 
-    def replay(self, machine: Machine, epochs: Epochs, reached: Reached, strict: bool) -> bool:
+    def replay(
+        self, machine: Machine, epochs: Epochs, reached: LayerCallback, strict: bool
+    ) -> bool:
         """Compute all values of a recording; False if data decide what happens."""
         with self._at_work(machine, strict) as context:
             for first, end, is_whole in epochs.runs:

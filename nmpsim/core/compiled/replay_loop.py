@@ -12,7 +12,7 @@ from nmpsim.core.compiled.recorder_rows import LAYER, NUMBER, WORDS
 from nmpsim.core.compiled.recording import BEGIN, END, PART_CORE, PART_WORDS
 from nmpsim.core.compiled.replay_context import LINE, MAIN_THREAD, ReplayContext, Shared
 from nmpsim.core.compiled.tensor import check_tables
-from nmpsim.core.decode import OP, SCALES_WORD, WORD_COUNT
+from nmpsim.core.instruction_tables import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.core.state import NEVER, STAGES, Int64s
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.atomics import give_way, load, replace, store

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.access_cache import is_seen
 from nmpsim.core.compiled.cycle_accounting import CONTROL, ON_CONTROL, book, spend
 from nmpsim.core.compiled.event_queue import earliest, last_turn
 from nmpsim.core.compiled.fetch import (
@@ -47,7 +48,7 @@ from nmpsim.core.compiled.traps import (
     signed,
     trap,
 )
-from nmpsim.core.decode import (
+from nmpsim.core.instruction_tables import (
     ACCESS_BYTES,
     IS_ACCESS,
     IS_RV32IM,
@@ -60,9 +61,8 @@ from nmpsim.core.decode import (
     decides_instructions,
     decides_kinds,
 )
-from nmpsim.core.seen import is_seen
 from nmpsim.core.state import Machine
-from nmpsim.core.stops import StopConditions
+from nmpsim.core.stop_conditions import StopConditions
 from nmpsim.isa.table import Kind
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit, jit_inlined

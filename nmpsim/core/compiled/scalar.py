@@ -29,8 +29,15 @@ from nmpsim.core.compiled.traps import (
     trap,
 )
 from nmpsim.core.compiled.units import await_job, note_wait
-from nmpsim.core.decode import KIND, KIND_OF, OP, OTHER_SCALAR, decides_instructions, decides_kinds
-from nmpsim.core.state import CSR_COLUMN, CSRS, Awaited, Count, Machine, Spent, Status
+from nmpsim.core.instruction_tables import (
+    KIND,
+    KIND_OF,
+    OP,
+    OTHER_SCALAR,
+    decides_instructions,
+    decides_kinds,
+)
+from nmpsim.core.state import CSR_COLUMN, CSRS, CoreStatus, Count, CycleCause, Machine, WaitTarget
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, is_read_only
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import SEMAPHORES, Kind, Unit
@@ -38,15 +45,15 @@ from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 from nmpsim.timing import Costs
 
-RUNNING = int(Status.RUNNING)
-AT_BARRIER = int(Status.AT_BARRIER)
-PENDING = int(Status.PENDING)
-HALTED = int(Status.HALTED)
-AT_A_BARRIER, AT_A_SEMAPHORE = int(Awaited.BARRIER), int(Awaited.SEMAPHORE)
+RUNNING = int(CoreStatus.RUNNING)
+AT_BARRIER = int(CoreStatus.AT_BARRIER)
+PENDING = int(CoreStatus.PENDING)
+HALTED = int(CoreStatus.HALTED)
+AT_A_BARRIER, AT_A_SEMAPHORE = int(WaitTarget.BARRIER), int(WaitTarget.SEMAPHORE)
 BARRIER = np.int64(Count.BARRIER)
 SEMAPHORE = np.int64(Count.SEMAPHORE)
-ON_IMBALANCE, ON_BARRIER = int(Spent.IMBALANCE), int(Spent.BARRIER)
-ON_SEMAPHORE = int(Spent.SEMAPHORE)
+ON_IMBALANCE, ON_BARRIER = int(CycleCause.IMBALANCE), int(CycleCause.BARRIER)
+ON_SEMAPHORE = int(CycleCause.SEMAPHORE)
 
 
 @jit

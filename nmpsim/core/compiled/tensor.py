@@ -8,7 +8,7 @@ import numpy as np
 
 from nmpsim.core.compiled.transfers import load, store
 from nmpsim.core.compiled.units import compute
-from nmpsim.core.decode import (
+from nmpsim.core.instruction_tables import (
     CHANNELS_WORD,
     FOOTPRINT_KIND,
     INSTRUCTION_UNIT,

@@ -13,8 +13,8 @@ from nmpsim.core.compiled.cycle_accounting import (
     spend,
     wait_for_transfer,
 )
-from nmpsim.core.state import MAX_NOTES, NEVER, Count, Job, Machine, Status
-from nmpsim.core.stops import MAX_STEPS
+from nmpsim.core.state import MAX_NOTES, NEVER, CoreStatus, Count, Job, Machine
+from nmpsim.core.stop_conditions import MAX_STEPS
 from nmpsim.isa.table import Unit
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
@@ -164,7 +164,7 @@ KNOWN, END = int(Job.KNOWN), int(Job.END)
 BUSY_LOAD = int(Count.BUSY_LOAD)
 LOAD_UNIT = int(Unit.LOAD)
 BURSTS, ROW_MISSES = int(Count.BURSTS), int(Count.ROW_MISSES)
-RUNNING, WAITING_UNIT = int(Status.RUNNING), int(Status.WAITING_UNIT)
+RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
 
 
 @jit

@@ -50,7 +50,7 @@ def _compile_common_kernels() -> None:
     # Imported here: that takes seconds on a busy host, in which the parent may end.
     from nmpsim.core.compiled.entries import KERNELS, prepare_check
     from nmpsim.core.compiled.replay import prepare_replay
-    from nmpsim.core.decode import OP
+    from nmpsim.core.instruction_tables import OP
     from nmpsim.kernels.entries import uncollected
 
     with uncollected():

@@ -6,23 +6,41 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.access_cache import begin_stretch, is_seen, note_access
 from nmpsim.core.compiled.fetch import i_immediate, rs1_of, rs2_of, s_immediate
 from nmpsim.core.compiled.traps import WORD
-from nmpsim.core.decode import INSTRUCTION_UNIT, IS_ACCESS, IS_TRACED, IS_WRITE, WORD_COUNT
-from nmpsim.core.seen import begin_stretch, is_seen, note_access
+from nmpsim.core.instruction_tables import (
+    INSTRUCTION_UNIT,
+    IS_ACCESS,
+    IS_TRACED,
+    IS_WRITE,
+    WORD_COUNT,
+)
 from nmpsim.core.state import Machine
-from nmpsim.core.stops import ANY_INSTRUCTION, Noted, Row, StopConditions
+from nmpsim.core.stop_conditions import ANY_INSTRUCTION, StopConditions, StopState, TraceColumn
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.timing import Costs
 
-TURNS, ROWS, STOPPED_CORE = int(Noted.TURNS), int(Noted.ROWS), int(Noted.CORE)
-FETCHED_AT = int(Noted.PC)
+TURNS, ROWS, STOPPED_CORE = int(StopState.TURNS), int(StopState.ROWS), int(StopState.CORE)
+FETCHED_AT = int(StopState.PC)
 NUMBER, TURN, CORE, PC, WORD_COLUMN = (
-    int(c) for c in (Row.NUMBER, Row.TURN, Row.CORE, Row.PC, Row.WORD)
+    int(c)
+    for c in (
+        TraceColumn.NUMBER,
+        TraceColumn.TURN,
+        TraceColumn.CORE,
+        TraceColumn.PC,
+        TraceColumn.WORD,
+    )
 )
-RS1, RS2, BEGIN, END = int(Row.RS1), int(Row.RS2), int(Row.BEGIN), int(Row.END)
-JOB, FINISHED = int(Row.JOB), int(Row.FINISHED)
+RS1, RS2, BEGIN, END = (
+    int(TraceColumn.RS1),
+    int(TraceColumn.RS2),
+    int(TraceColumn.BEGIN),
+    int(TraceColumn.END),
+)
+JOB, FINISHED = int(TraceColumn.JOB), int(TraceColumn.FINISHED)
 
 
 @jit

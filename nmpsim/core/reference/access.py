@@ -15,7 +15,7 @@ from nmpsim.isa.table import Cause
 from nmpsim.memory.address_map import Region, find
 
 
-class Found(NamedTuple):
+class ViolationField(NamedTuple):
     """Some bytes: ``memory[offset]`` is the first of them."""
 
     region: Region
@@ -32,10 +32,10 @@ class Found(NamedTuple):
             self.memory[self.offset + i] = byte
 
 
-def locate(core: Core, address: int, nbytes: int) -> Found | None:
+def locate(core: Core, address: int, nbytes: int) -> ViolationField | None:
     """Where ``nbytes`` bytes from ``address`` are, if all are in one region."""
     found = find(core.machine, core.number, address, nbytes)
-    return None if found is None else Found(*found)
+    return None if found is None else ViolationField(*found)
 
 
 def access_cycles(s: Step, region: Region) -> int:

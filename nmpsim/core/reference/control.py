@@ -10,7 +10,7 @@ from nmpsim.core.reference.record import note_wait
 from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.units import Queue, await_job
 from nmpsim.core.reference.words import unsigned
-from nmpsim.core.state import Awaited, Count, Spent, Status
+from nmpsim.core.state import CoreStatus, Count, CycleCause, WaitTarget
 from nmpsim.isa.table import SEMAPHORES, Cause, Unit
 
 
@@ -122,17 +122,17 @@ def barrier(s: Step) -> None:
     number, count = s.unsigned_rs1, s.unsigned_rs2
     s.spend()
     s.go_on()
-    s.core.wait_for(Status.AT_BARRIER, number, count)
-    arrived = waiting_cores(s.machine, Status.AT_BARRIER, number)
+    s.core.wait_for(CoreStatus.AT_BARRIER, number, count)
+    arrived = waiting_cores(s.machine, CoreStatus.AT_BARRIER, number)
     if len(arrived) >= count:
         latest = max(c.clock for c in arrived)
         release = latest + s.costs.sync_barrier_cycles
         last = next(c.number for c in arrived if c.clock == latest)
         for core in arrived:
-            note_wait(core, Awaited.BARRIER, latest, release, last)
-            core.spend(Count.BARRIER, Spent.IMBALANCE, latest - core.clock)
-            core.spend(Count.BARRIER, Spent.BARRIER, release - latest)
-            core.status = Status.RUNNING
+            note_wait(core, WaitTarget.BARRIER, latest, release, last)
+            core.spend(Count.BARRIER, CycleCause.IMBALANCE, latest - core.clock)
+            core.spend(Count.BARRIER, CycleCause.BARRIER, release - latest)
+            core.status = CoreStatus.RUNNING
         end_layer(s, number, release)
         s.machine.shared[0]["last_barrier"] = number
         has_work = any(core.layer >= 0 for core in arrived)
@@ -159,12 +159,12 @@ def post(s: Step) -> None:
     semaphores = s.machine.shared[0]["semaphores"]
     semaphores[number] += count
     release = s.core.clock + s.costs.sync_semaphore_cycles
-    for core in waiting_cores(s.machine, Status.PENDING, number):
+    for core in waiting_cores(s.machine, CoreStatus.PENDING, number):
         if int(semaphores[number]) >= core.wait_count:
             semaphores[number] -= core.wait_count
-            note_wait(core, Awaited.SEMAPHORE, s.core.clock, release, s.core.number)
-            core.spend(Count.SEMAPHORE, Spent.SEMAPHORE, max(release - core.clock, 0))
-            core.status = Status.RUNNING
+            note_wait(core, WaitTarget.SEMAPHORE, s.core.clock, release, s.core.number)
+            core.spend(Count.SEMAPHORE, CycleCause.SEMAPHORE, max(release - core.clock, 0))
+            core.status = CoreStatus.RUNNING
 
 
 def pend(s: Step) -> None:
@@ -175,7 +175,7 @@ def pend(s: Step) -> None:
     s.go_on()
     semaphores = s.machine.shared[0]["semaphores"]
     if int(semaphores[number]) < count:
-        s.core.wait_for(Status.PENDING, number, count)
+        s.core.wait_for(CoreStatus.PENDING, number, count)
         raise EndOfTurnError
     semaphores[number] -= count
 
@@ -193,7 +193,7 @@ def halt(s: Step) -> None:
     s.may_be_seen()
     s.spend()
     s.go_on()
-    s.core.status = Status.HALTED
+    s.core.status = CoreStatus.HALTED
     s.core.leave_layer(s.core.previous_layer)
     raise EndOfTurnError
 

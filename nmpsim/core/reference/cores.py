@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.reference.words import signed
-from nmpsim.core.state import CSR_COLUMN, Count, Machine, Spent, Status
+from nmpsim.core.state import CSR_COLUMN, CoreStatus, Count, CycleCause, Machine
 from nmpsim.isa.table import Csr, Unit
 
 
@@ -57,12 +57,12 @@ class Core:
         """Store the word of a CSR."""
         self.record["csr"][CSR_COLUMN[csr]] = value
 
-    def wait_for(self, status: Status, what: int, count: int) -> None:
+    def wait_for(self, status: CoreStatus, what: int, count: int) -> None:
         """Stop; ``what`` and ``count`` say what has to happen first."""
         self.status = status
         self.record["wait"] = (what, count)
 
-    def waits_for(self, status: Status, what: int) -> bool:
+    def waits_for(self, status: CoreStatus, what: int) -> bool:
         """True if the core has stopped for this."""
         return self.status == status and int(self.record["wait"][0]) == what
 
@@ -71,10 +71,10 @@ class Core:
         """The second number of what the core waits for."""
         return int(self.record["wait"][1])
 
-    def spend(self, activity: Count, cause: Spent, cycles: int) -> int:
+    def spend(self, activity: Count, cause: CycleCause, cycles: int) -> int:
         """``cycles`` pass with one activity; those in which no unit worked: ``cause`` has them."""
         idle, end, spent = cycles, self.clock + cycles, self.record["spent"]
-        for unit, worked in ((Unit.MAC, Spent.MAC), (Unit.VECTOR, Spent.VECTOR)):
+        for unit, worked in ((Unit.MAC, CycleCause.MAC), (Unit.VECTOR, CycleCause.VECTOR)):
             # A unit's work has no gap from now on: it was all given before.
             left = int(self.record["unit_free"][unit]) - (end - idle)
             if left > 0:
@@ -96,8 +96,8 @@ class Core:
     def call_unused(self) -> None:
         """What the core did since the last barrier was for nothing: the layer gave it no work."""
         spent = self.record["spent"]
-        for cause in set(Spent) - {Spent.MAC, Spent.VECTOR, Spent.UNUSED}:
-            spent[Spent.UNUSED] += spent[cause]
+        for cause in set(CycleCause) - {CycleCause.MAC, CycleCause.VECTOR, CycleCause.UNUSED}:
+            spent[CycleCause.UNUSED] += spent[cause]
             spent[cause] = 0
 
     def leave_layer(self, ended: int) -> None:
@@ -114,7 +114,7 @@ class Core:
             cycles[:] = 0
 
 
-def waiting_cores(machine: Machine, status: Status, what: int) -> list[Core]:
+def waiting_cores(machine: Machine, status: CoreStatus, what: int) -> list[Core]:
     """The cores that have stopped for this, lower numbers first."""
     waits = (machine.cores["status"] == status) & (machine.cores["wait"][:, 0] == what)
     return [Core(machine, number) for number in np.flatnonzero(waits).tolist()]

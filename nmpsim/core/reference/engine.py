@@ -27,8 +27,16 @@ from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
 from nmpsim.core.reference.units import Queue, look_ahead, serve
 from nmpsim.core.reference.watch import Watch
-from nmpsim.core.state import NEVER, Int64s, Machine, Outcome, Status, Trap, plain_records
-from nmpsim.core.stops import StopConditions, no_stops
+from nmpsim.core.state import (
+    NEVER,
+    CoreStatus,
+    Int64s,
+    Machine,
+    Outcome,
+    TrapField,
+    as_plain_arrays,
+)
+from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
 from nmpsim.core.work import steps_with_room
 from nmpsim.isa.codec import decode
 from nmpsim.isa.exhaustive import exhaustive_table
@@ -68,8 +76,10 @@ class ReferenceEngine(Engine):
         stops: StopConditions | None = None,
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
-        watch = Watch(no_stops(machine.cores.size) if stops is None else stops, costs)
-        machine = plain_records(machine)
+        watch = Watch(
+            default_stop_conditions(machine.cores.size) if stops is None else stops, costs
+        )
+        machine = as_plain_arrays(machine)
         steps_before = machine.cores["retired"].sum()
         for _ in range(turns):
             outcome = take_turn(machine, costs, stop_at_layers, watch)
@@ -92,7 +102,7 @@ def take_turn(machine: Machine, costs: Costs, stop_at_layers: bool, watch: Watch
     if queue is not None and (core is None or cycle < core.clock):
         return serve_request(machine, queue, cycle, watch)
     if core is None:
-        is_done = bool((machine.cores["status"] == Status.HALTED).all())
+        is_done = bool((machine.cores["status"] == CoreStatus.HALTED).all())
         return Outcome.DONE if is_done else Outcome.DEADLOCK
     if core.clock > costs.limits_cycles:
         note_cycle_limit(core)
@@ -136,7 +146,7 @@ def take_core_turn(
 def first_running(machine: Machine) -> Core | None:
     """The running core whose clock is behind all others; of equals the lower one."""
     cores = machine.cores
-    clocks = np.where(cores["status"] == Status.RUNNING, cores["clock"], NEVER)
+    clocks = np.where(cores["status"] == CoreStatus.RUNNING, cores["clock"], NEVER)
     number = int(clocks.argmin())
     return Core(machine, number) if clocks[number] < NEVER else None
 
@@ -159,9 +169,9 @@ def next_grant(machine: Machine, costs: Costs) -> tuple[Queue | None, int]:
 def note_cycle_limit(core: Core) -> None:
     """Leave word of where the earliest core was."""
     record = core.machine.shared[0]["trap"]
-    record[Trap.CORE] = core.number
-    record[Trap.PC] = core.pc
-    record[Trap.CYCLE] = core.clock
+    record[TrapField.CORE] = core.number
+    record[TrapField.PC] = core.pc
+    record[TrapField.CYCLE] = core.clock
 
 
 def run_core(core: Core, costs: Costs, watch: Watch, most_steps: int) -> None:
@@ -194,8 +204,8 @@ def check_weights(core: Core, watch: Watch) -> None:
     address = watch.weight_tail(core)
     if address >= 0:
         record = core.machine.shared[0]["trap"]
-        record[Trap.CORE], record[Trap.VALUE] = core.number, address
-        record[Trap.PC], record[Trap.CYCLE] = core.pc - 4, core.clock
+        record[TrapField.CORE], record[TrapField.VALUE] = core.number, address
+        record[TrapField.PC], record[TrapField.CYCLE] = core.pc - 4, core.clock
         raise ViolationError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.state import Awaited, Job
+from nmpsim.core.state import Job, WaitTarget
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import COUNT_X, COUNT_Y, RUN
 
@@ -22,7 +22,7 @@ def note(core: Core, unit: Unit, **facts: Any) -> None:
         entry[name] = value
 
 
-def note_wait(core: Core, what: Awaited, happened: int, end: int, awaited: int) -> None:
+def note_wait(core: Core, what: WaitTarget, happened: int, end: int, awaited: int) -> None:
     """The core waits from now to ``end``."""
     machine, begin = core.machine, core.clock
     if machine.waits.size == 0 or end <= begin:

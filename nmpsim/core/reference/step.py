@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import unsigned
-from nmpsim.core.state import Count, Machine, Spent
+from nmpsim.core.state import Count, CycleCause, Machine
 from nmpsim.isa.table import Cause, Instruction
 from nmpsim.records import frozen
 from nmpsim.timing import Costs
@@ -90,7 +90,7 @@ class Step:
 
     def spend(self, extra: int = 0) -> None:
         """The instruction takes one cycle and ``extra``."""
-        self.core.spend(Count.CONTROL, Spent.CONTROL, 1 + extra)
+        self.core.spend(Count.CONTROL, CycleCause.CONTROL, 1 + extra)
 
     def go_on(self) -> None:
         """Retire; on to the next instruction."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.step import EndOfRunError, EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.words import signed, unsigned
-from nmpsim.core.state import CSR_COLUMN, Count, Spent, Trap
+from nmpsim.core.state import CSR_COLUMN, Count, CycleCause, TrapField
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, Csr, is_read_only
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Cause
@@ -29,18 +29,18 @@ def enter_trap(core: Core, trap: TrapError, is_turn: bool) -> None:
     core.set_csr(Csr.MTVAL, trap.value)
     was_enabled = core.csr(Csr.MSTATUS) & MIE
     core.set_csr(Csr.MSTATUS, MPP | (MPIE if was_enabled else 0))
-    core.spend(Count.CONTROL, Spent.CONTROL, 1)
+    core.spend(Count.CONTROL, CycleCause.CONTROL, 1)
     core.pc = handler
 
 
 def note_trap(core: Core, trap: TrapError) -> None:
     """Leave word of a trap that ends the run."""
     record = core.machine.shared[0]["trap"]
-    record[Trap.CORE] = core.number
-    record[Trap.CAUSE] = trap.cause
-    record[Trap.VALUE] = trap.value
-    record[Trap.PC] = core.pc
-    record[Trap.CYCLE] = core.clock
+    record[TrapField.CORE] = core.number
+    record[TrapField.CAUSE] = trap.cause
+    record[TrapField.VALUE] = trap.value
+    record[TrapField.PC] = core.pc
+    record[TrapField.CYCLE] = core.clock
 
 
 def ecall(s: Step) -> None:

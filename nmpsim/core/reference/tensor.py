@@ -12,7 +12,7 @@ from nmpsim.core.reference.operands import Words
 from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
 from nmpsim.core.reference.transfers import OperandError
 from nmpsim.core.reference.units import Queue, await_slot, compute, fetch
-from nmpsim.core.state import Count, Spent
+from nmpsim.core.state import Count, CycleCause
 from nmpsim.isa.codec import decode_descriptor, descriptor_offsets
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, Cause, Unit
@@ -129,8 +129,8 @@ def begin_work(s: Step, d: Words) -> int:
         there = fetch(
             s.core, s.costs, layer, s.unsigned_rs1, DESCRIPTORS[descriptor_name(s)].nbytes
         )
-        s.core.spend(Count.CONTROL, Spent.CONTROL, there - s.core.clock)
-    s.core.spend(Count.CONTROL, Spent.CONTROL, s.costs.control_descriptor_cycles)
+        s.core.spend(Count.CONTROL, CycleCause.CONTROL, there - s.core.clock)
+    s.core.spend(Count.CONTROL, CycleCause.CONTROL, s.costs.control_descriptor_cycles)
     return layer
 
 

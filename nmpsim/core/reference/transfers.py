@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.core.reference.access import Found, locate
+from nmpsim.core.reference.access import ViolationField, locate
 from nmpsim.core.reference.operands import Scratchpad, Words, element_of, grid
 from nmpsim.core.reference.step import Step
 from nmpsim.core.reference.units import Queue, begin_transfers
@@ -63,7 +63,7 @@ def store(s: Step, d: Words, layer: int) -> None:
     enqueue(s, Unit.STORE, d, layer, s.costs.dma_startup_cycles)
 
 
-def dram_side(s: Step, d: Words, allowed: tuple[Region, ...]) -> Found | None:
+def dram_side(s: Step, d: Words, allowed: tuple[Region, ...]) -> ViolationField | None:
     """Where the DRAM side begins; None if the box is empty."""
     extent = span(
         d["count_y"], d["dram_stride_y"], d["count_x"], d["dram_stride_x"], d["run_bytes"]

@@ -15,7 +15,7 @@ from nmpsim.core.reference.record import (
     note_wait,
 )
 from nmpsim.core.reference.step import EndOfTurnError
-from nmpsim.core.state import NEVER, Awaited, Count, Job, Machine, Spent, Status
+from nmpsim.core.state import NEVER, CoreStatus, Count, CycleCause, Job, Machine, WaitTarget
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import CURSOR_WORDS, is_served, next_address, start_transfer, take_grant
@@ -36,10 +36,10 @@ WAIT = exhaustive_table(
 CAUSE = exhaustive_table(
     f"{__name__}.CAUSE",
     {
-        Unit.LOAD: Spent.LOAD,
-        Unit.STORE: Spent.STORE,
-        Unit.MAC: Spent.MAC,
-        Unit.VECTOR: Spent.VECTOR,
+        Unit.LOAD: CycleCause.LOAD,
+        Unit.STORE: CycleCause.STORE,
+        Unit.MAC: CycleCause.MAC,
+        Unit.VECTOR: CycleCause.VECTOR,
     },
     Unit,
 )
@@ -164,7 +164,7 @@ def await_job(queue: Queue, job: int) -> int:
     """
     core, end = queue.core, queue.finished(job)
     if end == NEVER:
-        core.wait_for(Status.WAITING_UNIT, queue.unit, job)
+        core.wait_for(CoreStatus.WAITING_UNIT, queue.unit, job)
         raise EndOfTurnError
     return wait_until(queue, job, end)
 
@@ -172,12 +172,12 @@ def await_job(queue: Queue, job: int) -> int:
 def wait_until(queue: Queue, job: int, end: int) -> int:
     """Let the core wait for a job that is finished at ``end``; cycles waited."""
     core, waited = queue.core, max(end - queue.core.clock, 0)
-    note_wait(core, Awaited(queue.unit), end, end, job)
+    note_wait(core, WaitTarget(queue.unit), end, end, job)
     idle = core.spend(WAIT[queue.unit], CAUSE[queue.unit], waited)
     if queue.unit in (Unit.LOAD, Unit.STORE) and waited > 0:
         contention = queue.book_line(job, idle)
         core.record["spent"][CAUSE[queue.unit]] -= contention
-        core.record["spent"][Spent.CONTENTION] += contention
+        core.record["spent"][CycleCause.CONTENTION] += contention
     return waited
 
 
@@ -219,8 +219,8 @@ def finish_transfer(queue: Queue, free: int, finished: int) -> None:
     queue.finish(job, free, finished)
     queue.note_line(job)
     queue.count_served()
-    if core.waits_for(Status.WAITING_UNIT, queue.unit) and core.wait_count == job:
-        core.status = Status.RUNNING
+    if core.waits_for(CoreStatus.WAITING_UNIT, queue.unit) and core.wait_count == job:
+        core.status = CoreStatus.RUNNING
         wait_until(queue, job, finished)
 
 

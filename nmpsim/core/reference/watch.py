@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from nmpsim.core.access_cache import begin_stretch, is_seen, note_access
 from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.units import Queue
 from nmpsim.core.reference.words import unsigned
-from nmpsim.core.seen import begin_stretch, is_seen, note_access
-from nmpsim.core.stops import ANY_INSTRUCTION, TENSOR_STEPS, Noted, Row, StopConditions
+from nmpsim.core.stop_conditions import (
+    ANY_INSTRUCTION,
+    TENSOR_STEPS,
+    StopConditions,
+    StopState,
+    TraceColumn,
+)
 from nmpsim.isa.codec import Decoded, decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, RS1, RS2, Scope
 from nmpsim.memory.weight_tail import weight_tail
@@ -55,12 +61,12 @@ class Watch:
 
     def note_turn(self) -> None:
         """One turn more."""
-        self.stops.noted[Noted.TURNS] += 1
+        self.stops.noted[StopState.TURNS] += 1
 
     def trace_is_full(self) -> bool:
         """True if the trace may not hold another turn."""
         capacity = len(self.stops.trace)
-        return 0 < capacity <= int(self.stops.noted[Noted.ROWS])
+        return 0 < capacity <= int(self.stops.noted[StopState.ROWS])
 
     def is_stop_address(self, core: Core) -> bool:
         """Is the core about to do an instruction that was asked for?"""
@@ -70,7 +76,7 @@ class Watch:
         )
         if not wanted or int(self.stops.passed[core.number]) == core.retired:
             return False
-        self.stops.noted[Noted.CORE] = core.number
+        self.stops.noted[StopState.CORE] = core.number
         return True
 
     def wants_to_stop(self, core: Core) -> bool:
@@ -81,7 +87,7 @@ class Watch:
         unit = self._decoded.instruction.unit
         if not after & ANY_INSTRUCTION and (unit is None or not after >> unit & 1):
             return False
-        self.stops.noted[Noted.CORE] = core.number
+        self.stops.noted[StopState.CORE] = core.number
         return True
 
     def note_core(self, core: Core) -> None:
@@ -102,16 +108,16 @@ class Watch:
         word = self._word
         self._add_row(
             {
-                Row.NUMBER: NUMBERS[instruction.mnemonic],
-                Row.CORE: core.number,
-                Row.PC: self._pc,
-                Row.WORD: word,
-                Row.RS1: self._source,
-                Row.RS2: unsigned(core.register(RS2.decode(word))),
-                Row.BEGIN: begin,
-                Row.END: core.clock,
-                Row.JOB: job,
-                Row.FINISHED: finished,
+                TraceColumn.NUMBER: NUMBERS[instruction.mnemonic],
+                TraceColumn.CORE: core.number,
+                TraceColumn.PC: self._pc,
+                TraceColumn.WORD: word,
+                TraceColumn.RS1: self._source,
+                TraceColumn.RS2: unsigned(core.register(RS2.decode(word))),
+                TraceColumn.BEGIN: begin,
+                TraceColumn.END: core.clock,
+                TraceColumn.JOB: job,
+                TraceColumn.FINISHED: finished,
             }
         )
 
@@ -135,15 +141,15 @@ class Watch:
         image, offset = core.machine.image, self._pc - int(core.machine.shared[0]["image_base"])
         return len(self.stops.words) > 0 and not 0 <= offset < image.size
 
-    def _add_row(self, values: dict[Row, int]) -> None:
+    def _add_row(self, values: dict[TraceColumn, int]) -> None:
         if len(self.stops.words):
-            self.stops.words[self.stops.noted[Noted.ROWS], : len(self._words)] = self._words
-        row = self.stops.trace[self.stops.noted[Noted.ROWS]]
+            self.stops.words[self.stops.noted[StopState.ROWS], : len(self._words)] = self._words
+        row = self.stops.trace[self.stops.noted[StopState.ROWS]]
         row[:] = 0
-        row[Row.TURN] = self.stops.noted[Noted.TURNS]
+        row[TraceColumn.TURN] = self.stops.noted[StopState.TURNS]
         for column, value in values.items():
             row[column] = value
-        self.stops.noted[Noted.ROWS] += 1
+        self.stops.noted[StopState.ROWS] += 1
 
 
 def descriptor_words(core: Core, decoded: Decoded, address: int) -> list[int]:

@@ -1,0 +1,237 @@
+"""Cycles by layer during a run, host operations included, and the report made of them.
+
+docs/timing.md has the formula for the cycles of a host layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, Metadata, ProgramStep, Tensor
+from nmpsim.bundle.read import Bundle
+from nmpsim.config import DeviceConfig
+from nmpsim.core.counters import Counters, LayerReports, count_host_clipping
+from nmpsim.core.critical_path import CriticalPath, PathPart
+from nmpsim.core.host_steps import HostClipping, read_tensor
+from nmpsim.core.state import NEVER, Count, Machine
+from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.lir.opcode import WEIGHTED, Kind
+from nmpsim.lir.opcodes import OPCODES
+from nmpsim.report.data import OutputReport, RunReport
+from nmpsim.report.ended import ContractReport, TrapReport
+
+_SUMS = {Kind.CONVOLUTION, Kind.FULLY_CONNECTED, Kind.PRODUCT, Kind.AVERAGE_POOL, Kind.FUNCTION}
+_FUNCTIONS = {
+    *("softmax", "logsoftmax", "softplus", "hardswish", "elementpow", "elementrsqrt"),
+    *("elementsin", "elementcos", "elementasin", "elementacos", "elementatan"),
+    *("elementerf", "elementexp", "elementlog", "resizebilinear", "localresponsenormalization"),
+    *("batchnormalization", "layernormalization", "batchedreduceadd", "batchedreduceprod"),
+    *("cumsum", "batchmatmul", "adaptiveavgpool", "convolution3d", "convtranspose"),
+}
+"""Of kind HOST: sums of several terms, and functions that libraries approximate. All others round
+each result once, as IEEE 754 says."""
+
+
+def quantized_from_float(metadata: Metadata) -> tuple[Layer, ...]:
+    """Return the layers that quantize float32 results of the host.
+
+    A reference that adds in another order, or approximates a function otherwise, may differ there
+    by one step.
+    """
+    uncertain: set[str] = set()
+    found = []
+    for step in metadata.steps:
+        if step.opcode is None:
+            continue
+        read = {one.tensor.name for one in step.operands if one.role != "out"}
+        written = [one.tensor for one in step.operands if one.role != "in"]
+        depends = not uncertain.isdisjoint(read)
+        opcode = OPCODES.get(step.opcode)  # None: the run stops there with an error
+        is_rounded = step.opcode in _FUNCTIONS or (opcode is not None and opcode.kind in _SUMS)
+        if any(tensor.elem == "float" for tensor in written):
+            if depends or is_rounded:
+                uncertain.update(tensor.name for tensor in written)
+        elif depends and any(tensor.scale is not None for tensor in written):
+            found += [metadata.layers[index] for index in step.layers]
+    return tuple(found)
+
+
+_SIMPLE = frozenset(
+    {
+        Kind.NO_WORK,
+        Kind.BATCHED_ADD,
+        Kind.PAIR,
+        Kind.CLIP,
+        Kind.RESCALE,
+        Kind.LOOK_UP,
+        Kind.FILL,
+        Kind.MOVE,
+        Kind.CONVERSION,
+    }
+)
+"""Kinds with one short operation for each result."""
+
+
+def host_cycles(step: ProgramStep, config: DeviceConfig) -> int:
+    """Cycles of the device that a step of the host takes; 0 if the device file counts none."""
+    opcode = OPCODES.get(step.opcode or "")
+    kind = Kind.HOST if opcode is None else opcode.kind
+    shapes = [operand.tensor.shape for operand in step.operands]
+    results = math.prod(shapes[0])
+    if kind in WEIGHTED:
+        weights_of_a_channel = math.prod(shapes[2]) // max(shapes[0][-1], 1)
+        taken = results * weights_of_a_channel * config.host_kilo_mac_cycles
+    elif kind is Kind.PRODUCT:
+        taken = results * shapes[1][-1] * config.host_kilo_mac_cycles
+    elif kind in _SIMPLE:
+        taken = results * config.host_kilo_element_cycles
+    else:
+        taken = results * config.host_kilo_function_cycles
+    return config.host_operation_cycles + -(-taken // 1000)
+
+
+_NAMED = 3
+"""Layers that a note names."""
+
+
+@attrs.define
+class CycleAccount:
+    """Cycles by layer so far, and what host operations clipped."""
+
+    cycles: dict[int, int]
+    clips: dict[int, HostClipping]
+    paths: dict[int, PathPart]
+    """Of each layer whose critical path is known."""
+    last_cycle: int = 0
+    """Cycle up to which they are booked."""
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer]) -> CycleAccount:
+        """Nothing has run yet."""
+        return cls(dict.fromkeys(range(len(layers)), 0), {}, {})
+
+    def copy(self) -> CycleAccount:
+        """One that goes its own way."""
+        return CycleAccount(dict(self.cycles), dict(self.clips), dict(self.paths), self.last_cycle)
+
+
+def record_segment(
+    account: CycleAccount,
+    machine: Machine,
+    layers: Sequence[Layer],
+    step: ProgramStep,
+    whole: bool,
+    path: CriticalPath | None = None,
+) -> None:
+    """Book a device segment, ``whole`` or as far as it came.
+
+    A layer lasts from the end of the one before to its barrier. What comes after the last barrier
+    that was passed is the next layer's, or the last one's.
+    """
+    end = int(machine.cores.clock.max())
+    released: list[int] = machine.barriers.cycle.tolist()
+    for index in step.layers:
+        barrier = layers[index].barrier
+        cycle = NEVER if barrier is None else released[barrier]
+        is_last = whole and index == step.layers[-1]
+        until = end if cycle == NEVER or is_last else cycle
+        account.cycles[index] = until - account.last_cycle
+        if path is not None:
+            account.paths[index] = PathPart(path, account.last_cycle, until)
+        account.last_cycle = until
+        if is_last or (whole and cycle == NEVER):
+            _give_unnamed_cycles(machine, index)
+        if cycle == NEVER:
+            break
+
+
+def record_host_step(
+    account: CycleAccount, step: ProgramStep, clip: HostClipping | None, config: DeviceConfig
+) -> None:
+    """Book what the host has done. The clock of the cores stands still meanwhile."""
+    for index in step.layers:
+        account.cycles[index] = host_cycles(step, config)
+        if clip is not None:
+            account.clips[index] = clip
+
+
+def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
+    """Cycles of cores that named no layer of the bundle are for ``layer``."""
+    activities = slice(0, Count.IDLE + 1)
+    for cycles in (machine.layers.counts[:, activities], machine.layers.spent):
+        cycles[layer] += cycles[-1]
+        cycles[-1] = 0
+
+
+def output_report(stored: npt.NDArray[Any], tensor: Tensor, outside: Tensor) -> OutputReport:
+    """An output as the user has it, of the values that are stored in DRAM."""
+    values = stored.copy()
+    if outside.elem != tensor.elem:
+        values = (values.astype(np.int32) + UNSIGNED_ELEMS[tensor.elem][1]).astype(
+            ELEM_DTYPES[outside.elem]
+        )
+    return OutputReport(tensor.name, outside.elem, outside.scale, outside.offset, values)
+
+
+def build_run_report(
+    bundle: Bundle,
+    machine: Machine,
+    counted: Counters,
+    account: CycleAccount,
+    *,
+    engine: str,
+    host_seconds: float,
+    trap: TrapReport | None,
+    contract: ContractReport,
+    layer_outputs: Mapping[str, npt.NDArray[Any]],
+) -> RunReport:
+    """The report of a run that has come this far."""
+    metadata, config = bundle.metadata, counted.config
+    on_host = (layer.index for layer in metadata.layers if layer.placement == "host")
+    cycles = int(machine.cores.clock.max()) + sum(account.cycles[index] for index in on_host)
+    outputs = tuple(
+        output_report(read_tensor(machine, t), t, metadata.user_tensor(t)) for t in metadata.outputs
+    )
+    host = {index: count_host_clipping(clip) for index, clip in account.clips.items()}
+    return RunReport(
+        program=metadata.program,
+        device=config.settings(),
+        sources=config.sources,
+        engine=engine,
+        numerics=metadata.numerics,
+        outputs={o.name: o.values for o in outputs},
+        output_reports=outputs,
+        cycles=cycles,
+        seconds=cycles / (config.cores_clock_mhz * 1e6),
+        host_seconds=host_seconds,
+        layers=LayerReports(
+            metadata.layers,
+            counted,
+            dict(account.cycles),
+            dict(account.paths),
+            counted.values,
+            host,
+        ),
+        trap=trap,
+        contract=contract,
+        layer_outputs=layer_outputs,
+        notes=_notes(metadata),
+    )
+
+
+def _notes(metadata: Metadata) -> tuple[str, ...]:
+    layers = quantized_from_float(metadata)
+    if not layers:
+        return ()
+    names = ", ".join(layer.display_name for layer in layers[:_NAMED])
+    more = f" and {len(layers) - _NAMED} more" if len(layers) > _NAMED else ""
+    return (
+        f"float32 results are quantized in {names}{more}: a reference that adds in another order,"
+        " or computes a function otherwise, may differ there by one step",
+    )

@@ -1,0 +1,148 @@
+"""Host operations: what the device has no unit for, done between device segments in DRAM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
+from nmpsim.core.state import Machine
+from nmpsim.diagnostics import UserError, fail
+from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
+from nmpsim.kernels.hostops import (
+    Clipped,
+    HostResult,
+    HostTensor,
+    HostValueError,
+    StageOvershoot,
+    limits_of,
+    prepared,
+)
+from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
+from nmpsim.records import frozen
+
+IMPOSSIBLE = (ValueError, LookupError, TypeError, ArithmeticError)
+"""What NumPy and the host operations raise when operands and attributes do not fit each other.
+
+They stand in the bundle's metadata, which anyone may have written.
+"""
+
+_WHENCE = "the value is one of an input, or made by an operation before this one"
+
+
+@frozen(eq=False)
+class HostClipping:
+    """Values that a host operation clipped, and the range."""
+
+    shape: tuple[int, ...]
+    """Of the result."""
+    changed: Clipped
+    low: int
+    high: int
+    low_stage: str
+    """What a clip at the lower side is: input (quantization), result or activation."""
+    high_stage: str
+    overshoots: Sequence[StageOvershoot] = ()
+    """Of the stages before the result."""
+
+    @property
+    def elements(self) -> int:
+        """Of the result."""
+        return math.prod(self.shape)
+
+    def exact(self, index: int, stored: int) -> int:
+        """What the value was at a row-major index that is ``stored`` there."""
+        found = np.flatnonzero(self.changed.places == index)
+        return int(self.changed.exact[found[0]]) if found.size else stored
+
+
+def read_tensor(machine: Machine, tensor: Tensor) -> npt.NDArray[Any]:
+    """A tensor's values in DRAM, without a copy."""
+    dtype = ELEM_DTYPES[tensor.elem]
+    nbytes = int(np.prod(tensor.shape, dtype=np.int64)) * dtype.itemsize
+    shared = machine.shared[0]
+    memory, base = machine.ram, int(shared.ram_base)
+    if not 0 <= tensor.address - base <= memory.size - nbytes:
+        memory, base = machine.image, int(shared.image_base)
+    start = tensor.address - base
+    return memory[start : start + nbytes].view(dtype).reshape(tensor.shape)
+
+
+def write_tensor(machine: Machine, tensor: Tensor, values: npt.NDArray[Any]) -> None:
+    """Put values into DRAM; the shape must be the tensor's."""
+    read_tensor(machine, tensor)[...] = values
+
+
+def run_host_step(machine: Machine, step: ProgramStep) -> HostClipping | None:
+    """Do a host operation in the machine's DRAM; what it clipped, if it quantizes."""
+    return prepare_host_step(machine, step)()
+
+
+def prepare_host_step(machine: Machine, step: ProgramStep) -> Callable[[], HostClipping | None]:
+    """A host operation in the machine's DRAM, to be done as often as it is called."""
+    try:
+        operands = [_operand(machine, operand) for operand in step.operands]
+        execute = prepared(step.opcode or "", operands, step.attributes, step.numerics)
+    except IMPOSSIBLE as error:
+        raise _explained(step, error) from error
+    values = [operand.values for operand in operands]
+    clip_of = _clips(step)
+
+    def run() -> HostClipping | None:
+        try:
+            result = execute()
+            for index, made in result.outputs.items():
+                values[index][...] = made
+        except IMPOSSIBLE as error:
+            raise _explained(step, error) from error
+        return clip_of(result) if result.clipped else None
+
+    return run
+
+
+def _explained(step: ProgramStep, error: Exception) -> UserError:
+    """What an operation raises is the user's error: HOST001 or BUN001."""
+    if isinstance(error, HostValueError):
+        name = step.operands[0].tensor.name
+        return fail("HOST001", f"%{name} cannot be calculated", found=error, hint=_WHENCE)
+    return fail(
+        "BUN001",
+        f"the bundle asks the host for what it cannot do: {step.opcode}",
+        found=error,
+        hint="compile the program again",
+    )
+
+
+def _clips(step: ProgramStep) -> Callable[[HostResult], HostClipping]:
+    """What the operation clipped of its result."""
+
+    @cache
+    def known(index: int) -> tuple[tuple[int, ...], tuple[int, int, str, str]]:
+        tensor = step.operands[index].tensor
+        low, high = limits_of(ELEM_DTYPES[tensor.elem])
+        stage = "input" if step.opcode == "quantize" else "result"
+        low_stage = "activation" if step.clipped_sides & WANTED_LOW else stage
+        high_stage = "activation" if step.clipped_sides & WANTED_HIGH else stage
+        return tensor.shape, (low, high, low_stage, high_stage)
+
+    def clip_of(result: HostResult) -> HostClipping:
+        index = min(result.clipped)
+        shape, limits = known(index)
+        return HostClipping(shape, result.clipped[index], *limits, result.overshoots)
+
+    return clip_of
+
+
+def _operand(machine: Machine, operand: HostOperand) -> HostTensor:
+    tensor = operand.tensor
+    return HostTensor(
+        read_tensor(machine, tensor),
+        scale=1.0 if tensor.scale is None else tensor.scale,
+        offset=tensor.offset or 0,
+        quantized=tensor.elem in QUANTIZED_ELEMS and tensor.scale is not None,
+    )

@@ -1,0 +1,116 @@
+"""Which folders of kernels are in use; those that nobody has used lately are removed.
+
+Each version of nmpsim, NumPy, Numba or Python has a folder of its own, and none of them knows when
+its last user is gone. So a process marks the folder that it uses, and holds a lock on the mark as
+long as it lives. The first process that finds a new folder removes old ones. Should one of them be
+wanted after all, its kernels are compiled again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import sys
+import time
+from pathlib import Path
+
+from nmpsim.kernels.cache_folder import CacheFolder, is_trusted
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks, and nothing is removed there
+    fcntl = None  # type: ignore[assignment]
+
+FOLDERS = "kernels-*"
+MARK = "in-use"
+UNUSED_SECONDS = 24 * 3600
+"""A folder that somebody has used since then stays."""
+MOST_UNUSED = 3
+"""So many others stay, too: those used last, as of the version before."""
+_REMOVING = "removing-"
+
+_marks: dict[Path, int] = {}
+"""Descriptors of marks: open, and locked, as long as this process lives."""
+
+
+def mark_kernel_cache_used() -> None:
+    """Mark the folder of the compiled engine's kernels."""
+    from nmpsim.kernels.entries import CACHE  # LLVM, which the reference engine does without
+
+    use(CACHE)
+
+
+def use(folder: CacheFolder | None) -> None:
+    """Mark a folder as used by this process, if it is there; the first one removes old folders."""
+    if fcntl is None or folder is None or folder.path in _marks or not folder.path.is_dir():
+        return
+    mark = folder.path / MARK
+    is_first = not mark.exists()
+    with contextlib.suppress(OSError):
+        _marks[folder.path] = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.utime(mark)
+        _is_locked(_marks[folder.path], fcntl.LOCK_SH)
+        if is_first:
+            remove_unused(folder.path.parent)
+
+
+def remove_unused(parent: Path) -> None:
+    """Remove folders of kernels that no process uses, and that none has used lately."""
+    if fcntl is None or not is_trusted(parent):
+        return
+    folders = [path for path in parent.glob(FOLDERS) if _is_own_folder(path)]
+    folders.sort(key=_last_use, reverse=True)
+    old = time.time() - UNUSED_SECONDS
+    unused = [path for path in folders if _last_use(path) < old]
+    for path in unused[MOST_UNUSED:]:
+        _remove(path)
+    for path in parent.glob(f"{_REMOVING}{FOLDERS}"):  # of a process that was ended meanwhile
+        if _is_own_folder(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder unless a process has locked its mark; at once, as far as others can see."""
+    mark = folder / MARK
+    with contextlib.suppress(OSError):
+        if mark.exists():
+            with mark.open("rb+") as file:
+                if _is_locked(file.fileno(), fcntl.LOCK_EX):
+                    _rename_and_remove(folder)
+        else:
+            _rename_and_remove(folder)
+
+
+def _rename_and_remove(folder: Path) -> None:
+    removing = folder.with_name(f"{_REMOVING}{folder.name}")
+    folder.rename(removing)
+    shutil.rmtree(removing, ignore_errors=True)
+
+
+def _is_locked(file: int, how: int) -> bool:
+    """True if an open file could be locked at once; until it is closed."""
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_own_folder(path: Path) -> bool:
+    """True for a folder, and no link to one, that only this user writes."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode) and is_trusted(path)
+    except OSError:
+        return False
+
+
+def _last_use(folder: Path) -> float:
+    """When it was marked, or written where it has no mark; in seconds."""
+    for path in (folder / MARK, folder):
+        with contextlib.suppress(OSError):
+            return path.stat().st_mtime
+    return 0.0

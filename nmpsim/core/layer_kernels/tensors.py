@@ -1,0 +1,402 @@
+"""Tensors of a layer, put together from what its tiles read and write."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.core.layer_kernels.values import (
+    CONSTANT,
+    NOTHING,
+    UNSET,
+    Memories,
+    Numbers,
+    UnprovedError,
+    box,
+    constant,
+    overlaps,
+)
+from nmpsim.core.state import Bytes, Int64s
+from nmpsim.isa.table import SCRATCHPAD_BASE
+
+Shape = tuple[int, int, int]
+"""Rows, columns, bytes or elements of a pixel."""
+MAX_GAPS = 8
+"""Bytes of an operand for each one that tiles read, where windows lie apart."""
+MAX_COPIES = 4
+"""Places of one number at which an operand is looked for."""
+Address = Callable[[int], int]
+"""Where in DRAM a number is; raises UnprovedError if nowhere."""
+
+
+@attrs.frozen
+class Tensor:
+    """Where a tensor lies in DRAM: byte b of pixel (y, x) = address + y*steps[0] + x*steps[1] + b.
+
+    ``above`` and ``left`` are rows and columns of padding in a canvas; the tensor has ``rows`` of
+    ``columns`` pixels of ``nbytes`` bytes.
+    """
+
+    address: int
+    steps: tuple[int, int]
+    above: int
+    left: int
+    rows: int
+    columns: int
+    nbytes: int
+    fill: int | None
+    """What padding holds; None if there is none."""
+
+    @property
+    def is_flat(self) -> bool:
+        """True if its bytes follow each other."""
+        row = self.columns * self.nbytes
+        return (self.columns == 1 or self.steps[1] == self.nbytes) and (
+            self.rows == 1 or self.steps[0] == row
+        )
+
+    @property
+    def end(self) -> int:
+        """Address after its last byte."""
+        span = (self.rows - 1) * self.steps[0] + (self.columns - 1) * self.steps[1]
+        return self.address + span + self.nbytes
+
+    def meets(self, other: Tensor) -> bool:
+        """Might both have a byte in common?"""
+        return self.address < other.end and other.address < self.end
+
+
+class Canvas:
+    """What the tiles of a layer have read of an operand.
+
+    ``read`` is how many bytes the tiles read, one by one; raises UnprovedError if places between
+    them take much more.
+    """
+
+    def __init__(self, shape: Shape, element: int, read: int) -> None:
+        if math.prod(shape) > MAX_GAPS * read:
+            raise UnprovedError
+        self.numbers: Numbers = np.full(shape, UNSET, np.int32)
+        self._element = element
+
+    def add(self, seen: Numbers, row: int, column: int, byte: int) -> None:
+        """A tile has read ``seen`` [rows, columns, bytes] from a place on; raises UnprovedError
+        if another tile has read something else there."""
+        rows, columns, nbytes = seen.shape
+        known = self.numbers[row : row + rows, column : column + columns, byte : byte + nbytes]
+        self.merge(known, seen)
+
+    def merge(self, known: Numbers, seen: Numbers) -> None:
+        """``seen`` was read where ``known``, a view of the numbers, is what others have read."""
+        if known.shape != seen.shape:
+            raise UnprovedError
+        if known.max() == UNSET:
+            known[...] = seen
+            return
+        np.copyto(known, seen, where=known == UNSET)
+        if not (known == seen).all():
+            raise UnprovedError
+
+    def tensor(self, places: Places) -> Tensor:
+        """The tensor of which all was read, with constant padding around it, as the plan has it."""
+        there = self.numbers[:, :, 0] >= 0
+        rows, columns = np.flatnonzero(there.any(axis=1)), np.flatnonzero(there.any(axis=0))
+        if rows.size == 0:
+            raise UnprovedError
+        for address in places.ways(int(self.numbers[rows[0], columns[0], 0])):
+            try:
+                return self._tensor_at(there, rows, columns, address, places)
+            except UnprovedError:
+                continue
+        raise UnprovedError
+
+    def _tensor_at(
+        self, there: Any, rows: Any, columns: Any, address: Address, places: Places
+    ) -> Tensor:
+        """The tensor, where one says where numbers are."""
+        numbers = self.numbers
+        above, left = int(rows[0]), int(columns[0])
+        inner = numbers[above : rows[-1] + 1, left : columns[-1] + 1]
+        steps = self._steps(there, rows, columns, address)
+        start = address(int(numbers[above, left, 0]))
+        known = places.numbers(start, inner.shape, steps)
+        if not ((inner == known).all() or (inner[inner != known] == UNSET).all()):
+            raise UnprovedError
+        fill = self._fill(above, left, inner.shape)
+        return Tensor(
+            start, steps, above, left, inner.shape[0], inner.shape[1], inner.shape[2], fill
+        )
+
+    def _steps(self, there: Any, rows: Any, columns: Any, address: Address) -> tuple[int, int]:
+        """Bytes from row to row and from pixel to pixel; as if contiguous where there is one."""
+        above, left = rows[0], columns[0]
+        pixel = _step(self.numbers[above, :, 0], there[above], address)
+        pixel = self.numbers.shape[2] if pixel is None else pixel
+        row = _step(self.numbers[:, left, 0], there[:, left], address)
+        return (columns[-1] + 1 - left) * pixel if row is None else row, int(pixel)
+
+    def _fill(self, above: int, left: int, inner: Shape) -> int | None:
+        """What all padding holds."""
+        bottom, right = above + inner[0], left + inner[1]
+        numbers = self.numbers
+        strips = (numbers[:above], numbers[bottom:], numbers[:, :left], numbers[:, right:])
+        fill = None
+        for strip in strips:
+            read = (strip != UNSET).any(axis=2)
+            if not read.any():
+                continue
+            size = 1 << self._element
+            pattern = CONSTANT - strip[read][0, :size]
+            if (pattern < 0).any() or (pattern > 255).any():
+                raise UnprovedError
+            value = int.from_bytes(pattern.astype(np.uint8).tobytes(), "little", signed=True)
+            expected = np.tile(constant(value, self._element), strip.shape[2] // size)
+            if fill not in (None, value) or not ((strip == expected) | (strip == UNSET)).all():
+                raise UnprovedError
+            fill = value
+        return fill
+
+
+class Constants:
+    """What tiles read that the image holds, by what it is for."""
+
+    def __init__(self, memories: Memories, layer: int) -> None:
+        self._memories, self._layer = memories, layer
+        self._known: dict[tuple[int, ...], tuple[int | Numbers, int]] = {}
+
+    def read(self, core: int, address: int, nbytes: int, use: tuple[int, ...]) -> None:
+        """A tile reads some bytes; raises UnprovedError if another one has read others for it."""
+        found = self._memories.image_run(core, address - SCRATCHPAD_BASE, nbytes)
+        known, size = self._known.setdefault(use, (found, nbytes))
+        if isinstance(found, int):
+            is_same = isinstance(known, int) and (known, size) == (found, nbytes)
+        else:
+            is_same = np.array_equal(known, found)
+        if not is_same:
+            raise UnprovedError(self._layer)
+
+    def items(self, image: Bytes) -> Iterator[tuple[tuple[int, ...], Bytes]]:
+        """What was read for each use; raises UnprovedError if the image does not hold it."""
+        for use, (known, nbytes) in self._known.items():
+            if isinstance(known, int):
+                yield use, image[known : known + nbytes]
+                continue
+            if known.min() < 0 or known.max() >= image.size:
+                raise UnprovedError(self._layer)
+            yield use, image[known]
+
+    def table(self, image: Bytes, count: int, each: int, rows: int = 1) -> Bytes:
+        """A table of rows, each of ``count`` records of ``each`` bytes; parts of it are used by
+        their first record and their number of records."""
+        table, is_known = np.zeros((rows, count, each), np.uint8), np.zeros(count, np.bool_)
+        for (first, some), values in self.items(image):
+            part, records = slice(first, first + some), values.reshape(rows, some, each)
+            if (table[:, part] != records)[:, is_known[part]].any():
+                raise UnprovedError(self._layer)
+            table[:, part], is_known[part] = records, True
+        if not is_known.all():
+            raise UnprovedError(self._layer)
+        return table.reshape(-1)
+
+
+def _step(numbers: Numbers, there: Any, address: Address) -> int | None:
+    """Bytes from place to place along an axis; None if only one was read."""
+    first, *others = np.flatnonzero(there)[:2]
+    if not others:
+        return None
+    distance = address(int(numbers[others[0]])) - address(int(numbers[first]))
+    step, rest = divmod(distance, int(others[0] - first))
+    if rest or step <= 0:
+        raise UnprovedError
+    return step
+
+
+class Places:
+    """Where in DRAM the plan has what was computed so far."""
+
+    def __init__(self, memories: Memories) -> None:
+        self._memories = memories
+        self._results: list[tuple[int, int, Tensor]] = []
+
+    def add(self, first: int, tensor: Tensor) -> None:
+        """The bytes of a tensor, from the number ``first`` on, are there from now on."""
+        total = tensor.rows * tensor.columns * tensor.nbytes
+        self._results.append((first, first + total, tensor))
+        shape = (tensor.rows, tensor.columns, tensor.nbytes)
+        numbers = np.arange(first, first + total, dtype=np.int32).reshape(shape)
+        self.numbers(tensor.address, shape, tensor.steps)[...] = numbers
+
+    def address(self, number: int) -> int:
+        """Where the plan may have a number; raises UnprovedError if nowhere."""
+        m = self._memories
+        if 0 <= number < m.image_bytes:
+            return m.image_base + number
+        for first, end, tensor in reversed(self._results):
+            if first <= number < end:
+                pixel, byte = divmod(number - first, tensor.nbytes)
+                y, x = divmod(pixel, tensor.columns)
+                return tensor.address + y * tensor.steps[0] + x * tensor.steps[1] + byte
+        found = np.flatnonzero(m.planned == number)
+        if found.size == 0:
+            raise UnprovedError
+        return m.ram_base + int(found[0])
+
+    def addresses(self, numbers: Numbers) -> Int64s:
+        """Where the plan has each of some numbers; raises UnprovedError if it has not, or some of
+        them in the image and others in RAM: an instruction that copies them sees one of both."""
+        m, wide = self._memories, numbers.astype(np.int64)
+        found = wide + m.image_base
+        in_ram = wide >= m.image_bytes
+        if in_ram.any() and not in_ram.all():
+            raise UnprovedError
+        found[in_ram] = wide[in_ram] - m.image_bytes + m.ram_base
+        for first, end, tensor in self._results:
+            here = (wide >= first) & (wide < end)
+            if here.any():
+                pixel, byte = np.divmod(wide[here] - first, tensor.nbytes)
+                y, x = np.divmod(pixel, tensor.columns)
+                found[here] = tensor.address + y * tensor.steps[0] + x * tensor.steps[1] + byte
+        at = found[in_ram] - m.ram_base
+        if wide.min() < 0 or (at >= m.ram_bytes).any() or (m.planned[at] != numbers[in_ram]).any():
+            raise UnprovedError
+        return found
+
+    def ways(self, number: int) -> Iterator[Address]:
+        """Where the plan may have numbers: as computed; or as copied, like ``number``."""
+        yield self.address
+        count = np.count_nonzero(self._memories.planned == number)
+        yield from (
+            functools.partial(self._copy, which) for which in range(min(int(count), MAX_COPIES))
+        )
+
+    def _copy(self, which: int, number: int) -> int:
+        """Where DRAM has a number, the lowest one being copy 0."""
+        found = np.flatnonzero(self._memories.planned == number)
+        if which >= found.size:
+            raise UnprovedError
+        return self._memories.ram_base + int(found[which])
+
+    def numbers(self, address: int, shape: Shape, steps: tuple[int, int]) -> Any:
+        """What the plan has from an address on [rows, columns, bytes]."""
+        m = self._memories
+        start = address - m.image_base
+        if not 0 <= start < m.image_bytes:
+            return box(m.planned, address - m.ram_base, shape, (*steps, 1))
+        at = start + offsets_of(shape, steps)
+        if at[-1, -1, -1] >= m.image_bytes:
+            raise UnprovedError
+        return at
+
+
+class Results:
+    """The results of a layer: each has a number, and one tile that computes it.
+
+    Numbers follow the order of the results, so where they are in DRAM tells all.
+    """
+
+    def __init__(self, memories: Memories, layer: int, shape: Shape, element: int) -> None:
+        self.layer, self.shape, self.element = layer, shape, element
+        self.count = shape[0] * shape[1] * shape[2]
+        self._memories = memories
+        self.first = memories.new(self.count << element)
+        self.bytes = range(self.first, memories.used)
+        """Numbers of all results."""
+        self._numbers = np.arange(self.first, memories.used, dtype=np.int32)
+        self._made = np.zeros(self.count, np.bool_)
+        self._area = NOTHING
+        """Numbers that the layer has stored, in the part of DRAM where it stores."""
+
+    def put(
+        self, core: int, address: int, steps: tuple[int, int], tile: Shape, origin: int
+    ) -> None:
+        """A tile [rows, columns, channels] is computed into a scratchpad; ``origin`` is the index
+        of its first result."""
+        _, columns, channels = self.shape
+        strides = columns * channels, channels
+        made = box(self._made, origin, tile, (*strides, 1))
+        if made.any():
+            raise UnprovedError(self.layer)
+        made[...] = True
+        size = 1 << self.element
+        shape = (tile[0], tile[1], tile[2] * size)
+        if overlaps(shape, steps):
+            raise UnprovedError(self.layer)
+        numbers = box(
+            self._numbers, origin * size, shape, (strides[0] * size, strides[1] * size, 1)
+        )
+        put_numbers(self._memories, core, address, steps, numbers)
+
+    def stored(self, numbers: Numbers, address: int, steps: tuple[int, int]) -> None:
+        """Some results are stored from an address on."""
+        ends = numbers.item(0), numbers.item(-1)
+        if min(ends) < self.bytes.start or max(ends) >= self.bytes.stop:
+            raise UnprovedError(self.layer)
+        area = self._memories.stores[self.layer].area
+        if self._area.size == 0:
+            if len(area) > MAX_GAPS * self._numbers.size:
+                raise UnprovedError(self.layer)
+            self._area = np.full(len(area), UNSET, np.int32)
+        box(self._area, address - area.start, numbers.shape, (*steps, 1))[...] = numbers
+
+    def tensor(self) -> Tensor:
+        """Where the layer's stores have put all results; each has a place of its own."""
+        rows, columns, channels = self.shape
+        nbytes = channels << self.element
+        start = self._find(0, 0)
+        pixel = self._find(nbytes, start + nbytes) - start if columns > 1 else nbytes
+        row = columns * pixel
+        row = self._find(columns * nbytes, start + row) - start if rows > 1 else row
+        shape = rows, columns, nbytes
+        if overlaps(shape, (row, pixel)):
+            raise UnprovedError(self.layer)
+        found = box(self._area, start, shape, (row, pixel, 1))
+        if not (found == self._numbers.reshape(shape)).all():
+            raise UnprovedError(self.layer)
+        address = self._memories.stores[self.layer].area.start + start
+        return Tensor(address, (row, pixel), 0, 0, rows, columns, nbytes, None)
+
+    def give(self, places: Places) -> None:
+        """The plan has what was stored, where it was."""
+        places.add(self.first, self.tensor())
+
+    def _find(self, index: int, expected: int) -> int:
+        """Where the byte of a result was stored; most probably where it is expected."""
+        number = self.first + index
+        if expected < self._area.size and self._area.item(expected) == number:
+            return expected
+        (found,) = np.nonzero(self._area == number)
+        if found.size == 0:
+            raise UnprovedError(self.layer)
+        return int(found[0])
+
+
+def offsets_of(shape: Shape, steps: tuple[int, int]) -> Any:
+    """Bytes from the first one of a box [rows, columns, bytes]."""
+    row, column, byte = (np.arange(count, dtype=np.int64) for count in shape)
+    return row[:, None, None] * steps[0] + column[:, None] * steps[1] + byte
+
+
+def seen(
+    memories: Memories, core: int, address: int, shape: Shape, steps: tuple[int, int]
+) -> Numbers:
+    """Numbers of what a tile reads from an address of its scratchpad on."""
+    start = address - SCRATCHPAD_BASE
+    numbers: Numbers = box(memories.scratchpads[core], start, shape, (*steps, 1))
+    return numbers
+
+
+def put_numbers(
+    memories: Memories,
+    core: int,
+    address: int,
+    steps: tuple[int, int],
+    numbers: Numbers,
+) -> None:
+    """A tile of a whole layer writes into its scratchpad."""
+    start, shape = address - SCRATCHPAD_BASE, numbers.shape
+    memories.written(core, start, shape, (*steps, 1))[...] = numbers

@@ -1,0 +1,212 @@
+"""What a run will allocate, worked out from a bundle and a device before anything is.
+
+Plain arithmetic on whole numbers of any size: no number of a file can overflow it. What it leaves
+out is the same for all bundles (Python, compiled kernels, the recording of a run, of at most
+:data:`nmpsim.core.compiled.recording.MAX_ITEMS` instructions) and has its place in the margin of
+:func:`nmpsim.host_memory.default_limit`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
+from nmpsim.bundle.read import Bundle
+from nmpsim.config import DeviceConfig
+from nmpsim.core.counters import layer_channels
+from nmpsim.core.state import BARRIER, CORE, LAYER, SCRATCHPAD_SLACK, STAGES
+from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.host_memory import Part, check_memory
+from nmpsim.isa.words import CHANNEL_BYTES
+from nmpsim.kernels.workspace_size import LANES, workspace_words
+from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
+from nmpsim.lir.single import instruction_problem
+
+STEP_BYTES = 64
+"""Bytes that an operation of the host takes at its worst for each element of its operands: the
+sums, factors and results of a product, of 64 bits each."""
+INPUT_BYTES = 32
+"""So for the elements of inputs, which may have to be quantized."""
+OUTPUT_BYTES = 16
+"""So for outputs: their values as they are, and as real numbers."""
+KEPT_OF_A_BYTE, KEPT_OF_A_BLOCK = 4.5, 1024
+"""Bytes that kernels keep at their worst for each byte of weights, and for each block of them."""
+_CHANNEL_BYTES = STAGES * 2 * 8
+_PROOF_OF_A_BYTE = 36
+"""Bytes that a proof of whole layers takes for each byte of the writable segments, measured on a
+convolution of 448x448x64: a number of 32 bits for each byte as recorded and as planned, and several
+of 64 bits for each byte of the layer that is looked at."""
+MAX_PROOF_BYTES = 1 << 28
+"""A proof that needs more is not made: it would take more memory than the runs themselves."""
+
+
+def check_run_memory(
+    bundle: Bundle,
+    config: DeviceConfig,
+    max_memory: int | None = None,
+    *,
+    threads: int = 1,
+    save_layers: bool = False,
+    whole_layers: bool = False,
+) -> None:
+    """Refuse a run that would allocate more than it may, before it allocates anything.
+
+    Args:
+        bundle: what is to be run.
+        config: on which device.
+        max_memory: bytes; None for what is free, less a margin.
+        threads: of the host that share the run.
+        save_layers: whether the outputs of all layers are kept.
+        whole_layers: whether a later run may do layers at once.
+
+    Raises:
+        UserError: MEM001, which names the field that asks for most; BUN001 for a host step whose
+            operands do not fit each other.
+    """
+    place = Place(str(bundle.path))
+    parts = [*_device_parts(config, threads), *_bundle_parts(bundle, threads)]
+    parts += _step_parts(bundle, place)
+    metadata = bundle.metadata
+    kinds = (("inputs", metadata.inputs, INPUT_BYTES), ("outputs", metadata.outputs, OUTPUT_BYTES))
+    for name, tensors, each in kinds:
+        parts += [
+            Part(f"{name}[{n}]", math.prod(tensor.shape) * each) for n, tensor in enumerate(tensors)
+        ]
+    if save_layers:
+        parts += _saved_parts(bundle)
+    if whole_layers:
+        parts += _whole_parts(bundle, config)
+    check_memory("the run", parts, max_memory, place)
+
+
+def check_device_memory(config: DeviceConfig, max_memory: int | None) -> None:
+    """Refuse a device that is too large for any program; raises UserError MEM001."""
+    check_memory("the device", _device_parts(config, 1), max_memory)
+
+
+def check_saved_memory(bundle: Bundle, max_memory: int | None) -> None:
+    """Refuse to keep the outputs of all layers if they are too large; raises UserError MEM001."""
+    place = Place(str(bundle.path))
+    check_memory("keeping the layers' outputs", _saved_parts(bundle), max_memory, place)
+
+
+def _saved_parts(bundle: Bundle) -> list[Part]:
+    return [
+        Part(f"layers[{n}].output", tensor_bytes(layer.output))
+        for n, layer in enumerate(bundle.metadata.layers)
+    ]
+
+
+def tensor_bytes(tensor: Tensor) -> int:
+    """Bytes of a tensor's values."""
+    return math.prod(tensor.shape) * ELEM_DTYPES[tensor.elem].itemsize
+
+
+def _device_parts(config: DeviceConfig, threads: int) -> Iterator[Part]:
+    """The cores, once more for what a first run keeps to go back to and once for what the check of
+    the contract knows of each byte; and each thread's workspace."""
+    size, cores = config.scratchpad_bytes + SCRATCHPAD_SLACK, config.cores_count
+    yield Part("device.cores_count", cores * CORE.itemsize)
+    yield Part(f"device.scratchpad_bytes, in {cores} cores", 3 * cores * size)
+    workspace = 8 * workspace_words(size // CHANNEL_BYTES)
+    yield Part(f"device.scratchpad_bytes, in {threads} threads", threads * workspace)
+
+
+def _bundle_parts(bundle: Bundle, threads: int) -> Iterator[Part]:
+    """Memory, as often as the cores', and what each thread counts in."""
+    layers = bundle.metadata.layers
+    yield Part("the writable segments", 3 * bundle.rw_bytes)
+    yield Part("layers", (1 + threads) * (len(layers) + 1) * LAYER.itemsize)
+    for index, layer in enumerate(layers):
+        channels = (1 + threads) * layer_channels(layer) * _CHANNEL_BYTES
+        yield Part(f"layers[{index}].output.shape", channels)
+    barriers = [(layer.barrier, layer.index) for layer in layers if layer.barrier is not None]
+    if barriers:
+        last, index = max(barriers)
+        yield Part(f"layers[{index}].barrier", (last + 1) * BARRIER.itemsize)
+
+
+def has_memory_for_layer_kernels(
+    bundle: Bundle, config: DeviceConfig, max_memory: int | None, threads: int
+) -> bool:
+    """True if a run may also take what the proof of whole layers and their weights need.
+
+    A proof that needs more than :data:`MAX_PROOF_BYTES` is never made.
+    """
+    if sum(part.nbytes for part in _proof_parts(bundle, config)) > MAX_PROOF_BYTES:
+        return False
+    try:
+        check_run_memory(bundle, config, max_memory, threads=threads, whole_layers=True)
+    except UserError:
+        return False
+    return True
+
+
+def _proof_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
+    """What a proof knows of each byte (docs/decisions/0026-layer-kernels.md)."""
+    size = config.cores_count * (config.scratchpad_bytes + SCRATCHPAD_SLACK)
+    yield Part("device.scratchpad_bytes, in a proof", 8 * size)
+    yield Part("the writable segments, in a proof", _PROOF_OF_A_BYTE * bundle.rw_bytes)
+
+
+def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
+    """What whole layers need: the proof, and the weights again."""
+    yield from _proof_parts(bundle, config)
+    blocks = sum(-(-layer_channels(layer) // LANES) for layer in bundle.metadata.layers)
+    yield Part("the weights of whole layers", kept_bytes(bundle.image.size, blocks))
+
+
+def kept_bytes(nbytes: int, blocks: int) -> int:
+    """Most bytes that whole layers keep of weights, in blocks of :data:`LANES` output channels.
+
+    They are a copy, and what kernels make of it: those of AVX2 most
+    (:mod:`nmpsim.kernels.kept_weights`).
+    """
+    return nbytes + math.ceil(KEPT_OF_A_BYTE * nbytes) + KEPT_OF_A_BLOCK * blocks
+
+
+def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:
+    """The operations of the host: the largest one, and what all of them keep for the report."""
+    largest = Part("steps", 0)
+    for number, step in enumerate(bundle.metadata.steps):
+        if step.kind != "host":
+            continue
+        problem = instruction_problem(step.opcode or "", _types(step), step.attributes)
+        if problem is not None:
+            raise fail(
+                "BUN001",
+                f"the bundle asks the host for what it cannot do: {step.opcode}"[:200],
+                place=place,
+                found=problem,
+                hint="compile the program again",
+            )
+        padded = _padded_elements(step)
+        elements = sum(math.prod(one.tensor.shape) for one in step.operands)
+        field = f"steps[{number}]" + (".attributes.Pads" if padded > elements else "")
+        largest = max(
+            largest, Part(field, STEP_BYTES * (elements + padded)), key=lambda part: part.nbytes
+        )
+        yield Part(f"steps[{number}].operands", 8 * math.prod(step.operands[0].tensor.shape))
+    yield largest
+
+
+def _padded_elements(step: ProgramStep) -> int:
+    """At most this many elements has the input of a window with its padding."""
+    pads: tuple[int, ...] = step.attributes.get("Pads", ())
+    if not any(pads):
+        return 0
+    source = next(one.tensor.shape for one in step.operands if one.role == "in")
+    return source[0] * math.prod(dim + sum(pads) for dim in source[1:-1]) * source[-1]
+
+
+def _types(step: ProgramStep) -> list[tuple[str, TensorType]]:
+    return [(f"@{one.role}", _type(one)) for one in step.operands]
+
+
+def _type(operand: HostOperand) -> TensorType:
+    tensor = operand.tensor
+    if tensor.scale is None or tensor.offset is None:
+        return TensorType(tensor.elem, tensor.shape)
+    quant = Quantization(tensor.scale, tensor.offset, 0.0, 0.0)
+    return TensorType(tensor.elem, tensor.shape, quant)

@@ -1,0 +1,191 @@
+"""Kernels that are compiled in the background: when, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmpsim.cli.ahead import SETTING, engine_for, is_wanted
+from nmpsim.core import background_compile as module
+from nmpsim.core.background_compile import RETRY_SECONDS, KernelCacheStatus, kernel_cache_status
+from nmpsim.core.compiled.engine import CompiledEngine
+from nmpsim.kernels.cache_folder import cache_folder
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled ahead here")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    cache_folder.cache_clear()
+    yield tmp_path / "cache"
+    cache_folder.cache_clear()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """How processes were started; none is."""
+    calls: list[dict[str, Any]] = []
+
+    class Nothing:
+        def __init__(self, command: list[str], **how: Any) -> None:
+            calls.append({"command": command, **how})
+
+    monkeypatch.setattr(subprocess, "Popen", Nothing)
+    return calls
+
+
+def start_background_compile(host: str = "") -> None:
+    module.start_background_compile(os.environ["NUMBA_CACHE_DIR"], host)
+
+
+def compile_all_kernels() -> None:
+    module.compile_all_kernels(os.environ["NUMBA_CACHE_DIR"], "")
+
+
+def known() -> KernelCacheStatus:
+    found = kernel_cache_status(os.environ["NUMBA_CACHE_DIR"], "")
+    assert found is not None
+    return found
+
+
+def test_it_is_for_people_unless_it_is_said() -> None:
+    assert is_wanted({})
+    assert not any(is_wanted({name: "1"}) for name in ("CI", "PYTEST_VERSION", "NUMBA_DISABLE_JIT"))
+    assert is_wanted({SETTING: "1", "CI": "true"})
+    assert not is_wanted({SETTING: "0"})
+    assert is_wanted({SETTING: "", "CI": ""})
+
+
+def test_only_who_leaves_the_choice_has_kernels_compiled(
+    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SETTING, "1")
+    assert [engine_for(name) for name in ("compiled", "reference")] == ["compiled", "reference"]
+    assert engine_for("auto", runs_often=True) == "compiled"
+    assert started == []
+    assert engine_for("auto") == "auto"
+    assert len(started) == 1
+    monkeypatch.setenv(SETTING, "0")
+    assert engine_for("auto") == "auto"
+    assert len(started) == 1
+
+
+def test_the_process_is_silent_and_survives_the_command(started: list[dict[str, Any]]) -> None:
+    start_background_compile()
+    (how,) = started
+    assert how["start_new_session"]
+    assert {how["stdin"], how["stdout"], how["stderr"]} == {subprocess.DEVNULL}
+    assert "-P" in how["command"], "files of the folder at hand are no modules"
+
+
+def test_none_is_started_where_all_is_kept(cache: Path, started: list[dict[str, Any]]) -> None:
+    (cache / "kernels-1").mkdir(parents=True, mode=0o700)
+    cache.chmod(0o700)
+    known().folder.write(known().note, b"kernels-1")
+    start_background_compile()
+    assert started == []
+    (cache / "kernels-1").rmdir()
+    start_background_compile()
+    assert len(started) == 1
+
+
+def test_what_is_kept_for_another_processor_does_not_count(
+    cache: Path, started: list[dict[str, Any]]
+) -> None:
+    (cache / "kernels-1").mkdir(parents=True, mode=0o700)
+    cache.chmod(0o700)
+    known().folder.write(known().note, b"kernels-1")
+    start_background_compile(host="another")
+    assert len(started) == 1
+
+
+def test_one_at_a_time(started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiles(_: object) -> None:
+        raise AssertionError("it is not alone")
+
+    monkeypatch.setattr(CompiledEngine, "compile_all", compiles)
+    with known().exclusive() as is_locked:
+        assert is_locked
+        with known().exclusive() as other:
+            assert not other
+        compile_all_kernels()
+        start_background_compile()
+    assert started == []
+    start_background_compile()
+    assert started == [], "one that failed is not tried at once again"
+    long_ago = time.time() - RETRY_SECONDS - 1
+    os.utime(known().lock, (long_ago, long_ago))
+    start_background_compile()
+    assert len(started) == 1
+
+
+def test_none_is_started_where_nothing_can_be_kept(
+    cache: Path, started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module.os, "access", lambda *_: False)  # as for a file system that is read
+        start_background_compile()
+    cache.mkdir(mode=0o700)
+    cache.chmod(0o777)  # anybody could put code there
+    cache_folder.cache_clear()
+    start_background_compile()
+    assert started == []
+
+
+def test_a_system_that_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", none)
+    start_background_compile()
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_what_is_complete_is_noted(is_complete: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(CompiledEngine, "compile_all", lambda _: done.append("kernels"))
+    monkeypatch.setattr(CompiledEngine, "run", lambda *_: done.append("loop"))
+    monkeypatch.setattr(CompiledEngine, "is_complete", lambda _: is_complete)
+    monkeypatch.setattr("nmpsim.core.compiled.replay.prepare_replay", lambda: done.append("replay"))
+    from nmpsim.kernels import entries
+
+    folder = cache_folder("kernels-1", str(known().folder.path))
+    assert folder is not None
+    folder.write("run", b"code")
+    monkeypatch.setattr(entries, "CACHE", folder)
+    compile_all_kernels()
+    assert done == ["kernels", "replay", "loop"], "whoever finds the loop finds all"
+    assert known().is_complete() is is_complete
+    compile_all_kernels()
+    assert len(done) == (3 if is_complete else 6)
+
+
+def test_none_is_started_where_memory_is_short(
+    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "available_bytes", lambda: 999_999_999)
+    start_background_compile()
+    assert started == []
+
+
+def test_a_terminal_is_told(
+    started: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(SETTING, "1")
+    engine_for("auto")
+    assert capsys.readouterr().err == "", "standard error is no terminal"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    engine_for("auto")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("note: kernels are compiled in the background")
+    assert len(started) == 2

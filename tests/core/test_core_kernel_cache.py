@@ -1,0 +1,109 @@
+"""Old folders of kernels are removed, but none that a process uses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nmpsim.core import kernel_cache
+from nmpsim.core.kernel_cache import MARK, MOST_UNUSED, UNUSED_SECONDS, remove_unused, use
+from nmpsim.kernels.cache_folder import CacheFolder
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    marks: dict[Path, int] = {}
+    monkeypatch.setattr(kernel_cache, "_marks", marks)
+    yield
+    for file in marks.values():
+        os.close(file)
+
+
+def folder_of(parent: Path, name: str, days: float, *, marked: bool = True) -> Path:
+    """A folder of kernels that was used last so many days ago."""
+    folder = CacheFolder(parent / f"kernels-{name}")
+    folder.write("run-1", b"code")
+    when = time.time() - days * UNUSED_SECONDS
+    if marked:
+        (folder.path / MARK).touch()
+        os.utime(folder.path / MARK, (when, when))
+    os.utime(folder.path, (when, when))
+    return folder.path
+
+
+def names(parent: Path) -> set[str]:
+    return {path.name.removeprefix("kernels-") for path in parent.iterdir()}
+
+
+def test_the_first_user_of_a_new_folder_removes_old_ones(tmp_path: Path) -> None:
+    for day in range(2, 9):
+        folder_of(tmp_path, f"old{day}", day, marked=day % 2 == 0)
+    folder_of(tmp_path, "today", 0.5)
+    new = CacheFolder(folder_of(tmp_path, "new", 0, marked=False))
+    use(new)
+    left = {f"old{day}" for day in range(2, 2 + MOST_UNUSED)}
+    assert names(tmp_path) == {"new", "today", *left}
+    assert new.read("run-1") == b"code"
+    folder_of(tmp_path, "older", 30)
+    use(CacheFolder(new.path))
+    assert "older" in names(tmp_path), "it looks only once"
+
+
+def test_a_folder_that_a_process_uses_stays(tmp_path: Path) -> None:
+    folders = [folder_of(tmp_path, f"old{day}", day) for day in range(2, 9)]
+    script = (
+        "import sys, pathlib; from nmpsim.core import kernel_cache;"
+        "from nmpsim.kernels.cache_folder import CacheFolder;"
+        "kernel_cache.use(CacheFolder(pathlib.Path(sys.argv[1])));"
+        "print('used', flush=True); input()"
+    )
+    command = [sys.executable, "-c", script, str(folders[-1])]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as user:
+        assert user.stdout is not None
+        assert user.stdout.readline() == "used\n"
+        long_ago = time.time() - 30 * UNUSED_SECONDS
+        os.utime(folders[-1] / MARK, (long_ago, long_ago))
+        remove_unused(tmp_path)
+        assert folders[-1].is_dir()
+        user.communicate("\n")
+    remove_unused(tmp_path)
+    assert not folders[-1].exists()
+
+
+def test_what_is_no_folder_of_kernels_stays(tmp_path: Path) -> None:
+    parent, elsewhere = tmp_path / "cache", tmp_path / "else"
+    elsewhere.mkdir()
+    for day in range(10, 10 + MOST_UNUSED):
+        folder_of(parent, f"old{day}", day)
+    (elsewhere / "mine").write_text("mine")
+    (parent / "kernels-link").symlink_to(elsewhere)
+    (parent / "kernels-file").touch()
+    (parent / "complete-1").touch()
+    old = folder_of(parent, "shared", 40)
+    old.chmod(0o777)
+    left = names(parent)
+    remove_unused(parent)
+    assert names(parent) == left
+    assert (elsewhere / "mine").exists()
+
+
+def test_what_somebody_began_to_remove_goes(tmp_path: Path) -> None:
+    folder_of(tmp_path, "old", 9).rename(tmp_path / "removing-kernels-old")
+    remove_unused(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    use(CacheFolder(tmp_path / "kernels-1"))
+    use(None)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,214 @@
+"""Runs that repeat another one give what a device gives that has run nothing before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+import nmpsim
+from nmpsim.bundle import Bundle
+from nmpsim.core.batch import BatchResult
+from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.counters import saturation_totals
+from nmpsim.core.device import RUNS_BEFORE_PROOF
+from nmpsim.core.engine import ReplayDivergedError
+from nmpsim.core.memory_demand import MAX_PROOF_BYTES
+from nmpsim.core.repeat_run import RepeatedRun
+from nmpsim.core.run import RunTimeoutError
+from nmpsim.core.state import Machine
+from nmpsim.diagnostics import fail
+from nmpsim.report.data import RunReport
+
+DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+
+
+@pytest.fixture(scope="module")
+def digits() -> Bundle:
+    return nmpsim.compile(DIGITS / "digits.lir.txt", weights=DIGITS / "digits.npz").bundle
+
+
+def image(number: int) -> dict[str, np.ndarray]:
+    return {"data": np.load(DIGITS / "images" / f"{number}.npy")}
+
+
+def said(report: RunReport) -> Any:
+    """All that a report says but for the host's time."""
+    layers = tuple(report.layers)
+    return attrs.evolve(report, host_seconds=0, layers=layers, outputs={}), [
+        values.tobytes() for values in report.outputs.values()
+    ]
+
+
+def bytes_of(machine: Machine) -> list[bytes]:
+    return [np.asarray(array).tobytes() for array in machine]
+
+
+@pytest.fixture
+def repeated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each run that repeated another one."""
+    seen: list[int] = []
+    report = RepeatedRun.report
+
+    def counted(*given: Any) -> RunReport:
+        seen.append(1)
+        return report(*given)
+
+    monkeypatch.setattr(RepeatedRun, "report", counted)
+    return seen
+
+
+def test_each_run_is_what_it_would_be_alone(digits: Bundle, repeated: list[int]) -> None:
+    device = nmpsim.Device(threads=1)
+    for number in (0, 7, 3, 7, 8):
+        alone = nmpsim.Device(threads=1)
+        expected = alone.run(digits, image(number))
+        found = device.run(digits, image(number))
+        assert repr(said(found)) == repr(said(expected))
+        assert saturation_totals(found.layers) == [
+            (o.elements, o.saturated) for o in expected.layers
+        ]
+        if number in (3, 8):  # a replay of tiles, after which the next run repeats again
+            assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+    assert len(repeated) >= 4
+
+
+OTHER_RUNS: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"save_layers": True},
+    {},
+    {"strict": False},
+    {"limits": nmpsim.Limits(max_cycles=1000)},
+    {},
+    {"limits": nmpsim.Limits(timeout=1e6)},
+    {"limits": nmpsim.Limits(timeout=1e6)},
+    {"repeat": 2},
+    {},
+    {},
+)
+
+
+def test_runs_of_other_kinds_in_between(digits: Bundle, repeated: list[int]) -> None:
+    device = nmpsim.Device(threads=1, whole_layers=False)
+    for number, options in enumerate(OTHER_RUNS):
+        given = image(number % 10)
+        alone = nmpsim.Device(threads=1, whole_layers=False)
+        expected = alone.run(digits, given, **options)
+        assert repr(said(device.run(digits, given, **options))) == repr(said(expected)), options
+        assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+    assert len(repeated) == 3
+
+
+def test_who_listens_hears_the_same(digits: Bundle, repeated: list[int]) -> None:
+    device = nmpsim.Device(threads=1)
+    heard: list[list[Any]] = []
+    for number in range(3):
+        heard.append([])
+        device.run(digits, image(number), progress=heard[-1].append)
+    layers = [[one for one in each if one.kind == "layer"] for each in heard]
+    assert layers[0] == layers[1] == layers[2]
+    assert [one.done for one in layers[0]] == list(range(1, len(digits.metadata.layers) + 1))
+    assert len(repeated) == 2
+
+
+@pytest.mark.parametrize("error", [RunTimeoutError(), fail("HOST001", "it is no number")])
+def test_what_does_not_come_to_its_end_begins_again_from_rest(
+    digits: Bundle, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(self: RepeatedRun, *_: object) -> RunReport:
+        self._machine.ram[...] = 7
+        self._machine.layers.worst[...] = 9
+        raise error
+
+    device, alone = nmpsim.Device(threads=1), nmpsim.Device(threads=1)
+    device.run(digits, image(3))
+    monkeypatch.setattr(RepeatedRun, "report", broken)
+    assert repr(said(device.run(digits, image(5)))) == repr(said(alone.run(digits, image(5))))
+    assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+
+
+def answered(reports: Sequence[RunReport]) -> Any:
+    """What runs answer, and count together."""
+    counted = np.array([saturation_totals(report.layers) for report in reports]).sum(axis=0)
+    outputs = [[one.tobytes() for one in report.outputs.values()] for report in reports]
+    return outputs, [report.cycles for report in reports], counted.tolist()
+
+
+def parts_of(answers: BatchResult) -> Any:
+    outputs = [[one.values.tobytes() for one in run.outputs] for run in answers.runs]
+    assert all(run.trap is None for run in answers.runs)
+    return outputs, [run.cycles for run in answers.runs], np.array(answers.layers).tolist()
+
+
+@pytest.mark.parametrize("whole_layers", [True, False])
+def test_answers_are_those_of_runs_one_by_one(digits: Bundle, whole_layers: bool) -> None:
+    device, alone = (nmpsim.Device(threads=1, whole_layers=whole_layers) for _ in range(2))
+    images = [image(number) for number in (3, 7, 0, 3, 9)]
+    expected = answered([alone.run(digits, one) for one in images])
+    for _ in range(2):
+        assert parts_of(device.run_batch(digits, images)) == expected
+        assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+        assert repr(said(device.run(digits, image(5)))) == repr(said(alone.run(digits, image(5))))
+        alone.run(digits, images[-1])
+    assert device.run_batch(digits, []) == BatchResult()
+
+
+@pytest.mark.parametrize(
+    "error", [RunTimeoutError(), fail("HOST001", "it is no number"), ReplayDivergedError()]
+)
+def test_answers_that_do_not_all_come_to_their_end_are_run_one_by_one(
+    digits: Bundle, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(self: RepeatedRun, *_: object) -> BatchResult:
+        self._machine.ram[...] = 7
+        self._machine.layers.worst[...] = 9
+        tried.append(1)
+        raise error
+
+    tried: list[int] = []
+    device, alone = nmpsim.Device(threads=1), nmpsim.Device(threads=1)
+    images = [image(number) for number in (3, 7, 0)]
+    monkeypatch.setattr(RepeatedRun, "run_batch", broken)
+    expected = answered([alone.run(digits, one) for one in images])
+    assert parts_of(device.run_batch(digits, images)) == expected
+    assert len(tried) == 1
+    limits = nmpsim.Limits(max_cycles=1000)
+    ended = device.run_batch(digits, images[:2], limits=limits)
+    assert [run.trap and run.trap.kind for run in ended.runs] == ["cycle_limit"] * 2
+    assert ended.layers == ()
+
+
+def test_a_run_that_data_have_broken_off_is_no_example(digits: Bundle) -> None:
+    """Its program runs again from rest, with events."""
+
+    def diverged(*_: object) -> bool:
+        return False
+
+    device, alone = nmpsim.Device(threads=1), nmpsim.Device(threads=1)
+    device.run(digits, image(3))
+    device._engine._workers.replay = diverged  # type: ignore[attr-defined]
+    for number in (5, 6):
+        found, expected = (one.run(digits, image(number)) for one in (device, alone))
+        assert [o.tobytes() for o in found.outputs.values()] == [
+            o.tobytes() for o in expected.outputs.values()
+        ]
+        assert tuple(found.layers) == tuple(expected.layers)
+
+
+@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+@pytest.mark.parametrize("room", [MAX_PROOF_BYTES, 0])
+def test_whole_layers_are_proved_late_or_never(
+    digits: Bundle, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """A run of whole layers leaves out what scratchpads hold."""
+    monkeypatch.setattr("nmpsim.core.memory_demand.MAX_PROOF_BYTES", room)
+    device = nmpsim.Device(engine="compiled", threads=1)
+    for number in range(RUNS_BEFORE_PROOF + 2):
+        device.run(digits, image(number))
+        is_whole = room > 0 and number >= RUNS_BEFORE_PROOF
+        assert device._engine.has_scratchpads == (not is_whole)
