@@ -1,8 +1,11 @@
 """Fixtures for all tests, and what makes two runs of them the same."""
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from hypothesis.internal.conjecture import providers
 sys.path.insert(0, str(Path(__file__).parent))
 
 import tiers
+from corpus import FOLDER
 from shared_files import shared_folder
 
 settings.register_profile("ci", derandomize=True, database=None, deadline=None, print_blob=True)
@@ -38,6 +42,7 @@ from nmpsim.experiments.worker import compile_kernels
 compile_kernels(None, None)
 """
 _compiling: list["subprocess.Popen[bytes]"] = []
+_corpora: list[str] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,6 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     tiers.run["slow"] = config.option.markexpr != "not slow"
     is_worker = hasattr(config, "workerinput")
+    if not is_worker:
+        _corpora.append(tempfile.mkdtemp(prefix="nmpsim-tests-"))
+        os.environ[FOLDER] = _corpora[-1]
     are_all = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
     if are_all and not is_worker and config.getoption("numprocesses", None):
         quiet = subprocess.DEVNULL  # what is wrong with kernels their tests will say
@@ -63,10 +71,12 @@ def pytest_xdist_node_collection_finished() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """An interrupted session leaves no process behind."""
+    """An interrupted session leaves no process and no file behind."""
     for process in _compiling:
         process.kill()
         process.wait()
+    for folder in _corpora:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

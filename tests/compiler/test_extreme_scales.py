@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lir_draft import Draft, int8, tensor_type
 from small_programs import SMALL, program
-from tiers import each_value, pairwise
+from tiers import each_value, pairwise, tiling
 
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
@@ -60,7 +60,7 @@ def check(draft: Draft, numerics: str) -> None:
     """Refused, or a run without a trap."""
     case = program(draft)
     try:
-        image = compile_module(case.module, SMALL, numerics=numerics)
+        image = compile_module(case.module, SMALL, numerics=numerics, **tiling())
     except UserError as error:
         (finding,) = error.diagnostics
         assert finding.code == "COMP001"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from lir_draft import Draft, random_values, tensor_type
 from small_programs import SMALL
-from tiers import pairwise
+from tiers import pairwise, tiling
 
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler import driver
@@ -202,7 +202,7 @@ Not splat: for the device the compiler quantizes its value, so the run has nothi
 
 
 def run(draft: Draft, numerics: str) -> tuple[str, tuple[Saturation, ...], Any]:
-    bundle = driver.compile_module(draft.module(), SMALL, numerics=numerics)
+    bundle = driver.compile_module(draft.module(), SMALL, numerics=numerics, **tiling())
     rng = np.random.default_rng(4)
     inputs = {name: random_values(rng, kind) for name, kind in draft.inputs.items()}
     report = Device(SMALL, "reference").run(bundle_from_bytes(bundle), inputs)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import attrs
 import pytest
+from corpus import compiled
 from instruction_streams import Job, check_streams, core_events
 from lir_draft import Draft, int8
 from recorded_programs import RESNET50, Recorded, Recording, programs, with_recipe
@@ -19,11 +19,9 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.isa.codec import decode, descriptor_offsets, encode
 from nmpsim.isa.table import Unit
-from nmpsim.lir.constants import attach_constants, attach_constants_from, default_tensors_file
-from nmpsim.lir.nodes import Module
+from nmpsim.lir.constants import attach_constants_from
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.scales import read_tensors
-from nmpsim.lir.verify import verify
 
 SHARED = [name for name in programs(r"lir(_real)?/") if "resnet50" not in name]
 TINY = attrs.evolve(default_device(), cores_count=3, scratchpad_bytes=6144)
@@ -34,24 +32,18 @@ DEVICES = (
 )
 
 
-@cache
-def module_of(name: str) -> Module:
-    recorded = Recorded(name)
-    module = parse_file(recorded.text)
-    sidecar = default_tensors_file(recorded.text)
-    module, _ = attach_constants(module, recorded.beside("npz"), sidecar)
-    verify(module)
-    return module
+CASES = [(name, number) for name in SHARED for number in range(len(DEVICES))]
 
 
-@pytest.mark.parametrize("name", each_value(SHARED, program_parts))
-def test_recorded_programs(name: str) -> None:
-    for number, config in enumerate(DEVICES):
-        image_ = compile_module(module_of(name), config, fuse_activations=number != 1)
-        bundle = bundle_from_bytes(image_)
-        jobs = check_streams(bundle, config)
-        device_layers = sum(layer.placement == "device" for layer in bundle.metadata.layers)
-        assert jobs >= 2 * device_layers
+@pytest.mark.parametrize(
+    ("name", "number"), each_value(CASES, lambda case: (*program_parts(case[0]), case[1]))
+)
+def test_recorded_programs(name: str, number: int) -> None:
+    config = DEVICES[number]
+    bundle = compiled(Recorded(name).text, device=config, fuse=number != 1)
+    jobs = check_streams(bundle, config)
+    device_layers = sum(layer.placement == "device" for layer in bundle.metadata.layers)
+    assert jobs >= 2 * device_layers
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from program_writer import Program, Step
 from random_arithmetic import avg_pool, max_pool
 from random_programs import single_operations
 from small_programs import program
-from tiers import examples
+from tiers import examples, tiling
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
@@ -39,8 +39,9 @@ def pool(opcode: str, source: Any, kernels: tuple[int, int], result: Any, **at: 
 
 
 def compiled(case: Program, config: DeviceConfig) -> Bundle:
-    image = compile_module(case.module, config, numerics=case.numerics, layer_numerics={})
-    return bundle_from_bytes(image)
+    return bundle_from_bytes(
+        compile_module(case.module, config, numerics=case.numerics, **tiling())
+    )
 
 
 def answer(case: Program, config: DeviceConfig) -> tuple[Array, str, str]:

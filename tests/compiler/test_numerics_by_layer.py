@@ -23,7 +23,7 @@ from random_arithmetic import (
 )
 from random_programs import chains, write
 from small_programs import SMALL, convolve, image, out_kind, program
-from tiers import examples
+from tiers import examples, tiling
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
@@ -37,8 +37,8 @@ from nmpsim.isa.table import DESCRIPTORS
 
 
 def compiled(draft: Draft, numerics: str = "glow-int", **by_layer: str) -> Bundle:
-    image_ = compile_module(draft.module(), SMALL, numerics=numerics, layer_numerics=by_layer)
-    return bundle_from_bytes(image_)
+    options = {"numerics": numerics, "layer_numerics": by_layer, **tiling()}
+    return bundle_from_bytes(compile_module(draft.module(), SMALL, **options))
 
 
 def refusal(draft: Draft, numerics: str = "glow-int", **by_layer: str) -> Diagnostic:

@@ -10,8 +10,15 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from corpus import image_of
 from recorded_programs import CPU_FLAVOURS, Recorded, Recording, int8_programs, programs, same
-from tiers import each_value, parts_and_settings, program_and_networks_settings, program_parts
+from tiers import (
+    each_value,
+    parts_and_settings,
+    program_and_networks_settings,
+    program_parts,
+    tiling,
+)
 
 import nmpsim
 from nmpsim.bundle import Bundle
@@ -27,12 +34,10 @@ def device(cores: int) -> nmpsim.Device:
 
 
 def built(program: Recorded, cores: int, fuse: bool, folder: Path) -> Bundle:
-    """Compiled, saved and loaded, as a user does."""
-    config = device(cores).config
-    compiled = nmpsim.compile(program.text, program.beside("npz"), device=config, fuse=fuse)
-    assert compiled.warnings == ()
-    nmpsim.save(compiled, folder / "net.bin")
-    return nmpsim.load(folder / "net.bin")
+    """Return the compiled program, loaded from a file as a user does."""
+    path = folder / "net.bin"
+    path.write_bytes(image_of(program.text, device=device(cores).config, fuse=fuse, **tiling()))
+    return nmpsim.load(path)
 
 
 def different(report: RunReport, recording: Recording, keys: dict[str, str]) -> list[str]:

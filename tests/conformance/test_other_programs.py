@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from corpus import image_of
 from recorded_programs import Recorded, Recording, programs, same
 from tiers import each_value, parts_and_settings, program_parts, tiling
 
@@ -37,12 +38,10 @@ def device(cores: int = 4) -> nmpsim.Device:
 
 
 def built(program: Recorded, folder: Path, cores: int = 4, **choices: Any) -> Bundle:
-    config = device(cores).config
-    compiled = nmpsim.compile(
-        program.text, program.beside("npz"), device=config, **{**tiling(), **choices}
-    )
-    nmpsim.save(compiled, folder / "net.bin")
-    return nmpsim.load(folder / "net.bin")
+    options = {"device": device(cores).config, **tiling(), **choices}
+    path = folder / "net.bin"
+    path.write_bytes(image_of(program.text, **options))
+    return nmpsim.load(path)
 
 
 def check_recording(name: str, folder: Path, cores: int, fuse: bool, numerics: str) -> RunReport:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from corpus import compiled
 from recorded_programs import Recorded, Recording, same
 from tiers import pairwise
 
@@ -19,13 +20,10 @@ NETWORKS = tuple(f"lir/{name}/i8_asym_b32/cpu.lir.txt" for name in ("lenet", "mi
 @pytest.mark.parametrize(
     ("name", "cores", "slicing"), pairwise(product(NETWORKS, (1, 8, 32), TILINGS))
 )
-def test_activations(name: str, cores: int, slicing: str, shared: Path, tmp_path: Path) -> None:
+def test_activations(name: str, cores: int, slicing: str, shared: Path) -> None:
     recording = Recording(Recorded(name))
     config = attrs.evolve(nmpsim.default_device(), cores_count=cores)
-    text, weights = recording.program.text, recording.program.beside("npz")
-    compiled = nmpsim.compile(text, weights, device=config, fuse=False, slicing=slicing)
-    nmpsim.save(compiled, tmp_path / "net.bin")
-    bundle = nmpsim.load(tmp_path / "net.bin")
+    bundle = compiled(recording.program.text, device=config, fuse=False, slicing=slicing)
     report = nmpsim.Device(config).run(bundle, recording.inputs(), save_layers=True)
     wrong = [
         key

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus import compiled, weights_of
 from counted_work import lines_of
 from small_sessions import (
     BARRIER,
@@ -21,8 +22,6 @@ from small_sessions import (
     opened,
 )
 
-import nmpsim
-from nmpsim.bundle import bundle_from_bytes
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.breakpoints import Access, OnAccess
 
@@ -141,11 +140,9 @@ def test_watchpoints_see_scalar_loads_and_stores(
 @pytest.mark.parametrize("slicing", ["burst", "simple"])
 @pytest.mark.parametrize("program", ["minimob/i8_asym_b32/cpumax", "minires/i16_pow2_b16/nmp"])
 def test_compiled_programs_have_none(shared: Path, program: str, slicing: str) -> None:
-    stem = shared / "lir" / program
-    npz = stem.with_name(stem.name + ".npz")
-    compiled = nmpsim.compile(stem.with_name(stem.name + ".lir.txt"), npz, slicing=slicing)
-    bundle = bundle_from_bytes(compiled.image)
-    with np.load(npz) as file:
+    text = shared / "lir" / f"{program}.lir.txt"
+    bundle = compiled(text, slicing=slicing)
+    with np.load(weights_of(text)) as file:
         debugger = Debugger(
             bundle, {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}
         )

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus import compiled, weights_of
 
-import nmpsim
 from nmpsim.analysis.explain import explain_layers
-from nmpsim.bundle import bundle_from_bytes
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.diagnostics import UserError
@@ -24,15 +23,11 @@ SOFTMAX = {"minires/i8_asym_b32/cpu": "prob"}
 
 
 def opened(shared: Path, program: str, numerics: str) -> Shell:
-    stem = shared / "lir" / program
-    npz = stem.with_name(stem.name + ".npz")
+    text = shared / "lir" / f"{program}.lir.txt"
     # Of an Int8 softmax only Glow's arithmetic and TFLite's are known.
     by_layer = {SOFTMAX[program]: "glow-int"} if program in SOFTMAX else {}
-    compiled = nmpsim.compile(
-        stem.with_name(stem.name + ".lir.txt"), npz, numerics=numerics, layer_numerics=by_layer
-    )
-    bundle = bundle_from_bytes(compiled.image)
-    with np.load(npz) as file:
+    bundle = compiled(text, numerics=numerics, layer_numerics=by_layer)
+    with np.load(weights_of(text)) as file:
         inputs = {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}
     return Shell(Debugger(bundle, inputs), lambda path: pytest.fail(f"nobody reads {path}"))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus import compiled, weights_of
 
 import nmpsim
 from nmpsim.bundle import bundle_from_bytes
@@ -51,15 +52,11 @@ def test_digits(debugger: Debugger) -> None:
     ],
 )
 def test_recorded_programs(shared: Path, program: str, numerics: str) -> None:
-    stem = shared / "lir" / program
-    npz = stem.with_name(stem.name + ".npz")
+    text = shared / "lir" / f"{program}.lir.txt"
     # Of an Int8 softmax only Glow's arithmetic and TFLite's are known.
     by_layer = {"prob": "glow-int"} if program == "lenet/i8_sym_b32/cpu" else {}
-    compiled = nmpsim.compile(
-        stem.with_name(stem.name + ".lir.txt"), npz, numerics=numerics, layer_numerics=by_layer
-    )
-    bundle = bundle_from_bytes(compiled.image)
-    with np.load(npz) as file:
+    bundle = compiled(text, numerics=numerics, layer_numerics=by_layer)
+    with np.load(weights_of(text)) as file:
         inputs = {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}
     debugger = Debugger(bundle, inputs)
     debugger.run()

@@ -21,6 +21,7 @@ from core_machines import (
     run,
     words,
 )
+from corpus import compiled
 from device_files import device_files
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,9 +65,7 @@ def seven() -> dict[str, Any]:
 def test_laws_of_recorded_programs(name: str, shared: Path) -> None:
     recording = Recording(Recorded(name))
     config = device(CORES)
-    program = recording.program
-    compiled = nmpsim.compile(program.text, program.beside("npz"), device=config)
-    bundle = bundle_from_bytes(compiled.image)
+    bundle = compiled(recording.program.text, device=config)
     for seed in (None, 1, 2):
         chosen = config if seed is None else seeded_device(seed)
         report = nmpsim.Device(chosen).run(bundle, recording.inputs())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
+from corpus import module_of
 from lir_draft import Draft, int8, tensor_type
 from recorded_programs import Recorded, Recording, with_recipe
 
@@ -14,7 +15,7 @@ from nmpsim.analysis.lint import Finding, Subject, load_subject
 from nmpsim.analysis.lint.biases import Bias
 from nmpsim.analysis.lint.findings import SEVERITIES
 from nmpsim.analysis.lint.rules import RULES
-from nmpsim.lir.constants import attach_constants, attach_constants_from, default_tensors_file
+from nmpsim.lir.constants import attach_constants_from, default_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.scales import read_tensors
@@ -34,12 +35,11 @@ def findings(module: Module, rule: str = "bias-payload", **more: object) -> list
 def recorded(name: str, shared: Path) -> Module:
     """A recorded program with its constants and exact scales."""
     text = shared / name
-    tensors = default_tensors_file(text)
-    if "resnet50" in name:
-        arrays = with_recipe(Recording(Recorded(name)), 16 if "i16" in name else 8)
-        return attach_constants_from(parse_file(text), arrays, read_tensors(tensors))[0]
-    weights = text.with_name(text.name.replace(".lir.txt", ".npz"))
-    return attach_constants(parse_file(text), weights, tensors)[0]
+    if "resnet50" not in name:
+        return module_of(text)
+    arrays = with_recipe(Recording(Recorded(name)), 16 if "i16" in name else 8)
+    tensors = read_tensors(default_tensors_file(text))
+    return attach_constants_from(parse_file(text), arrays, tensors)[0]
 
 
 def biases_of(module: Module) -> tuple[Bias, ...]:

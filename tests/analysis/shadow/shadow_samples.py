@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import corpus
 import numpy as np
 from shared_files import shared_folder, shared_names
 
 from nmpsim.analysis.shadow import RecordedRun, RunLayer
 from nmpsim.analysis.shadow.constants import quantized_constants, read_floats
 from nmpsim.analysis.shadow.matching import Matches, match_constants
-from nmpsim.lir.constants import attach_constants, attach_constants_from
+from nmpsim.lir.constants import attach_constants_from
 from nmpsim.lir.nodes import Module
-from nmpsim.lir.parser import parse, parse_file
+from nmpsim.lir.parser import parse
 from nmpsim.lir.verify import verify
 
 Array = np.ndarray[Any, Any]
@@ -44,12 +45,8 @@ def floats_of(net: str, sizes: frozenset[int]) -> dict[str, Array]:
 
 def recorded(name: str) -> Recorded:
     text = shared_folder() / name
-    stem = text.name.removesuffix(".lir.txt")
-    arrays = text.with_name(f"{stem}.npz")
-    tensors = text.with_name(f"{stem}.tensors.json")
-    module, warnings = attach_constants(parse_file(text), arrays, tensors)
-    assert warnings == ()
-    with np.load(arrays) as archive:
+    module = corpus.module_of(text)
+    with np.load(corpus.weights_of(text)) as archive:
         values = dict(archive)
     keys: dict[int, str] = {}
     for key in values:
