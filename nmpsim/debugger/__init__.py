@@ -18,6 +18,7 @@ reached forwards or backwards (:mod:`nmpsim.debugger.execution`). The parts:
 
 from nmpsim.debugger.breakpoints import Breakpoint, Hit
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.records import CoreState, LayerState, Location, Stopped
+from nmpsim.debugger.inspect import CoreState, LayerState
+from nmpsim.debugger.position import Location, Stopped
 
 __all__ = ["Breakpoint", "CoreState", "Debugger", "Hit", "LayerState", "Location", "Stopped"]

@@ -15,7 +15,7 @@ from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import Edit, Piece, Scales, image_slice, scales_of
 from nmpsim.debugger.inspect import flat_index, layer_states
 from nmpsim.debugger.instructions import Done
-from nmpsim.debugger.records import Stopped
+from nmpsim.debugger.position import Stopped
 from nmpsim.debugger.rederive import Program, Rederived, as_compiled, rederive, with_scales
 from nmpsim.debugger.reference import difference, on_scale_of
 from nmpsim.debugger.tracing import last_writer, loaded_from, trace_of

@@ -28,8 +28,7 @@ from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import Events, Hazards
 from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
 from nmpsim.debugger.hazards import Hazard
-from nmpsim.debugger.position import RunPosition
-from nmpsim.debugger.records import Location, Stopped
+from nmpsim.debugger.position import Location, RunPosition, Stopped
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
 from nmpsim.debugger.worklog import WorkLog
 from nmpsim.diagnostics import fail

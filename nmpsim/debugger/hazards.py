@@ -27,11 +27,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.debugger.initialized import Initialized
 from nmpsim.debugger.instructions import Done, Touch
 from nmpsim.debugger.ordering import Order, Rivals
 from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import OUTSTANDING, UNIT, Kind, Unit, of_kind
+from nmpsim.isa.table import OUTSTANDING, SCRATCHPAD_BASE, UNIT, Kind, Unit, of_kind
 
 MAX_OPEN = 1 << 13
 """Accesses to DRAM that are kept in sight: of a program whose cores never meet only the latest."""
@@ -128,6 +127,42 @@ class _SharedAccesses:
         for column in self._columns():
             column[: len(indices)] = column[indices]
         self._accesses = [self._accesses[index] for index in indices]
+
+
+class Initialized:
+    """Fed with every instruction in order, tells reads of what was never written."""
+
+    def __init__(self, cores: int, scratchpad_bytes: int) -> None:
+        self._written = [bytearray(scratchpad_bytes) for _ in range(cores)]
+        """Of each byte, 1 if it was written."""
+
+    def feed(self, core: int, touches: Sequence[Touch]) -> tuple[Touch, int] | None:
+        """What a core reads that nothing has written, and the first address of it.
+
+        ``touches`` are those of one instruction. Each byte is told once. A scalar load may read a
+        word of which only a part was written: that is how records with gaps are copied.
+        """
+        found = None
+        for kind in ("read", "write"):  # an instruction reads before it writes
+            for touch in touches:
+                if touch.kind == kind and touch.box.space == "scratchpad":
+                    missing = self._missing(core, touch)
+                    if kind == "read" and missing is not None and found is None:
+                        found = touch, missing
+        return found
+
+    def _missing(self, core: int, touch: Touch) -> int | None:
+        """Address of the first byte that was not written until now; from now on all count as it."""
+        box = touch.box
+        written, start = self._written[core], box.start - SCRATCHPAD_BASE
+        if written.find(0, start, start + box.end - box.start) < 0:
+            return None
+        bytes_there = np.frombuffer(written, np.bool_)[start : start + box.end - box.start]
+        mask = box.mask()
+        missing = np.flatnonzero(mask & ~bytes_there)
+        is_partial = touch.what == "word" and 0 < missing.size < box.nbytes
+        bytes_there |= mask
+        return None if is_partial or missing.size == 0 else box.start + int(missing[0])
 
 
 _Step = Callable[["_Accesses"], "list[Hazard]"]

@@ -19,7 +19,6 @@ from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import rescaled
 from nmpsim.debugger.execution import FOREVER
-from nmpsim.debugger.records import CoreState, LayerState
 from nmpsim.diagnostics import fail
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.csrs import Csr
@@ -31,6 +30,42 @@ from nmpsim.report.use import limits
 
 MAX_BYTES = 1 << 20
 """Largest piece of memory that is read at once."""
+
+
+@attrs.frozen
+class CoreState:
+    """One core at a glance."""
+
+    core: int
+    status: str
+    pc: int
+    clock: int
+    retired: int
+    instruction: str
+    """The next one, disassembled; empty if there is none."""
+    layer: str
+    """Layer that it works on; empty if none."""
+
+
+@attrs.frozen
+class LayerState:
+    """One layer at a glance."""
+
+    index: int
+    name: str
+    display_name: str
+    op: str
+    operation: str
+    line: int
+    placement: str
+    state: Literal["done", "running", "pending"]
+    cycles: int
+    saturated: int
+    """Values that saturated so far, without clips that the network asks for."""
+    elements: int
+    """Results written so far."""
+    limited_by: str = ""
+    """What has most of its critical path, and how much; empty if the path is not known yet."""
 
 
 @attrs.frozen

@@ -3,25 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Layer
+from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.core.state import CoreStatus
+from nmpsim.debugger.breakpoints import Hit
 from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import Hazards
 from nmpsim.debugger.execution import FOREVER, Execution
 from nmpsim.debugger.hazards import Hazard
-from nmpsim.debugger.records import Location, Reason, Stopped
 from nmpsim.debugger.worklog import PathLog, WorkLog
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import word_at
 
+Reason = Literal["start", "step", "breakpoint", "trap", "end", "begin", "interrupted"]
 Outputs = Mapping[int, npt.NDArray[Any]]
+
+
+@attrs.frozen
+class Location:
+    """Where a run is."""
+
+    position: int
+    cycle: int
+    layer: int | None
+    """Index of the layer that is being computed; None at the end."""
+    layer_name: str
+    layer_display_name: str
+    line: int
+    """Its line in the LIR, 0 if there is none."""
+    placement: str
+    layers_done: int
+    layers: int
+    core: int | None
+    """Core that goes on next; None between segments."""
+    pc: int | None
+    instruction: str
+
+
+@attrs.frozen
+class Stopped:
+    """A step or a run came back."""
+
+    reason: Reason
+    location: Location
+    hits: tuple[Hit, ...] = ()
+    message: str = ""
+    """More about it: a trap's message, or what could not be done."""
+    core: int | None = None
+    """Core whose instruction was done last, when stepping by instructions."""
 
 
 @attrs.define(eq=False)
@@ -124,6 +159,10 @@ class RunPosition:
     def layer_order(self) -> list[int]:
         """Layers in the order in which they are computed."""
         return [index for step in self.bundle.metadata.steps for index in step.layers]
+
+    def find_step(self, index: int) -> ProgramStep:
+        """Return the step of the bundle that computes a layer."""
+        return next(step for step in self.bundle.metadata.steps if index in step.layers)
 
     def start_of(self, index: int) -> int:
         """Position where a layer begins; those before it must have run."""

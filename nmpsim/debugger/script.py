@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 
-from nmpsim.debugger.commands.result import Result
+from nmpsim.debugger.commands.command import Result
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 

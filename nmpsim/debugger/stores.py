@@ -166,7 +166,7 @@ def overwritten(debugger: Debugger, index: int) -> Iterator[Pattern]:
     order = debugger.layer_order()
     before = order[: order.index(index)]
     if layer.placement == "host":
-        step = next(s for s in debugger.bundle.metadata.steps if index in s.layers)
+        step = debugger.find_step(index)
         read = [_all_of(debugger, tensor) for kind, tensor in host_touches(step) if kind == "read"]
     else:
         trace = trace_of(debugger, index)
@@ -259,7 +259,7 @@ def _by_whom(debugger: Debugger, later: Sequence[int], address: int) -> str:
     for index in reversed(later):
         layer = debugger.layers[index]
         if layer.placement == "host":
-            step = next(s for s in debugger.bundle.metadata.steps if index in s.layers)
+            step = debugger.find_step(index)
             written = [t for kind, t in host_touches(step) if kind == "write"]
             if any(_all_of(debugger, tensor).holds(address) for tensor in written):
                 return f", last by the host in {layer.display_name}"

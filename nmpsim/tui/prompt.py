@@ -18,7 +18,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input
 
 from nmpsim.atomic import write_file
-from nmpsim.debugger.commands.result import say
+from nmpsim.debugger.commands.command import say
 from nmpsim.diagnostics import fail
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.view import View

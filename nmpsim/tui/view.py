@@ -16,7 +16,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger import CoreState, Debugger, LayerState, Location
 from nmpsim.debugger.breakpoints import AtAddress, AtLayer
-from nmpsim.debugger.commands.result import Result, say
+from nmpsim.debugger.commands.command import Result, say
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import Edit, scales_of
 from nmpsim.debugger.inspect import core_states, layer_states

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from nmpsim.core.state import Machine
-from nmpsim.debugger.arithmetic import Element, Made, Term, made_by, terms_of_part
+from nmpsim.debugger.arithmetic import OutputElement, ResultTrace, Term, list_terms, trace_result
 from nmpsim.debugger.instructions import read_descriptor, touches_of
 from nmpsim.debugger.tracing import place_in
 from nmpsim.isa.codec import BY_MNEMONIC
@@ -52,7 +52,9 @@ class Jobs:
         address = IMAGE_BASE + JOB_BYTES * len(self.names) + 4 + before
         return read_descriptor(self.states[0], 0, self.names[number], address)
 
-    def results(self, number: int, rng: np.random.Generator) -> Iterator[tuple[Element, int, int]]:
+    def results(
+        self, number: int, rng: np.random.Generator
+    ) -> Iterator[tuple[OutputElement, int, int]]:
         """Some results of a job: which, address and bytes."""
         words, instruction = self.words[number], BY_MNEMONIC[self._mnemonics[number]]
         for touch in touches_of(instruction, words, 0, 0):
@@ -61,7 +63,7 @@ class Jobs:
                 for start in rng.choice(box.starts(), min(3, box.starts().size), replace=False):
                     address = int(start) + size * int(rng.integers(0, box.run // size))
                     at, byte = place_in(box, address)
-                    yield Element(at, byte // size), address, size
+                    yield OutputElement(at, byte // size), address, size
 
 
 def check(jobs: Sequence[Job], layout: Layout, rng: np.random.Generator) -> None:
@@ -70,23 +72,23 @@ def check(jobs: Sequence[Job], layout: Layout, rng: np.random.Generator) -> None
     for number, name in enumerate(run.names):
         for element, address, size in run.results(number, rng):
             parts = earlier(run, number, element)
-            made = made_by(run.states[number], 0, name, run.words[number], element, parts)
+            made = trace_result(run.states[number], 0, name, run.words[number], element, parts)
             stored = bytes_at(run.states[number + 1], 0, address, size) or b""
             assert made.result == int.from_bytes(stored, "little", signed=True), (element, made)
             check_steps(made)
 
 
-def earlier(run: Jobs, number: int, element: Element) -> list[Term]:
+def earlier(run: Jobs, number: int, element: OutputElement) -> list[Term]:
     """What the parts of a sum before this one have added."""
     return [
         term
         for one in range(number)
         if run.words[number].get("part") and run.words[one].get("part") in (1, 2)
-        for term in terms_of_part(run.states[one], 0, run.names[one], run.words[one], element)
+        for term in list_terms(run.states[one], 0, run.names[one], run.words[one], element)
     ]
 
 
-def check_steps(made: Made) -> None:
+def check_steps(made: ResultTrace) -> None:
     """Each step leads to the next one."""
     assert made.steps[-1].value == made.result
     steps = {step.name: step for step in made.steps}

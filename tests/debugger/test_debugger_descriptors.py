@@ -11,9 +11,9 @@ from small_sessions import HALT, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, opene
 from nmpsim.bundle import Bundle
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.breakpoints import OnAccess
+from nmpsim.debugger.explanation import explain_element
 from nmpsim.debugger.instructions import read_descriptor
 from nmpsim.debugger.tracing import trace_of
-from nmpsim.debugger.why import explain_element
 from nmpsim.isa.table import DESCRIPTORS
 
 MADE = 0x2000_1000

@@ -19,8 +19,7 @@ from nmpsim.debugger.breakpoints import (
     OnStall,
     OnTrap,
 )
-from nmpsim.debugger.conditions import parse_condition
-from nmpsim.debugger.expressions import evaluate
+from nmpsim.debugger.language import evaluate, parse_condition
 from nmpsim.diagnostics import UserError
 
 LAYERS = {"conv3": 3, "line:40": 7}

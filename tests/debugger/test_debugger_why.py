@@ -13,7 +13,7 @@ import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.why import explain_element, readers
+from nmpsim.debugger.explanation import explain_element, find_readers
 
 
 def check_elements(debugger: Debugger, seed: int) -> int:
@@ -74,7 +74,7 @@ def test_the_window_is_named(debugger: Debugger) -> None:
         if named.input:
             at = named.input.partition("[")[2].rstrip("]")
             assert values[tuple(int(i) for i in at.split(","))] == named.term.input
-    (pool,) = readers(debugger, layer, (0, 3, 3, 4))
+    (pool,) = find_readers(debugger, layer, (0, 3, 3, 4))
     assert (pool.layer, pool.instruction) == ("pool1__2", "nmp.load")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from screen import LARGE, SMALL, Start, User, drive
 
-from nmpsim.debugger.commands.result import Result
+from nmpsim.debugger.commands.command import Result
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
 from nmpsim.tui.keys import MOVES

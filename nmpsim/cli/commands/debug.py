@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
     from nmpsim.debugger.corefile import Core
     from nmpsim.debugger.debugger import Debugger
-    from nmpsim.debugger.records import Location
+    from nmpsim.debugger.position import Location
     from nmpsim.debugger.script import Answer, Line
 
 MAX_SCRIPT_BYTES = 1 << 20

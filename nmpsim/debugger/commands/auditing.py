@@ -7,13 +7,11 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from nmpsim.debugger.audit import audit_constants
+from nmpsim.debugger.audit import RESULT, ChannelAudit, StageAudit, audit_constants, audit_integers
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.command import Command, Result, count, table
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.result import Result, count, table
-from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.integers import RESULT, ChannelAudit, StageAudit, audit_integers
 from nmpsim.isa.profiles import LOW_BITS, ScaleKind, ScaleWords, real_factor
 
 MAX_CHANNELS = 8

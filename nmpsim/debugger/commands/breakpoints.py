@@ -8,13 +8,11 @@ import numpy as np
 
 from nmpsim.debugger.breakpoints import Access, Breakpoint, Condition, OnAccess, OnDifference
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.command import Command, Result, count, say, table
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.expecting import FUNCTIONS, functions_of
-from nmpsim.debugger.commands.result import Result, count, say, table
-from nmpsim.debugger.commands.table import Command
-from nmpsim.debugger.conditions import FORMS, parse_condition
-from nmpsim.debugger.expressions import evaluate
 from nmpsim.debugger.inspect import find_address, find_layer, find_tensor, flat_index, values_of
+from nmpsim.debugger.language import FORMS, evaluate, parse_condition
 
 ACCESSES: tuple[Access, ...] = ("read", "write", "access")
 

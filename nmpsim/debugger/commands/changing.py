@@ -9,9 +9,8 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import apply_patch, load_patch, save_patch
 from nmpsim.debugger.changes import Effect
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.command import Command, Result, count, say, table
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.result import Result, count, say, table
-from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.edits import patch_of
 from nmpsim.debugger.inspect import find_address, find_layer, find_tensor
 from nmpsim.diagnostics import fail

@@ -9,10 +9,9 @@ from typing import Any
 
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.command import Command, Result, count, say, table
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.result import Result, count, say, table
 from nmpsim.debugger.commands.run import told as told_stop
-from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.diverge import causes, layers_alone, range_faults, sqnr_alone
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer, isolate

@@ -13,11 +13,17 @@ import numpy.typing as npt
 
 from nmpsim.analysis.explain import LayerFacts
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.debugger.audit import OperandType, bias_note, operand_types
+from nmpsim.debugger.audit import (
+    Facts,
+    OperandType,
+    all_facts,
+    bias_note,
+    facts_of,
+    operand_types,
+)
 from nmpsim.debugger.changes import Changes
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import Edit, scales_of
-from nmpsim.debugger.integers import Facts, all_facts, facts_of
 from nmpsim.debugger.rederive import rescaled_module
 from nmpsim.debugger.reference import OpenArrays, Reference, compare_layer
 from nmpsim.diagnostics import about, fail

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.command import Command, Result, say
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.result import Result, say
-from nmpsim.debugger.commands.table import Command
-from nmpsim.debugger.expressions import Function, Number, evaluate
 from nmpsim.debugger.inspect import (
     find_layer,
     find_tensor,
@@ -18,6 +16,7 @@ from nmpsim.debugger.inspect import (
     registers,
     values_of,
 )
+from nmpsim.debugger.language import Function, Number, evaluate
 from nmpsim.debugger.reference import compare_layer
 from nmpsim.diagnostics import UserError, fail
 

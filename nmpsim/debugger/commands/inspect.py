@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.command import Command, Result, plain, say, table
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.result import Result, plain, say, table
 from nmpsim.debugger.commands.run import instruction_line, place
-from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.inspect import (
     code,
     core_states,

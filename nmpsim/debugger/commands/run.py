@@ -7,12 +7,11 @@ from typing import Any
 import attrs
 
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.command import Command, Result
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.result import Result
-from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.debugger import StepUnit
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.records import Location, Stopped
+from nmpsim.debugger.position import Location, Stopped
 
 STEP_UNITS: tuple[StepUnit, ...] = ("layer", "tile", "tensor", "instruction")
 

@@ -16,9 +16,8 @@ from nmpsim.debugger.commands import (
     why,
 )
 from nmpsim.debugger.commands.arguments import Arguments, near, split_line
+from nmpsim.debugger.commands.command import Command, Result, say
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.result import Result, say
-from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.corefile import Core, save_core
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import tensors

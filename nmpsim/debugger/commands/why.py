@@ -8,12 +8,11 @@ import attrs
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.command import Command, Result, plain, say, table
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.result import Result, plain, say, table
-from nmpsim.debugger.commands.table import Command
 from nmpsim.debugger.events import code_command
+from nmpsim.debugger.explanation import ElementEvent, Explanation, explain_element, find_readers
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.why import Event, Explanation, explain_element, readers
 
 MAX_TERMS = 40
 """Products that are printed; ``all`` and JSON have every one."""
@@ -88,7 +87,7 @@ def _terms(context: Context, found: Explanation, is_all: bool) -> list[str]:
     return lines
 
 
-def _events(context: Context, events: tuple[Event, ...]) -> tuple[str, ...]:
+def _events(context: Context, events: tuple[ElementEvent, ...]) -> tuple[str, ...]:
     if not events:
         return ()
     rows: list[list[object]] = [
@@ -102,7 +101,7 @@ def _events(context: Context, events: tuple[Event, ...]) -> tuple[str, ...]:
 def used(context: Context, arguments: Arguments) -> Result:
     """Who read an element."""
     layer, at = _element(context, arguments)
-    found = readers(context.debugger, layer, at)
+    found = find_readers(context.debugger, layer, at)
     data: dict[str, Any] = {"readers": [attrs.asdict(one) for one in found]}
     if not found:
         return say("nobody has read it yet", **data)

@@ -1,6 +1,6 @@
 """The panes of the screen, one a file."""
 
-from nmpsim.debugger.commands.result import Result
+from nmpsim.debugger.commands.command import Result
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.panes.layers import LayersPane
 from nmpsim.tui.panes.log import LogPane

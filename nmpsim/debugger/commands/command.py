@@ -1,12 +1,15 @@
-"""What a command answers: the same facts as lines of text and as data for JSON."""
+"""Commands, and their results as lines of text and as data for JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
+
+from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.context import Context
 
 
 @attrs.frozen
@@ -61,3 +64,18 @@ def plain(value: Any) -> Any:
 def count(number: int, thing: str) -> str:
     """``1 layer``, ``2 layers``."""
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+@attrs.frozen
+class Command:
+    """One command."""
+
+    name: str
+    usage: str
+    """With its arguments; ``[...]`` may be left out."""
+    summary: str
+    run: Callable[[Context, Arguments], Result]
+    aliases: tuple[str, ...] = ()
+    completes: tuple[str, ...] = ()
+    """What its arguments may be: words as they are, or <layer>, <tensor>, <breakpoint>, <file>."""
+    details: str = ""

@@ -1,0 +1,395 @@
+"""How one result of a tensor instruction was computed, step by step, from the scratchpad.
+
+Operands are read from the machine as it stood when the instruction was issued, and evaluated with
+the reference engine's own functions. The explanation therefore holds for any program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product, repeat
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.core.reference.arithmetic import FormulaStep, Steps
+from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.elementwise import pair
+from nmpsim.core.reference.events import LayerCounters, ResultPositions
+from nmpsim.core.reference.mac import (
+    PartialSums,
+    accumulate,
+    channel_tables,
+    scale_tables,
+    unpack_weights,
+    windows,
+)
+from nmpsim.core.reference.operands import Scale, Scratchpad, Words, element_of, grid, scale_of
+from nmpsim.core.reference.pool import average, existing_taps, total
+from nmpsim.core.reference.requantize import finish, requantizer_of, start
+from nmpsim.core.reference.unary import rescaled
+from nmpsim.core.state import Int64s, Machine
+from nmpsim.isa.exhaustive import check_exhaustive
+from nmpsim.isa.table import INSTRUCTIONS, Unit
+from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS, PART_FIRST, PART_ONLY, RHS_INT32
+
+
+@attrs.frozen
+class Term:
+    """One product of a sum, or one value of a pooling window."""
+
+    at: tuple[int, ...]
+    """Row, column and channel in the window; the inner index in a matrix product."""
+    address: int
+    """Scratchpad address of the input."""
+    input: float
+    """Value of the input, an integer unless the value was only moved."""
+    weight: int | None = None
+    """Weight minus its zero point; None if the operation has no weights."""
+    weight_address: int | None = None
+    """Scratchpad address of the weight."""
+
+    @property
+    def product(self) -> float:
+        """Contribution of the term to the sum."""
+        return self.input if self.weight is None else self.input * self.weight
+
+
+@attrs.frozen
+class ArithmeticStep:
+    """One step of the computation from terms to result."""
+
+    name: str
+    formula: str
+    value: float
+
+
+@attrs.frozen
+class ResultTrace:
+    """Terms and steps from which one result was computed."""
+
+    terms: tuple[Term, ...]
+    steps: tuple[ArithmeticStep, ...]
+    result: float
+    """Value that the arithmetic gives; the device should have written the same value."""
+
+
+@attrs.frozen
+class OutputElement:
+    """Position of one result in the output of an instruction."""
+
+    at: tuple[int, ...]
+    """Index along each dimension but the innermost: row and pixel, or row; all four of a
+    transpose."""
+    channel: int
+    """Index along the innermost dimension."""
+
+    @property
+    def y(self) -> int:
+        """Row of the result."""
+        return self.at[0] if self.at else 0
+
+    @property
+    def x(self) -> int:
+        """Pixel within the row."""
+        return self.at[1] if len(self.at) > 1 else 0
+
+
+class _AddressScratchpad(Scratchpad):
+    """Scratchpad whose bytes hold their own addresses.
+
+    The reference engine's functions that gather operands return the operands' addresses from it.
+    """
+
+    def __init__(self) -> None:
+        pass
+
+    def read(self, nbytes: int, addresses: Int64s) -> Int64s:
+        """Return the addresses themselves."""
+        return addresses
+
+
+_ADDRESSES = _AddressScratchpad()
+
+
+class _NoCounters(LayerCounters):
+    def __init__(self) -> None:
+        pass
+
+    def cut(self, *_: Any) -> None:
+        """Ignore a saturated value."""
+
+
+_UNCOUNTED = ResultPositions(_NoCounters(), np.zeros(1, np.int64))
+"""Position of one result whose saturation is not counted."""
+
+
+def _evaluate(steps: Steps) -> tuple[ArithmeticStep, ...]:
+    """Return the steps of a formula with their numbers; the formula has one value."""
+    with np.errstate(all="ignore"):
+        return tuple(map(_describe_step, steps))
+
+
+def _describe_step(step: FormulaStep) -> ArithmeticStep:
+    """Return one step of a formula as text with its numbers."""
+    value = _single(step.value)
+    formula = step.formula.format_map({name: _single(n) for name, n in step.numbers.items()})
+    if step.exact is not None and _single(step.exact) != value:
+        formula += f" = {_single(step.exact)}, saturated"
+    return ArithmeticStep(step.name, formula, value)
+
+
+def _single(value: Any) -> Any:
+    """Return the only element of an array; text is returned unchanged."""
+    return value if isinstance(value, str) else np.asarray(value).reshape(-1)[:1].tolist()[0]
+
+
+def _make_terms(
+    places: Iterable[tuple[int, ...]],
+    addresses: Int64s,
+    inputs: Int64s,
+    weights: Iterable[int | None] = repeat(None),
+    weight_addresses: Iterable[int | None] = repeat(None),
+) -> tuple[Term, ...]:
+    return tuple(map(Term, places, addresses.tolist(), inputs.tolist(), weights, weight_addresses))
+
+
+def _make_trace(terms: tuple[Term, ...], *steps: ArithmeticStep) -> ResultTrace:
+    return ResultTrace(terms, steps, int(steps[-1].value))
+
+
+# --- sums of products -------------------------------------------------------------------------
+
+
+def _conv_operands(spm: Scratchpad, d: Words, at: OutputElement) -> tuple[Int64s, Int64s]:
+    channels = _input_channels(d, at)
+    inputs = windows(spm, d, d["groups"] * d["in_channels"])[at.y, at.x][:, channels]
+    return inputs.reshape(-1), unpack_weights(spm, d)[at.channel]
+
+
+def _input_channels(d: Words, at: OutputElement) -> range:
+    """Return the input channels that an output channel is computed from."""
+    if "channels_count" in d:
+        return range(at.channel, at.channel + 1)
+    first = at.channel // (d["out_channels"] // d["groups"]) * d["in_channels"]
+    return range(first, first + d["in_channels"])
+
+
+def _dwconv_operands(spm: Scratchpad, d: Words, at: OutputElement) -> tuple[Int64s, Int64s]:
+    channels, nbytes = d["channels_count"], element_of(d).nbytes
+    taps = d["kernel_h"] * d["kernel_w"]
+    weights = grid(d["weights"] + at.channel * nbytes, (taps, channels * nbytes))
+    return windows(spm, d, channels)[at.y, at.x, :, at.channel], spm.read(nbytes, weights)
+
+
+def _gemm_operands(spm: Scratchpad, d: Words, at: OutputElement) -> tuple[Int64s, Int64s]:
+    nbytes = element_of(d).nbytes
+    lhs = grid(d["lhs"] + at.y * d["lhs_stride"], (d["inner"], nbytes))
+    rhs = grid(d["rhs"] + at.channel * nbytes, (d["inner"], d["rhs_stride"]))
+    return spm.read(nbytes, lhs), spm.read(nbytes, rhs)
+
+
+SUMS: Mapping[str, Callable[[Scratchpad, Words, OutputElement], tuple[Int64s, Int64s]]] = {
+    "conv": _conv_operands,
+    "dwconv": _dwconv_operands,
+    "gemm": _gemm_operands,
+}
+"""Descriptor -> function that reads the factors of one result's products, in their order."""
+
+
+def _channel_count(d: Words) -> int:
+    return d["out_channels"] if "out_channels" in d else d["channels_count"]
+
+
+def list_terms(
+    machine: Machine, core: int, name: str, words: Words, at: OutputElement
+) -> tuple[Term, ...]:
+    """Return the products that one instruction adds to a sum."""
+    return _sum_terms(Scratchpad(Core(machine, core)), name, words, at)
+
+
+def _sum_terms(spm: Scratchpad, name: str, d: Words, at: OutputElement) -> tuple[Term, ...]:
+    inputs, weights = SUMS[name](spm, d, at)
+    addresses, weight_addresses = SUMS[name](_ADDRESSES, d, at)
+    if name == "gemm":
+        places: Iterable[tuple[int, ...]] = product(range(d["inner"]))
+        inputs, weights = inputs - d["lhs_offset"], weights - d["rhs_offset"]
+    else:
+        places = product(range(d["kernel_h"]), range(d["kernel_w"]), _input_channels(d, at))
+        weights = weights - scale_tables(spm, d, _channel_count(d))[0][at.channel]
+    return _make_terms(places, addresses, inputs, weights.tolist(), weight_addresses.tolist())
+
+
+def _trace_sum(
+    spm: Scratchpad, name: str, d: Words, at: OutputElement, earlier: Sequence[Term]
+) -> ResultTrace:
+    """Trace a sum of products; ``earlier`` are the terms that preceding instructions added."""
+    own, c, begin = _sum_terms(spm, name, d, at), at.channel, 0
+    steps: list[ArithmeticStep] = []
+    if name == "gemm":
+        row, columns, out = at.y, d["columns"], scale_of(d, "out")
+        q, factors = requantizer_of(d, np.zeros(1, np.int64), out, out), "(l - O_l) * (r - O_r)"
+    else:
+        row, columns, factors = at.y * d["out_w"] + at.x, _channel_count(d), "x * (w - O_w)"
+        bias, zero = (table[c : c + 1] for table in channel_tables(spm, d, columns))
+        _, *scales = scale_tables(spm, d, columns)
+        q = requantizer_of(d, bias, *(_select_channel(scale, c) for scale in scales))
+        steps += _evaluate(start(d, zero, q, _UNCOUNTED))
+        begin = int(steps[-1].value)
+    if d.get("part", PART_ONLY) not in (PART_ONLY, PART_FIRST):
+        begin = int(PartialSums(spm, d, columns).read(row)[c])
+        steps.append(ArithmeticStep("sum before", "what the parts before left in memory", begin))
+    products = np.array([[term.product for term in own]], np.int64)
+    element = element_of(d)
+    sums = accumulate(np.array([begin]), products, element, _UNCOUNTED)
+    formula = f"sum of {len(own)} products {factors}"
+    width = f"of {element.accumulator_bits} bits, saturating"
+    steps += [
+        ArithmeticStep("products", formula, int(products.sum())),
+        ArithmeticStep("accumulator", width, int(sums[0])),
+        *_evaluate(finish(sums, d, q, _UNCOUNTED)),
+    ]
+    return _make_trace((*earlier, *own), *steps)
+
+
+def _select_channel(scale: Scale, channel: int) -> Scale:
+    """Return the scale of one channel; a scale of all channels is returned unchanged."""
+
+    def one(value: Any) -> Any:
+        return value if np.ndim(value) == 0 else np.asarray(value)[channel : channel + 1]
+
+    return Scale(one(scale.pre), one(scale.mul), one(scale.post))
+
+
+# --- vector unit ------------------------------------------------------------------------------
+
+
+def _read_value(spm: Scratchpad, nbytes: int, address: int) -> int:
+    return int(spm.read(nbytes, np.array([address]))[0])
+
+
+def _window_terms(spm: Scratchpad, d: Words, at: OutputElement) -> tuple[Term, ...]:
+    """Return the values of a pooling window, without padding."""
+    rows, columns = (
+        [k for k in range(d[f"kernel_{axis}"]) if 0 <= first + k < d[f"in_{axis}"]]
+        for axis, first in (
+            ("h", at.y * d["stride_h"] - d["pad_top"]),
+            ("w", at.x * d["stride_w"] - d["pad_left"]),
+        )
+    )
+    taps = (existing_taps(d, s, at.y, at.x)[:, at.channel] for s in (_ADDRESSES, spm))
+    return _make_terms(product(rows, columns, [at.channel]), *taps)
+
+
+def _trace_maxpool(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+    terms = _window_terms(spm, d, at)
+    result = max((term.input for term in terms), default=d["empty_value"])
+    formula = f"of {len(terms)} taps" if terms else "nothing but padding: the descriptor's value"
+    return _make_trace(terms, ArithmeticStep("maximum", formula, result))
+
+
+def _trace_avgpool(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+    terms = _window_terms(spm, d, at)
+    taps = np.array([[term.input - d["in_offset"]] for term in terms], np.int64).reshape(-1, 1)
+    (added,) = total(taps, d)
+    divisor = max(len(terms), 1) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
+    return _make_trace(
+        terms,
+        ArithmeticStep("sum", f"of {len(terms)} taps less {d['in_offset']}", added.item()),
+        *_evaluate(average(np.array([added]), divisor, d, _UNCOUNTED)),
+    )
+
+
+def _trace_eltwise(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+    nbytes, limit = element_of(d).nbytes, 1 << 31
+    terms, steps = list[Term](), list[ArithmeticStep]()
+    for side, size in (("lhs", nbytes), ("rhs", 4 if d["rhs_kind"] == RHS_INT32 else nbytes)):
+        address = d[side] + at.y * d[f"{side}_stride"] + at.channel * size
+        stored, offset = _read_value(spm, size, address), d[f"{side}_offset"]
+        value = max(min(stored - offset, limit - 1), -limit) if side == "rhs" else stored - offset
+        terms.append(Term((len(terms),), address, stored))
+        steps.append(ArithmeticStep(side, f"{stored} - {offset}", value))
+    left, right = (np.array([step.value]) for step in steps)
+    return _make_trace(tuple(terms), *steps, *_evaluate(pair(left, right, d, _UNCOUNTED)))
+
+
+def _trace_rescale(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+    nbytes = element_of(d).nbytes
+    address = d["input"] + at.channel * nbytes
+    stored = _read_value(spm, nbytes, address)
+    clamped = min(max(stored, d["in_low"]), d["in_high"])
+    x = clamped - d["in_offset"]
+    return _make_trace(
+        (Term((at.channel,), address, stored),),
+        ArithmeticStep("clamped", f"to {d['in_low']} ... {d['in_high']}, an activation", clamped),
+        ArithmeticStep("x", f"less {d['in_offset']}", x),
+        *_evaluate(rescaled(np.array([x]), d, _UNCOUNTED)),
+    )
+
+
+def _trace_lut(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+    address = d["input"] + at.channel
+    x = _read_value(spm, 1, address)
+    entry = d["table"] + x + 128
+    result = _read_value(spm, 1, entry)
+    terms = (Term((at.channel,), address, x), Term((x + 128,), entry, result))
+    return _make_trace(terms, ArithmeticStep("entry", f"table[{x} + 128]", result))
+
+
+def _trace_fill(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+    bits = 8 * element_of(d).nbytes
+    value = (d["value"] + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+    return _make_trace((), ArithmeticStep("value", "the descriptor's, everywhere", value))
+
+
+def _trace_transpose(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+    address = d["input"] + sum(p * d[f"in_stride_{n}"] for n, p in enumerate(at.at))
+    value = int.from_bytes(bytes(spm.run(address, d["element_bytes"])), "little", signed=True)
+    return _make_trace((Term(at.at, address, value),), ArithmeticStep("copied", "as it is", value))
+
+
+EXPLAIN: Mapping[str, Callable[[Scratchpad, Words, OutputElement], ResultTrace]] = {
+    "maxpool": _trace_maxpool,
+    "avgpool": _trace_avgpool,
+    "eltwise": _trace_eltwise,
+    "rescale": _trace_rescale,
+    "lut": _trace_lut,
+    "fill": _trace_fill,
+    "transpose": _trace_transpose,
+}
+"""Descriptor of the vector unit -> function that traces one result."""
+check_exhaustive(
+    f"{__name__}.SUMS and EXPLAIN",
+    (*SUMS, *EXPLAIN),
+    (i.descriptor for i in INSTRUCTIONS if i.unit in (Unit.MAC, Unit.VECTOR)),
+)
+
+
+def trace_result(
+    machine: Machine,
+    core: int,
+    name: str,
+    words: Words,
+    at: OutputElement,
+    earlier: Sequence[Term] = (),
+) -> ResultTrace:
+    """Return how an instruction computes one of its results.
+
+    Parameters
+    ----------
+    machine : Machine
+        State just before the instruction was issued.
+    core : int
+    name : str
+        Name of its descriptor.
+    words : mapping of str to int
+        Words of its descriptor.
+    at : OutputElement
+    earlier : sequence of Term, optional
+        Terms of the sum that preceding instructions added.
+    """
+    spm = Scratchpad(Core(machine, core))
+    if name in SUMS:
+        return _trace_sum(spm, name, words, at, earlier)
+    return EXPLAIN[name](spm, words, at)

@@ -1,0 +1,362 @@
+"""Why an element has its value: what produced it on the device or the host, and who read it.
+
+Nothing is recorded while the program runs. The layer is executed once more, and the explanation is
+built from its instructions and from memory as it stood when they were issued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.bundle.metadata import Layer
+from nmpsim.core.host_steps import read_tensor
+from nmpsim.debugger.arithmetic import (
+    ArithmeticStep,
+    OutputElement,
+    ResultTrace,
+    Term,
+    list_terms,
+    trace_result,
+)
+from nmpsim.debugger.debugger import Debugger
+from nmpsim.debugger.events import host_touches
+from nmpsim.debugger.inspect import coordinates, flat_index, values_of
+from nmpsim.debugger.instructions import Done
+from nmpsim.debugger.tracing import Sources, last_writer, place_in, stored_from, touch_of, trace_of
+from nmpsim.isa.table import Unit
+from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.memory.address_map import bytes_at
+
+MIDDLE_PARTS = (1, 2)
+"""Values of ``part`` of an instruction whose sums another one continues: first, middle."""
+MAX_READERS = 64
+
+
+@attrs.frozen
+class ElementEvent:
+    """An instruction that contributed to an element or read it."""
+
+    what: str
+    core: int
+    instruction: str
+    pc: int
+    descriptor: int
+    cycle: int
+    """Cycle in which it was issued."""
+    position: int
+    """Position just after it."""
+    layer: str
+    data: str = ""
+    """Tensor element that a transfer moved."""
+
+
+@attrs.frozen
+class NamedTerm:
+    """A term with the names of its operands."""
+
+    term: Term
+    input: str
+    """Element of a tensor; empty for padding."""
+    weight: str
+
+
+@attrs.frozen
+class Explanation:
+    """Everything that produced one element of a layer's output."""
+
+    layer: str
+    op: str
+    placement: str
+    at: tuple[int, ...]
+    value: float
+    address: int
+    made: ResultTrace | None = None
+    """None if the host computed the element, or nothing wrote it."""
+    terms: tuple[NamedTerm, ...] = ()
+    events: tuple[ElementEvent, ...] = ()
+    """Transfers of its operands, the instruction that computed it, the store."""
+    sources: tuple[str, ...] = ()
+    """Origin of the value where the terms do not say it."""
+    tile: str = ""
+    """Part of the layer that the instruction computed."""
+
+
+def _explain_host_element(
+    debugger: Debugger, layer: Layer, found: Explanation, flat: int
+) -> Explanation:
+    """Name the inputs of a host operation, and trace the steps of quantize and dequantize."""
+    step = debugger.find_step(layer.index)
+    inputs = [tensor for kind, tensor in host_touches(step) if kind == "read"]
+    sources = tuple(
+        f"{tensor.name}: {tensor.elem} {'x'.join(map(str, tensor.shape))}" for tensor in inputs
+    )
+    found = attrs.evolve(found, sources=sources)
+    if step.opcode not in ("quantize", "dequantize") or len(inputs) != 1:
+        return found
+    (source,) = inputs
+    with debugger.execution.visit():
+        debugger.execution.go_to(debugger.start_of(layer.index))
+        value = read_tensor(debugger.execution.machine, source).reshape(-1)[flat].item()
+    tensor = layer.output if step.opcode == "quantize" else source
+    scale, offset = np.float32(tensor.scale or 1.0), tensor.offset or 0
+    if step.opcode == "quantize":
+        with np.errstate(all="ignore"):
+            scaled = float(np.float32(value) / scale)
+        clip: Any = debugger.execution.account.clips.get(layer.index)
+        whole = found.value if clip is None else clip.exact(flat, int(found.value))
+        formula = f"rounded as {step.numerics} does, + {offset}"
+        steps = [("scaled", f"/ {scale:.9g}", scaled), ("quantized", formula, whole)]
+        if clip is not None:
+            steps.append(("clip", f"to {clip.low} ... {clip.high}", found.value))
+    else:
+        steps = [("less offset", f"x - {offset}", value - offset)]
+        steps.append(("real", f"* {scale:.9g}, as float32", found.value))
+    term = Term(coordinates(flat, source.shape), source.address, value)
+    made = ResultTrace((term,), tuple(ArithmeticStep(*one) for one in steps), found.value)
+    named = NamedTerm(term, f"{source.name}{list(term.at)}", "")
+    return attrs.evolve(found, made=made, terms=(named,))
+
+
+def explain_element(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> Explanation:
+    """Return everything that produced one element of a layer's output.
+
+    Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if there is no such element, or the layer
+    has not run yet.
+    """
+    flat, address = _locate(layer, at)
+    done = trace_of(debugger, layer.index)
+    value = debugger.outputs[layer.index].reshape(-1)[flat].item()
+    found = Explanation(layer.name, layer.op, layer.placement, at, value, address)
+    if layer.placement == "host":
+        return _explain_host_element(debugger, layer, found, flat)
+    store = last_writer(done, "dram", address)
+    if store is None:
+        return _explain_earlier_element(debugger, layer, found)
+    return _explain_stored_element(debugger, layer, found, done, store)
+
+
+def _locate(layer: Layer, at: tuple[int, ...]) -> tuple[int, int]:
+    """Return the flat index and the address of an element of a layer's output."""
+    flat = flat_index(at, layer.output.shape)
+    return flat, layer.output.address + flat * ELEM_DTYPES[layer.output.elem].itemsize
+
+
+def _explain_earlier_element(debugger: Debugger, layer: Layer, found: Explanation) -> Explanation:
+    """Explain an element that a layer left unchanged, such as a part of a concatenation."""
+    order = debugger.layer_order()
+    for index in reversed(order[: order.index(layer.index)]):
+        earlier = debugger.layers[index]
+        values, start = debugger.outputs[index], earlier.output.address
+        if start <= found.address < start + values.nbytes:
+            at = coordinates((found.address - start) // values.itemsize, earlier.output.shape)
+            there = explain_element(debugger, earlier, at)
+            note = f"{earlier.display_name}{list(at)}: {layer.display_name} left it as it was"
+            return attrs.evolve(
+                there, layer=found.layer, op=found.op, at=found.at, value=found.value,
+                sources=(note, *there.sources),
+            )  # fmt: skip
+    return attrs.evolve(found, sources=("nothing wrote it",))
+
+
+def _explain_stored_element(
+    debugger: Debugger, layer: Layer, found: Explanation, done: Sequence[Done], store: Done
+) -> Explanation:
+    own = [one for one in done if one.core == store.core and one.position < store.position]
+    stored = _make_event("store", store, layer)
+    if store.unit is None:
+        made = _trace_scalar_store(store, found.address, layer)
+        return attrs.evolve(found, made=made, events=(stored,), sources=("a core's register",))
+    spm = stored_from(store, found.address)
+    maker = last_writer(own, "scratchpad", spm)
+    if maker is None:
+        return attrs.evolve(found, events=(stored,), sources=("nothing wrote it on this core",))
+    computed = _make_event("compute", maker, layer)
+    if maker.unit is None:
+        made = _trace_scalar_store(maker, spm, layer)
+        events = (computed, stored)
+        return attrs.evolve(found, made=made, events=events, sources=("a core's register",))
+    if maker.unit == Unit.LOAD:
+        return _explain_moved_element(debugger, layer, found, own, (maker, store), spm)
+    before = [one for one in own if one.position < maker.position]
+    made, parts = _trace_element(debugger, before, maker, spm)
+    sources = Sources(debugger, layer.index, before)
+
+    def name(address: int | None) -> str:
+        return "" if address is None else sources.of(address)[1]
+
+    return attrs.evolve(
+        found,
+        made=made,
+        terms=tuple(NamedTerm(t, name(t.address), name(t.weight_address)) for t in made.terms),
+        events=(
+            *(
+                _make_operand_event(one, data, layer)
+                for one, data in _operand_writers(sources, made)
+            ),
+            *(_make_event("part", part, layer) for part in parts),
+            computed,
+            stored,
+        ),
+        tile=_describe_tile(maker),
+    )
+
+
+def _explain_moved_element(
+    debugger: Debugger,
+    layer: Layer,
+    found: Explanation,
+    own: Sequence[Done],
+    moves: tuple[Done, Done],
+    spm: int,
+) -> Explanation:
+    """Explain a value that was loaded to scratchpad address ``spm`` and stored from there."""
+    load, store = moves
+    _, source = Sources(debugger, layer.index, own).of(spm)
+    with debugger.execution.visit():
+        debugger.execution.go_to(store.position - 1)
+        dtype = ELEM_DTYPES[layer.output.elem]
+        held = bytes_at(debugger.execution.machine, store.core, spm, dtype.itemsize) or b""
+    value = np.frombuffer(held, dtype)[0].item()
+    formula = "as it is" if source else "padding: what the load fills with"
+    term = Term((), spm, value)
+    return attrs.evolve(
+        found,
+        made=ResultTrace((term,), (ArithmeticStep("moved", formula, value),), value),
+        terms=(NamedTerm(term, source, ""),),
+        events=(_make_event("load", load, layer, source), _make_event("store", store, layer)),
+        tile=_describe_tile(load),
+    )
+
+
+def _trace_scalar_store(store: Done, address: int, layer: Layer) -> ResultTrace | None:
+    """Return the value that a core stored from a register; None if it took several stores."""
+    dtype = ELEM_DTYPES[layer.output.elem]
+    (touch,) = store.touches
+    first, nbytes = address - touch.box.start, store.instruction.access_bytes
+    data = store.rs2.to_bytes(4, "little")[:nbytes][first : first + dtype.itemsize]
+    if len(data) < dtype.itemsize:
+        return None
+    value = np.frombuffer(data, dtype)[0].item()
+    formula = f"{store.instruction.mnemonic} of {store.rs2:#x}"
+    return ResultTrace((), (ArithmeticStep("stored", formula, value),), value)
+
+
+def _trace_element(
+    debugger: Debugger, before: Sequence[Done], maker: Done, address: int
+) -> tuple[ResultTrace, list[Done]]:
+    """Return the arithmetic and the instructions that began the sum.
+
+    Each part of the sum is read from memory as it stood when that part was issued.
+    """
+    name = maker.instruction.descriptor or ""
+    (box,) = (touch.box for touch in maker.touches if touch.what == "output")
+    at, byte = place_in(box, address)
+    element = OutputElement(at, byte >> maker.words.get("element", 0))
+    parts = _find_parts(before, maker)
+    execution, earlier = debugger.execution, list[Term]()
+    with execution.visit():
+        for part in parts:
+            execution.go_to(part.position - 1)
+            earlier += list_terms(execution.machine, part.core, name, part.words, element)
+        execution.go_to(maker.position - 1)
+        made = trace_result(execution.machine, maker.core, name, maker.words, element, earlier)
+    return made, parts
+
+
+def _find_parts(before: Sequence[Done], maker: Done) -> list[Done]:
+    """Return the instructions that began the sum which ``maker`` finishes."""
+    if maker.words.get("part", 0) == 0:
+        return []
+    parts: list[Done] = []
+    for one in reversed(before):
+        is_same = one.words.get("partial") == maker.words["partial"]
+        if one.instruction == maker.instruction and is_same and one.words["part"] in MIDDLE_PARTS:
+            parts.insert(0, one)
+            if one.words["part"] == MIDDLE_PARTS[0]:
+                break
+    return parts
+
+
+def _operand_writers(sources: Sources, made: ResultTrace) -> list[tuple[Done, str]]:
+    """Return the instructions that wrote the operands, each with the first operand it wrote."""
+    found: dict[int, tuple[Done, str]] = {}
+    for term in made.terms:
+        for address in (term.address, term.weight_address):
+            writer, name = (None, "") if address is None else sources.of(address)
+            if writer is not None and not found.get(writer.position, (writer, ""))[1]:
+                found[writer.position] = (writer, name)  # not what is padding there
+    return [found[position] for position in sorted(found)]
+
+
+def _make_operand_event(writer: Done, data: str, layer: Layer) -> ElementEvent:
+    is_load = writer.unit == Unit.LOAD
+    return _make_event("load" if is_load else "made", writer, layer, data if is_load else "")
+
+
+def _make_event(what: str, done: Done, layer: Layer, data: str = "") -> ElementEvent:
+    return ElementEvent(
+        what=what,
+        core=done.core,
+        instruction=done.instruction.mnemonic,
+        pc=done.pc,
+        descriptor=done.rs1,
+        cycle=done.end,
+        position=done.position,
+        layer=layer.name,
+        data=data,
+    )
+
+
+def _describe_tile(maker: Done) -> str:
+    d = maker.words
+    if "out_h" in d:
+        channels = d.get("out_channels", d.get("channels_count", d.get("channels")))
+        return f"{d['out_h']} x {d['out_w']} pixels of {channels} channels"
+    if "rows" in d:
+        return f"{d['rows']} rows of {d['columns']}"
+    if "size_0" in d:
+        return " x ".join(str(d[f"size_{n}"]) for n in range(4)) + " elements"
+    if "run_bytes" in d:
+        return f"{d['count_y']} x {d['count_x']} runs of {d['run_bytes']} bytes"
+    return f"{d['count']} elements"
+
+
+def find_readers(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> tuple[ElementEvent, ...]:
+    """Return the instructions that read an element before its memory was overwritten.
+
+    At most MAX_READERS are returned, from the part of the run that has been executed.
+    """
+    _, address = _locate(layer, at)
+    order = debugger.layer_order()
+    found: list[ElementEvent] = []
+    for index in order[order.index(layer.index) + 1 :]:
+        if index not in debugger.outputs or len(found) >= MAX_READERS:
+            break
+        reads, is_written = _list_uses(debugger, debugger.layers[index], address)
+        found += reads
+        if is_written:
+            break
+    return tuple(found[:MAX_READERS])
+
+
+def _list_uses(debugger: Debugger, layer: Layer, address: int) -> tuple[list[ElementEvent], bool]:
+    """Return the reads of a byte of DRAM in a layer, and whether the layer overwrites it."""
+    if layer.placement == "host":
+        step = debugger.find_step(layer.index)
+        kinds = {
+            kind
+            for kind, tensor in host_touches(step)
+            if tensor.address <= address < tensor.address + values_of(debugger, tensor).nbytes
+        }
+        position = debugger.ends[layer.index]
+        event = ElementEvent("read", -1, step.opcode or "", 0, 0, 0, position, layer.name)
+        return [event] if "read" in kinds else [], "write" in kinds
+    done = trace_of(debugger, layer.index)
+    reads = [
+        _make_event("read", one, layer) for one in done if touch_of(one, "read", "dram", address)
+    ]
+    return reads, last_writer(done, "dram", address) is not None
