@@ -1,0 +1,25 @@
+"""The sample of public names for a reader's test."""
+
+from __future__ import annotations
+
+from tests.reading.__main__ import PACKAGE, sample
+
+
+def test_a_seed_draws_the_same_names() -> None:
+    first = sample(7, 80)
+    assert len(set(first)) == 80
+    assert sample(7, 80) == first
+    assert sample(8, 80) != first
+
+
+def test_a_name_comes_with_its_signature_and_docstring() -> None:
+    (only,) = (
+        text for text in sample(0, 10**6, PACKAGE / "isa") if "def check_exhaustive(" in text
+    )
+    assert only.splitlines() == [
+        "nmpsim.isa.exhaustive",
+        "    def check_exhaustive(place: str, given: Iterable[object],"
+        " expected: Iterable[object]) -> None",
+        "    Raise IncompleteError unless ``place`` has an entry for each of ``expected`` and no"
+        " other.",
+    ]
