@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
-from nmpsim.kernels.hostops.table import OPERATIONS
+from nmpsim.kernels.hostops.table import HOST_OPS
 from nmpsim.lir.opcode import Opcode
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
 from nmpsim.lir.refused_opcodes import REFUSED
@@ -97,7 +97,7 @@ def _kinds(opcode: Opcode) -> str:
     """Element kinds of the first operand that is read, or of the one that is written."""
     kinds = [role.kind for role in opcode.operands]
     first = next((i for i, kind in enumerate(kinds) if kind != "@out"), 0)
-    signatures = OPERATIONS[opcode.name].signatures
+    signatures = HOST_OPS[opcode.name].signatures
     return " ".join(sorted({kind for one in signatures for kind in one.operands[first]}))
 
 

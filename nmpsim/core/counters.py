@@ -357,7 +357,7 @@ def host_saturation(clip: HostClipping) -> tuple[Saturation, ...]:
             places = np.flatnonzero(sign * overshoot > 0)
             add(part.stage, side, places, sign * overshoot[places])
     is_low = clip.changed.exact < clip.low
-    places, exact = clip.changed.places, clip.changed.exact
+    places, exact = clip.changed.indices, clip.changed.exact
     add(clip.low_stage, "low", places[is_low], clip.low - exact[is_low])
     add(clip.high_stage, "high", places[~is_low], exact[~is_low] - clip.high)
     last = clip.shape[-1] if clip.shape else 1

@@ -15,12 +15,12 @@ from nmpsim.core.state import Machine
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
 from nmpsim.kernels.hostops import (
-    Clipped,
+    ClippedValues,
     HostResult,
     HostTensor,
     HostValueError,
     StageOvershoot,
-    limits_of,
+    integer_limits,
     prepared,
 )
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
@@ -41,7 +41,7 @@ class HostClipping:
 
     shape: tuple[int, ...]
     """Of the result."""
-    changed: Clipped
+    changed: ClippedValues
     low: int
     high: int
     low_stage: str
@@ -57,7 +57,7 @@ class HostClipping:
 
     def exact(self, index: int, stored: int) -> int:
         """What the value was at a row-major index that is ``stored`` there."""
-        found = np.flatnonzero(self.changed.places == index)
+        found = np.flatnonzero(self.changed.indices == index)
         return int(self.changed.exact[found[0]]) if found.size else stored
 
 
@@ -124,7 +124,7 @@ def _clips(step: ProgramStep) -> Callable[[HostResult], HostClipping]:
     @cache
     def known(index: int) -> tuple[tuple[int, ...], tuple[int, int, str, str]]:
         tensor = step.operands[index].tensor
-        low, high = limits_of(ELEM_DTYPES[tensor.elem])
+        low, high = integer_limits(ELEM_DTYPES[tensor.elem])
         stage = "input" if step.opcode == "quantize" else "result"
         low_stage = "activation" if step.clipped_sides & WANTED_LOW else stage
         high_stage = "activation" if step.clipped_sides & WANTED_HIGH else stage

@@ -30,8 +30,8 @@ def real_convolution(
         Kernels, Strides, Pads, Dilation and Group of the instruction, and its fused activation.
     """
     window, groups = Window.of(attributes), attributes["Group"]
-    padded = window.padded(src, 0)
-    views = [view for _, _, view in window.views(padded, shape[1], shape[2])]
+    padded = window.pad(src, 0)
+    views = [view for _, view in window.views(padded, shape[1:3])]
     if weights.shape[3] == 1:
         sums = _depthwise(views, weights, groups, shape)
     else:

@@ -118,7 +118,7 @@ def _looked_up(axis: str, *shapes: Rule) -> tuple[Rule, ...]:
 
 def _by_formula(row: Elementwise) -> Opcode:
     first, *others = row.sources
-    kinds = frozenset(_ELEMS[name] for name in row.kinds)
+    kinds = frozenset(_ELEMS[name] for name in row.dtypes)
     return Opcode(
         row.opcode,
         row.summary,

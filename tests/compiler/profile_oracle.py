@@ -104,10 +104,10 @@ def _layer(opcode: str, operands: Sequence[HostTensor], attributes: Attributes) 
 
 def _convolved(x: Array, w: Array, shape: tuple[int, ...], attributes: Attributes) -> Array:
     window, groups = Window.of(attributes), int(attributes["Group"])
-    padded = window.padded(x, 0)
+    padded = window.pad(x, 0)
     inputs, outs = x.shape[3] // groups, w.shape[0] // groups
     sums = np.zeros(shape, np.int64)
-    for ky, kx, view in window.views(padded, shape[1], shape[2]):
+    for (ky, kx), view in window.views(padded, shape[1:3]):
         for g in range(groups):
             part = view[..., g * inputs : (g + 1) * inputs]
             taps = w[g * outs : (g + 1) * outs, ky, kx]
@@ -128,12 +128,12 @@ def _average(
 ) -> tuple[Array, int, int]:
     dest, source = operands
     window = Window.of(attributes)
-    counts = window.valid_taps(*source.shape[1:3], *dest.shape[1:3])[:, :, None]
+    counts = window.count_valid_taps(source.shape[1:3], dest.shape[1:3])[:, :, None]
     values: Array = source.values.astype(np.int64) if profile.averages_raw else source.centered()
     if profile.averages_reals:
         values = values.astype(np.float32) * source.scale32
-    padded = window.padded(values, 0)
-    sums = sum(view for _, _, view in window.views(padded, *dest.shape[1:3]))
+    padded = window.pad(values, 0)
+    sums = sum(view for _, view in window.views(padded, dest.shape[1:3]))
     all_taps = bool(attributes["CountIncludePads"])
     found = profile.average(
         np.asarray(sums), np.maximum(counts, 1), window.taps, all_taps, operands

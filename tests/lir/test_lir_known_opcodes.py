@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nmpsim.diagnostics import UserError
-from nmpsim.kernels.hostops.table import OPERATIONS
+from nmpsim.kernels.hostops.table import HOST_OPS
 from nmpsim.lir.nodes import Instruction, Module, Span
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.parser import parse
@@ -54,7 +54,7 @@ def test_all_instructions_are_known_and_none_besides() -> None:
 
 
 def test_what_is_known_can_be_done_by_the_host() -> None:
-    assert set(OPCODES) - NO_WORK == set(OPERATIONS)
+    assert set(OPCODES) - NO_WORK == set(HOST_OPS)
 
 
 @pytest.mark.parametrize("opcode", sorted(REFUSED))

@@ -25,7 +25,7 @@ from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa import profiles as device
 from nmpsim.kernels.hostops.numerics import UNSIGNED
-from nmpsim.kernels.hostops.rounding import mean_multiplier
+from nmpsim.kernels.hostops.rounding import quantize_mean_multiplier
 from nmpsim.kernels.hostops.softmax_tflite import RESULTS
 from nmpsim.kernels.scale import IntegerScale
 
@@ -128,7 +128,7 @@ class Q31(Profile):
 def mean_form(factor: float, taps: int, place: Place) -> IntegerScale:
     """A factor divided by a count, as the host has it."""
     fixed_point_form(factor, place)  # refuses what is no factor
-    mul, exponent = mean_multiplier(factor, taps)
+    mul, exponent = quantize_mean_multiplier(factor, taps)
     return IntegerScale(max(exponent, 0), max(-exponent, 0), mul)
 
 

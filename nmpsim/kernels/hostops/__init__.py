@@ -1,13 +1,13 @@
-"""Arithmetic of the operations that the device has no unit for and the host runs instead.
+"""Arithmetic of operations that the device has no unit for and that the host executes instead.
 
 NumPy only, values in and values out: :func:`execute` reads all operands, then gives back new
 contents for the output operands and, where an operation clips, what the clip has changed.
-``table.OPERATIONS`` lists what there is.
+``table.HOST_OPS`` lists what there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -15,28 +15,24 @@ import numpy as np
 
 from nmpsim.kernels.hostops.numerics import MOVES_OR_COMPARES, numerics_mismatch
 from nmpsim.kernels.hostops.overshoots import StageOvershoot, record_overshoots
-from nmpsim.kernels.hostops.table import OPERATIONS
+from nmpsim.kernels.hostops.table import HOST_OPS
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
-    Clipped,
+    ClippedValues,
     HostResult,
     HostTensor,
     HostValueError,
-    Implementation,
     UnsupportedHostOp,
-    limits_of,
+    integer_limits,
 )
 from nmpsim.kernels.scale import InvalidScaleError
-
-HOST_OPS: Mapping[str, Implementation] = {name: op.run for name, op in OPERATIONS.items()}
-"""Opcode -> implementation."""
 
 
 def supports(
     opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str = "glow-int"
 ) -> str | None:
-    """None if the host can do ``opcode`` on operands of these dtypes, else the reason in words."""
-    operation = OPERATIONS.get(opcode)
+    """Return None if the host can execute ``opcode`` on these dtypes, else the reason in words."""
+    operation = HOST_OPS.get(opcode)
     if operation is None:
         return "the host has no such operation"
     return operation.mismatch(dtypes) or numerics_mismatch(opcode, dtypes, numerics)
@@ -48,7 +44,7 @@ def execute(
     attributes: Attributes,
     numerics: str = "glow-int",
 ) -> HostResult:
-    """Do one LIR instruction on the host.
+    """Execute one LIR instruction on the host.
 
     Args:
         opcode: as LIR spells it.
@@ -74,25 +70,24 @@ def prepared(
     attributes: Attributes,
     numerics: str = "glow-int",
 ) -> Callable[[], HostResult]:
-    """As :func:`execute`, to be done later and often: each call reads the operands' values then.
+    """Return a function that executes an instruction; each call reads the operands' values anew.
 
     Raises:
         UnsupportedHostOp: as far as it is known without values.
     """
     reason = supports(opcode, [operand.dtype for operand in operands], numerics)
-    if reason is None:
-        missing = [n for n in OPERATIONS[opcode].attributes if n not in attributes]
-        reason = f"without attribute {', '.join(missing)}" if missing else None
     if reason is not None:
         raise UnsupportedHostOp(opcode, reason)
-    implementation = HOST_OPS[opcode]
+    run = HOST_OPS[opcode].run
     own = [attrs.evolve(operand, numerics=numerics) for operand in operands]
 
     def do() -> HostResult:
         try:
             # IEEE results are meant: infinities, NaN, wrapping
             with np.errstate(all="ignore"), record_overshoots() as overshoots:
-                result = implementation(own, attributes)
+                result = run(own, attributes)
+        except KeyError as error:
+            raise UnsupportedHostOp(opcode, f"without attribute {error.args[0]}") from error
         except InvalidScaleError as error:
             raise UnsupportedHostOp(opcode, str(error)) from error
         return attrs.evolve(result, overshoots=overshoots) if overshoots else result
@@ -103,14 +98,14 @@ def prepared(
 __all__ = [
     "HOST_OPS",
     "MOVES_OR_COMPARES",
-    "Clipped",
+    "ClippedValues",
     "HostResult",
     "HostTensor",
     "HostValueError",
     "StageOvershoot",
     "UnsupportedHostOp",
     "execute",
-    "limits_of",
+    "integer_limits",
     "prepared",
     "supports",
 ]

@@ -1,4 +1,4 @@
-"""From an exact accumulator and a bias to an output value (LIR_FORMAT 3.3, rows conv and FC).
+"""From exact sums and a bias to output values (LIR_FORMAT 3.3, rows conv and FC).
 
 Sums of integer products are formed in float64 matrix products: exact below 2**53, and even Int16
 operands give products below 2**34. Saturation happens only at the end. Sums of float32 are formed
@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.kernels.hostops.overshoots import clamp
-from nmpsim.kernels.hostops.rounding import float32_of, round_half_away
+from nmpsim.kernels.hostops.rounding import round_half_away, to_float32
 from nmpsim.kernels.hostops.tensors import AnyArray, FloatArray, HostTensor, IntArray
 from nmpsim.kernels.scale import apply_integer_scales, integer_scales
 from nmpsim.records import frozen
 
 _ACCUMULATOR_BITS = {1: 32, 2: 48}
-"""Of the device, by bytes of an element; a bias saturates to them."""
+"""Bits of the device's accumulator by bytes of an element; a bias saturates to them."""
 _BLOCK_ELEMENTS = 1 << 15
 """Sums computed at a time, so that they stay in the cache."""
 
@@ -32,31 +32,40 @@ class Rescale:
     bias: FloatArray
     dest: HostTensor
 
+    @classmethod
+    def of_tensors(
+        cls, dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor
+    ) -> Rescale:
+        """Return the scales of a layer whose tensors have one scale each."""
+        return cls(np.asarray(src.scale32 * weights.scale32), np.asarray(bias.scale32), dest)
+
     @property
     def bias_to_product(self) -> FloatArray:
-        """``fl(Sb / mm)``: onto the accumulator's scale."""
+        """Factor ``fl(Sb / mm)`` from the bias's to the accumulator's scale."""
         return self.bias / self.product
 
     @property
     def product_to_output(self) -> FloatArray:
-        """``fl(mm / Sy)``."""
+        """Factor ``fl(mm / Sy)`` from the accumulator's to the output's scale."""
         return self.product / self.dest.scale32
 
-    def by_integers(self, sums: IntArray, bias: IntArray) -> IntArray:
-        """Int8, libjit: ``scale32(scale32(b - Ob) + sum) + Oy``; channels are the last axis."""
+    def apply(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
+        """Return outputs before saturation, in libjit's or in the Interpreter's arithmetic."""
+        if not self.dest.uses_integers:
+            return self.apply_floats(sums, bias, offset_after_rounding)
         total = _scale(bias, self.bias_to_product, "bias") + sums
         scaled = _scale(total, self.product_to_output, "rescale")
         return scaled + np.int64(self.dest.offset)
 
-    def by_floats(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
-        """Int16, Interpreter: ``rha(fl(fl(fl(sum + B) * fl(mm/Sy)) + Oy))``.
+    def apply_floats(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
+        """Return ``rha(fl(fl(fl(sum + B) * fl(mm/Sy)) + Oy))``, as the Interpreter does.
 
         The fully connected layer adds Oy after it rounded, the convolution before.
         """
-        scaled_bias = round_half_away(float32_of(bias) * self.bias_to_product)
+        scaled_bias = round_half_away(to_float32(bias) * self.bias_to_product)
         limit = 1 << (_ACCUMULATOR_BITS[self.dest.dtype.itemsize] - 1)
         total = sums + clamp(scaled_bias, -limit, limit - 1, "bias")
-        scaled = float32_of(total) * self.product_to_output
+        scaled = to_float32(total) * self.product_to_output
         if offset_after_rounding:
             return round_half_away(scaled) + np.int64(self.dest.offset)
         return round_half_away(scaled + np.float32(self.dest.offset))
@@ -66,23 +75,15 @@ def _scale(x: IntArray, factors: FloatArray, stage: str) -> IntArray:
     return apply_integer_scales(x, *integer_scales(factors), saturate=partial(clamp, stage=stage))
 
 
-def scale_array(tensor: HostTensor) -> FloatArray:
-    """The scale of a tensor, as a 0-d float32 array that broadcasts over channels."""
-    return np.asarray(tensor.scale32)
-
-
-def bias_minus_offset(bias: HostTensor, offsets: AnyArray | int) -> IntArray:
-    """``b - Ob`` in 64 bits, with one offset or one a channel."""
-    return bias.values.astype(np.int64) - np.asarray(offsets, dtype=np.int64)
-
-
 def add_product(sums: AnyArray, left: AnyArray, right: AnyArray) -> None:
-    """Add the float32 products ``left @ right`` onto sums, in order: the same bits on every host.
+    """Add the products ``left @ right`` to ``sums`` in order, with the same bits on every machine.
 
-    Args:
-        sums: float32 [..., M, N], written.
-        left: float32 [..., M, K].
-        right: float32 [..., K, N].
+    Parameters
+    ----------
+    sums
+        [..., M, N] of the dtype of ``left``; written.
+    left, right
+        [..., M, K] and [..., K, N].
     """
     for k in range(left.shape[-1]):
         sums += left[..., k, None] * right[..., k, None, :]
@@ -109,7 +110,12 @@ def real_product(left: AnyArray, right: AnyArray) -> AnyArray:
     return sums
 
 
+def sum_in_order(rows: AnyArray) -> AnyArray:
+    """Return the sum of each row, added term by term, as a column."""
+    return np.cumsum(rows, axis=1, dtype=rows.dtype)[:, -1:]
+
+
 def exact_product(left: AnyArray, right: AnyArray) -> IntArray:
-    """Matrix product of integers below 2**17, exact."""
+    """Return the exact matrix product of integers below 2**17."""
     product: npt.NDArray[np.float64] = np.matmul(left.astype(np.float64), right.astype(np.float64))
     return product.astype(np.int64)

@@ -13,62 +13,62 @@ import numpy as np
 from nmpsim.kernels.hostops import functions
 from nmpsim.kernels.hostops.overshoots import clamp
 from nmpsim.kernels.hostops.rounding import (
-    float32_of,
     quantize_reals,
     quantize_value,
-    requantized,
-    rescaled,
+    requantize,
+    rescale,
+    to_float32,
 )
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
     HostResult,
     HostTensor,
     IntArray,
-    clipped,
-    limits_of,
-    whole,
+    integer_limits,
+    saturate,
+    store,
 )
 
 
 def relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src: ``max(x, 0)``; Int8 and Int16 may change scale and offset on the way."""
+    """Compute ``max(x, 0)``; Int8 and Int16 may change scale and offset on the way."""
     dest, src = operands
     if src.is_float:
-        return whole(functions.relu(src.values), dest)
-    if src.by_integers:
+        return store(functions.relu(src.values), dest)
+    if src.uses_integers:
         positive = clamp(src.centered(), 0, None, "activation")
-        return clipped(rescaled(positive, src.scale32 / dest.scale32, dest.offset), dest)
+        return saturate(rescale(positive, src.scale32 / dest.scale32, dest.offset), dest)
     clamp(src.centered(), 0, None, "activation")  # recorded where the device clips: on the input
-    return clipped(np.maximum(requantized(src, dest), quantize_value(0.0, dest)), dest)
+    return saturate(np.maximum(requantize(src, dest), quantize_value(0.0, dest)), dest)
 
 
 def clip(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src {Min, Max}: libjit clips on the input's grid, the Interpreter on the output's."""
+    """Limit to Min and Max: libjit on the input's grid, the Interpreter on the output's."""
     dest, src = operands
     low, high = float(attributes["Min"]), float(attributes["Max"])
     if src.is_float:
-        return whole(functions.clip(src.values, low, high), dest)
-    if src.by_integers:
+        return store(functions.clip(src.values, low, high), dest)
+    if src.uses_integers:
         bounds = quantize_value(low, src) - src.offset, quantize_value(high, src) - src.offset
         held = clamp(src.centered(), *bounds, "activation")
-        return clipped(rescaled(held, src.scale32 / dest.scale32, dest.offset), dest)
+        return saturate(rescale(held, src.scale32 / dest.scale32, dest.offset), dest)
     bounds = quantize_value(low, dest, np.int32), quantize_value(high, dest, np.int32)
-    return clipped(clip_result(requantized(src, dest), *bounds, dest), dest)
+    return saturate(clip_result(requantize(src, dest), *bounds, dest), dest)
 
 
 def clip_result(values: IntArray, low: int | None, high: int | None, dest: HostTensor) -> IntArray:
-    """Clip values on the result's grid as the network asks for.
+    """Limit values on the result's grid to the bounds that the network asks for.
 
     A bound outside the type limits nothing: the values saturate to the type.
     """
-    lowest, highest = limits_of(dest.dtype)
+    lowest, highest = integer_limits(dest.dtype)
     floor = None if low is None or low < lowest else min(low, highest)
     ceiling = None if high is None or high > highest else max(high, lowest)
     return clamp(values, floor, ceiling, "activation")
 
 
 def leaky_relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src {Alpha}: ``x`` where not negative, else ``alpha * x``.
+    """Compute ``x`` where it is not negative, else ``Alpha * x``.
 
     In float it is assumed (the Interpreter lowers it to several operations): real values, those
     below zero on a scale of ``fl(Sx * alpha)``, then quantize.
@@ -76,38 +76,38 @@ def leaky_relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostRe
     dest, src = operands
     alpha = np.float32(attributes["Alpha"])
     if src.is_float:
-        return whole(functions.leaky_relu(src.values, float(alpha)), dest)
-    if src.by_integers:
-        return clipped(_leaky_by_integers(src, dest, alpha), dest)
+        return store(functions.leaky_relu(src.values, float(alpha)), dest)
+    if src.uses_integers:
+        return saturate(_leaky_by_integers(src, dest, alpha), dest)
     x = src.centered()
     scales = np.where(x >= 0, src.scale32, src.scale32 * alpha)
-    return clipped(quantize_reals(scales * float32_of(x), dest), dest)
+    return saturate(quantize_reals(scales * to_float32(x), dest), dest)
 
 
 def _leaky_by_integers(src: HostTensor, dest: HostTensor, alpha: np.float32) -> IntArray:
     x = src.centered()
-    upper = rescaled(np.maximum(x, 0), src.scale32 / dest.scale32, dest.offset)
-    lower = rescaled(np.minimum(x, 0), src.scale32 * alpha / dest.scale32, dest.offset)
+    upper = rescale(np.maximum(x, 0), src.scale32 / dest.scale32, dest.offset)
+    lower = rescale(np.minimum(x, 0), src.scale32 * alpha / dest.scale32, dest.offset)
     return np.where(x >= 0, upper, lower)
 
 
 def max_splat(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src of one type {SplatValue}: ``max(x, quantize(V))``, no rescale."""
+    """Compute ``max(x, quantize(SplatValue))``; Dest and Src have one type."""
     dest, src = operands
     value = float(attributes["SplatValue"])
     if src.is_float:
-        return whole(np.maximum(src.values, np.float32(value)), dest)
+        return store(np.maximum(src.values, np.float32(value)), dest)
     floor = quantize_value(value, src)
-    return clipped(clamp(src.values.astype(np.int64), floor, None, "activation"), dest)
+    return saturate(clamp(src.values.astype(np.int64), floor, None, "activation"), dest)
 
 
 def sigmoid(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src float32: ``1 / (1 + exp(-x))``, each step rounded to float32."""
+    """Compute ``1 / (1 + exp(-x))`` of float32, each step rounded."""
     dest, src = operands
-    return whole(functions.sigmoid(src.values), dest)
+    return store(functions.sigmoid(src.values), dest)
 
 
 def tanh(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src float32: the hyperbolic tangent, rounded to float32 once."""
+    """Compute the hyperbolic tangent of float32, rounded once."""
     dest, src = operands
-    return whole(functions.tanh(src.values), dest)
+    return store(functions.tanh(src.values), dest)

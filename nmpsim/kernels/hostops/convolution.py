@@ -1,20 +1,22 @@
-"""2-D convolution, NHWC with an OHWI filter: groups, dilation, pads, fused activation."""
+"""Convolutions, channels last: 2-D and 3-D with groups, dilation and activation; transposed."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from nmpsim.kernels.hostops.accumulators import (
-    Rescale,
-    add_product,
-    bias_minus_offset,
-    scale_array,
-)
+from nmpsim.kernels.hostops.accumulators import Rescale, add_product
 from nmpsim.kernels.hostops.activations import clip_result
 from nmpsim.kernels.hostops.functions import clip, leaky_relu, relu, sigmoid, tanh
-from nmpsim.kernels.hostops.rounding import float32_of, quantize_value, rescaled, round_half_away
+from nmpsim.kernels.hostops.rounding import (
+    quantize_value,
+    rescale,
+    round_half_away,
+    to_float32,
+)
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
@@ -22,11 +24,10 @@ from nmpsim.kernels.hostops.tensors import (
     HostTensor,
     IntArray,
     UnsupportedHostOp,
-    clipped,
-    whole,
+    saturate,
+    store,
 )
-from nmpsim.kernels.hostops.windows import Window
-from nmpsim.records import frozen
+from nmpsim.kernels.hostops.windows import Window, require_nhwc
 
 _FORMULAS: Mapping[str, Callable[..., AnyArray]] = {
     "NONE": lambda y: y,
@@ -38,51 +39,9 @@ _FORMULAS: Mapping[str, Callable[..., AnyArray]] = {
 }
 
 
-@frozen
-class _Activation:
-    """What FusedActivation and FusedActivationArgs say."""
-
-    kind: str
-    arguments: tuple[float, ...]
-
-    @classmethod
-    def of(cls, attributes: Attributes) -> _Activation:
-        arguments = attributes.get("FusedActivationArgs", ())
-        return cls(
-            kind=str(attributes.get("FusedActivation", "NONE")),
-            arguments=tuple(float(a) for a in arguments),
-        )
-
-    def on_reals(self, y: AnyArray) -> AnyArray:
-        formula = _FORMULAS.get(self.kind)
-        if formula is None:
-            raise UnsupportedHostOp("convolution", f"fused activation {self.kind} is not known")
-        result: AnyArray = formula(y, *self.arguments)
-        return result
-
-    def on_integers(self, y: IntArray, dest: HostTensor) -> IntArray:
-        """On the output's grid, before the final clip; in float assumed (only libjit fuses)."""
-        if self.kind == "NONE":
-            return y
-        if self.kind == "RELU":
-            return clip_result(y, dest.offset, None, dest)
-        if self.kind == "CLIP":
-            low, high = (quantize_value(a, dest, np.int32) for a in self.arguments)
-            return clip_result(y, low, high, dest)
-        if self.kind == "LEAKY_RELU":
-            return self._leaky(y, dest)
-        raise UnsupportedHostOp(
-            "convolution", f"fused activation {self.kind} has no quantized form on the host"
-        )
-
-    def _leaky(self, y: IntArray, dest: HostTensor) -> IntArray:
-        alpha = np.float32(self.arguments[0])
-        below = y - np.int64(dest.offset)
-        if dest.by_integers:
-            lower = rescaled(np.minimum(below, 0), alpha, dest.offset)
-        else:
-            lower = round_half_away(float32_of(below) * alpha) + np.int64(dest.offset)
-        return np.where(below < 0, lower, y)
+def _activation(attributes: Attributes) -> tuple[str, list[float]]:
+    arguments = [float(argument) for argument in attributes.get("FusedActivationArgs", ())]
+    return str(attributes.get("FusedActivation", "NONE")), arguments
 
 
 def apply_fused_activation(y: AnyArray, attributes: Attributes) -> AnyArray:
@@ -93,94 +52,148 @@ def apply_fused_activation(y: AnyArray, attributes: Attributes) -> AnyArray:
     UnsupportedHostOp
         If the activation is unknown.
     """
-    return _Activation.of(attributes).on_reals(y)
+    kind, arguments = _activation(attributes)
+    if kind not in _FORMULAS:
+        raise UnsupportedHostOp("convolution", f"fused activation {kind} is not known")
+    return _FORMULAS[kind](y, *arguments)
+
+
+def _activate_integers(y: IntArray, dest: HostTensor, attributes: Attributes) -> IntArray:
+    """Apply the fused activation on the output's grid, before saturation.
+
+    Only libjit fuses activations; the float form of the leaky ReLU is an assumption.
+    """
+    kind, arguments = _activation(attributes)
+    if kind == "NONE":
+        return y
+    if kind == "RELU":
+        return clip_result(y, dest.offset, None, dest)
+    if kind == "CLIP":
+        low, high = (quantize_value(argument, dest, np.int32) for argument in arguments)
+        return clip_result(y, low, high, dest)
+    if kind != "LEAKY_RELU":
+        reason = f"fused activation {kind} has no quantized form on the host"
+        raise UnsupportedHostOp("convolution", reason)
+    alpha, below = np.float32(arguments[0]), y - np.int64(dest.offset)
+    if dest.uses_integers:
+        lower = rescale(np.minimum(below, 0), alpha, dest.offset)
+    else:
+        lower = round_half_away(to_float32(below) * alpha) + np.int64(dest.offset)
+    return np.where(below < 0, lower, y)
 
 
 def convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest [N,OH,OW,OC], Src [N,H,W,C], Filter [OC,KH,KW,C/Group], Bias [OC].
+    """Compute Dest [N,OH,OW,OC] of Src [N,H,W,C], Filter [OC,KH,KW,C/Group] and Bias [OC].
 
     Float32 sums in the order ky, kx, channel. Int8 is libjit's arithmetic unless the Interpreter's
     is asked for, Int16 the Interpreter's; padding is real zero.
     """
-    _require_nhwc(attributes)
+    require_nhwc("convolution", attributes)
     dest, src, weights, bias = operands
-    if src.is_float:
-        sums = _sums(src.values, weights.values, dest, attributes, np.float32)
-        return whole(apply_fused_activation(sums + bias.values, attributes), dest)
-    rescale = Rescale(
-        product=np.asarray(src.scale32 * weights.scale32),
-        bias=scale_array(bias),
-        dest=dest,
-    )
-    return _quantized(
-        dest, src, weights.centered(), bias_minus_offset(bias, bias.offset), rescale, attributes
-    )
+    if src.is_float32:
+        sums = _sum_products(src.values, weights.values, dest, attributes)
+        return store(apply_fused_activation(sums + bias.values, attributes), dest)
+    scales = Rescale.of_tensors(dest, src, weights, bias)
+    return _quantized(src, weights.centered(), bias.centered(), scales, attributes)
 
 
 def channelwise_convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """As :func:`convolution`, with scale and offset of filter and bias for each output channel.
+    """Compute :func:`convolution` with a scale and offset of filter and bias for each channel.
 
     Operands: Dest, Src, Filter, Bias, FilterScales, FilterOffsets, BiasScales, BiasOffsets, the
     last four float32 / int32 [OC].
     """
-    _require_nhwc(attributes)
-    dest, src, weights, bias, scales, offsets, bias_scales, bias_offsets = operands
-    centered = (
-        weights.values.astype(np.int64) - offsets.values.astype(np.int64)[:, None, None, None]
-    )
-    rescale = Rescale(
-        product=src.scale32 * scales.values.astype(np.float32),
-        bias=bias_scales.values.astype(np.float32),
-        dest=dest,
-    )
-    bias_values = bias_minus_offset(bias, bias_offsets.values)
-    return _quantized(dest, src, centered, bias_values, rescale, attributes)
-
-
-def _require_nhwc(attributes: Attributes) -> None:
-    layout = attributes.get("Layout", "NHWC")
-    if layout not in (0, "NHWC"):
-        raise UnsupportedHostOp("convolution", f"layout {layout} is not NHWC")
+    require_nhwc("convolution", attributes)
+    dest, src, weights, bias, *parameters = operands
+    scales, offsets, bias_scales, bias_offsets = (tensor.values for tensor in parameters)
+    centered = weights.values.astype(np.int64) - offsets.astype(np.int64)[:, None, None, None]
+    centered_bias = bias.values.astype(np.int64) - bias_offsets.astype(np.int64)
+    product = src.scale32 * scales.astype(np.float32)
+    factors = Rescale(product, bias_scales.astype(np.float32), dest)
+    return _quantized(src, centered, centered_bias, factors, attributes)
 
 
 def _quantized(
-    dest: HostTensor,
-    src: HostTensor,
-    weights: IntArray,
-    bias: IntArray,
-    rescale: Rescale,
-    attributes: Attributes,
+    src: HostTensor, weights: IntArray, bias: IntArray, scales: Rescale, attributes: Attributes
 ) -> HostResult:
-    sums = _sums(src.centered(), weights, dest, attributes, np.float64).astype(np.int64)
-    if dest.by_integers:
-        exact = rescale.by_integers(sums, bias)
-    else:
-        exact = rescale.by_floats(sums, bias, offset_after_rounding=False)
-    return clipped(_Activation.of(attributes).on_integers(exact, dest), dest)
+    """Return the result of exact sums; they are formed in float64."""
+    dest = scales.dest
+    sums = _sum_products(src.centered().astype(np.float64), weights, dest, attributes)
+    exact = scales.apply(sums.astype(np.int64), bias, offset_after_rounding=False)
+    return saturate(_activate_integers(exact, dest, attributes), dest)
 
 
-def _sums(
-    x: AnyArray,
-    weights: AnyArray,
-    dest: HostTensor,
-    attributes: Attributes,
-    dtype: type[np.float32] | type[np.float64],
+def _sum_products(
+    x: AnyArray, weights: AnyArray, dest: HostTensor, attributes: Attributes
 ) -> AnyArray:
-    """Sum over taps and the group's input channels: [N, OH, OW, OC], in ``dtype``.
+    """Return the sums over taps and input channels in the dtype of ``x`` and the shape of Dest.
 
     For each tap, one batched product ``[Group, pixels, C/Group] @ [Group, C/Group, OC/Group]``.
     """
     window, groups = Window.of(attributes), int(attributes["Group"])
-    batch, rows, columns, out_channels = dest.shape
-    padded = window.padded(x.astype(dtype), 0)
-    taps = weights.astype(dtype).reshape(groups, out_channels // groups, *weights.shape[1:])
-    pixels = batch * rows * columns
-    sums = np.zeros((groups, pixels, out_channels // groups), dtype=dtype)
-    for ky, kx, view in window.views(padded, rows, columns):
+    channels = dest.shape[-1]
+    pixels = dest.values.size // channels
+    taps = weights.astype(x.dtype).reshape(groups, channels // groups, *weights.shape[1:])
+    sums = np.zeros((groups, pixels, channels // groups), x.dtype)
+    for tap, view in window.views(window.pad(x, 0), dest.shape[1:-1]):
         grouped = view.reshape(pixels, groups, -1).transpose(1, 0, 2)
-        tap = taps[:, :, ky, kx].transpose(0, 2, 1)
-        if dtype is np.float32:
-            add_product(sums, grouped, tap)
+        cut: Any = (slice(None), slice(None), *tap)
+        factors = taps[cut].transpose(0, 2, 1)
+        if x.dtype == np.float64:
+            sums += np.matmul(grouped, factors)
         else:
-            sums += np.matmul(grouped, tap)
+            add_product(sums, grouped, factors)
     return sums.transpose(1, 0, 2).reshape(dest.shape)
+
+
+def convolution_3d(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Compute Dest [N,OT,OH,OW,OC] of Src [N,T,H,W,C], Filter [OC,KT,KH,KW,C/Group], Bias [OC].
+
+    Float sums run over taps, then channels. Quantized ones are exact; then
+    ``rha(fl(fl((sum + B) * fl(mm/Sy)) + Oy))`` with ``B = rha(fl(b - Ob) * fl(Sb/mm))``.
+    """
+    dest, src, weights, bias = operands
+    if src.is_float:
+        return store(
+            _sum_products(src.values, weights.values, dest, attributes) + bias.values, dest
+        )
+    sums = _sum_products(src.centered(), weights.centered(), dest, attributes)
+    scales = Rescale.of_tensors(dest, src, weights, bias)
+    exact = scales.apply_floats(sums, bias.centered(), offset_after_rounding=False)
+    return saturate(exact, dest)
+
+
+def transposed_convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Compute Dest [N,OH,OW,OC] of Src [N,H,W,C], Filter [OC/Group,KH,KW,C] and Bias [OC], float.
+
+    Each input pixel adds its share to a window of Dest, which begins as Bias. The Interpreter goes
+    channel by channel and pixel by pixel; for one place of Dest that is taps from the last to the
+    first, which can be done for all pixels at once with the same bits.
+    """
+    dest, src, weights, bias = operands
+    groups = int(attributes["Group"])
+    (step_y, step_x), (apart_y, apart_x) = attributes["Strides"], attributes["Dilation"]
+    top, left, _, _ = attributes["Pads"]
+    outputs, kernel_y, kernel_x, channels = weights.shape
+    _, height, width, _ = dest.shape
+    sums: AnyArray = np.empty(dest.shape, src.dtype)
+    sums[...] = bias.values
+    for channel in range(channels):
+        first = channel // (channels // groups) * outputs
+        part = sums[..., first : first + outputs]
+        taps = itertools.product(reversed(range(kernel_y)), reversed(range(kernel_x)))
+        for ky, kx in taps:
+            rows, from_rows = _overlap(src.shape[1], height, step_y, ky * apart_y - top)
+            columns, from_columns = _overlap(src.shape[2], width, step_x, kx * apart_x - left)
+            pixels: AnyArray = src.values[:, from_rows, from_columns, channel, None]
+            part[:, rows, columns] += weights.values[:, ky, kx, channel] * pixels
+    return store(sums, dest)
+
+
+def _overlap(inputs: int, outputs: int, step: int, start: int) -> tuple[slice, slice]:
+    """Return the outputs ``start + i * step`` within 0..outputs for i in 0..inputs, and these i."""
+    first = max(0, -(start // step))
+    last = min(inputs, -((start - outputs) // step))
+    if last <= first:
+        return slice(0), slice(0)
+    return slice(start + first * step, start + (last - 1) * step + 1, step), slice(first, last)

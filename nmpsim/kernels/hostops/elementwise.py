@@ -1,4 +1,4 @@
-"""Element by element on two tensors of one shape: add, sub, mul, div, max, min.
+"""Arithmetic, comparison and selection of two tensors, element by element.
 
 Float32 and 32/64-bit index integers compute plainly (integers wrap). Quantized Int8 follows
 libjit unless the Interpreter is asked for: each side is brought to the output's scale by integers
@@ -13,10 +13,11 @@ from typing import TypeAlias
 import numpy as np
 
 from nmpsim.kernels.hostops.rounding import (
-    float32_of,
-    requantized,
-    rescaled,
+    requantize,
+    rescale,
     round_half_away,
+    to_float32,
+    to_int64,
 )
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
@@ -26,73 +27,64 @@ from nmpsim.kernels.hostops.tensors import (
     Implementation,
     IntArray,
     UnsupportedHostOp,
-    clipped,
-    whole,
+    saturate,
+    store,
 )
 
 PlainForm: TypeAlias = Callable[[AnyArray, AnyArray], AnyArray]
 QuantizedForm: TypeAlias = Callable[[HostTensor, HostTensor, HostTensor], IntArray]
-"""(dest, lhs, rhs) -> value with the output's offset, not clipped."""
+"""(dest, lhs, rhs) -> values with the output's offset, before saturation."""
 
 _WORKING_SCALE = np.float32(32768)
 """The Interpreter adds at a scale of 2**-15."""
 
 
-def _on_output_scale(side: HostTensor, dest: HostTensor) -> IntArray:
-    return rescaled(side.centered(), side.scale32 / dest.scale32)
+def _by_integers(operation: np.ufunc) -> QuantizedForm:
+    """libjit: both sides rounded to the output's scale, then the operation."""
+
+    def form(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+        sides = (rescale(x.centered(), x.scale32 / dest.scale32) for x in (lhs, rhs))
+        result: IntArray = operation(*sides) + np.int64(dest.offset)
+        return result
+
+    return form
 
 
-def add_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    """libjit: both sides rounded to the output's scale, then added."""
-    return _on_output_scale(lhs, dest) + _on_output_scale(rhs, dest) + np.int64(dest.offset)
+add_by_integers = _by_integers(np.add)
 
 
 def add_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    """Interpreter: both sides to 2**-15, added as integers, then to the output's scale."""
+    """Add as the Interpreter: both sides at 2**-15 as integers, then to the output's scale."""
     x, y = (
-        round_half_away(float32_of(side.centered()) * (side.scale32 * _WORKING_SCALE))
+        round_half_away(to_float32(side.centered()) * (side.scale32 * _WORKING_SCALE))
         for side in (lhs, rhs)
     )
     factor = np.float32(1) / _WORKING_SCALE / dest.scale32
-    return round_half_away(float32_of(x + y) * factor + np.float32(dest.offset))
-
-
-def _sub_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    return _on_output_scale(lhs, dest) - _on_output_scale(rhs, dest) + np.int64(dest.offset)
+    return round_half_away(to_float32(x + y) * factor + np.float32(dest.offset))
 
 
 def _sub_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    x, y = ((side.scale32 / dest.scale32) * float32_of(side.centered()) for side in (lhs, rhs))
+    x, y = ((side.scale32 / dest.scale32) * to_float32(side.centered()) for side in (lhs, rhs))
     return round_half_away(x - y + np.float32(dest.offset))
 
 
 def _mul_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
     products = lhs.centered() * rhs.centered()
-    return rescaled(products, lhs.scale32 * rhs.scale32 / dest.scale32, dest.offset)
+    return rescale(products, lhs.scale32 * rhs.scale32 / dest.scale32, dest.offset)
 
 
 def _mul_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    products = float32_of(lhs.centered() * rhs.centered())
+    products = to_float32(lhs.centered() * rhs.centered())
     scaled = products * (lhs.scale32 * rhs.scale32 / dest.scale32)
     return round_half_away(scaled) + np.int64(dest.offset)
 
 
-def _max_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    larger = np.maximum(_on_output_scale(lhs, dest), _on_output_scale(rhs, dest))
-    return larger + np.int64(dest.offset)
+def _extreme_by_floats(operation: np.ufunc) -> QuantizedForm:
+    def form(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
+        result: IntArray = operation(requantize(lhs, dest), requantize(rhs, dest))
+        return result
 
-
-def _min_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    smaller = np.minimum(_on_output_scale(lhs, dest), _on_output_scale(rhs, dest))
-    return smaller + np.int64(dest.offset)
-
-
-def _max_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    return np.maximum(requantized(lhs, dest), requantized(rhs, dest))
-
-
-def _min_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    return np.minimum(requantized(lhs, dest), requantized(rhs, dest))
+    return form
 
 
 def _div_quantized(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
@@ -101,14 +93,14 @@ def _div_quantized(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArr
     0 / 0, on which it is undefined, is real zero. Int8 is the Interpreter's under all profiles:
     libjit divides the integers first, which leaves next to nothing of a quotient.
     """
-    divisor = rhs.scale32 * dest.scale32 * float32_of(rhs.centered())
+    divisor = rhs.scale32 * dest.scale32 * to_float32(rhs.centered())
     quotients = lhs.reals() / divisor
-    held = np.where(np.isnan(quotients), np.float32(0), quotients)
-    return round_half_away(held + np.float32(dest.offset))
+    defined = np.where(np.isnan(quotients), np.float32(0), quotients)
+    return round_half_away(defined + np.float32(dest.offset))
 
 
 def divide(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
-    """Float division; integers truncate towards zero as in C, and division by 0 gives 0."""
+    """Divide floats; integers truncate towards zero as in C, and division by 0 gives 0."""
     if lhs.dtype.kind == "f":
         return lhs / rhs
     nonzero = np.where(rhs == 0, 1, rhs)
@@ -120,24 +112,80 @@ def divide(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
 def _operation(
     opcode: str, plain: PlainForm, by_integers: QuantizedForm, by_floats: QuantizedForm
 ) -> Implementation:
-    """Dest, LHS, RHS -> the form that their dtype asks for."""
+    """Return an operation on Dest, LHS, RHS in the form that their dtype and profile ask for."""
 
     def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
         dest, lhs, rhs = operands
-        if dest.by_integers:
-            return clipped(by_integers(dest, lhs, rhs), dest)
+        if dest.uses_integers:
+            return saturate(by_integers(dest, lhs, rhs), dest)
         if dest.dtype in (np.int8, np.int16):
-            return clipped(by_floats(dest, lhs, rhs), dest)
+            return saturate(by_floats(dest, lhs, rhs), dest)
         if any(operand.quantized for operand in operands):
             raise UnsupportedHostOp(opcode, f"quantized {dest.dtype} has no defined arithmetic")
-        return whole(plain(lhs.values, rhs.values), dest)
+        return store(plain(lhs.values, rhs.values), dest)
 
     return run
 
 
 element_add = _operation("elementadd", np.add, add_by_integers, add_by_floats)
-element_sub = _operation("elementsub", np.subtract, _sub_by_integers, _sub_by_floats)
+element_sub = _operation("elementsub", np.subtract, _by_integers(np.subtract), _sub_by_floats)
 element_mul = _operation("elementmul", np.multiply, _mul_by_integers, _mul_by_floats)
 element_div = _operation("elementdiv", divide, _div_quantized, _div_quantized)
-element_max = _operation("elementmax", np.maximum, _max_by_integers, _max_by_floats)
-element_min = _operation("elementmin", np.minimum, _min_by_integers, _min_by_floats)
+element_max = _operation(
+    "elementmax", np.maximum, _by_integers(np.maximum), _extreme_by_floats(np.maximum)
+)
+element_min = _operation(
+    "elementmin", np.minimum, _by_integers(np.minimum), _extreme_by_floats(np.minimum)
+)
+
+
+def _comparison(compare: np.ufunc) -> Implementation:
+    """Return a comparison of LHS and RHS, of one element type, into Dest (bool).
+
+    Quantized ones are as in Glow's sources; LIR_FORMAT has no row for these.
+    """
+
+    def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+        dest, lhs, rhs = operands
+        if lhs.uses_integers:
+            scaled = rescale(lhs.centered(), lhs.scale32 / rhs.scale32)
+            return store(compare(scaled, rhs.centered()), dest)
+        if lhs.dtype in (np.int8, np.int16):
+            return store(compare(_truncate(lhs), _truncate(rhs)), dest)
+        return store(compare(lhs.values, rhs.values), dest)
+
+    return run
+
+
+def _truncate(side: HostTensor) -> AnyArray:
+    """Return the real values cut to whole numbers, which the Interpreter compares.
+
+    Its comparison takes arguments of the element type, so 0 <= -0.6 holds there. Recorded
+    programs (LeakyRelu lowered to cmplte, mul, select) depend on it.
+    """
+    return to_int64(np.trunc(side.reals())).astype(side.dtype)
+
+
+element_cmp_lte = _comparison(np.less_equal)
+element_cmp_lt = _comparison(np.less)
+element_cmp_eq = _comparison(np.equal)
+element_cmp_neq = _comparison(np.not_equal)
+
+
+def element_select(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Select LHS where Cond (bool) is true, else RHS, on the grid of Dest."""
+    dest, condition, lhs, rhs = operands
+    if dest.uses_integers:
+        # Values that are not selected must not count as saturated.
+        left, right = (
+            rescale(np.where(used, side.centered(), 0), side.scale32 / dest.scale32, dest.offset)
+            for side, used in ((lhs, condition.values), (rhs, np.logical_not(condition.values)))
+        )
+    elif dest.dtype in (np.int8, np.int16):  # here the Interpreter rounds halves away from zero
+        left, right = (
+            round_half_away(side.reals() / dest.scale32 + np.float32(dest.offset))
+            for side in (lhs, rhs)
+        )
+    else:
+        return store(np.where(condition.values, lhs.values, rhs.values), dest)
+    return saturate(np.where(condition.values, left, right), dest)

@@ -1,4 +1,4 @@
-"""Operations element by element that are one formula: a row each, which says all about them.
+"""Elementwise operations that are one formula: one row each, with all that there is to say.
 
 The LIR's table of opcodes, its rules on types, the host's table and the evaluation in real numbers
 are made from these rows. A formula works in the dtype of its arguments, so in float32 each step
@@ -27,56 +27,60 @@ from nmpsim.kernels.hostops.functions import (
     power,
     sin,
 )
-from nmpsim.kernels.hostops.kinds import BOOL, FLOAT, INDEX, REAL, Kinds
 from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.kernels.hostops.tensors import (
+    BOOL,
+    FLOAT,
+    INDEX,
+    REAL,
     AnyArray,
     Attributes,
+    DtypeNames,
     HostResult,
     HostTensor,
     UnsupportedHostOp,
-    clipped,
-    whole,
+    saturate,
+    store,
 )
 from nmpsim.records import frozen
 
 
 @frozen
 class Elementwise:
-    """One row."""
+    """An elementwise operation: its formula, operands and dtypes."""
 
     opcode: str
     formula: Callable[..., Any]
-    """Arrays of the sources, then the attributes' numbers -> the result."""
+    """(arrays of the sources, then the numbers of the attributes) -> result."""
     summary: str
-    kinds: Kinds = REAL
-    """What the sources may be, all of one kind."""
+    dtypes: DtypeNames = REAL
+    """dtypes that the sources, all of one dtype, may have."""
     sources: tuple[str, ...] = ("Src",)
     attributes: tuple[str, ...] = ()
     to_bool: bool = False
-    """Whether Dest is bool; else it is of the sources' kind."""
+    """Whether Dest is bool instead of the dtype of the sources."""
 
     def run(self, operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-        """Dest, sources -> the formula's values in Dest."""
+        """Apply the formula to the sources and store the result in Dest."""
         dest, *sources = operands
         numbers = [attributes[name] for name in self.attributes]
         if sources[0].dtype in (np.int8, np.int16):
             reals = self.formula(*(source.reals() for source in sources), *numbers)
-            return clipped(quantize_reals(reals, dest), dest)
+            return saturate(quantize_reals(reals, dest), dest)
         if any(source.quantized for source in sources):
             reason = f"quantized {sources[0].dtype} has no defined arithmetic"
             raise UnsupportedHostOp(self.opcode, reason)
-        return whole(self.formula(*(source.values for source in sources), *numbers), dest)
+        return store(self.formula(*(source.values for source in sources), *numbers), dest)
 
 
 def _modulo(x: AnyArray, divisor: int, sign_follows: int) -> AnyArray:
-    """The remainder of a division that rounds to zero, as in C, or down."""
+    """Return the remainder of a division that rounds to zero, as in C, or down."""
     wide = x.astype(np.int64)
     return np.mod(wide, divisor) if sign_follows else np.fmod(wide, divisor)
 
 
 def _sign(x: AnyArray) -> AnyArray:
-    """1, 0 or -1; 0 for NaN."""
+    """Return 1, 0 or -1; 0 for NaN."""
     return np.subtract(x > 0, x < 0, dtype=x.dtype)
 
 
@@ -144,4 +148,4 @@ ELEMENTWISE = (
     Elementwise("elementbitwisexor", np.bitwise_xor, "LHS xor RHS bit by bit", _BITS, _PAIR),
 )
 # fmt: on
-"""Every operation of this form."""
+"""All operations of this form."""

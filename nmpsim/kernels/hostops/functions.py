@@ -27,18 +27,18 @@ _CUBIC = tuple(
 """Coefficients of ``2**(r/32) - 1`` for ``|r| <= 1/2``: r, r squared, r cubed."""
 _LN_2 = float.fromhex("0x1.62e42fefa39efp-1")
 _MOST = 150.0
-"""Of what :func:`exp32` looks at: what lies beyond is 0 or infinity in float32."""
+"""Largest argument of :func:`exp32`; beyond it the result is 0 or infinity in float32."""
 _NEAR_ZERO = 0.01
 _TANH_SERIES = (1.0, -1 / 3, 2 / 15, -17 / 315)
-"""Of ``tanh(x) / x`` by powers of x squared: to 1e-16 where x is near zero."""
+"""Series of ``tanh(x) / x`` in x squared: exact to 1e-16 near zero."""
 _EXP_SERIES = tuple(1 / math.factorial(n) for n in range(15))
-"""Of ``exp(x)`` by powers of x."""
+"""Series of ``exp(x)`` in x."""
 _LOG_SERIES = tuple(2 / (2 * n + 1) for n in range(12))
-"""Of ``log((1 + z) / (1 - z)) / z`` by powers of z squared."""
+"""Series of ``log((1 + z) / (1 - z)) / z`` in z squared."""
 
 
 def exp32(x: FloatArray) -> FloatArray:
-    """``expf`` to the bit as glibc has it, which the recorded softmax values were made with.
+    """Return glibc's ``expf``, bit-exactly; the recorded softmax values were made with it.
 
     In float64: ``exp(x) = 2**(k/32) * 2**(r/32)`` with ``k`` whole, the second factor a cubic;
     rounded to float32 once. The correctly rounded result differs in about one value of 1600.
@@ -65,7 +65,7 @@ def exp32(x: FloatArray) -> FloatArray:
 
 @cache
 def _wide_powers() -> npt.NDArray[np.float64]:
-    """``2**(k/32)`` of each k from the lowest to the highest, 0 in the middle."""
+    """Return ``2**(k/32)`` from the lowest to the highest k, 0 in the middle."""
     highest = math.ceil(_MOST * _STEPS / _LN_2)
     k = np.arange(-highest, highest + 1)
     roots = np.array([_root(n) for n in range(_STEPS)])
@@ -74,7 +74,10 @@ def _wide_powers() -> npt.NDArray[np.float64]:
 
 
 def _root(k: int) -> float:
-    """``2**(k/32)``, correctly rounded: the root of 32 is five square roots, of whole numbers."""
+    """Return ``2**(k/32)``, correctly rounded.
+
+    The root of degree 32 is five square roots of whole numbers.
+    """
     power = 1 << k + _STEPS * 80
     for _ in range(5):
         power = math.isqrt(power)
@@ -92,7 +95,7 @@ def tanh32(x: FloatArray) -> FloatArray:
 
 
 def power32(x: FloatArray, exponent: FloatArray | float) -> FloatArray:
-    """``x**exponent``, rounded to float32 once. Squares are exact: halves between values too."""
+    """Return ``x**exponent``, rounded to float32 once; squares are exact."""
     wide = np.asarray(x, dtype=np.float64)
     power = np.asarray(exponent, dtype=np.float64)
     usual = (wide > 0) & np.isfinite(wide) & np.isfinite(power)
@@ -105,12 +108,12 @@ def power32(x: FloatArray, exponent: FloatArray | float) -> FloatArray:
 
 
 def exp(x: AnyArray) -> AnyArray:
-    """``exp``: :func:`exp32` of float32."""
+    """Return ``exp(x)``, by :func:`exp32` for float32."""
     return exp32(x) if x.dtype == np.float32 else np.exp(x)
 
 
 def log(x: AnyArray) -> AnyArray:
-    """The natural logarithm, for float32 rounded once."""
+    """Return the natural logarithm, rounded once for float32."""
     wide = np.asarray(x, dtype=np.float64)
     usual = (wide > 0) & np.isfinite(wide)
     result = np.where(usual, _log(np.where(usual, wide, 1.0)), np.log(wide))
@@ -118,12 +121,12 @@ def log(x: AnyArray) -> AnyArray:
 
 
 def power(x: AnyArray, exponent: AnyArray | float) -> AnyArray:
-    """``x**exponent``, for float32 rounded once."""
+    """Return ``x**exponent``, rounded once for float32."""
     return power32(x, exponent) if x.dtype == np.float32 else np.power(x, exponent)
 
 
 def _rounded_once(function: Callable[[AnyArray], AnyArray]) -> Callable[[AnyArray], AnyArray]:
-    """A function of float64 for both dtypes. A float32 result hardly ever depends on the host."""
+    """Return a float64 function for both dtypes; float32 hardly ever depends on the machine."""
     return lambda x: np.asarray(function(x.astype(np.float64)), dtype=x.dtype)
 
 
@@ -158,13 +161,13 @@ def tanh(x: AnyArray) -> AnyArray:
 
 
 def _exp(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """``exp`` to about 1e-15 for ``|x| <= 700``, by additions and products alone."""
+    """Return ``exp(x)`` to about 1e-15 for ``|x| <= 700``, by additions and products alone."""
     k = np.rint(x / _LN_2)
     return np.ldexp(_horner(x - k * _LN_2, _EXP_SERIES), np.nan_to_num(k).astype(np.int64))
 
 
 def _log(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The natural logarithm of positive numbers to about 1e-15, likewise."""
+    """Return the natural logarithm of positive numbers to about 1e-15, in the same way."""
     mantissa, exponent = np.frexp(x)
     is_low = mantissa < math.sqrt(0.5)
     mantissa, exponent = np.where(is_low, 2 * mantissa, mantissa), exponent - is_low

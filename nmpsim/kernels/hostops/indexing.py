@@ -1,6 +1,6 @@
-"""Operations that look values up by an index, or tell an index: Glow's Interpreter's.
+"""Operations that read, write or return indices, as Glow's Interpreter does them.
 
-They move or compare values, of any element kind; quantized tensors keep their scale.
+They move or compare values of any element type; quantized tensors keep their scale.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
@@ -20,13 +21,15 @@ from nmpsim.kernels.hostops.tensors import (
     HostValueError,
     Implementation,
     IntArray,
-    checked_indices,
-    whole,
+    cast,
+    check_indices,
+    integer_limits,
+    store,
 )
 
 
 def top_k(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Values, Indices, Input, Scratch {K}: the K largest along the last dimension, in order.
+    """Find the K largest Values and their Indices along the last dimension of Input, in order.
 
     Among equals the lower index comes first. NaN, on which Glow's sort is undefined, comes last.
     """
@@ -34,19 +37,19 @@ def top_k(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     count = int(attributes["K"])
     order = np.argsort(-source.values.astype(np.float64), axis=-1, kind="stable")[..., :count]
     largest = np.take_along_axis(source.values, order, axis=-1)
-    return HostResult({0: whole(largest, values).outputs[0], 1: whole(order, indices).outputs[0]})
+    return HostResult({0: cast(largest, values), 1: cast(order, indices)})
 
 
 def _extreme(find: Callable[..., IntArray], start: str) -> Implementation:
-    """Dest, Src {Axis, KeepDims}; ``start`` is the value that a first candidate must beat."""
+    """Return argmax or argmin along Axis; ``start`` is the value that a candidate must beat."""
 
     def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
         dest, src = operands
-        limits = np.finfo(src.dtype) if src.is_real else np.iinfo(src.dtype)
+        limits = np.finfo(src.dtype) if src.is_float else np.iinfo(src.dtype)
         worst = getattr(limits, start)
         beats = src.values > worst if start == "min" else src.values < worst
         places = find(np.where(beats, src.values, worst), axis=int(attributes["Axis"]))
-        return whole(places, dest)
+        return store(places, dest)
 
     return run
 
@@ -56,30 +59,30 @@ arg_max, arg_min = _extreme(np.argmax, "min"), _extreme(np.argmin, "max")
 
 
 def gather(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Data, Indices {BatchDims}: slices of Data along the dimension BatchDims."""
+    """Gather slices of Data along the dimension BatchDims."""
     dest, data, indices = operands
     axis = int(attributes["BatchDims"])
-    places = checked_indices("gather", indices.values, data.shape[axis])
-    return whole(np.take(data.values, places, axis=axis), dest)
+    places = check_indices("gather", indices.values, data.shape[axis])
+    return store(np.take(data.values, places, axis=axis), dest)
 
 
 def gather_elements(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Data, Indices {Dim}: each index replaces its own place along Dim; it may be negative.
+    """Gather elements: each index, which may be negative, replaces its own coordinate along Dim.
 
     ``Dest[i, j, k] = Data[i, Indices[i, j, k], k]`` for Dim 1.
     """
     dest, data, indices = operands
     axis = int(attributes["Dim"])
     wide, size = indices.values.astype(np.int64), data.shape[axis]
-    places = checked_indices("gatherelements", np.where(wide < 0, wide + size, wide), size)
+    places = check_indices("gatherelements", np.where(wide < 0, wide + size, wide), size)
     others = [slice(None) if d == axis else slice(n) for d, n in enumerate(indices.shape)]
-    return whole(np.take_along_axis(data.values[tuple(others)], places, axis=axis), dest)
+    return store(np.take_along_axis(data.values[tuple(others)], places, axis=axis), dest)
 
 
 def gather_nd(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Data, Indices {BatchDims}: the last dimension of Indices is a place in Data.
+    """Gather slices of Data at the coordinates in the last dimension of Indices.
 
-    The first BatchDims dimensions of both go along with each other.
+    The first BatchDims dimensions of both are batch dimensions.
     """
     dest, data, indices = operands
     batch = int(attributes["BatchDims"])
@@ -87,22 +90,22 @@ def gather_nd(operands: Sequence[HostTensor], attributes: Attributes) -> HostRes
     batches = math.prod(data.shape[:batch])
     looked_in = data.shape[batch : batch + length]
     samples = data.values.reshape(batches, math.prod(looked_in), -1)
-    places = _flat_places("gathernd", indices.values, looked_in).reshape(batches, -1)
-    return whole(samples[np.arange(batches)[:, None], places], dest)
+    places = _flat_indices("gathernd", indices.values, looked_in).reshape(batches, -1)
+    return store(samples[np.arange(batches)[:, None], places], dest)
 
 
-def _flat_places(opcode: str, indices: AnyArray, shape: Sequence[int]) -> IntArray:
-    """Places whose coordinates are the last dimension of ``indices``, counted row by row."""
+def _flat_indices(opcode: str, indices: AnyArray, shape: Sequence[int]) -> IntArray:
+    """Return row-major indices for the coordinates in the last dimension of ``indices``."""
     places: IntArray = np.zeros(indices.shape[:-1], np.int64)
     for dimension, size in enumerate(shape):
-        places = places * size + checked_indices(opcode, indices[..., dimension], size)
+        places = places * size + check_indices(opcode, indices[..., dimension], size)
     return places
 
 
 def gather_ranges(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Output, Lengths, Data [N], Ranges [E, R, 2]: the ranges (start, length) of Data in a row.
+    """Concatenate the ranges (start, length) of Data [N] that Ranges [E, R, 2] lists.
 
-    Lengths [E] is how many elements each example gave; together they fill Output.
+    Lengths [E] receives the number of elements of each example; together they fill Output.
     """
     output, lengths, data, ranges = operands
     starts, counts = ranges.values.astype(np.int64).reshape(-1, 2).T
@@ -117,11 +120,11 @@ def gather_ranges(operands: Sequence[HostTensor], attributes: Attributes) -> Hos
     pieces = [data.values[s : s + n] for s, n in zip(starts, counts, strict=True)]
     sums = counts.reshape(lengths.values.size, -1).sum(axis=1)
     gathered = np.concatenate(pieces) if pieces else data.values[:0]
-    return HostResult({0: whole(gathered, output).outputs[0], 1: whole(sums, lengths).outputs[0]})
+    return HostResult({0: cast(gathered, output), 1: cast(sums, lengths)})
 
 
 def non_zero(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Cond (bool): places where Cond holds, in order, then zeros."""
+    """Return the indices where Cond (bool) is true, in order, then zeros."""
     dest, condition = operands
     places = np.flatnonzero(condition.values)
     if places.size > dest.values.size:
@@ -129,26 +132,55 @@ def non_zero(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
         raise HostValueError(f"nonzero: {found}")
     result: npt.NDArray[Any] = np.zeros(dest.values.size, dest.dtype)
     result[: places.size] = places
-    return whole(result, dest)
+    return store(result, dest)
 
 
 def bucketize(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src {Boundaries, in order}: how many boundaries lie below a value; none below NaN."""
+    """Count the Boundaries, which ascend, below each value; none lies below NaN."""
     dest, src = operands
     boundaries = np.asarray(attributes["Boundaries"], dtype=np.float32).astype(src.dtype)
     places = np.searchsorted(boundaries, src.values, side="left")
-    return whole(np.where(np.isnan(src.values), 0, places), dest)
+    return store(np.where(np.isnan(src.values), 0, places), dest)
 
 
 def batch_one_hot(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest [B, V], Data [B, F], Lengths [F], Values [V]: 1 where Data is the value, else 0.
+    """Encode Data [B, F] as Dest [B, V]: 1 where Data equals the value in Values [V], else 0.
 
     The first Lengths[0] values belong to feature 0, the next Lengths[1] to feature 1, and so on.
     """
     dest, data, lengths, values = operands
-    counts = checked_indices("batchonehot", lengths.values, values.values.size + 1)
+    counts = check_indices("batchonehot", lengths.values, values.values.size + 1)
     if int(counts.sum()) != values.values.size:
         found = f"Lengths add up to {int(counts.sum())}, there are {values.values.size} Values"
         raise HostValueError(f"batchonehot: {found}")
     features = np.repeat(np.arange(counts.size), counts)
-    return whole(data.values[:, features] == values.values, dest)
+    return store(data.values[:, features] == values.values, dest)
+
+
+def scatter_data(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Write Slices [M, ...] into Data at the places in Indices [M, K], or add them (Cumulative).
+
+    Slices are taken in order; quantized sums are saturated after each slice, as the Interpreter's
+    are.
+    """
+    data, indices, slices = operands
+    places = _flat_indices("scatterdata", indices.values, data.shape[: indices.shape[1]])
+    parts = data.values.reshape(-1, slices.values[0].size).copy()
+    pieces = slices.values.reshape(len(places), -1)
+    for place, piece in zip(places, pieces, strict=True):
+        if not attributes["Cumulative"]:
+            parts[place] = piece
+        elif data.is_float or not data.quantized:
+            parts[place] += piece
+        else:
+            parts[place] = _add_quantized(parts[place], data, piece, slices)
+    return HostResult({0: parts.reshape(data.shape)})
+
+
+def _add_quantized(
+    part: AnyArray, data: HostTensor, piece: AnyArray, slices: HostTensor
+) -> AnyArray:
+    """Return ``quantize(dequantize(part) + dequantize(piece))`` on the grid of Data."""
+    reals = HostTensor(part, data.scale, data.offset).reals()
+    reals = reals + HostTensor(piece, slices.scale, slices.offset).reals()
+    return np.clip(quantize_reals(reals, data), *integer_limits(data.dtype)).astype(data.dtype)

@@ -1,4 +1,4 @@
-"""Normalizations: local response over channels, batch (with constant statistics), layer."""
+"""Normalizations: local response over channels, batch (with constant statistics) and layer."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nmpsim.kernels.hostops.accumulators import sum_in_order
 from nmpsim.kernels.hostops.functions import power
-from nmpsim.kernels.hostops.rounding import float32_of, round_half_even
+from nmpsim.kernels.hostops.rounding import round_half_even, to_float32
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
     HostResult,
     HostTensor,
-    clipped,
-    whole,
+    saturate,
+    store,
 )
 
 
 def local_response_normalization(
     operands: Sequence[HostTensor], attributes: Attributes
 ) -> HostResult:
-    """Dest, Src, Scale (out), all real NHWC {HalfWindowSize, Alpha, Beta, K}.
+    """Normalize over neighboring channels, NHWC; both Dest and Scale are written.
 
     ``scale = k + fl(alpha / (2h+1)) * sum of x**2 over channels c-h..c+h``, summed in order;
     ``y = x * float(pow(scale, -beta))``. Both outputs are written (LIR_FORMAT 3.3). The power is
@@ -38,7 +39,7 @@ def local_response_normalization(
 
 
 def _window_sums(x: AnyArray, half_window: int) -> AnyArray:
-    """Sum of squares over the channels within ``half_window``, from the lowest channel up."""
+    """Return the sums of squares over the channels within ``half_window``, lowest channel first."""
     squares = x * x
     channels = x.shape[-1]
     sums = np.zeros_like(x)
@@ -49,7 +50,7 @@ def _window_sums(x: AnyArray, half_window: int) -> AnyArray:
 
 
 def batch_normalization(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src, Scale [C], Bias [C], Mean [C], Var [C] {ChannelIdx, Epsilon}, as for inference.
+    """Normalize each channel by constant Mean and Var, Scale and Bias (inference).
 
     Float: ``fl(fl(s * fl(x - mean)) + bias)``, ``s = fl(scale / fl(sqrt(fl(var + eps))))``. Int8
     (with float parameters): ``rne(fl(fl(fl(a * (q - Ox)) + b) + Oy))``, where, with
@@ -61,29 +62,24 @@ def batch_normalization(operands: Sequence[HostTensor], attributes: Attributes) 
     along[int(attributes["ChannelIdx"])] = -1
     scale, bias, mean, var = (p.values.reshape(along) for p in parameters)
     deviation = np.sqrt(var + attributes["Epsilon"])
-    if src.is_real:
-        return whole(scale / deviation * (src.values - mean) + bias, dest)
+    if src.is_float:
+        return store(scale / deviation * (src.values - mean) + bias, dest)
     inverse = 1 / deviation
     factor = inverse * scale * (src.scale32 / dest.scale32)
     shift = (bias - mean * inverse * scale) / dest.scale32
-    placed = factor * float32_of(src.centered()) + shift
-    return clipped(round_half_even(placed + np.float32(dest.offset)), dest)
+    placed = factor * to_float32(src.centered()) + shift
+    return saturate(round_half_even(placed + np.float32(dest.offset)), dest)
 
 
 def layer_normalization(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src, Scale, Bias {Epsilon}: over the last dimensions, which Scale and Bias have.
+    """Normalize over the last dimensions, which Scale and Bias have.
 
     ``y = (x - mean) / sqrt(var + eps) * scale + bias``, each step rounded, sums in order.
     """
     dest, src, scale, bias = operands
     rows = src.values.reshape(-1, scale.values.size)
     count = rows.dtype.type(rows.shape[1])
-    centered = rows - _sum_in_order(rows) / count
-    deviation = np.sqrt(_sum_in_order(centered * centered) / count + attributes["Epsilon"])
+    centered = rows - sum_in_order(rows) / count
+    deviation = np.sqrt(sum_in_order(centered * centered) / count + attributes["Epsilon"])
     shaped = centered / deviation * scale.values.reshape(-1) + bias.values.reshape(-1)
-    return whole(shaped, dest)
-
-
-def _sum_in_order(rows: AnyArray) -> AnyArray:
-    """Of each row, term by term; a column."""
-    return np.cumsum(rows, axis=1, dtype=rows.dtype)[:, -1:]
+    return store(shaped, dest)

@@ -1,4 +1,4 @@
-"""The arithmetic of each reference on the host, where the device does not do an operation.
+"""Arithmetic of each numerics profile on the host, for operations that the device does not execute.
 
 It lands here because the device has no unit for it, or because its operands overlap; the second
 must give the bits that the device would give (docs/numerics.md).
@@ -16,19 +16,19 @@ import numpy as np
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.kernels.hostops.formulas import ELEMENTWISE
-from nmpsim.kernels.hostops.later import Later
+from nmpsim.kernels.hostops.lazy_imports import LazyModule
 from nmpsim.kernels.hostops.rounding import (
-    Placed,
-    float32_of,
+    GridValues,
     fused_multiply_add,
-    halves_away,
-    mean_multiplier,
-    multiplied,
-    placed_reals,
-    rescaled,
-    rescaled_wide,
+    multiply_quantized,
+    place_on_grid,
+    quantize_mean_multiplier,
+    rescale,
+    rescale_wide,
     round_half_away,
+    round_half_away_float,
     round_half_even,
+    to_float32,
 )
 from nmpsim.kernels.hostops.tensors import FloatArray, HostTensor, IntArray, UnsupportedHostOp
 from nmpsim.records import frozen
@@ -36,11 +36,11 @@ from nmpsim.records import frozen
 if TYPE_CHECKING:
     from nmpsim.kernels.hostops import softmax_glow, softmax_onnx, softmax_tflite
 else:
-    softmax_glow, softmax_onnx = Later("softmax_glow"), Later("softmax_onnx")
-    softmax_tflite = Later("softmax_tflite")
+    softmax_glow, softmax_onnx = LazyModule("softmax_glow"), LazyModule("softmax_onnx")
+    softmax_tflite = LazyModule("softmax_tflite")
 
 UNSIGNED = 128
-"""An Int8 tensor is PyTorch's unsigned one less this."""
+"""Difference between PyTorch's unsigned tensor and the Int8 tensor that stores it."""
 
 MOVES_OR_COMPARES = frozenset(
     {
@@ -62,7 +62,7 @@ MOVES_OR_COMPARES = frozenset(
         "topk",
     }
 )
-"""Operations on the host that take values as they are, or tell where they lie."""
+"""Host operations that move or compare values without changing them."""
 _SAME_FOR_ALL = MOVES_OR_COMPARES | frozenset(
     {
         "avgpool",
@@ -80,7 +80,7 @@ _SAME_FOR_ALL = MOVES_OR_COMPARES | frozenset(
         "transpose",
     }
 )
-"""Operations that no profile changes, or whose formulas are in the table below."""
+"""Operations that are the same in all profiles, or whose formulas are in the table below."""
 _WITH_WEIGHTS = frozenset(
     {
         "channelwisequantizedconvolution",
@@ -106,7 +106,7 @@ _HOST_ONLY = frozenset(
         *(row.opcode for row in ELEMENTWISE),
     }
 )
-"""Operations that calculate and that the device has no unit for."""
+"""Operations that calculate and for which the device has no unit."""
 
 
 # --- which operations -----------------------------------------------------------------------
@@ -125,25 +125,25 @@ def _of_tflite(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
 
 
 def _without_bias(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
-    """Operations without a unit, which are Glow's, and Int8 ones without a bias."""
+    """Return whether an operation is Glow's on the host, or an Int8 one without bias."""
     return opcode in _HOST_ONLY or (opcode not in _WITH_WEIGHTS and dtypes[0].name == "int8")
 
 
 # --- real numbers into integers -------------------------------------------------------------
 
 
-def _placed_tflite(x: FloatArray, grid: HostTensor) -> Placed:
-    """``rha(fl(x/S)) + O``."""
-    return halves_away(x / grid.scale32), grid.offset
+def _place_tflite(x: FloatArray, grid: HostTensor) -> GridValues:
+    """Compute ``rha(fl(x/S)) + O``."""
+    return round_half_away_float(x / grid.scale32), grid.offset
 
 
-def _placed_onnx(x: FloatArray, grid: HostTensor) -> Placed:
-    """ONNX Runtime: ``rne(fl(x/S)) + O``."""
+def _place_onnx(x: FloatArray, grid: HostTensor) -> GridValues:
+    """Compute ONNX Runtime's ``rne(fl(x/S)) + O``."""
     return np.rint(x / grid.scale32), grid.offset
 
 
-def _placed_torch(x: FloatArray, grid: HostTensor) -> Placed:
-    """PyTorch: ``rne(fma(x, fl(1/S), O))``, where O is that of an unsigned 8-bit tensor."""
+def _place_torch(x: FloatArray, grid: HostTensor) -> GridValues:
+    """Compute PyTorch's ``rne(fma(x, fl(1/S), O))``; O is of an unsigned 8-bit tensor."""
     moved = UNSIGNED if grid.dtype == np.int8 else 0
     return np.rint(fused_multiply_add(x, np.float32(1) / grid.scale32, grid.offset + moved)), -moved
 
@@ -152,22 +152,22 @@ def _placed_torch(x: FloatArray, grid: HostTensor) -> Placed:
 
 
 @frozen(eq=False)
-class Sums:
-    """The sums of a pool's windows and what they are divided by."""
+class WindowSums:
+    """Sums of a pool's windows, and their divisors."""
 
     totals: IntArray
-    """[N, rows, columns, C]: of taps less the zero point, 0 for padding"""
+    """[N, rows, columns, C]: sums of taps minus the zero point, with 0 for padding."""
     existing: IntArray
-    """[rows, columns, 1]: taps that are not padding, at least 1"""
+    """[rows, columns, 1]: number of taps that are not padding, at least 1."""
     taps: int
-    """Of the whole window."""
+    """Number of taps of the whole window."""
     counts_padding: bool
     is_unsigned: bool
-    """Whether the values are those of uint8 less 128."""
+    """Whether the values are uint8 values minus 128."""
     is_global: bool
-    """Whether it is ONNX's GlobalAveragePool."""
+    """Whether the operation is ONNX's GlobalAveragePool."""
     reals: Callable[[], FloatArray]
-    """Sums of dequantized taps, one after the other, as ``totals``."""
+    """Returns the sums of dequantized taps in order, in the shape of ``totals``."""
     src: HostTensor
     dest: HostTensor
 
@@ -177,31 +177,31 @@ class Sums:
         return self.src.scale32 / self.dest.scale32
 
     def scaled(self) -> FloatArray:
-        """``fl(sum * fl(fl(Sx / Sy) / n))``."""
-        count = np.float32(self.taps) if self.counts_padding else float32_of(self.existing)
-        return float32_of(self.totals) * (self.ratio / count)
+        """Return ``fl(sum * fl(fl(Sx / Sy) / n))``."""
+        count = np.float32(self.taps) if self.counts_padding else to_float32(self.existing)
+        return to_float32(self.totals) * (self.ratio / count)
 
 
-def _by_integers(s: Sums) -> IntArray:
-    """libjit: ``scale(sum; Sx / Sy / n) + Oy``; by existing taps it rounds twice."""
-    scale = rescaled if s.src.dtype == np.int8 else rescaled_wide
+def _libjit(s: WindowSums) -> IntArray:
+    """Average as libjit: ``scale(sum; Sx / Sy / n) + Oy``; by existing taps it rounds twice."""
+    scale = rescale if s.src.dtype == np.int8 else rescale_wide
     if s.counts_padding:
         return scale(s.totals, s.ratio / np.float32(s.taps), s.dest.offset)
     return _quotient(scale(s.totals, s.ratio), s.existing) + np.int64(s.dest.offset)
 
 
-def _glow_int(s: Sums) -> IntArray:
-    """libjit has no Int16: that is the Interpreter's."""
-    return _by_integers(s) if s.src.dtype == np.int8 else _interpreter(s)
+def _glow_int(s: WindowSums) -> IntArray:
+    """Average as libjit for Int8; libjit has no Int16, which is the Interpreter's."""
+    return _libjit(s) if s.src.dtype == np.int8 else _interpreter(s)
 
 
-def _interpreter(s: Sums) -> IntArray:
-    """``rha(fl(t + Oy))``."""
+def _interpreter(s: WindowSums) -> IntArray:
+    """Average as the Interpreter: ``rha(fl(t + Oy))``."""
     return round_half_away(s.scaled() + np.float32(s.dest.offset))
 
 
-def _tflite(s: Sums) -> IntArray:
-    """MEAN where all taps count; AVERAGE_POOL_2D, of the integers as they are, where some exist."""
+def _tflite(s: WindowSums) -> IntArray:
+    """Average as TFLite's MEAN if all taps count, else as AVERAGE_POOL_2D."""
     if s.counts_padding and int(s.existing.min()) == s.taps:
         return _tflite_mean(s)
     kept = (s.src.scale, s.src.offset) == (s.dest.scale, s.dest.offset)
@@ -214,40 +214,42 @@ def _tflite(s: Sums) -> IntArray:
     return _quotient(raw, s.existing) - np.int64(moved)
 
 
-def _tflite_mean(s: Sums) -> IntArray:
-    """Every tap counts: ``sum * (Sx / Sy / n)`` in fixed point."""
-    scaled = multiplied(s.totals, *mean_multiplier(s.src.scale / s.dest.scale, s.taps))
+def _tflite_mean(s: WindowSums) -> IntArray:
+    """Average where every tap counts: ``sum * (Sx / Sy / n)`` in fixed point."""
+    scaled = multiply_quantized(
+        s.totals, *quantize_mean_multiplier(s.src.scale / s.dest.scale, s.taps)
+    )
     return scaled + np.int64(s.dest.offset)
 
 
-def _onnx(s: Sums) -> IntArray:
-    """ONNX Runtime: ``rne(fl(mean of reals / Sy) + Oy)``, Oy of uint8 being unsigned."""
+def _onnx(s: WindowSums) -> IntArray:
+    """Average as ONNX Runtime: ``rne(fl(mean of reals / Sy) + Oy)``; Oy of uint8 is unsigned."""
     if s.is_global:
-        return _late(s)
+        return _global_onnx(s)
     moved = UNSIGNED if s.is_unsigned else 0
-    count = np.float32(s.taps) if s.counts_padding else float32_of(s.existing)
+    count = np.float32(s.taps) if s.counts_padding else to_float32(s.existing)
     placed = s.reals() / count / s.dest.scale32 + np.float32(s.dest.offset + moved)
     return round_half_even(placed) - np.int64(moved)
 
 
-def _late(s: Sums) -> IntArray:
-    """ONNX Runtime's GlobalAveragePool: ``rne(t) + Oy``."""
+def _global_onnx(s: WindowSums) -> IntArray:
+    """Average as ONNX Runtime's GlobalAveragePool: ``rne(t) + Oy``."""
     return round_half_even(s.scaled()) + np.int64(s.dest.offset)
 
 
-def _early(s: Sums) -> IntArray:
-    """PyTorch's fbgemm and onednn: ``rne(fl(t + Oy))``, Oy being an unsigned tensor's."""
+def _unsigned_offset(s: WindowSums) -> IntArray:
+    """Average as PyTorch's fbgemm and onednn: ``rne(fl(t + Oy))`` with an unsigned Oy."""
     moved = UNSIGNED if s.dest.dtype == np.int8 else 0
     return round_half_even(s.scaled() + np.float32(s.dest.offset + moved)) - np.int64(moved)
 
 
-def _qnnpack(s: Sums) -> IntArray:
-    """As ONNX Runtime, but padding always counts."""
-    return _late(attrs.evolve(s, counts_padding=True))
+def _qnnpack(s: WindowSums) -> IntArray:
+    """Average as QNNPACK: like ONNX Runtime's GlobalAveragePool, but padding always counts."""
+    return _global_onnx(attrs.evolve(s, counts_padding=True))
 
 
 def _quotient(totals: IntArray, counts: IntArray) -> IntArray:
-    """``t / n`` in C integers, half of n added away from zero first."""
+    """Return ``t / n`` in C integers, with half of n added away from zero first."""
     quotients: IntArray = (np.abs(totals) + counts // 2) // counts
     return np.sign(totals) * quotients
 
@@ -255,7 +257,7 @@ def _quotient(totals: IntArray, counts: IntArray) -> IntArray:
 # --- softmax --------------------------------------------------------------------------------
 
 Softmax: TypeAlias = Callable[[IntArray, HostTensor, HostTensor, float], IntArray]
-"""(rows [N, C], source, result, beta) -> results, before the clip."""
+"""(rows [N, C], source, result, beta) -> results before saturation."""
 _GLOW: Mapping[str, Softmax] = {"int8": softmax_glow.softmax_int8}
 _TFLITE: Mapping[str, Softmax] = {
     "int8": softmax_tflite.softmax_int8,
@@ -268,39 +270,40 @@ _TFLITE: Mapping[str, Softmax] = {
 
 @frozen
 class HostArithmetic:
-    """What the host has of a reference's arithmetic."""
+    """Arithmetic of one numerics profile on the host."""
 
-    average: Callable[[Sums], IntArray]
-    """Averages, before the clip."""
-    place: Callable[[FloatArray, HostTensor], Placed] = placed_reals
-    """Real numbers on a tensor's grid, before the clip; unless told otherwise Glow's
-    ``rne(fl(fl(x/S) + O))``, as the Interpreter does it (libjit's int32 cast differs only where
-    it is undefined). NaN stays."""
+    average: Callable[[WindowSums], IntArray]
+    """Computes averages before saturation."""
+    place_on_grid: Callable[[FloatArray, HostTensor], GridValues] = place_on_grid
+    """Places reals on a tensor's grid before saturation; NaN stays. The default is the
+    Interpreter's ``rne(fl(fl(x/S) + O))`` (libjit's int32 cast differs only where it is
+    undefined)."""
     softmax: Mapping[str, Softmax] = MappingProxyType({})
-    """dtype -> softmax of quantized rows, before the clip."""
-    has: Callable[[str, Sequence[np.dtype[Any]]], bool] = _none
-    """Which opcodes, on operands of these dtypes, it has besides those that are alike in all."""
+    """dtype -> softmax of quantized rows before saturation."""
+    supports: Callable[[str, Sequence[np.dtype[Any]]], bool] = _none
+    """(opcode, dtypes) -> whether the profile has it, besides operations that are the same in
+    all."""
 
 
 ARITHMETIC = exhaustive_table(
     f"{__name__}.ARITHMETIC",
     {
-        "glow-int": HostArithmetic(_glow_int, softmax=_GLOW, has=_all),
-        "glow-float": HostArithmetic(_interpreter, softmax=_GLOW, has=_all),
-        "nmp": HostArithmetic(_by_integers, softmax=_GLOW, has=_without_bias),
-        "q31": HostArithmetic(_tflite, _placed_tflite, _TFLITE, _of_tflite),
-        "float": HostArithmetic(_onnx, _placed_onnx, {"int8": softmax_onnx.softmax_int8}),
-        "float-fbgemm": HostArithmetic(_early, _placed_torch),
-        "float-qnnpack": HostArithmetic(_qnnpack, _placed_torch),
-        "float-onednn": HostArithmetic(_early, _placed_torch),
+        "glow-int": HostArithmetic(_glow_int, softmax=_GLOW, supports=_all),
+        "glow-float": HostArithmetic(_interpreter, softmax=_GLOW, supports=_all),
+        "nmp": HostArithmetic(_libjit, softmax=_GLOW, supports=_without_bias),
+        "q31": HostArithmetic(_tflite, _place_tflite, _TFLITE, _of_tflite),
+        "float": HostArithmetic(_onnx, _place_onnx, {"int8": softmax_onnx.softmax_int8}),
+        "float-fbgemm": HostArithmetic(_unsigned_offset, _place_torch),
+        "float-qnnpack": HostArithmetic(_qnnpack, _place_torch),
+        "float-onednn": HostArithmetic(_unsigned_offset, _place_torch),
     },
     NUMERICS_NAMES,
 )
-"""As ``--numerics`` names it -> the host's arithmetic."""
+"""Numerics profile, as ``--numerics`` names it -> arithmetic of the host."""
 
 
 def numerics_mismatch(opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str) -> str | None:
-    """Why the host cannot follow ``numerics`` in an operation, or None."""
+    """Return why the host cannot follow a profile in an operation, or None."""
     arithmetic = ARITHMETIC.get(numerics)
     if arithmetic is None:
         return f"there are no numerics {numerics}"
@@ -308,6 +311,6 @@ def numerics_mismatch(opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: st
     if opcode == "softmax" and is_quantized:
         has_formula = dtypes[0].name in arithmetic.softmax
         return None if has_formula else f"the host has no {numerics} softmax of {dtypes[0].name}"
-    if opcode in _SAME_FOR_ALL or not is_quantized or arithmetic.has(opcode, dtypes):
+    if opcode in _SAME_FOR_ALL or not is_quantized or arithmetic.supports(opcode, dtypes):
         return None
     return f"the host has no {numerics} arithmetic for {opcode}"

@@ -11,27 +11,27 @@ from nmpsim.kernels.hostops.tensors import (
     HostResult,
     HostTensor,
     Implementation,
-    whole,
+    store,
 )
 
 
 def batched_reduce_prod(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Batch {Axis}: the product along one dimension, in order; integers wrap."""
+    """Multiply the elements of Batch along Axis, in order; integers wrap."""
     dest, batch = operands
     axis = int(attributes["Axis"])
     products = np.multiply.accumulate(batch.values, axis=axis, dtype=batch.dtype)
-    return whole(np.take(products, -1, axis=axis), dest)
+    return store(np.take(products, -1, axis=axis), dest)
 
 
 def _reduction(ufunc: np.ufunc, worst: str) -> Implementation:
-    """Dest, Batch {Axes}, of one scale. NaN is passed over, as C++'s min and max do."""
+    """Return a minimum or maximum over Axes; NaN is ignored, as C++'s min and max do."""
 
     def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
         dest, batch = operands
         axes = tuple(int(axis) for axis in attributes["Axes"])
         infinity = np.inf if worst == "max" else -np.inf
-        start = infinity if batch.is_real else getattr(np.iinfo(batch.dtype), worst)
-        return whole(ufunc.reduce(batch.values, axis=axes, initial=start), dest)
+        start = infinity if batch.is_float else getattr(np.iinfo(batch.dtype), worst)
+        return store(ufunc.reduce(batch.values, axis=axes, initial=start), dest)
 
     return run
 
@@ -40,7 +40,7 @@ batched_reduce_min, batched_reduce_max = _reduction(np.fmin, "max"), _reduction(
 
 
 def cum_sum(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Input {Dim, Exclusive, Reverse}: sums of what lies before, from zero, in order."""
+    """Compute running sums along Dim, in order; Exclusive leaves out the element itself."""
     dest, source = operands
     axis = int(attributes["Dim"]) % len(source.shape)
     x = np.moveaxis(source.values, axis, 0)
@@ -48,4 +48,4 @@ def cum_sum(operands: Sequence[HostTensor], attributes: Attributes) -> HostResul
     sums = np.cumsum(np.concatenate([np.zeros_like(x[:1]), x]), axis=0, dtype=x.dtype)
     sums = sums[:-1] if attributes["Exclusive"] else sums[1:]
     sums = sums[::-1] if attributes["Reverse"] else sums
-    return whole(np.moveaxis(sums, 0, axis), dest)
+    return store(np.moveaxis(sums, 0, axis), dest)

@@ -1,12 +1,19 @@
-"""Bilinear resizing, NHWC."""
+"""Nearest and bilinear resizing, NHWC: as Glow's Interpreter, and as TFLite's reference kernels.
+
+Sources of the latter: tensorflow/lite/kernels/internal/reference/resize_bilinear.h
+(``ResizeBilinearInteger`` for Int8 and Int16, ``ResizeBilinear`` in float32 for uint8) and
+resize_nearest_neighbor.h.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from nmpsim.kernels.hostops.resize_tflite import Places, bilinear, bilinear_unsigned
+from nmpsim.kernels.hostops.numerics import UNSIGNED
+from nmpsim.kernels.hostops.rounding import round_half_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
@@ -14,43 +21,166 @@ from nmpsim.kernels.hostops.tensors import (
     HostResult,
     HostTensor,
     IntArray,
-    whole,
+    store,
 )
+from nmpsim.records import frozen
+
+
+def resize_nearest(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    """Resize by nearest neighbor: output o reads input ``min(int(fl(o / scale)), size - 1)``.
+
+    Scale has one factor for each dimension.
+    """
+    dest, src = operands
+    if dest.numerics == "q31":
+        return store(_nearest(src.values, dest.shape, ResizeCoordinates.of(attributes)), dest)
+    scales = [np.float32(s) for s in attributes["Scale"]]
+    places = [
+        np.minimum((np.arange(out, dtype=np.float32) / scale).astype(np.int64), size - 1)
+        for out, size, scale in zip(dest.shape, src.shape, scales, strict=True)
+    ]
+    return store(src.values[np.ix_(*places)], dest)
 
 
 def resize_bilinear(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Dest, Src of one scale [N, H, W, C] {Scale [1, sh, sw, 1]}.
+    """Resize Src [N, H, W, C] to Dest of the same scale by factors Scale [1, sh, sw, 1].
 
     Output place o lies at input place ``fl(o / s)``; down the rows first, then across. Integers
     are interpolated in float32 and cut to whole numbers, as the Interpreter casts them.
     """
     dest, src = operands
-    if dest.numerics == "q31" and not src.is_real:
-        formula = bilinear_unsigned if attributes.get("Unsigned") else bilinear
-        return whole(formula(src.values, dest.shape, Places.of(attributes)).astype(src.dtype), dest)
+    if dest.numerics == "q31" and not src.is_float:
+        formula = _bilinear_unsigned if attributes.get("Unsigned") else _bilinear
+        resized = formula(src.values, dest.shape, ResizeCoordinates.of(attributes))
+        return store(resized.astype(src.dtype), dest)
     _, vertical, across, _ = (np.float32(s) for s in attributes["Scale"])
-    upper, lower, down = _between(dest.shape[1], src.shape[1], vertical)
-    left, right, over = _between(dest.shape[2], src.shape[2], across)
-    real = src.dtype if src.is_real else np.dtype(np.float32)
-    x = src.values if src.is_real or src.dtype.itemsize > 2 else src.values.astype(np.int32)
+    upper, lower, down = _neighbors(dest.shape[1], src.shape[1], vertical)
+    left, right, over = _neighbors(dest.shape[2], src.shape[2], across)
+    real = src.dtype if src.is_float else np.dtype(np.float32)
+    x = src.values if src.is_float or src.dtype.itemsize > 2 else src.values.astype(np.int32)
     top, bottom = x[:, upper], x[:, lower]
     rows = top.astype(real) + (bottom - top).astype(real) * down.astype(real)[:, None, None]
     first, second = rows[:, :, left], rows[:, :, right]
     result = first + (second - first) * over.astype(real)[:, None]
-    return whole(result if src.is_real else _whole_numbers(result, src), dest)
+    return store(result if src.is_float else _truncate(result, src), dest)
 
 
-def _between(outputs: int, size: int, scale: np.float32) -> tuple[IntArray, IntArray, FloatArray]:
-    """The two input places around each output place, and how far it lies beyond the first."""
+def _neighbors(outputs: int, size: int, scale: np.float32) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return the two inputs around each output, and its distance from the first."""
     places = np.arange(outputs).astype(np.float32) / scale
     first = places.astype(np.int64)
     share = places - first.astype(np.float32)
     return np.minimum(first, size - 1), np.minimum(first + 1, size - 1), share
 
 
-def _whole_numbers(values: AnyArray, src: HostTensor) -> AnyArray:
-    """Cut to whole numbers; what float32 rounded beyond the range is held there."""
+def _truncate(values: AnyArray, src: HostTensor) -> AnyArray:
+    """Truncate to whole numbers; what float32 rounded beyond the range is limited to it."""
     limits = np.iinfo(src.dtype)
     wide = np.trunc(values.astype(np.float64))
     held: AnyArray = np.where(wide >= limits.max, limits.max, wide.astype(np.int64))
     return np.maximum(held, limits.min)
+
+
+_POSITION_BITS = 10
+
+
+@frozen
+class ResizeCoordinates:
+    """Mapping from the coordinates of a resized image to those of the input, as TFLite has it."""
+
+    align_corners: bool
+    half_pixel: bool
+
+    @classmethod
+    def of(cls, attributes: Attributes) -> ResizeCoordinates:
+        """Return the mapping that AlignCorners and HalfPixelCenters select."""
+        return cls(bool(attributes.get("AlignCorners")), bool(attributes.get("HalfPixelCenters")))
+
+    def scale(self, size: int, outputs: int) -> np.float32:
+        """Return the distance in the input for one step in the result, in float32."""
+        if self.align_corners and outputs > 1:
+            return np.float32(size - 1) / np.float32(outputs - 1)
+        return np.float32(size) / np.float32(outputs)
+
+    def nearest(self, size: int, outputs: int) -> IntArray:
+        """Return the input coordinate for each coordinate of the result."""
+        offset = np.float32(0.5 if self.half_pixel else 0)
+        places = (np.arange(outputs).astype(np.float32) + offset) * self.scale(size, outputs)
+        whole = round_half_away(places) if self.align_corners else np.floor(places).astype(np.int64)
+        return np.clip(whole, 0, size - 1)
+
+
+def _nearest(x: AnyArray, shape: tuple[int, ...], coordinates: ResizeCoordinates) -> AnyArray:
+    rows, columns = (coordinates.nearest(x.shape[d], shape[d]) for d in (1, 2))
+    picked: AnyArray = x[:, rows][:, :, columns]
+    return picked
+
+
+def _bilinear(x: AnyArray, shape: tuple[int, ...], coordinates: ResizeCoordinates) -> IntArray:
+    """Resize Int8 or Int16: positions of 10 bits, weights of 20, halves away from zero."""
+    wide = x.astype(np.int64)
+    (top, bottom, down), (left, right, across) = (
+        _fixed_point_neighbors(x.shape[d], shape[d], coordinates) for d in (1, 2)
+    )
+    one = 1 << _POSITION_BITS
+    down, across = down[:, None, None], across[:, None]
+    total = (
+        wide[:, top][:, :, left] * (one - down) * (one - across)
+        + wide[:, bottom][:, :, left] * down * (one - across)
+        + wide[:, top][:, :, right] * (one - down) * across
+        + wide[:, bottom][:, :, right] * down * across
+    )
+    half = 1 << 2 * _POSITION_BITS - 1
+    rounded: IntArray = np.sign(total) * ((np.abs(total) + half) >> 2 * _POSITION_BITS)
+    return rounded
+
+
+def _bilinear_unsigned(
+    x: AnyArray, shape: tuple[int, ...], coordinates: ResizeCoordinates
+) -> IntArray:
+    """Resize uint8, stored as Int8: in float32, then plus a half and truncated."""
+    real = (x.astype(np.int16) + UNSIGNED).astype(np.float32)
+    (top, bottom, down), (left, right, across) = (
+        _float_neighbors(x.shape[d], shape[d], coordinates) for d in (1, 2)
+    )
+    one = np.float32(1)
+    down, across = down[:, None, None], across[:, None]
+    total = real[:, top][:, :, left] * (one - down) * (one - across)
+    total = total + real[:, bottom][:, :, left] * down * (one - across)
+    total = total + real[:, top][:, :, right] * (one - down) * across
+    total = total + real[:, bottom][:, :, right] * down * across
+    whole: IntArray = np.trunc(total + np.float32(0.5)).astype(np.int64) - UNSIGNED
+    return whole
+
+
+def _fixed_point_neighbors(
+    size: int, outputs: int, coordinates: ResizeCoordinates
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the two inputs around each output, and its distance from the first in 1024ths."""
+    one = 1 << _POSITION_BITS
+    scale = (one * size + outputs // 2) // outputs
+    if coordinates.align_corners and outputs > 1:
+        scale = (one * (size - 1) + (outputs - 1) // 2) // (outputs - 1)
+    at = np.arange(outputs, dtype=np.int64) * scale
+    if coordinates.half_pixel:
+        at = at + scale // 2 - one // 2
+    first = np.maximum(_towards_zero(at), 0)
+    second = np.minimum(_towards_zero(at + one - 1), size - 1)
+    return first, second, at - first * one
+
+
+def _towards_zero(at: IntArray) -> IntArray:
+    whole: IntArray = np.sign(at) * (np.abs(at) >> _POSITION_BITS)
+    return whole
+
+
+def _float_neighbors(
+    size: int, outputs: int, coordinates: ResizeCoordinates
+) -> tuple[IntArray, IntArray, npt.NDArray[np.float32]]:
+    index, scale = np.arange(outputs).astype(np.float32), coordinates.scale(size, outputs)
+    at = index * scale
+    if coordinates.half_pixel:
+        at = (index + np.float32(0.5)) * scale - np.float32(0.5)
+    first = np.maximum(np.floor(at).astype(np.int64), 0)
+    second = np.minimum(np.floor(at).astype(np.int64) + 1, size - 1)
+    return first, second, at - first.astype(np.float32)

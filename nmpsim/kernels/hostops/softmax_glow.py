@@ -14,11 +14,11 @@ from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHost
 from nmpsim.records import frozen
 
 _ENTRY_BITS = 31
-"""Table entries are unsigned Q1.31."""
+"""Fraction bits of table entries, which are unsigned Q1.31."""
 
 
 def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Results of Int8 rows [N, C], before the clip. There is no beta but 1."""
+    """Compute Int8 rows [N, C] before saturation; ``beta`` must be 1."""
     if beta != 1:
         raise UnsupportedHostOp("softmax", f"Glow's has no Beta, this is {beta:g}")
     entries = _exponentials(src.scale)[255 + rows - rows.max(axis=1, keepdims=True)]
@@ -35,20 +35,20 @@ def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float)
 
 @lru_cache(maxsize=64)
 def _exponentials(input_scale: float) -> npt.NDArray[np.uint64]:
-    """``round(fl(exp(S * d)) * 2**31)`` for d = -255..0, at index d + 255."""
+    """Return ``round(fl(exp(S * d)) * 2**31)`` for d = -255..0, at index d + 255."""
     distances = np.arange(-255, 1, dtype=np.float32)
     reals = exp32(np.float32(input_scale) * distances)
     return round_half_away(reals * np.float32(2.0**_ENTRY_BITS)).astype(np.uint64)
 
 
 def _sum_bits(classes: int) -> int:
-    """Integer bits of the sum: ``ceil(log2 n)``, one more when n is a power of two."""
+    """Return the integer bits of the sum: ``ceil(log2 n)``, one more if n is a power of two."""
     return classes.bit_length()
 
 
 @frozen
 class _Reciprocal:
-    """``1 / S_out`` as an unsigned 32-bit number with ``integer_bits`` before the point."""
+    """``1 / S_out`` as an unsigned 32-bit number with ``integer_bits`` before the binary point."""
 
     value: int
     integer_bits: int
@@ -64,7 +64,7 @@ class _Reciprocal:
     def divide(
         self, total: int, sum_bits: int, entries: npt.NDArray[np.uint64]
     ) -> npt.NDArray[np.int64]:
-        """``entries / (total * S_out)``, rounded as the reference does.
+        """Compute ``entries / (total * S_out)``, rounded as the reference does.
 
         The sum is normalized to 16 significant bits. The rounding constant should be
         ``2**(point-1)``, but the reference shifts in a 32-bit int, which takes the shift modulo

@@ -12,17 +12,18 @@ from functools import lru_cache
 
 import numpy as np
 
+from nmpsim.kernels.hostops.accumulators import sum_in_order
 from nmpsim.kernels.hostops.functions import exp
 from nmpsim.kernels.hostops.tensors import FloatArray, HostTensor, IntArray
 
 _RESERVE = 5.0
-"""Of the logarithm of the largest float32, which the sum does not reach."""
+"""Distance that the logarithm of the sum keeps from that of the largest float32."""
 
 
 def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Results of Int8 rows [N, C], before the clip; ``beta`` is 1."""
+    """Compute Int8 rows [N, C] before saturation; ``beta`` is 1."""
     powers = _table(src.scale, rows.shape[1])[rows - rows.max(axis=1, keepdims=True) + 255]
-    sums = np.cumsum(powers, axis=1, dtype=np.float32)[:, -1:]
+    sums = sum_in_order(powers)
     steps = np.floor(np.float32(1) / dest.scale32)
     with np.errstate(over="ignore", invalid="ignore"):
         exact = powers.astype(np.float64) * steps / sums
@@ -33,7 +34,7 @@ def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float)
 
 @lru_cache(maxsize=64)
 def _table(scale: float, count: int) -> FloatArray:
-    """[256] float32; exponents are in float64, but the logarithm is a float32."""
+    """Return the exponentials [256] in float32; exponents are float64, their logarithm float32."""
     largest = float(np.finfo(np.float32).max / np.float32(count))
     up = max(0.0, float(np.float32(np.log(largest))) - _RESERVE) / scale
     table: FloatArray = exp((np.arange(256) - 255.0 + up) * scale).astype(np.float32)

@@ -15,22 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.kernels.hostops.rounding import fixed_point
-from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHostOp, name_of
+from nmpsim.kernels.hostops.rounding import multiply_fixed_point
+from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHostOp, dtype_name
 
 RESULTS = {"int8": (1 / 256, -128), "int16": (1 / 32768, 0)}
-"""Scale and zero point, the only ones that TFLite has."""
+"""Scale and zero point of a result by dtype, the only ones that TFLite has."""
 Ints = IntArray | int
 _LARGEST = (1 << 31) - 1
 _DIFFERENCE_BITS = 5
-"""Integer bits of the difference to a row's largest value."""
+"""Integer bits of the difference from a row's largest value."""
 _SUM_BITS = 12
 _EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
-"""exp(-1/4), exp(-1/2), ... exp(-16) with no integer bits."""
+"""exp(-1/4), exp(-1/2), ... exp(-16) without integer bits."""
 
 
 def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Results of Int8 rows [N, C], before the clip."""
+    """Compute Int8 rows [N, C] before saturation."""
     _check(dest)
     places = rows - rows.max(axis=1, keepdims=True)
     places += 255
@@ -47,24 +47,25 @@ def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float)
 
 @lru_cache(maxsize=64)
 def _powers(scale: float) -> tuple[IntArray, IntArray]:
-    """[256] exp of differences from -255 to 0, 0 where one is too low to count; its parts of a
-    row's sum.
+    """Return exp of the differences -255 to 0, and their share of a row's sum; both [256].
+
+    A difference too low to count has 0.
     """
     factor = min(scale * (1 << 31 - _DIFFERENCE_BITS), float(_LARGEST))
     below = np.arange(-255, 1)
     exponent = int(np.frexp(factor)[1])
     lowest = -((((1 << _DIFFERENCE_BITS) - 1) << 31 - _DIFFERENCE_BITS) >> exponent)
     counts = below >= lowest
-    exact = _exp(fixed_point(np.where(counts, below, 0), factor), _DIFFERENCE_BITS)
+    exact = _exp(multiply_fixed_point(np.where(counts, below, 0), factor), _DIFFERENCE_BITS)
     powers = np.where(counts, exact, 0)
     return powers, _rounded_shift(powers, _SUM_BITS)
 
 
 def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Results of Int16 rows [N, C]: by two tables, in between by a straight line."""
+    """Compute Int16 rows [N, C] from two tables with linear interpolation."""
     _check(dest)
     below = rows - rows.max(axis=1, keepdims=True)
-    scaled = fixed_point(below, src.scale * beta / (10.0 / 65535.0))
+    scaled = multiply_fixed_point(below, src.scale * beta / (10.0 / 65535.0))
     powers = _looked_up(_exponentials(), np.clip(scaled + 32767, -32768, 32767))
     total = powers.sum(axis=1, keepdims=True)
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
@@ -78,13 +79,16 @@ def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float
 
 
 def _check(dest: HostTensor) -> None:
-    """The result has the one scale and zero point that TFLite knows."""
-    if (dest.scale, dest.offset) != RESULTS[name_of(dest.dtype)]:
+    """Raise UnsupportedHostOp unless the result has the scale and zero point that TFLite knows."""
+    if (dest.scale, dest.offset) != RESULTS[dtype_name(dest.dtype)]:
         raise UnsupportedHostOp("softmax", f"TFLite has no result of scale {dest.scale:g}")
 
 
 def _product(a: Ints, b: Ints) -> Any:
-    """Doubling high product, halves up. It saturates only where both are -1, which none is here."""
+    """Return the doubling high product, halves up.
+
+    It would saturate only where both are -1, which does not occur here.
+    """
     high = a * b
     high += 1 << 30
     high >>= 31
@@ -92,7 +96,7 @@ def _product(a: Ints, b: Ints) -> Any:
 
 
 def _rounded_shift(x: IntArray, shift: IntArray | int) -> IntArray:
-    """``x / 2**shift``, halves away from zero."""
+    """Compute ``x / 2**shift``, halves away from zero."""
     half = (np.int64(1) << shift) >> 1
     result: IntArray = np.sign(x) * ((np.abs(x) + half) >> shift)
     return result
@@ -105,7 +109,7 @@ def _shifted_up(x: Ints, bits: int) -> Any:
 
 
 def _exp(x: IntArray, bits: int) -> IntArray:
-    """exp of raw values of 0 or less; the result has no integer bits.
+    """Compute exp of raw values of 0 or less; the result has no integer bits.
 
     The part below 1/4 by a polynomial, each bit above by a factor.
     """
@@ -121,7 +125,7 @@ def _exp(x: IntArray, bits: int) -> IntArray:
 
 
 def _exp_below_a_quarter(x: IntArray) -> IntArray:
-    """exp on [-1/4, 0), around -1/8: 1 + x + x^2/2 + x^3/6 + x^4/24."""
+    """Compute exp on [-1/4, 0), around -1/8: 1 + x + x^2/2 + x^3/6 + x^4/24."""
     middle, third = 1895147668, 715827883  # exp(-1/8), 1/3
     y = x + (1 << 28)
     square = _product(y, y)
@@ -132,7 +136,7 @@ def _exp_below_a_quarter(x: IntArray) -> IntArray:
 
 
 def _one_over_one_plus(x: Ints) -> Any:
-    """1 / (1 + x) on [0, 1]: three of Newton's steps for half of the denominator."""
+    """Compute 1 / (1 + x) on [0, 1] by three Newton steps for half of the denominator."""
     half = (x + (_LARGEST + 1)) >> 1
     inverse = 1515870810 + _product(half, -1010580540)  # 48/17 - 32/17 of it, 2 integer bits
     for _ in range(3):
@@ -143,18 +147,18 @@ def _one_over_one_plus(x: Ints) -> Any:
 
 @cache
 def _exponentials() -> IntArray:
-    """exp on [-10, 0]."""
+    """Return the table of exp on [-10, 0]."""
     return _table(math.exp, -10.0, 0.0)
 
 
 @cache
 def _inverses() -> IntArray:
-    """1 / (1 + x) on [0, 1]."""
+    """Return the table of 1 / (1 + x) on [0, 1]."""
     return _table(lambda x: 1.0 / (1.0 + x), 0.0, 1.0)
 
 
 def _table(function: Callable[[float], float], low: float, high: float) -> IntArray:
-    """513 entries, each moved so that the error in the middle of the next part is halved."""
+    """Return 513 entries, each moved to halve the error in the middle of the next interval."""
     step = (high - low) / 512
 
     def entry(x: float) -> float:
@@ -169,7 +173,7 @@ def _table(function: Callable[[float], float], low: float, high: float) -> IntAr
 
 
 def _looked_up(table: IntArray, x: IntArray) -> IntArray:
-    """A table of 513 at x / 128, in between by a straight line."""
+    """Interpolate a table of 513 entries linearly at x / 128."""
     index, part = 256 + (x >> 7), x & 127
     base = table[index]
     between: IntArray = base + (((table[index + 1] - base) * part + 64) >> 7)

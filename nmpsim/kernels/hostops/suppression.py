@@ -1,4 +1,4 @@
-"""Non-maximum suppression: of boxes that overlap, the one with the best score stays."""
+"""Non-maximum suppression: of overlapping boxes, the one with the best score is selected."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nmpsim.kernels.hostops.tensors import (
     HostResult,
     HostTensor,
     HostValueError,
-    whole,
+    store,
 )
 from nmpsim.records import frozen
 
 
 @frozen
 class _Chosen:
-    """A box that stays."""
+    """A selected box."""
 
     score: float
     batch: int
@@ -29,7 +29,7 @@ class _Chosen:
 
 
 def non_max_suppression(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-    """Indices, NumberOfSelectedIndices, Boxes [N, B, 4], Scores [N, C, B], as in ONNX.
+    """Select boxes by score and overlap as ONNX: Indices and NumberOfSelectedIndices.
 
     Each row of Indices [M, 3] is a batch, class and box, class by class from the best score on;
     of equal scores the lower index comes first (Glow leaves that to its C++ library). The rest of
@@ -62,11 +62,11 @@ def non_max_suppression(operands: Sequence[HostTensor], attributes: Attributes) 
     if attributes["IsTFVersion4"]:
         table_of_rows = table_of_rows[:, 2]
     written = {0: (table_of_rows, indices), 1: (np.array(counts, np.int64), numbers)}
-    return HostResult({i: whole(values, dest).outputs[0] for i, (values, dest) in written.items()})
+    return HostResult({i: store(values, dest).outputs[0] for i, (values, dest) in written.items()})
 
 
 def _worst(chosen: Sequence[_Chosen], start: _Chosen) -> _Chosen:
-    """The box that fills what is left: of the last one of each class, the first with least score.
+    """Return the box that fills unused rows: of each class's last box, the first of least score.
 
     It begins as box 0 of class 0.
     """
@@ -79,7 +79,7 @@ def _worst(chosen: Sequence[_Chosen], start: _Chosen) -> _Chosen:
 
 
 def _corners(boxes: FloatArray, are_centers: bool) -> FloatArray:
-    """``[low, low, high, high]`` of each box: given as two corners, or as center and size."""
+    """Return ``[low, low, high, high]`` of boxes given as two corners, or as center and size."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if are_centers:
         half = second / boxes.dtype.type(2)
@@ -91,7 +91,7 @@ def _corners(boxes: FloatArray, are_centers: bool) -> FloatArray:
 def _kept(
     corners: FloatArray, scores: FloatArray, attributes: Attributes, most: int
 ) -> Iterator[int]:
-    """Boxes of one class from the best score on, without those that overlap a better one."""
+    """Yield boxes of one class, best score first, without those that overlap a better one."""
     kept: list[int] = []
     candidates = np.flatnonzero(scores > scores.dtype.type(attributes["ScoreThreshold"]))
     for box in candidates[np.argsort(-scores[candidates], kind="stable")].tolist():
@@ -103,7 +103,7 @@ def _kept(
 
 
 def _overlaps(kept: FloatArray, box: FloatArray, threshold: float) -> AnyArray:
-    """Which of the boxes have more than this share of intersection over union with ``box``."""
+    """Return which boxes exceed a threshold of intersection over union with ``box``."""
     sides = np.minimum(kept[:, 2:], box[2:]) - np.maximum(kept[:, :2], box[:2])
     both = np.maximum(sides, 0).prod(axis=1)
     areas = (kept[:, 2:] - kept[:, :2]).prod(axis=1) + (box[2:] - box[:2]).prod()

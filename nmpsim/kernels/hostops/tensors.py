@@ -1,4 +1,4 @@
-"""What host operations take and give."""
+"""Operands and results of host operations."""
 
 from __future__ import annotations
 
@@ -18,16 +18,28 @@ FloatArray: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 Attributes: TypeAlias = Mapping[str, Any]
 
+DtypeNames: TypeAlias = frozenset[str]
+FLOAT: DtypeNames = frozenset({"float32"})
+INT8: DtypeNames = frozenset({"int8"})
+INT16: DtypeNames = frozenset({"int16"})
+NARROW = INT8 | INT16
+QUANTIZED = NARROW | {"int32"}
+BIAS = QUANTIZED | {"int64"}
+INDEX: DtypeNames = frozenset({"int32", "int64"})
+BOOL: DtypeNames = frozenset({"bool"})
+REAL = FLOAT | NARROW
+NUMBER = REAL | INDEX
+ANY = NUMBER | BOOL | {"uint8", "float64", "float16", "uint16"}
+
 _EXACT = 1 << 23
-"""An integer up to this less one of 16 bits is exact in float32."""
+"""An integer up to this minus one of 16 bits is exact in float32."""
 
 
 @frozen(eq=False)
 class HostTensor:
     """Values in their logical shape; a quantized value stands for ``scale * (q - offset)``.
 
-    The dtype says the element kind. ``scale`` is exact in float32. The defaults make an Int8 or
-    Int16 tensor a plain integer one.
+    ``scale`` is exact in float32. The defaults make an Int8 or Int16 tensor a plain integer one.
     """
 
     values: AnyArray
@@ -35,11 +47,11 @@ class HostTensor:
     offset: int = 0
     quantized: bool = False
     numerics: str = "glow-int"
-    """Whose arithmetic the operation follows, as ``--numerics`` has it."""
+    """Numerics profile that the operation follows, as ``--numerics`` names it."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Element kind."""
+        """dtype of an element."""
         return self.values.dtype
 
     @property
@@ -53,27 +65,27 @@ class HostTensor:
         return np.float32(self.scale)
 
     @property
-    def is_float(self) -> bool:
+    def is_float32(self) -> bool:
         """Whether elements are float32."""
         return self.dtype == np.float32
 
     @property
-    def is_real(self) -> bool:
+    def is_float(self) -> bool:
         """Whether elements are floating-point numbers of any width."""
         return self.dtype.kind == "f"
 
     @property
-    def by_integers(self) -> bool:
-        """Whether its arithmetic is libjit's, in integers; the Interpreter's is in float32."""
+    def uses_integers(self) -> bool:
+        """Whether arithmetic is libjit's, in integers; the Interpreter's is in float32."""
         return self.dtype == np.int8 and self.numerics != "glow-float"
 
     def centered(self) -> IntArray:
-        """``q - offset`` in 64 bits."""
+        """Return ``q - offset`` in 64 bits."""
         return self.values.astype(np.int64) - np.int64(self.offset)
 
     def reals(self) -> FloatArray:
-        """``fl(scale * (q - offset))``; for float32 elements the values themselves."""
-        if self.is_float:
+        """Return ``fl(scale * (q - offset))``; for float32 elements the values themselves."""
+        if self.is_float32:
             return self.values
         if self.dtype.kind == "i" and self.dtype.itemsize <= 2 and abs(self.offset) <= _EXACT:
             centered = np.subtract(self.values, np.float32(self.offset), dtype=np.float32)
@@ -84,51 +96,48 @@ class HostTensor:
 
 
 @frozen(eq=False)
-class Clipped:
-    """The values that a clip to an integer range has changed."""
+class ClippedValues:
+    """Values changed by limiting a result to its integer range."""
 
-    places: IntArray
-    """[n] row-major, ascending"""
+    indices: IntArray
+    """[n] row-major indices, ascending."""
     exact: IntArray
-    """[n] what they were"""
+    """[n] values before they were limited."""
 
     @classmethod
-    def of(cls, values: IntArray, low: int, high: int) -> Clipped:
-        """Those of int64 ``values``."""
+    def find(cls, values: IntArray, low: int, high: int) -> ClippedValues:
+        """Return the int64 ``values`` outside ``low`` to ``high``."""
         flat = values.reshape(-1)
-        places = np.flatnonzero((flat < low) | (flat > high))
-        return cls(places, flat[places])
+        indices = np.flatnonzero((flat < low) | (flat > high))
+        return cls(indices, flat[indices])
 
 
-NONE_CLIPPED = Clipped(np.zeros(0, np.int64), np.zeros(0, np.int64))
+NONE_CLIPPED = ClippedValues(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @frozen(eq=False)
 class HostResult:
-    """New contents of output operands, by operand index.
-
-    Of an operation that clips to an integer range ``clipped`` says what the clip has changed, so
-    that the caller can count saturation.
-    """
+    """New contents of output operands, by operand index."""
 
     outputs: Mapping[int, AnyArray]
-    clipped: Mapping[int, Clipped] = attrs.field(factory=dict)
+    clipped: Mapping[int, ClippedValues] = attrs.field(factory=dict)
+    """For operations that saturate: the changed values, so that the caller can count them."""
     overshoots: Sequence[StageOvershoot] = ()
-    """Of the stages before the result."""
+    """Overshoots of the stages before the result."""
 
     @property
     def unclipped(self) -> Mapping[int, IntArray]:
-        """int64 values before that clip, of operations that have one."""
+        """int64 values before saturation, for operations that saturate."""
         return {index: self._unclipped(index) for index in self.clipped}
 
     def _unclipped(self, index: int) -> IntArray:
         values, changed = self.outputs[index].astype(np.int64), self.clipped[index]
-        values.reshape(-1)[changed.places] = changed.exact
+        values.reshape(-1)[changed.indices] = changed.exact
         return values
 
 
 class UnsupportedHostOp(ValueError):  # noqa: N818 - it names a limit, not a fault
-    """The host does not know this operation, or not on these element kinds or attributes."""
+    """An operation that the host does not know, or not for these dtypes or attributes."""
 
     def __init__(self, opcode: str, reason: str) -> None:
         super().__init__(f"{opcode}: {reason}")
@@ -137,47 +146,52 @@ class UnsupportedHostOp(ValueError):  # noqa: N818 - it names a limit, not a fau
 
 
 class HostValueError(ValueError):
-    """Values in an operand that the operation cannot take, such as an index out of range."""
+    """An operand value that the operation cannot take, such as an index out of range."""
 
 
 Implementation: TypeAlias = Callable[[Sequence[HostTensor], Attributes], HostResult]
-"""Operands in print order and attributes -> result; never writes into its operands."""
+"""(operands in print order, attributes) -> result; never writes into its operands."""
 
 
-def whole(values: AnyArray, dest: HostTensor) -> HostResult:
-    """A result for operand 0 that needs no clip; cast to the dtype of ``dest``, always a copy."""
-    return HostResult({0: np.array(values, dtype=dest.dtype, order="C").reshape(dest.shape)})
+def cast(values: AnyArray, dest: HostTensor) -> AnyArray:
+    """Return a copy of the values in the dtype and shape of ``dest``."""
+    return np.array(values, dtype=dest.dtype, order="C").reshape(dest.shape)
 
 
-def clipped(values: IntArray, dest: HostTensor) -> HostResult:
-    """A result for operand 0: int64 ``values`` saturated to the integer range of ``dest``."""
+def store(values: AnyArray, dest: HostTensor) -> HostResult:
+    """Return the values as the result of operand 0, without saturation."""
+    return HostResult({0: cast(values, dest)})
+
+
+def saturate(values: IntArray, dest: HostTensor) -> HostResult:
+    """Return int64 values, saturated to the range of ``dest``, as the result of operand 0."""
     wide = np.asarray(values)
     if wide.shape != dest.shape:
         wide = np.broadcast_to(wide, dest.shape)
-    low, high = limits_of(dest.dtype)
+    low, high = integer_limits(dest.dtype)
     least = np.minimum.reduce(wide, None, initial=low)
     most = np.maximum.reduce(wide, None, initial=high)
     if least == low and most == high:
         return HostResult({0: wide.astype(dest.dtype, order="C")}, {0: NONE_CLIPPED})
     narrow = np.asarray(np.clip(wide, low, high)).astype(dest.dtype, order="C")
-    return HostResult({0: narrow}, {0: Clipped.of(wide, low, high)})
+    return HostResult({0: narrow}, {0: ClippedValues.find(wide, low, high)})
 
 
 @cache
-def name_of(dtype: np.dtype[Any]) -> str:
-    """The type's name, likewise."""
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """Return the name of a dtype (cached: NumPy computes it each time)."""
     return dtype.name
 
 
 @cache
-def limits_of(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """The least and the largest value of an integer type; NumPy works them out each time."""
+def integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Return the smallest and largest value of an integer dtype (cached)."""
     limits = np.iinfo(dtype)
     return int(limits.min), int(limits.max)
 
 
-def checked_indices(opcode: str, indices: AnyArray, limit: int) -> IntArray:
-    """Indices as int64, if all are at least 0 and below ``limit``."""
+def check_indices(opcode: str, indices: AnyArray, limit: int) -> IntArray:
+    """Return indices as int64; raise HostValueError unless all lie within 0 to ``limit - 1``."""
     wide = indices.astype(np.int64)
     outside = wide[(wide < 0) | (wide >= limit)]
     if outside.size:

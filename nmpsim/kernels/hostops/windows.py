@@ -1,75 +1,81 @@
-"""Sliding windows over NHWC tensors: one strided view for each kernel tap."""
+"""Sliding windows over channels-last tensors: one strided view for each kernel tap."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.kernels.hostops.tensors import AnyArray, Attributes
+from nmpsim.kernels.hostops.tensors import AnyArray, Attributes, UnsupportedHostOp
 from nmpsim.records import frozen
+
+
+def require_nhwc(opcode: str, attributes: Attributes) -> None:
+    """Raise UnsupportedHostOp unless the Layout of an instruction is NHWC."""
+    layout = attributes.get("Layout", 0)
+    if layout not in (0, "NHWC"):
+        raise UnsupportedHostOp(opcode, f"layout {layout} is not NHWC (0)")
 
 
 @frozen
 class Window:
-    """Kernel, strides and dilation as (height, width); pads as (top, left, bottom, right)."""
+    """A window over (height, width) or (time, height, width)."""
 
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    pads: tuple[int, int, int, int]
-    dilation: tuple[int, int] = (1, 1)
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    """Padding before and after each dimension."""
+    dilation: tuple[int, ...]
 
     @classmethod
     def of(cls, attributes: Attributes) -> Window:
-        """From an instruction's Kernels, Strides, Pads and, where it has one, Dilation."""
-        top, left, bottom, right = (int(p) for p in attributes["Pads"])
+        """Return the window that Kernels, Strides, Pads and Dilation (default 1) describe.
+
+        Pads are [top, left, bottom, right] or [near, far, top, bottom, left, right].
+        """
+        pads = [int(pad) for pad in attributes["Pads"]]
+        befores, behinds = (pads[:2], pads[2:]) if len(pads) == 4 else (pads[::2], pads[1::2])
         return cls(
-            kernel=_pair(attributes["Kernels"]),
-            strides=_pair(attributes["Strides"]),
-            pads=(top, left, bottom, right),
-            dilation=_pair(attributes.get("Dilation", (1, 1))),
+            kernel=tuple(int(size) for size in attributes["Kernels"]),
+            strides=tuple(int(step) for step in attributes["Strides"]),
+            pads=tuple(zip(befores, behinds, strict=True)),
+            dilation=tuple(int(step) for step in attributes.get("Dilation", (1,) * len(befores))),
         )
 
     @property
     def taps(self) -> int:
-        """Positions in the kernel, those over padding included."""
-        return self.kernel[0] * self.kernel[1]
+        """Number of kernel positions, including those over padding."""
+        return int(np.prod(self.kernel))
 
-    def padded(self, x: AnyArray, value: float | np.generic) -> AnyArray:
-        """``x`` [N, H, W, C] with ``value`` all around, as far as the pads say."""
-        top, left, bottom, right = self.pads
-        around = ((0, 0), (top, bottom), (left, right), (0, 0))
-        return np.pad(x, around, constant_values=value) if any(self.pads) else x
+    def pad(self, x: AnyArray, value: float | np.generic) -> AnyArray:
+        """Return ``x`` [N, ..., C] padded with ``value``."""
+        around = ((0, 0), *self.pads, (0, 0))
+        return np.pad(x, around, constant_values=value) if np.any(self.pads) else x
 
     def views(
-        self, padded: AnyArray, rows: int, columns: int
-    ) -> Iterator[tuple[int, int, AnyArray]]:
-        """``(ky, kx, view [N, rows, columns, C])`` of each tap, row by row."""
-        (step_y, step_x), (apart_y, apart_x) = self.strides, self.dilation
-        for ky in range(self.kernel[0]):
-            for kx in range(self.kernel[1]):
-                y, x = ky * apart_y, kx * apart_x
-                yield (
-                    ky,
-                    kx,
-                    padded[
-                        :,
-                        y : y + (rows - 1) * step_y + 1 : step_y,
-                        x : x + (columns - 1) * step_x + 1 : step_x,
-                    ],
-                )
+        self, padded: AnyArray, outputs: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], AnyArray]]:
+        """Yield each tap's index and its view [N, *outputs, C], in row-major order of taps."""
+        for tap in itertools.product(*map(range, self.kernel)):
+            starts = [index * step for index, step in zip(tap, self.dilation, strict=True)]
+            cut = tuple(
+                slice(start, start + (count - 1) * step + 1, step)
+                for start, count, step in zip(starts, outputs, self.strides, strict=True)
+            )
+            yield tap, padded[(slice(None), *cut)]
 
-    def reduced(
-        self, operation: np.ufunc, padded: AnyArray, rows: int, columns: int
+    def reduce(
+        self, operation: np.ufunc, padded: AnyArray, outputs: tuple[int, ...]
     ) -> npt.NDArray[Any]:
-        """The taps of each window by an operation whose order is not seen: [N, rows, columns, C].
+        """Reduce the taps of each two-dimensional window, in any order: [N, *outputs, C].
 
-        Along rows of the input, then across them, so that large windows take few steps.
+        Rows of the input are reduced first, so that large windows take few steps.
         """
         (step_y, step_x), (apart_y, apart_x) = self.strides, self.dilation
-        width, height = (columns - 1) * step_x + 1, (rows - 1) * step_y + 1
+        width, height = (outputs[1] - 1) * step_x + 1, (outputs[0] - 1) * step_y + 1
         across = padded[:, :, :width:step_x].copy()
         for x in range(apart_x, self.kernel[1] * apart_x, apart_x):
             operation(across, padded[:, :, x : x + width : step_x], out=across)
@@ -78,27 +84,15 @@ class Window:
             operation(total, across[:, y : y + height : step_y], out=total)
         return total
 
-    def valid_taps(self, height: int, width: int, rows: int, columns: int) -> npt.NDArray[np.int64]:
-        """How many taps of each window lie on the input and not on padding: [rows, columns]."""
-        top, left, _, _ = self.pads
-        vertical = _inside(height, rows, self.kernel[0], self.strides[0], self.dilation[0], top)
-        across = _inside(width, columns, self.kernel[1], self.strides[1], self.dilation[1], left)
-        counts: npt.NDArray[np.int64] = np.outer(vertical, across)
+    def count_valid_taps(
+        self, inputs: tuple[int, ...], outputs: tuple[int, ...]
+    ) -> npt.NDArray[np.int64]:
+        """Return how many taps of each window lie on the input, not on padding: [*outputs]."""
+        counts = np.ones((), np.int64)
+        for size, count, kernel, step, dilation, (before, _) in zip(
+            inputs, outputs, self.kernel, self.strides, self.dilation, self.pads, strict=True
+        ):
+            places = np.arange(count)[:, None] * step - before + np.arange(kernel) * dilation
+            inside = ((places >= 0) & (places < size)).sum(axis=1, dtype=np.int64)
+            counts = counts[..., None] * inside
         return counts
-
-
-def _pair(values: Sequence[int]) -> tuple[int, int]:
-    first, second = (int(v) for v in values)
-    return first, second
-
-
-def _inside(
-    length: int, outputs: int, kernel: int, stride: int, dilation: int, pad: int
-) -> npt.NDArray[np.int64]:
-    """Taps within ``0..length`` for each output position along one axis."""
-    starts = np.arange(outputs, dtype=np.int64)[:, None] * stride - pad
-    places = starts + np.arange(kernel, dtype=np.int64)[None, :] * dilation
-    inside: npt.NDArray[np.int64] = np.sum(
-        (places >= 0) & (places < length), axis=1, dtype=np.int64
-    )
-    return inside

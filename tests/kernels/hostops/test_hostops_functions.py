@@ -106,7 +106,7 @@ def test_quantize_in_parts(monkeypatch: pytest.MonkeyPatch, dtype: Any, numerics
     found = execute("quantize", [dest, HostTensor(reals)], {}, numerics)
     assert found.outputs[0].ravel().tolist() == [one.outputs[0].item() for one in alone]
     assert found.unclipped[0].ravel().tolist() == [one.unclipped[0].item() for one in alone]
-    assert found.clipped[0].places.tolist() == [4, 6, 7, 8]
+    assert found.clipped[0].indices.tolist() == [4, 6, 7, 8]
     assert found.outputs[0].shape == (11, 1)
 
 

@@ -1,5 +1,7 @@
-"""Modules of this package that are imported when one of their functions is called: of all that the
-host can do a program uses little."""
+"""Modules of this package that are imported on the first call of one of their functions.
+
+A program uses few of the host's operations.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from importlib import import_module
 from typing import Any
 
 
-class Later:
-    """In place of a module; its functions are those that the module has."""
+class LazyModule:
+    """Stand-in for a module; its attributes are functions that import the module when called."""
 
     def __init__(self, module: str) -> None:
         self._module = module
