@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from compiled_runs import check_program
 from hypothesis import given
@@ -18,7 +20,7 @@ from random_arithmetic import (
     unary,
 )
 from random_programs import single_operations
-from tiers import examples
+from tiers import examples, pairwise
 
 from nmpsim.compiler.numerics import PROFILES
 
@@ -30,9 +32,9 @@ STEPS: dict[str, tuple[Step, ...]] = {
 }
 
 
-@pytest.mark.parametrize("kind", STEPS)
-@pytest.mark.parametrize("elem", ["i8", "i16"])
-@pytest.mark.parametrize("numerics", PROFILES)
+@pytest.mark.parametrize(
+    ("numerics", "elem", "kind"), pairwise(product(PROFILES, ("i8", "i16"), STEPS))
+)
 def test_one_operation(numerics: str, elem: str, kind: str) -> None:
     @examples(12)
     @given(single_operations(STEPS[kind], elem, numerics), sizes())
