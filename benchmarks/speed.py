@@ -8,6 +8,8 @@ All have run before: nmpsim twice, as the second run proves which layers are who
     pip install nmpsim[bench]
     python benchmarks/speed.py [--rounds 7] [--readme README.md]
 
+With ``--readme`` all tables go to docs/speed.md, and the table of inferences to the README.
+
 The programs and their input are among the reference files: ``shared`` beside the repository, or the
 folder that ``NMPSIM_SHARED`` names.
 """
@@ -44,6 +46,8 @@ QUIET_SECONDS = 0.5
 comes next."""
 THREADS = (1, 2)
 REPOSITORY = Path(__file__).resolve().parents[1]
+TABLES_PAGE = REPOSITORY / "docs" / "speed.md"
+"""The page that shows every table."""
 BEGIN, END = "<!-- speed -->\n", "<!-- end of speed -->\n"
 HOSTS = "| ratios by host: kernels, processor |"
 """How the table begins to which each kind of host adds a row."""
@@ -159,10 +163,9 @@ def hosts_table(compared: list[Compared], known: Iterable[str]) -> Iterator[str]
     yield f"{kind} {' | '.join(f'{one.ratio:.2f}' for one in compared)} |"
 
 
-def known_hosts(page: Path | None) -> list[str]:
-    """Rows of the table of hosts that a page has already."""
-    text = page.read_text(encoding="utf-8") if page else ""
-    table = text.partition(HOSTS)[2].partition("\n\n")[0]
+def known_hosts() -> list[str]:
+    """Return the rows of the table of hosts that docs/speed.md has already."""
+    table = TABLES_PAGE.read_text(encoding="utf-8").partition(HOSTS)[2].partition("\n\n")[0]
     return table.splitlines()[2:]
 
 
@@ -216,7 +219,7 @@ def start_costs(folder: Path) -> Iterator[str]:
     later = min(numbers_of(compiled, **cache)[0] for _ in range(3))
     yield "| `nmpsim run` of the digits, from command to result | |"
     yield "| --- | ---: |"
-    yield f"| any run, on the engine that suits | {first:.2f} s |"
+    yield f"| any run, with automatic engine selection | {first:.2f} s |"
     yield f"| first run on the compiled engine: kernels are compiled | {compiling:.1f} s |"
     yield f"| later runs on the compiled engine | {later:.2f} s |"
 
@@ -239,22 +242,24 @@ def machine() -> str:
     return f"{FLAVOUR}, {names[0] if names else 'unknown processor'}, {os.cpu_count()} CPUs"
 
 
-def tables(rounds: int, page: Path | None) -> str:
-    """All measurements, in Markdown; of other kinds of hosts what a page knows."""
+def tables(rounds: int) -> tuple[str, str]:
+    """Measure, and return the table of inferences and all tables in Markdown."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         programs = load_programs(folder)
         compared = compare(programs, quantized_network(folder), rounds)
+        inferences = list(times_table(compared))
         parts = [
-            times_table(compared),
-            hosts_table(compared, known_hosts(page)),
+            inferences,
+            hosts_table(compared, known_hosts()),
             program_costs(programs),
             start_costs(folder),
             time_shares(programs[0], folder),
         ]
         text = "\n".join(line for part in parts for line in (*part, ""))
     date = datetime.datetime.now(tz=datetime.UTC).date()
-    return f"Measured on {date} ({machine()}); onnxruntime runs a u8s8 ResNet-50.\n\n{text}"
+    head = f"Measured on {date} ({machine()}); onnxruntime runs a u8s8 ResNet-50.\n\n"
+    return "\n".join((*inferences, "")), head + text
 
 
 def put_into(page: Path, text: str) -> None:
@@ -271,14 +276,15 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--readme", type=Path, help="a page to put the tables into")
+    parser.add_argument("--readme", type=Path, help="the README; also updates docs/speed.md")
     asked = parser.parse_args()
     if not resnet50_folder().is_dir():
         sys.exit(f"no reference files at {resnet50_folder()}; NMPSIM_SHARED names the folder")
-    text = tables(asked.rounds, asked.readme)
-    print(text)
+    inferences, everything = tables(asked.rounds)
+    print(everything)
     if asked.readme:
-        put_into(asked.readme, text)
+        put_into(asked.readme, inferences)
+        put_into(TABLES_PAGE, everything)
 
 
 if __name__ == "__main__":

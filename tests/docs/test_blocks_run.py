@@ -129,7 +129,7 @@ def names():
     }
 
 
-SLOW = ("docs/tutorials/compare-slicings.md", "docs/sweep.md", "docs/howto/another-device.md")
+SLOW = ("docs/tutorials/compare-tilings.md", "docs/sweep.md", "docs/howto/another-device.md")
 
 
 @pytest.mark.parametrize(

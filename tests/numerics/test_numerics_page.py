@@ -31,8 +31,8 @@ def test_the_worked_examples() -> None:
     exec(compile(code, str(PAGE), "exec"), dict(vars(page)))
 
 
-@pytest.mark.parametrize("row", rows_below("what parts them"), ids=lambda row: row[0])
-def test_where_references_part(row: list[str]) -> None:
+@pytest.mark.parametrize("row", rows_below("what differs"), ids=lambda row: row[0])
+def test_where_references_differ(row: list[str]) -> None:
     acc, factor = np.int64(row[1]), page.f32(float(row[2]))
     found = [
         page.scale32(acc, *page.integer_scale(factor)),
