@@ -1,4 +1,4 @@
-"""What the site does to the pages of docs/, which also are read as they are."""
+"""Hooks of the documentation site; its pages are also read as they are."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-REFERENCE = "Reference"
 DECISIONS = "decisions"
+SEARCH_BOOST = {"Use": 4, "Design": 1, "Reference": 0.5}
+"""Part of the navigation -> factor of its pages' ranks in search."""
 API_MARK = "<!-- every public name -->"
 CLI_MARK = "<!-- every command -->"
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
@@ -15,13 +16,9 @@ _ROLE = re.compile(r":\w+:<code>~?([^<]+)</code>")
 
 
 def on_config(config: Any) -> Any:
-    """Pages that the navigation does not name come under Reference, decisions under theirs."""
+    """List every decision record in the navigation."""
     folder = Path(config.docs_dir)
-    named = set(_pages(config.nav))
     sections = {title: section for entry in config.nav for title, section in entry.items()}
-    for path in sorted(folder.glob("*.md")):
-        if path.name not in named:
-            sections[REFERENCE].append({_title(path): path.name})
     for entry in sections["Design"]:
         if entry.get("Decisions") == DECISIONS:
             paths = sorted((folder / DECISIONS).glob("*.md"))
@@ -30,7 +27,9 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Links to files of the repository that are no pages become their names."""
+    """Insert generated parts, name files that are no pages, and rank the page in search."""
+    if page.ancestors:
+        page.meta.setdefault("search", {"boost": SEARCH_BOOST[page.ancestors[-1].title]})
     for mark, text in ((API_MARK, _public_names), (CLI_MARK, _commands)):
         if mark in markdown:
             markdown = markdown.replace(mark, text())
@@ -46,15 +45,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Docstrings name other things by Sphinx's roles."""
+    """Show the targets of Sphinx roles in docstrings as code."""
     return _ROLE.sub(r"<code>\1</code>", html)
-
-
-def _pages(nav: Any) -> list[str]:
-    if isinstance(nav, str):
-        return [nav]
-    parts = nav.values() if isinstance(nav, dict) else nav
-    return [page for part in parts for page in _pages(part)]
 
 
 def _title(path: Path) -> str:
@@ -67,7 +59,7 @@ def _leads_out(target: Path) -> bool:
 
 
 def _normal(target: Path, base: str = "docs") -> str:
-    """A path in the repository, without ``..``."""
+    """Return a path in the repository without ``..``."""
     parts: list[str] = [base]
     for part in target.parts:
         if part == "..":
@@ -78,7 +70,7 @@ def _normal(target: Path, base: str = "docs") -> str:
 
 
 def _public_names() -> str:
-    """A block of mkdocstrings for each name that ``import nmpsim`` offers."""
+    """Return a block of mkdocstrings for each public name of nmpsim."""
     import nmpsim
 
     homes = nmpsim._HOMES
@@ -86,12 +78,12 @@ def _public_names() -> str:
 
 
 def _commands() -> str:
-    """What ``--help`` says of each command."""
+    """Return the output of ``--help`` for each command."""
     import click
 
     from nmpsim.cli.app import COMMANDS, app
 
-    # 80 columns are what the column of text has room for.
+    # The page has room for 80 columns.
     asked = {"max_content_width": 80, **app.context_settings}
     context = click.Context(app, info_name="nmpsim", **asked)
     sections = [f"```text\n{app.get_help(context)}\n```"]

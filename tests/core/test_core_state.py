@@ -60,7 +60,7 @@ def test_members_are_numbered_from_zero(numbers: type[IntEnum]) -> None:
 
 
 def test_a_transfer_s_words_are_behind_its_cursor() -> None:
-    """A cursor has eight words (docs/reading-guide.md, state.WORK)."""
+    """A cursor has eight words (docs/trace.md, state.WORK)."""
     assert [int(job) for job in Job.__members__.values()] == [8, 9, 10, 11, 12, 13, 14, 15]
 
 

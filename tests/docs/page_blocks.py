@@ -42,13 +42,15 @@ class Block:
     text: str
     line: int
     remark: str = ""
-    """The HTML comment right before it; ``not run: REASON`` keeps it from being run."""
+    """The HTML comment before it. ``not run: REASON`` and ``test``, the line that runs the tests,
+    keep it from being run."""
 
     @property
     def runs(self) -> bool:
         """True if it is something that this module can run or check."""
         is_code = self.language in ("sh", "python")
-        return self.remark == "output" or (is_code and not self.remark.startswith("not run: "))
+        is_excluded = self.remark == "test" or self.remark.startswith("not run: ")
+        return self.remark == "output" or (is_code and not is_excluded)
 
 
 def blocks_of(page: str) -> list[Block]:

@@ -16,7 +16,10 @@ GENERATED_TABLES = {
     "mutation.md": ("| module | tried | equivalent | killed | survived |",),
 }
 """Page -> header rows of its tables that tests compare with the code or with recorded vectors."""
-GENERATED_PARTS = (("<!-- limits -->", "<!-- end of limits -->"), ("<!-- speed -->", "<!-- end of speed -->"))
+GENERATED_PARTS = (
+    ("<!-- limits -->", "<!-- end of limits -->"),
+    ("<!-- speed -->", "<!-- end of speed -->"),
+)
 """Marks around other generated parts."""
 FORMULA_PAGE = "numerics.md"
 """Its blocks of Python are an oracle that tests run."""

@@ -23,7 +23,6 @@ ELSEWHERE = {
     "docs/numerics.md": "tests/numerics run it against the references' vectors",
     "docs/pytest.md": "its Python is for pytest to run; tests/checking run the plugin",
     "docs/quantize.md": "tests/quantization/test_quantize_page.py runs it",
-    "README.md": "its command lines are those of .ci/run, its Python of test_examples_run.py",
 }
 SUITE = """
 [[case]]

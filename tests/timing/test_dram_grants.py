@@ -155,7 +155,7 @@ def test_runs_that_touch_are_one(
 
 
 def test_a_record_of_a_grant_keeps_its_words_in_this_order() -> None:
-    """Traces keep cursors: docs/reading-guide.md, ``state.WORK``."""
+    """Traces keep cursors: docs/trace.md, ``state.WORK``."""
     words = (ADDRESS, RUN, COUNT_X, COUNT_Y, STRIDE_X, STRIDE_Y, RUNS_DONE, BYTES_DONE)
     assert words == tuple(range(CURSOR_WORDS))
 
