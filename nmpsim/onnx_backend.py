@@ -24,13 +24,13 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from nmpsim import session
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.nodes import Graph
-from nmpsim.frontends.graph.program import NotLoweredError
+from nmpsim.frontends.graph.problems import LoweringError
 from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
-from nmpsim.frontends.onnx import KNOWN, lower
-from nmpsim.frontends.onnx.bodies import with_bodies
-from nmpsim.frontends.onnx.model import graph_of
+from nmpsim.frontends.module_builder import ModuleBuilder
+from nmpsim.frontends.onnx import SUPPORTED_OPERATORS, lower_onnx_graph
+from nmpsim.frontends.onnx.function_inlining import inline_functions
+from nmpsim.frontends.onnx.model import read_graph
 from nmpsim.lir.names import legal_name
 from nmpsim.report.data import RunReport
 
@@ -80,7 +80,7 @@ class PreparedModel(BackendRep):
         self._needed = [name for name in self._infos if name not in held]
         shapes = [_dimensions(self._infos[name]) for name in self._needed]
         with _refusing():
-            graph = graph_of(with_bodies(model, KNOWN), {}, _PLACE)
+            graph = read_graph(inline_functions(model, SUPPORTED_OPERATORS), {}, _PLACE)
             if all(shape is not None and None not in shape for shape in shapes):
                 self._check(graph)
 
@@ -149,7 +149,7 @@ class PreparedModel(BackendRep):
         """Refuse what no values could make possible."""
         try:
             self._lowered(graph)
-        except NotLoweredError as error:
+        except LoweringError as error:
             if not error.unknown:
                 raise
 
@@ -177,21 +177,21 @@ class PreparedModel(BackendRep):
     def _imported(self, values: Mapping[str, Array]) -> ImportedModel:
         """Bind what the lowering asks for, until it asks for nothing more."""
         shapes = {name: values[name].shape for name in self._needed}
-        graph = graph_of(with_bodies(self._model, KNOWN), shapes, _PLACE)
+        graph = read_graph(inline_functions(self._model, SUPPORTED_OPERATORS), shapes, _PLACE)
         given = {name: values[name] for name in values if name not in self._needed}
         while True:
             bound = {**given, **{name: values[name] for name in self._bound}}
             try:
                 return self._lowered(_with_values(graph, bound))
-            except NotLoweredError as error:
+            except LoweringError as error:
                 more = _inputs_of(graph, error.unknown) - self._bound
                 if not more or len(self._bound | more) == len(self._needed):
                     raise
                 self._bound |= more
 
     def _lowered(self, graph: Graph) -> ImportedModel:
-        return lower(
-            graph, Builder(legal_name(self._model.graph.name), None), _PLACE, self._options
+        return lower_onnx_graph(
+            graph, ModuleBuilder(legal_name(self._model.graph.name), None), _PLACE, self._options
         )
 
 
@@ -213,8 +213,8 @@ def _inputs_of(graph: Graph, names: frozenset[str]) -> frozenset[str]:
     """The inputs that tensors depend on."""
     wanted = set(names)
     for node in reversed(graph.nodes):
-        if wanted.intersection(node.makes):
-            wanted.update(node.reads)
+        if wanted.intersection(node.results):
+            wanted.update(node.operands)
     return frozenset(one.name for one in graph.inputs if one.name in wanted)
 
 

@@ -48,7 +48,7 @@ def _read_tflite(path: Path, options: ImportOptions) -> ImportedModel:
 def _read_onnx(path: Path, options: ImportOptions) -> ImportedModel:
     from nmpsim.frontends import onnx
 
-    return onnx.read(path, options)
+    return onnx.import_onnx(path, options)
 
 
 FRONT_ENDS = (

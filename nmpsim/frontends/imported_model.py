@@ -1,4 +1,4 @@
-"""What a front end makes of a model's file, or why it makes nothing."""
+"""The result of importing a model, the import options, and the errors of unsupported models."""
 
 from __future__ import annotations
 
@@ -12,32 +12,38 @@ from nmpsim.lir.nodes import Module
 
 
 class UnsupportedError(Exception):
-    """An operation, or this form of it, is not known. The text says what was found."""
+    """An operator, or a form of it, that cannot be compiled; the text says what was found."""
 
 
 class NotConstantError(UnsupportedError):
-    """A tensor's values have to be known when the model is compiled, and are not."""
+    """A tensor whose values must be known at compile time and are not."""
 
-    def __init__(self, name: str, what: str = "an input") -> None:
-        super().__init__(f"{name or what} is not a constant")
+    def __init__(self, name: str, description: str = "an input") -> None:
+        super().__init__(f"{name or description} is not a constant")
         self.name = name
+
+
+def require(condition: object, found: str) -> None:
+    """Raise UnsupportedError with the text of what was found unless a condition holds."""
+    if not condition:
+        raise UnsupportedError(found)
 
 
 @attrs.frozen
 class ImportOptions:
-    """What a user says of a model, besides its file."""
+    """Options for importing a model file."""
 
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
-    """Of inputs, by name, where the file leaves them open."""
+    """Input name -> shape, for inputs whose shape the file leaves open."""
     sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
-    """Of an array for each input, by name (empty for the only one); of an image, height and width.
-    They close the dimensions that the file leaves open, but for the first one, the batch."""
+    """Input name (empty for the only input) -> shape of an array of samples; height and width for
+    an image. They fix dimensions that the file leaves open, except the first one, the batch."""
     integer_islands: bool | None = None
-    """Compute on integers what is float32 in the reference, where that is possible; None: where
-    there is no integer reference at all."""
+    """Whether to compute on integers what the reference computes in float32, where possible. None:
+    only for models that have no integer reference."""
     for_quantization: bool = False
-    """The float model is to be quantized: batch norms, and factors and sums with constants, become
-    part of the weights before them."""
+    """Whether the float model will be quantized: batch norms, and products and sums with constants,
+    are then folded into the weights before them."""
 
 
 DEFAULT_IMPORT_OPTIONS = ImportOptions()
@@ -45,21 +51,21 @@ DEFAULT_IMPORT_OPTIONS = ImportOptions()
 
 @attrs.frozen
 class ImportedModel:
-    """A model as LIR, and how it goes with its file."""
+    """A model as LIR, with its relation to the model file."""
 
     module: Module
-    """Verified, with its constants and exact scales; inputs and outputs have the names and the
-    order of the file."""
+    """Verified, with constants and exact scales; inputs and outputs have the names and the order of
+    the file."""
     unsigned: frozenset[str]
-    """Inputs and outputs that are uint8 or uint16 in the file; the module holds Int8, 128 less, or
-    Int16, 32768 less."""
+    """Inputs and outputs that are uint8 or uint16 in the file; the module stores them as Int8
+    (128 less) or Int16 (32768 less)."""
     operators: tuple[OperatorMapping, ...]
-    """One for each operation of the file, in its order."""
+    """One for each operator of the file, in its order."""
     numerics: str
-    """The arithmetic profile that the file calls for."""
+    """Arithmetic profile of the file's reference."""
     normalizations: tuple[Normalization, ...] = ()
-    """What the file says of inputs that are images."""
+    """Normalization of image inputs, as given in the file."""
     layer_numerics: Mapping[str, str] = MappingProxyType({})
-    """Names of layers that it calls for another one for, and which."""
+    """Layer name -> arithmetic profile, for layers that differ from ``numerics``."""
     warnings: tuple[str, ...] = ()
-    """What a user should know of it."""
+    """Warnings for the user."""

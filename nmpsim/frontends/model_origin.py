@@ -1,4 +1,4 @@
-"""What is known of a model's file beside LIR that was made of it: ``X.model.json``."""
+"""Model metadata stored next to LIR text that was made from a model file: ``X.model.json``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUFFIX = ".model.json"
 
 @attrs.frozen
 class ModelOrigin:
-    """What became of a model's operations, and what its file says of inputs."""
+    """The operators of a model file and the normalization of its inputs."""
 
     fates: Annotated[tuple[OperatorMapping, ...], limits.LAYERS]
     """Of the operations of the model's file, in its order."""
@@ -36,13 +36,19 @@ class ModelOrigin:
         """Version of the document."""
         return SCHEMA
 
-    def as_json(self) -> bytes:
-        """The file's content."""
+    def to_json(self) -> bytes:
+        """Return the content of the file."""
         return record_to_json(self, SCHEMA) + b"\n"
 
 
 def read_model_origin(lir: Path) -> ModelOrigin | None:
-    """What the file next to LIR text says; None if there is none. Raises FILE001, CONST004."""
+    """Read the metadata file of LIR text; return None if there is none.
+
+    Raises
+    ------
+    UserError
+        FILE001 if the file cannot be read, CONST004 if it is not valid.
+    """
     path = beside(lir, SUFFIX)
     if path is None or not path.is_file():
         return None
@@ -62,6 +68,6 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
 
 
 def import_lir(module: Module, origin: ModelOrigin | None = None) -> ImportedModel:
-    """A module of LIR text; ``origin`` says what that was made of, if that was a model's file."""
+    """Return the module of LIR text as an imported model, with its origin if it is known."""
     fates, normalizations = (origin.fates, origin.normalizations) if origin else ((), ())
     return ImportedModel(module, frozenset(), fates, DEFAULT_NUMERICS, normalizations)

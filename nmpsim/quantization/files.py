@@ -66,7 +66,7 @@ def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
     arrays = {_key(name): values for name, values in module.constants.items()}
     if program.operators:
         arrays |= {FLOAT_PREFIX + name: values for name, values in module.floats.items()}
-        origin = ModelOrigin(program.operators, program.normalizations).as_json()
+        origin = ModelOrigin(program.operators, program.normalizations).to_json()
         write_file(files.model, lambda file: file.write(origin))
     write_npz(files.constants, arrays)
     sidecar = json.dumps(tensor_facts(module), indent=1)

@@ -16,7 +16,7 @@ import nmpsim
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.extras import install_command
 from nmpsim.frontends import import_model
-from nmpsim.frontends.graph import folding
+from nmpsim.frontends.graph import constant_folding
 
 
 @pytest.fixture
@@ -469,11 +469,11 @@ def test_constants_that_nodes_make_are_bounded(tmp_path: Path) -> None:
 def test_constants_beyond_the_budget_are_not_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folding, "_MAX_ALL_ELEMENTS", 250)
+    monkeypatch.setattr(constant_folding, "_MAX_ALL_ELEMENTS", 250)
     computed = []
-    plain = folding._FOLDS["Reshape"]
+    plain = constant_folding._FOLDS["Reshape"]
     monkeypatch.setitem(
-        folding._FOLDS, "Reshape", lambda node, x: computed.append(node) or plain(node, x)
+        constant_folding._FOLDS, "Reshape", lambda *x: computed.append(x) or plain(*x)
     )
     nodes: list[Node] = [("Transpose", ["c"], ["t"], {})]
     nodes += [("Reshape", ["t", "size"], [f"r{n}"], {}) for n in range(20)]  # copies, no views

@@ -11,7 +11,7 @@ from torch_records import Run
 import nmpsim
 from nmpsim.frontends import ImportedModel
 from nmpsim.frontends.torch import lower
-from nmpsim.frontends.torch.record import Tensor
+from nmpsim.frontends.torch.recording import Tensor
 from nmpsim.interpreter import execute_real, sqnr_db
 
 Array = np.ndarray[Any, Any]
@@ -155,7 +155,7 @@ def test_parts_and_sums() -> None:
     run = FloatRun()
     halves = tuple(run.tensor((1, 2, 4, 6)) for _ in range(2))
     run.call("aten.split", "split", halves[0], self=run.x, split_size=2, dim=1)
-    run.calls[-1] = nmpsim.frontends.torch.record.Call(
+    run.calls[-1] = nmpsim.frontends.torch.recording.Call(
         0, "aten.split", "split", run.calls[-1].arguments, halves
     )
     total = run.call(

@@ -11,7 +11,7 @@ from torch_records import Run
 
 import nmpsim
 from nmpsim.frontends.torch import lower
-from nmpsim.frontends.torch.record import Tensor
+from nmpsim.frontends.torch.recording import Tensor
 
 Array = npt.NDArray[Any]
 RNG = np.random.default_rng(12)

@@ -17,7 +17,7 @@ nniq = pytest.importorskip("torch.ao.nn.intrinsic.quantized")
 nnq = pytest.importorskip("torch.ao.nn.quantized")
 quantization = pytest.importorskip("torch.ao.quantization")
 nn = torch.nn
-live = pytest.importorskip("nmpsim.frontends.torch.live")
+live = pytest.importorskip("nmpsim.frontends.torch.recorder")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what PyTorch deprecates
 ENGINES = ("fbgemm", "qnnpack", "onednn", "x86")

@@ -14,7 +14,7 @@ from torch_records import Digits, Run, one_operation, question
 
 import nmpsim
 from nmpsim.frontends.torch import lower
-from nmpsim.frontends.torch.record import Recorded
+from nmpsim.frontends.torch.recording import Recorded
 
 ENGINES = ("fbgemm", "x86", "qnnpack", "onednn")
 Array = npt.NDArray[Any]
@@ -236,7 +236,7 @@ def test_what_is_not_known_is_refused_by_name() -> None:
 
 def test_without_pytorch_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "nmpsim.frontends.torch.live", raising=False)
+    monkeypatch.delitem(sys.modules, "nmpsim.frontends.torch.recorder", raising=False)
     with pytest.raises(nmpsim.UserError, match="a PyTorch model needs PyTorch") as error:
         nmpsim.from_torch(object(), ())
     assert error.value.diagnostics[0].code == "PKG001"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
+from nmpsim.frontends.torch.recording import Call, Packed, Recorded, Tensor
 
 Array = npt.NDArray[Any]
 

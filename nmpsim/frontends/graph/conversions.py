@@ -1,4 +1,4 @@
-"""Nodes that make integers of real numbers, and real numbers of integers."""
+"""Conversions between integers, floats and truth values: quantize, dequantize, cast."""
 
 from __future__ import annotations
 
@@ -7,166 +7,185 @@ import math
 import attrs
 import numpy as np
 
-from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import PLAIN
-from nmpsim.frontends.graph.movement import kind_of
+from nmpsim.frontends.graph.constant_folding import IS_CONSTANT
+from nmpsim.frontends.graph.lowering import PLAIN, Lowering
 from nmpsim.frontends.graph.nodes import (
-    DTYPES,
+    ONNX_DTYPES,
     Array,
-    Quantized,
+    Kind,
+    QuantizedTensor,
     Shape,
-    plain_integers,
-    quantized,
+    read_quantization,
+    unit_quantization,
 )
-from nmpsim.frontends.graph.operation import REAL, Made, Operation
-from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.lir.nodes import TensorType
-
-_CONSTANT = "a constant"
+from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorContext
+from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.module_builder import Value
 
 
-def quantize(op: Operation) -> Made:
-    """Real numbers to integers."""
-    made = quantized(op.graph.constants, op.name, op.node.input(1), op.node.input(2))
-    made = attrs.evolve(made, dtype=made.dtype or "uint8")
+def kind_of_value(lowering: Lowering, name: str, value: Value) -> Kind:
+    """Return the kind of a tensor, given its value."""
+    quant, dtype = value.type.quant, np.dtype(value.type.dtype).name
+    if quant is None:
+        return dtype
+    quantization = lowering.quantization(name)
+    if quantization is None or lowering.tensor_type(quantization, value.shape) != value.type:
+        scales = np.array([quant.scale], np.float32)
+        return QuantizedTensor(name, dtype, scales, np.array([quant.offset], np.int64))
+    return quantization
+
+
+def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
+    """Lower QuantizeLinear; several scales are divided by and zero points added before."""
+    result = read_quantization(op.lowering.constants, op.name, op.node.input(1), op.node.input(2))
+    result = attrs.evolve(result, dtype=result.dtype or "uint8")
     value = op.read()
-    if made.dtype not in ("int8", "uint8", "int16", "uint16"):
-        raise UnsupportedError(f"a result of {made.dtype}")
-    if made.scales.size == 1:
-        return op.emit("quantize", value, kind=made)
-    value = op.read(0, PLAIN)  # rint(x / scale) + zero, with a scale for each index
-    scales, zeros = _parameters(op, made, op.shape())
+    is_known = result.dtype in ("int8", "uint8", "int16", "uint16")
+    require(is_known, f"a result of {result.dtype}")
+    if result.scales.size == 1:
+        return op.emit("quantize", value, kind=result)
+    value = op.read(0, PLAIN)
+    scales, zeros = _parameter_constants(op, result, axis)
     rounded = op.emit("elementround", op.emit("elementdiv", value, scales))
-    placed = op.emit("elementadd", rounded, zeros)
-    return op.emit("quantize", placed, kind=plain_integers(op.name, made.dtype))
+    moved = op.emit("elementadd", rounded, zeros)
+    return op.emit("quantize", moved, kind=unit_quantization(op.name, result.dtype))
 
 
-def dequantize(op: Operation) -> Made:
-    """Integers to real numbers; a constant's are known."""
-    graph, name = op.graph, op.names[0]
-    given = quantized(graph.constants, name, op.node.input(1), op.node.input(2))
-    if graph.is_constant(name):
+def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
+    """Lower DequantizeLinear; a constant is folded."""
+    lowering, name = op.lowering, op.names[0]
+    given = read_quantization(lowering.constants, name, op.node.input(1), op.node.input(2))
+    if lowering.is_constant(name):
         values = op.values(0)
-        scales, zeros = _along(op, given, values.shape)
-        graph.fold(op.name, (values.astype(np.int64) - zeros).astype(np.float32) * scales)
-        return _CONSTANT
+        scales, zeros = _aligned_parameters(op, given, axis, values.shape)
+        floats = (values.astype(np.int64) - zeros).astype(np.float32) * scales
+        lowering.define_constant(op.name, floats)
+        return IS_CONSTANT
     if given.scales.size == 1:
         value = op.read_any(0, None, given)
-        if value.type.quant is None:
-            raise UnsupportedError(f"{name} is {value.type.elem}")
-        return op.emit("dequantize", value, kind=REAL)
-    kind = graph.parameters(name)  # (x - zero) * scale, with a scale for each index
-    if kind is None:
+        require(value.type.quant, f"{name} is {value.type.elem}")
+        return dequantize(op, value)
+    quantization = lowering.quantization(name)
+    if quantization is None:
         raise UnsupportedError(f"{name} has {given.scales.size} scales")
-    factors, offsets = _parameters(op, given, op.shape())
-    value = op.read_any(0, PLAIN, plain_integers(name, kind.dtype))
-    centred = op.emit("elementsub", op.emit("dequantize", value, kind=REAL), offsets)
-    return op.emit("elementmul", centred, factors)
+    factors, offsets = _parameter_constants(op, given, axis)
+    value = op.read_any(0, PLAIN, unit_quantization(name, quantization.dtype))
+    centered = op.emit("elementsub", dequantize(op, value), offsets)
+    return op.emit("elementmul", centered, factors)
 
 
-def _along(op: Operation, given: Quantized, shape: Shape) -> tuple[Array, Array]:
-    """Scales and zero points, shaped so that they meet their dimension."""
+def dequantize(op: OperatorContext, value: Value) -> Value:
+    """Emit the conversion of integers to float32."""
+    return op.emit("dequantize", value, kind=FLOAT)
+
+
+def _aligned_parameters(
+    op: OperatorContext, given: QuantizedTensor, axis: int, shape: Shape
+) -> tuple[Array, Array]:
+    """Return scales and zero points, shaped so that they broadcast along their axis."""
     scales, zeros = given.scales, given.zero_points
     if scales.size == 1:
         return scales.reshape(()), zeros.reshape(())
-    axis = op.integer("axis", 1) % max(len(shape), 1)
-    if not shape or shape[axis] != scales.size or op.attributes.get("block_size"):
-        raise UnsupportedError(f"{scales.size} scales for {list(shape)}")
+    axis %= max(len(shape), 1)
+    is_fitting = shape and shape[axis] == scales.size and not op.node.attributes.get("block_size")
+    require(is_fitting, f"{scales.size} scales for {list(shape)}")
     ends = (1,) * (len(shape) - 1 - axis)
     return scales.reshape(-1, *ends), zeros.reshape(-1, *ends)
 
 
-def _parameters(op: Operation, given: Quantized, shape: Shape) -> tuple[Value, Value]:
-    """The same as constants of a shape, real numbers."""
+def _parameter_constants(
+    op: OperatorContext, given: QuantizedTensor, axis: int
+) -> tuple[Value, Value]:
+    """Return scales and zero points as float constants of the operand's shape."""
+    shape = op.shape()
     scales, zeros = (
-        op.real(what, np.broadcast_to(one, shape).astype(np.float32))
-        for what, one in zip(("scales", "zeros"), _along(op, given, shape), strict=True)
+        op.float_constant(name, np.broadcast_to(one, shape).astype(np.float32))
+        for name, one in zip(
+            ("scales", "zeros"), _aligned_parameters(op, given, axis, shape), strict=True
+        )
     )
     return scales, zeros
 
 
-def quantize_dynamically(op: Operation) -> Made:
-    """``DynamicQuantizeLinear``: scale and zero point are those of the values.
+def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
+    """Lower DynamicQuantizeLinear, whose scale and zero point depend on the values.
 
     The scale is (largest - smallest) / 255 with 0 between them, or 1 where all are 0; the zero
-    point is ``rint(0 - smallest / scale)``. Integers of a scale that is not known stand for
-    themselves.
+    point is ``rint(0 - smallest / scale)``. The integers are stored with scale 1.
     """
     result, scale_name, zero_name = op.node.outputs
-    shape, kinds = op.shape(), [op.graph.parameters(name) for name in (result, zero_name)]
-    if kinds[0] is None or kinds[1] is None:
-        raise UnsupportedError("outputs that are left out")
+    shape = op.shape()
+    kinds = [op.lowering.quantization(name) for name in (result, zero_name)]
+    require(kinds[0] and kinds[1], "outputs that are left out")
 
     def number(value: float) -> Value:
-        return op.real("number", np.array([value], np.float32))
+        return op.filled((1,), value)
 
     count = math.prod(shape)
     x = op.view(op.read(0, PLAIN), (count,))
     low, high = (
-        op.emit(pair, op.view(op.emit(reduce, x, shape=(), Axes=(0,)), (1,)), number(0))
-        for pair, reduce in (
-            ("elementmin", "batchedreducemin"),
-            ("elementmax", "batchedreducemax"),
+        op.emit(
+            f"element{name}",
+            op.view(op.emit(f"batchedreduce{name}", x, shape=(), Axes=(0,)), (1,)),
+            number(0),
         )
+        for name in ("min", "max")
     )
     span = op.emit("elementsub", high, low)
-    nothing = op.emit("elementcmpeq", span, number(0), kind="bool")
+    is_empty = op.emit("elementcmpeq", span, number(0), kind="bool")
     steps = op.emit("elementdiv", span, number(255))
-    choice = (nothing, number(1), steps)
-    scale = op.emit("elementselect", *choice, kind=REAL, name=scale_name)
-    op.give(scale_name, op.view(scale, ()))
+    scale = op.emit("elementselect", is_empty, number(1), steps, kind=FLOAT, name=scale_name)
+    op.define(scale_name, op.view(scale, ()))
     zero = op.emit("elementsub", number(0), op.emit("elementdiv", low, scale))
     zero = op.emit("elementround", zero)
-    held = op.emit("quantize", zero, kind=kinds[1], name=zero_name)
-    op.give(zero_name, op.view(held, ()))
-    steps = op.emit("elementdiv", x, spread(op, scale, (count,)))
-    placed = op.emit("elementadd", op.emit("elementround", steps), spread(op, zero, (count,)))
-    return op.view(op.emit("quantize", placed, kind=kinds[0]), shape)
+    stored_zero = op.emit("quantize", zero, kind=kinds[1], name=zero_name)
+    op.define(zero_name, op.view(stored_zero, ()))
+    steps = op.emit("elementdiv", x, repeat_number(op, scale, (count,)))
+    rounded = op.emit("elementround", steps)
+    moved = op.emit("elementadd", rounded, repeat_number(op, zero, (count,)))
+    return op.view(op.emit("quantize", moved, kind=kinds[0]), shape)
 
 
-def spread(op: Operation, value: Value, shape: Shape) -> Value:
-    """One number in all places of a shape."""
+def repeat_number(op: OperatorContext, value: Value, shape: Shape) -> Value:
+    """Return a float tensor filled with the number in a value of one element."""
     count = math.prod(shape)
-    wide = op.room(REAL, (count,))
-    op.graph.builder.add("touch", f"{op.name}_touch", (wide,))
-    one = op.view(value, (1,))
-    op.graph.add("inserttensor", op.name, (wide, one), Offsets=(0,), Count=count, Axis=0)
+    wide = op.allocate(FLOAT, (count,))
+    op.touch(wide)
+    words = {"Offsets": (0,), "Count": count, "Axis": 0}
+    operands = (wide, op.view(value, (1,)))
+    op.lowering.add_instruction("inserttensor", op.name, operands, **words)
     return op.view(wide, shape)
 
 
-def cast(op: Operation) -> Made:
-    """Between real numbers, whole numbers and truth; 8-bit integers to any of these."""
-    return _cast(op, DTYPES.get(op.integer("to"), ""))
+def lower_cast(op: OperatorContext, *, to: int = 0) -> LoweringResult:
+    """Lower Cast between floats, integers and truth values; from 8-bit integers to any of these."""
+    return _cast(op, ONNX_DTYPES.get(to, ""), to)
 
 
-def cast_like(op: Operation) -> Made:
-    """To the type of another tensor."""
-    graph, (name, like) = op.graph, (op.names[0], op.node.input(1))
-    if graph.is_constant(like):
-        dtype = str(graph.constant(like).dtype)
+def lower_cast_like(op: OperatorContext) -> LoweringResult:
+    """Lower CastLike: Cast to the type of the second operand."""
+    lowering, (name, like) = op.lowering, (op.names[0], op.node.input(1))
+    if lowering.is_constant(like):
+        dtype = str(lowering.constant(like).dtype)
     else:
-        kind = kind_of(graph, like, op.read_any(1))
+        kind = kind_of_value(lowering, like, op.read_any(1))
         dtype = kind if isinstance(kind, str) else kind.dtype
-    if graph.is_constant(name):
-        graph.fold(op.name, graph.constant(name).astype(dtype))
-        return _CONSTANT
-    is_one = kind_of(graph, name, op.read_any()) == dtype
-    return op.viewed(op.shape()) if is_one else _cast(op, dtype)
+    if lowering.is_constant(name):
+        lowering.define_constant(op.name, lowering.constant(name).astype(dtype))
+        return IS_CONSTANT
+    is_same = kind_of_value(lowering, name, op.read_any()) == dtype
+    return op.define_view(op.shape()) if is_same else _cast(op, dtype)
 
 
-def _cast(op: Operation, dtype: str) -> Made:
-    kind = op.graph.parameters(op.names[0])
-    wanted = None if kind is None else plain_integers(op.names[0], kind.dtype)
+def _cast(op: OperatorContext, dtype: str, to: int | None = None) -> LoweringResult:
+    name = op.names[0]
+    quantization = op.lowering.quantization(name)
+    wanted = unit_quantization(name, quantization.dtype) if quantization else None
     value = op.read_any(0, None, wanted)
     if value.type.quant is not None:
-        value = op.emit("dequantize", value, kind=REAL)
-        if dtype == REAL:
+        value = dequantize(op, value)
+        if dtype == FLOAT:
             return value
-    if dtype not in ("float32", "float16", "int32", "int64", "bool"):
-        raise UnsupportedError(f"a result of {dtype or op.attributes.get('to')}")
+    is_known = dtype in ("float32", "float16", "int32", "int64", "bool")
+    require(is_known, f"a result of {dtype or to}")
     return op.emit("convertto", value, kind=dtype)
-
-
-def as_real(op: Operation, value: Value) -> Value:
-    """8-bit integers as the real numbers that they stand for."""
-    return op.emit("dequantize", value, kind=TensorType("float", value.shape))

@@ -1,7 +1,7 @@
-"""A graph of tensors and what is done with them, integers or real numbers, as data.
+"""Graph of tensors and operators, as plain data.
 
-Operators are named as in ONNX. The readers of all formats make such a graph, and one lowering makes
-LIR of it.
+Operators are named as in ONNX. The readers of all formats build this graph; one lowering turns it
+into LIR.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.imported_model import NotConstantError, UnsupportedError
+from nmpsim.frontends.imported_model import NotConstantError, UnsupportedError, require
 
 Array = npt.NDArray[Any]
 Constants = Mapping[str, Array]
 Shape = tuple[int, ...]
-DTYPES = {
+Limits = tuple[float, float | None]
+"""Bounds of a ReLU or clip, as real numbers; None: no upper bound."""
+ONNX_DTYPES = {
     1: "float32",
     2: "uint8",
     3: "int8",
@@ -31,69 +33,71 @@ DTYPES = {
     10: "float16",
     11: "float64",
 }
-"""Number of an element type in ``onnx.proto`` -> as NumPy calls it."""
-
-
-LIMITS = {
+"""Element type number in ``onnx.proto`` -> NumPy name."""
+INTEGER_RANGES = {
     name: (int(np.iinfo(name).min), int(np.iinfo(name).max))
     for name in ("int8", "uint8", "int16", "uint16", "int32")
 }
-"""Types of quantized tensors -> their smallest and largest integer."""
-MOVED = {"uint8": 128, "uint16": 32768}
-"""Unsigned types -> how much less the module holds of them."""
+"""Type of quantized tensors -> smallest and largest integer."""
+UNSIGNED_OFFSETS = {"uint8": 128, "uint16": 32768}
+"""Unsigned type -> what is subtracted to store it as signed."""
 
 
 @attrs.frozen(eq=False)
-class Quantized:
-    """A tensor, and what its integers stand for."""
+class QuantizedTensor:
+    """A tensor with its scales and zero points."""
 
     name: str
     dtype: str
-    """As NumPy calls it; empty if neither a zero point nor the values tell."""
+    """NumPy name; empty if neither the zero point nor the values tell it."""
     scales: npt.NDArray[np.float32]
-    """[1], or one for each index of a dimension"""
+    """[1], or one for each index of a dimension."""
     zero_points: npt.NDArray[np.int64]
     """As many as scales."""
 
     @property
     def scale(self) -> float:
-        """The one scale."""
-        self._has_one_scale()
+        """Scale of a tensor that has only one."""
+        self._require_one_scale()
         return float(self.scales[0])
 
     @property
     def zero_point(self) -> int:
-        """The one zero point, as the file has it."""
-        self._has_one_scale()
+        """Zero point, as in the file, of a tensor that has only one."""
+        self._require_one_scale()
         return int(self.zero_points[0])
 
-    def same_as(self, other: Quantized) -> bool:
-        """Whether the same integer is the same number."""
+    def has_equal_parameters(self, other: QuantizedTensor) -> bool:
+        """Return whether two tensors have equal types, scales and zero points."""
         return (
             self.dtype == other.dtype
             and np.array_equal(self.scales, other.scales)
             and np.array_equal(self.zero_points, other.zero_points)
         )
 
-    def _has_one_scale(self) -> None:
-        if self.scales.size != 1:
-            raise UnsupportedError(f"{self.name} has {self.scales.size} scales")
+    def _require_one_scale(self) -> None:
+        require(self.scales.size == 1, f"{self.name} has {self.scales.size} scales")
+
+
+Kind = QuantizedTensor | str
+"""Quantization of a tensor, or the NumPy name of its element type."""
 
 
 @attrs.frozen(eq=False)
-class Integers:
-    """How a node is computed on integers, whatever form the file has it in."""
+class IntegerOperation:
+    """How a node is computed on integers, independent of its form in the file."""
 
     kind: str
-    """Of the operation, as ONNX calls it on real numbers: Conv."""
-    sources: tuple[Quantized, ...]
-    result: Quantized
+    """ONNX name of the operator on floats, such as Conv."""
+    sources: tuple[QuantizedTensor, ...]
+    result: QuantizedTensor
     bias: str = ""
     """Name of a constant on the scale of the sum."""
-    limits: tuple[float, float | None] | None = None
-    """Of a ReLU or clip after it, real numbers; None above: no limit."""
-    reals: tuple[Node, ...] = ()
-    """Where ONNX Runtime computes it in float32: these nodes, from conversion to conversion."""
+    limits: Limits | None = None
+    """Bounds of the ReLU or clip after it."""
+    float_nodes: tuple[Node, ...] = ()
+    """For an operation that ONNX Runtime computes in float32: its nodes, from DequantizeLinear to
+    QuantizeLinear."""
 
 
 @attrs.frozen(eq=False)
@@ -102,128 +106,145 @@ class Node:
 
     index: int
     op: str
-    """Its kind, after its domain where that is not ONNX's own: com.microsoft.QLinearAdd."""
+    """Operator name, with its domain unless that is ONNX's own: com.microsoft.QLinearAdd."""
     inputs: tuple[str, ...]
-    """Names of tensors; empty where an optional one is left out."""
+    """Tensor names; empty for an optional input that is left out."""
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
-    """Numbers, text, lists of them, and arrays."""
+    """Numbers, strings, tuples of them, and arrays."""
     title: str = ""
-    """What a reader is told instead of its label, of a node that no ONNX file has."""
-    integers: Integers | None = None
-    """How it is computed on integers; None on real numbers, or on elements of any type."""
+    """Label in messages, for a node that no ONNX file has."""
+    integers: IntegerOperation | None = None
+    """How it is computed on integers; None if it is computed on floats or on any element type."""
 
     @property
     def kind(self) -> str:
-        """The operation: ``op``, or what it is on integers."""
+        """Operator name: ``op``, or the name of the integer operation."""
         return self.integers.kind if self.integers else self.op
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """Names of the tensors that it reads; on integers without parameters and the bias."""
+    def operands(self) -> tuple[str, ...]:
+        """Names of the tensors it reads; for an integer operation without parameters and bias."""
         if self.integers:
             return tuple(source.name for source in self.integers.sources)
         return tuple(name for name in self.inputs if name)
 
     @property
-    def makes(self) -> tuple[str, ...]:
-        """Names of the tensors that it makes."""
+    def results(self) -> tuple[str, ...]:
+        """Names of the tensors it writes."""
         if self.integers:
             return (self.integers.result.name,)
         return tuple(name for name in self.outputs if name)
 
     @property
     def label(self) -> str:
-        """For a reader: number, kind, and the tensor that it makes."""
+        """Number, operator and first output, for messages."""
         return self.title or f"{self.index} {self.op} {self.outputs[0]}"
 
-    def input(self, place: int) -> str:
-        """An input's name; empty if it is left out."""
-        return self.inputs[place] if place < len(self.inputs) else ""
+    def input(self, index: int) -> str:
+        """Return the name of an input, empty if it is left out."""
+        return self.inputs[index] if index < len(self.inputs) else ""
 
 
 @attrs.frozen(eq=False)
-class Input:
+class GraphInput:
     """An input of the model."""
 
     name: str
     dtype: str
-    shape: tuple[int, ...] | None
-    """A dimension that the file leaves open is 1; None if it leaves all open."""
+    shape: Shape | None
+    """With 1 for each open dimension; None if even the rank is open."""
 
 
 @attrs.frozen(eq=False)
-class Declared:
-    """What a file says of a tensor."""
+class TensorDeclaration:
+    """Kind and shape of a tensor, as declared in the file."""
 
-    kind: Quantized | str
-    """What its integers stand for, or its element type as NumPy calls it."""
-    shape: tuple[int, ...]
+    kind: Kind
+    shape: Shape
 
 
 @attrs.frozen(eq=False)
 class Graph:
-    """The main graph, in the order in which it is computed."""
+    """Main graph of a model, with nodes in execution order."""
 
     nodes: tuple[Node, ...]
-    constants: Mapping[str, Array]
-    inputs: tuple[Input, ...]
+    constants: Constants
+    inputs: tuple[GraphInput, ...]
     outputs: tuple[str, ...]
     opset: int
     """Version of ONNX's own operators."""
     open_inputs: tuple[str, ...] = ()
-    """Inputs with open dimensions besides the first one, which were taken as 1: name and an example
-    of a shape, as ``--input-shape`` takes them."""
+    """Inputs with open dimensions after the first one, compiled as 1: name and example shape, in
+    the form of ``--input-shape``."""
     warnings: tuple[str, ...] = ()
-    parameters: Mapping[str, Quantized] = MappingProxyType({})
-    """What the integers of tensors stand for."""
-    declared: Mapping[str, Declared] = MappingProxyType({})
-    """Tensors whose kind and shape the file gives, where it gives those of all."""
+    quantization: Mapping[str, QuantizedTensor] = MappingProxyType({})
+    """Tensor name -> its scales and zero points."""
+    declarations: Mapping[str, TensorDeclaration] = MappingProxyType({})
+    """Tensor name -> its declaration, for files that declare all tensors."""
     layers: Mapping[str, str] = MappingProxyType({})
-    """Tensor -> what the layers that make it are called, if not as it."""
+    """Tensor name -> name of the layers that compute it, if different."""
     channels_last: bool = False
-    """Whether images have their channels last, instead of second."""
+    """Whether images have their channels last instead of second."""
 
 
-def quantized(constants: Constants, name: str, scale: str, zero_point: str) -> Quantized:
-    """A tensor by the names of its scale and zero point, which are constants."""
-    given_scales = constant(constants, scale, "a scale")
-    if given_scales.ndim > 1 and given_scales.size > 1:
-        raise UnsupportedError(f"blocks of scales {list(given_scales.shape)}")
+def read_quantization(
+    constants: Constants, name: str, scale: str, zero_point: str
+) -> QuantizedTensor:
+    """Return a quantized tensor, given the names of its constant scale and zero point.
+
+    Raises
+    ------
+    UnsupportedError
+        If they are not constants, do not fit together, or a scale is not positive and finite.
+    """
+    given_scales = constant_values(constants, scale, "a scale")
+    is_blocked = given_scales.ndim > 1 and given_scales.size > 1
+    require(not is_blocked, f"blocks of scales {list(given_scales.shape)}")
     scales = given_scales.reshape(-1)
-    dtype = str(constant(constants, name).dtype) if name in constants else ""
+    dtype = str(constant_values(constants, name).dtype) if name in constants else ""
     zeros = np.zeros(scales.size, np.int64)
     if zero_point:
-        given = constant(constants, zero_point)
+        given = constant_values(constants, zero_point)
         dtype, zeros = str(given.dtype), given.reshape(-1)
-    if dtype and dtype not in LIMITS:
-        raise UnsupportedError(f"{name} is {dtype}")
-    if scales.dtype != np.float32 or zeros.size not in (1, scales.size) or scales.size == 0:
-        raise UnsupportedError(f"{scales.size} scales of {scales.dtype}, {zeros.size} zero points")
-    if not (np.isfinite(scales).all() and (scales > 0).all()):
-        raise UnsupportedError(f"a scale of {name} that is not finite and above 0")
+    require(not dtype or dtype in INTEGER_RANGES, f"{name} is {dtype}")
+    require(
+        scales.dtype == np.float32 and zeros.size in (1, scales.size) and scales.size,
+        f"{scales.size} scales of {scales.dtype}, {zeros.size} zero points",
+    )
+    is_positive = np.isfinite(scales).all() and (scales > 0).all()
+    require(is_positive, f"a scale of {name} that is not finite and above 0")
     wide = np.broadcast_to(zeros.astype(np.int64), scales.shape)
-    return Quantized(name, dtype, scales.astype(np.float32), wide)
+    return QuantizedTensor(name, dtype, scales.astype(np.float32), wide)
 
 
-def plain_integers(name: str, dtype: str) -> Quantized:
-    """Integers that stand for themselves."""
-    return Quantized(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
+def unit_quantization(name: str, dtype: str) -> QuantizedTensor:
+    """Return a quantized tensor with scale 1 and zero point 0."""
+    return QuantizedTensor(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
 
 
-def constant(constants: Constants, name: str, what: str = "an input") -> Array:
-    """A tensor's values, which are known; ``what`` it is for a reader if it has no name."""
+def constant_values(constants: Constants, name: str, description: str = "an input") -> Array:
+    """Return the values of a constant.
+
+    Parameters
+    ----------
+    constants : mapping of str to ndarray
+        Known constants; one of an unsupported type is an object array with the type's name.
+    name : str
+        Name of the tensor, empty if it is left out.
+    description : str
+        Text for the message if the name is empty.
+
+    Raises
+    ------
+    NotConstantError
+        If the tensor is not a constant.
+    UnsupportedError
+        If its element type is not supported.
+    """
     if name not in constants:
-        raise NotConstantError(name, what)
+        raise NotConstantError(name, description)
     values = constants[name]
     if values.dtype == object:
         raise UnsupportedError(f"{name} is {values.item()}")
     return values
-
-
-MOVES = (
-    *("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"),
-    *("Flatten", "Expand", "Gather", "Resize", "Tile", "Split", "Concat", "Identity", "Dropout"),
-    *("DepthToSpace", "GlobalMaxPool", "Pad", "SpaceToDepth", "Upsample"),
-)
-"""Operators whose results are of their first input's kind."""

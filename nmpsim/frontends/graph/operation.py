@@ -1,186 +1,218 @@
-"""The step that is being lowered: its operands, and the instructions of its result."""
+"""Interface of an operator function to the node that it lowers: operands, attributes, results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import attrs
 import numpy as np
 
-from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import LAST, PLAIN, VIEW, Layout, Lowering, turned
-from nmpsim.frontends.graph.nodes import Array, Node, Quantized, Shape
-from nmpsim.frontends.imported_model import UnsupportedError
+from nmpsim.frontends.graph.lowering import (
+    CHANNELS_LAST,
+    PLAIN,
+    VIEW_ONLY,
+    Layout,
+    Lowering,
+    move_channels_last,
+)
+from nmpsim.frontends.graph.nodes import Array, Kind, Limits, Node, QuantizedTensor, Shape
+from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.module_builder import Value
 from nmpsim.lir.nodes import TensorType
 
-REAL = "float32"
-Made = Value | str
-"""The result of a step. Or a text, if the step has stored its results itself: why it has no layers,
-empty if it has some."""
+FLOAT = "float32"
+INSTRUCTION = "nmpsim.Instruction"
+"""Operator of a node that stands for one LIR instruction."""
+LoweringResult = Value | str
+"""Result of an operator function; or, if it has defined its results itself, a text: why the node
+has no layers, empty if it has some."""
+OperatorFunction = Callable[..., LoweringResult]
+"""Takes an :class:`OperatorContext` and, as keyword arguments, the attributes in its signature."""
 
 
-class Operation:
-    """A node, as an operator function sees it.
+def bind_attributes(function: Callable[..., Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a node that a function takes as keyword arguments.
+
+    Attributes that are not in the signature are ignored. Where the default is a number or a truth
+    value, the attribute is converted to its type.
+    """
+    bound: dict[str, Any] = {}
+    if isinstance(function, np.ufunc):  # which has no signature, and no attributes
+        return bound
+    for name, parameter in signature(function).parameters.items():
+        if name in attributes:
+            value, default = attributes[name], parameter.default
+            bound[name] = type(default)(value) if isinstance(default, int | float) else value
+    return bound
+
+
+def normalize_axis(axis: int, shape: Shape) -> int:
+    """Return an axis counted from the first dimension; raise UnsupportedError if out of range."""
+    require(-len(shape) <= axis < len(shape), f"dimension {axis} of {list(shape)}")
+    return axis % len(shape)
+
+
+class OperatorContext:
+    """A node during its lowering.
 
     An operator function reads operands, emits instructions, and returns the value of the last one.
     Each instruction writes a new buffer; if the result is an output of the program, the last buffer
     becomes that output.
     """
 
-    def __init__(self, graph: Lowering, node: Node) -> None:
-        self.graph = graph
+    def __init__(self, lowering: Lowering, node: Node) -> None:
+        self.lowering = lowering
         self.node = node
         self.kind = node.kind
-        self.names = node.reads if node.integers else node.inputs
-        self.sources: tuple[Quantized, ...] = ()
-        """The operands' quantization, if this is an integer operation; else empty."""
-        self.result: Quantized | str = REAL
-        self.limits: tuple[float, float | None] | None = None
+        self.names = node.operands if node.integers else node.inputs
+        """Names of the operands."""
+        self.sources: tuple[QuantizedTensor, ...] = ()
+        """Quantization of the operands of an integer operation; otherwise empty."""
+        self.result: Kind = FLOAT
+        """Kind of the result."""
+        self.limits: Limits | None = None
+        """Bounds of the fused ReLU or clip."""
         self.bias = ""
+        """Name of the integer bias, empty if there is none."""
         if node.integers:
             self.sources, self.result = node.integers.sources, node.integers.result
             self.limits, self.bias = node.integers.limits, node.integers.bias
-        self.name = next(iter(node.makes), "")
+        self.name = next(iter(node.results), "")
+        """Name of the first result."""
         self._layout: Layout = PLAIN
         self._own: set[str] = set()
 
     @property
     def layout(self) -> Layout:
-        """Layout of the result: that of the operand that was read last, unless it is set."""
+        """Layout of the result: that of the operand read last, unless it is set."""
         return self._layout
 
     @layout.setter
     def layout(self, layout: Layout) -> None:
-        self._layout = PLAIN if self.graph.graph.channels_last else layout
-
-    # --- attributes and constants ------------------------------------------------------------
-
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        """The node's attributes."""
-        return self.node.attributes
-
-    def integer(self, name: str, default: int = 0) -> int:
-        """An integer attribute."""
-        return int(self.attributes.get(name, default))
-
-    def number(self, name: str, default: float) -> float:
-        """A float attribute."""
-        return float(self.attributes.get(name, default))
-
-    def axis(self, default: int, shape: Shape) -> int:
-        """The attribute ``axis``, counted from the first dimension of a shape."""
-        axis = self.integer("axis", default)
-        if not -len(shape) <= axis < len(shape):
-            raise UnsupportedError(f"dimension {axis} of {list(shape)}")
-        return axis % len(shape)
-
-    def values(self, place: int) -> Array:
-        """The values of a constant input."""
-        return self.graph.constant(self.node.input(place))
-
-    def integers(self, place: int, limit: int = 64) -> list[int]:
-        """The values of a constant input that holds a few integers, flattened."""
-        return self.graph.integers(self.node.input(place), limit)
+        self._layout = PLAIN if self.lowering.graph.channels_last else layout
 
     # --- operands ----------------------------------------------------------------------------
 
-    def shape(self, place: int = 0) -> Shape:
-        """An operand's dimensions, as the file has them."""
-        return self.graph.shape(self.names[place])
+    def values(self, index: int) -> Array:
+        """Return the values of a constant input."""
+        return self.lowering.constant(self.node.input(index))
 
-    def image(self, place: int = 0) -> Shape:
-        """An image's dimensions as [N, C, ...], whatever order the file has."""
-        return self.graph.nchw(self.shape(place))
+    def integers(self, index: int, limit: int = 64) -> list[int]:
+        """Return the flattened values of a constant input of at most ``limit`` integers."""
+        return self.lowering.integers(self.node.input(index), limit)
 
-    def read(self, place: int = 0, layout: Layout | None = None) -> Value:
-        """An operand; its elements must be integers in an integer operation, float32 in a node."""
-        wanted = self.sources[place] if self.sources else None
-        value = self.read_any(place, layout, wanted)
-        if not self.sources:
-            check_elems([value], ("float",), self.names[place])
+    def shape(self, index: int = 0) -> Shape:
+        """Return the shape of an operand, in the file's order."""
+        return self.lowering.shape(self.names[index])
+
+    def image_shape(self) -> Shape:
+        """Return the shape of the first operand as [N, C, ...]."""
+        return self.lowering.to_nchw(self.shape())
+
+    def read(self, index: int = 0, layout: Layout | None = None) -> Value:
+        """Return an operand: quantized in an integer operation, otherwise float32."""
+        if self.sources:
+            return self.read_any(index, layout, self.sources[index])
+        value = self.read_any(index, layout)
+        check_elems([value], ("float",), self.names[index])
         return value
 
     def read_any(
-        self, place: int = 0, layout: Layout | None = None, wanted: Quantized | None = None
+        self, index: int = 0, layout: Layout | None = None, wanted: QuantizedTensor | None = None
     ) -> Value:
-        """An operand of any element type, in its own layout or a given one."""
-        name = self.names[place]
-        self.layout = self.graph.layout(name) if layout is None else layout
-        return self.graph.value(name, self.layout, wanted)
+        """Return an operand of any element type, in its own layout or a given one."""
+        name = self.names[index]
+        self.layout = self.lowering.common_layout(name) if layout is None else layout
+        return self.lowering.value(name, self.layout, wanted)
 
-    def alike(self) -> list[Value]:
-        """All operands, broadcast to one shape, in one layout."""
-        shapes = [self.graph.shape(name) for name in self.names]
+    def read_broadcast(self) -> list[Value]:
+        """Return all operands, broadcast to one shape, in one layout."""
+        shapes = [self.lowering.shape(name) for name in self.names]
         try:
             shape = tuple(np.broadcast_shapes(*shapes))
         except ValueError:
             raise UnsupportedError(" and ".join(map(str, shapes))) from None
-        self.layout = self.graph.layout(*self.names)
-        return [self.broadcast(place, shape) for place in range(len(self.names))]
+        self.layout = self.lowering.common_layout(*self.names)
+        return [self.broadcast(index, shape) for index in range(len(self.names))]
 
-    def broadcast(self, place: int, shape: Shape) -> Value:
-        """An operand broadcast to a shape (in the file's order), in the layout of the result."""
-        wanted = self.sources[place] if self.sources else None
-        return self.graph.broadcast(self.names[place], self.layout, shape, wanted)
+    def broadcast(self, index: int, shape: Shape) -> Value:
+        """Return an operand broadcast to a shape of the file, in the layout of the result."""
+        wanted = self.sources[index] if self.sources else None
+        return self.lowering.broadcast(self.names[index], self.layout, shape, wanted)
 
-    # --- what it makes -----------------------------------------------------------------------
+    # --- instructions ------------------------------------------------------------------------
 
     def emit(
         self,
         opcode: str,
         *operands: Value,
         shape: Shape | None = None,
-        kind: Quantized | str | TensorType | None = None,
+        kind: Kind | TensorType | None = None,
         name: str = "",
         **words: Any,
     ) -> Value:
         """Emit an instruction; return its result.
 
-        The result has the kind and the shape of the first operand, unless others are given.
+        Parameters
+        ----------
+        opcode : str
+            Opcode of LIR.
+        *operands : Value
+            Operands after the result.
+        shape, kind : optional
+            Shape and kind of the result; by default those of the first operand.
+        name : str
+            Name of the tensor that is computed; by default the node's first result.
+        **words
+            Attributes of the instruction.
         """
         like = operands[0].type if kind is None else kind
-        made = self.room(like, operands[0].shape if shape is None else shape, name)
-        self.graph.add(opcode, name or self.name, (made, *operands), **words)
-        return made
+        result = self.allocate(like, operands[0].shape if shape is None else shape, name)
+        self.lowering.add_instruction(opcode, name or self.name, (result, *operands), **words)
+        return result
 
     def make(
         self, opcode: str, *operands: Value, shape: Shape | None = None, **words: Any
     ) -> Value:
-        """Emit an instruction whose result has the kind of the step's result."""
+        """Emit an instruction whose result has the kind of the node's result."""
         return self.emit(opcode, *operands, shape=shape, kind=self.result, **words)
 
-    def room(self, kind: Quantized | str | TensorType, shape: Shape, name: str = "") -> Value:
-        """A new buffer."""
+    def allocate(self, kind: Kind | TensorType, shape: Shape, name: str = "") -> Value:
+        """Allocate a buffer."""
         if isinstance(kind, TensorType):
-            self.graph.check_size(shape)
+            self.lowering.check_size(shape)
             type = attrs.evolve(kind, shape=shape)
         else:
-            type = self.graph.type_of(kind, shape)
-        value = self.graph.builder.buffer(f"{name or self.name}_res", type)
+            type = self.lowering.tensor_type(kind, shape)
+        value = self.lowering.builder.allocate(f"{name or self.name}_res", type)
         self._own.add(value.name)
         return value
 
-    def join(self, kind: Quantized | str | TensorType, parts: Sequence[Value], axis: int) -> Value:
-        """Concatenate parts along a dimension, counted as they are held."""
+    def touch(self, value: Value) -> None:
+        """Emit the instruction that marks a buffer as written in parts."""
+        self.lowering.builder.add_instruction("touch", f"{self.name}_touch", (value,))
+
+    def concatenate(self, kind: Kind | TensorType, parts: Sequence[Value], axis: int) -> Value:
+        """Concatenate values along an axis of their stored layout."""
         own = parts[0].shape
         size = sum(part.shape[axis] for part in parts)
-        whole = self.room(kind, (*own[:axis], size, *own[axis + 1 :]))
-        self.graph.builder.add("touch", f"{self.name}_touch", (whole,))
+        whole = self.allocate(kind, (*own[:axis], size, *own[axis + 1 :]))
+        self.touch(whole)
         begin = 0
         for part in parts:
-            offsets = tuple(begin * (d == axis) for d in range(len(own)))
-            self.insert(whole, part, offsets)
+            self.insert(whole, part, tuple(begin * (d == axis) for d in range(len(own))))
             begin += part.shape[axis]
         return whole
 
     def insert(self, whole: Value, part: Value, offsets: Shape) -> None:
-        """Copy a part into a buffer."""
-        self.graph.add("inserttensor", self.name, (whole, part), Offsets=offsets, Count=1, Axis=0)
+        """Copy a value into a part of a buffer."""
+        words = {"Offsets": offsets, "Count": 1, "Axis": 0}
+        self.lowering.add_instruction("inserttensor", self.name, (whole, part), **words)
 
-    def clipped(self, value: Value) -> Value:
-        """The value after the step's ReLU or clip, if it has one."""
+    def apply_limits(self, value: Value) -> Value:
+        """Apply the fused ReLU or clip, if there is one."""
         if self.limits is None:
             return value
         low, high = self.limits
@@ -189,98 +221,117 @@ class Operation:
         return self.make("clip", value, Min=low, Max=high)
 
     def view(self, value: Value, shape: Shape) -> Value:
-        """The same elements with another shape."""
-        return self.graph.view(value, shape)
+        """Return the same elements with another shape."""
+        return self.lowering.view(value, shape)
 
-    def real(self, what: str, values: Array) -> Value:
-        """A new float32 constant."""
-        return self.graph.real_constant(f"{self.name}_{what}", values)
+    def float_constant(self, suffix: str, values: Array) -> Value:
+        """Return a new float32 constant, named after the result and a suffix."""
+        return self.lowering.float_constant(f"{self.name}_{suffix}", values)
 
-    def full(self, like: Value, number: float) -> Value:
-        """A new constant of a tensor's shape, filled with a number."""
-        return self.real("number", np.full(like.shape, number, np.float32))
+    def filled(self, shape: Shape, number: float) -> Value:
+        """Return a new float32 constant filled with a number."""
+        return self.float_constant("number", np.full(shape, number, np.float32))
 
-    def transposed(self, value: Value, order: Shape) -> Value:
+    def transpose(self, value: Value, order: Shape) -> Value:
         """Transpose a value."""
         shape = tuple(value.shape[axis] for axis in order)
         return self.emit("transpose", value, shape=shape, Shuffle=order)
 
-    def swapped(self, value: Value, axis: int) -> Value:
-        """Exchange a dimension and the last one."""
+    def swap_with_last(self, value: Value, axis: int) -> Value:
+        """Exchange an axis and the last one."""
         order = list(range(len(value.shape)))
         order[axis], order[-1] = order[-1], order[axis]
-        return value if axis == len(order) - 1 else self.transposed(value, tuple(order))
+        return value if axis == len(order) - 1 else self.transpose(value, tuple(order))
 
-    def give(self, name: str, value: Value) -> None:
+    # --- results -----------------------------------------------------------------------------
+
+    def define(self, name: str, value: Value) -> None:
         """Store a value as a tensor of the graph, in the layout of the result."""
-        self.graph.give(name, value, self.layout, value.storage in self._own)
+        self.lowering.define(name, value, self.layout, value.storage in self._own)
 
-    def viewed(self, shape: Shape) -> str:
-        """Store the first operand with another shape as the result, without moving its elements."""
+    def define_view(self, shape: Shape) -> str:
+        """Store the first operand with another shape as the result, without moving elements."""
         is_same = self.shape() == shape
         value = self.read_any(0, None if is_same else PLAIN)
-        return self.same(value if is_same else self.view(value, shape))
+        return self.define_alias(value if is_same else self.view(value, shape))
 
-    def same(self, value: Value) -> str:
-        """Store an existing value as the result; only an output of the program is copied."""
-        self.graph.give(self.name, value, self.layout, is_own=False)
-        return "" if self.graph.is_output(self.name) else VIEW
+    def define_alias(self, value: Value) -> str:
+        """Store an existing value as the result; it is copied only to an output of the program."""
+        self.lowering.define(self.name, value, self.layout, is_own=False)
+        return "" if self.lowering.is_output(self.name) else VIEW_ONLY
 
-    def held(self, dims: Sequence[int]) -> Shape:
+    def to_layout(self, dims: Sequence[int]) -> Shape:
         """Reorder one number per dimension of the file to the layout of the result."""
-        return turned(tuple(dims)) if self.layout == LAST else tuple(dims)
+        return move_channels_last(dims) if self.layout == CHANNELS_LAST else tuple(dims)
 
-    def place(self, axis: int, rank: int) -> int:
-        """Position of a dimension of the file in the layout of the result."""
-        return self.held(range(rank)).index(axis % rank)
-
-
-def check_elems(sides: Sequence[Value], elems: Sequence[str], name: str = "") -> None:
-    """Refuse tensors whose element types differ, or are not among ``elems``."""
-    for side in sides:
-        if side.type.elem not in elems or side.type.elem != sides[0].type.elem:
-            raise UnsupportedError(f"{name or side.name} is {side.type.elem}")
+    def layout_axis(self, axis: int, rank: int) -> int:
+        """Return the position of a dimension of the file in the layout of the result."""
+        return self.to_layout(range(rank)).index(axis % rank)
 
 
-def as_image(graph: Lowering, value: Value) -> Value:
-    """A sequence [N, L, C] as an image of one row."""
+def check_elems(values: Sequence[Value], elems: Sequence[str], name: str = "") -> None:
+    """Raise UnsupportedError unless all values have one element type that is among ``elems``."""
+    for value in values:
+        is_allowed = value.type.elem in elems and value.type.elem == values[0].type.elem
+        require(is_allowed, f"{name or value.name} is {value.type.elem}")
+
+
+def as_image(op: OperatorContext, value: Value) -> Value:
+    """Return a sequence [N, L, C] as an image of one row."""
     if len(value.shape) == 4:
         return value
-    return graph.view(value, (value.shape[0], 1, *value.shape[1:]))
+    return op.view(value, (value.shape[0], 1, *value.shape[1:]))
 
 
-INSTRUCTION = "nmpsim.Instruction"
-"""Kind of a node that stands for one instruction of LIR."""
+def lower_instruction(
+    op: OperatorContext,
+    *,
+    opcode: str,
+    words: Mapping[str, Any],
+    views: Sequence[Shape] = (),
+    is_broadcast: bool = False,
+    limits: Limits | None = None,
+    numerics: str | None = None,
+    image: bool = False,
+    plain: bool = False,
+) -> LoweringResult:
+    """Lower a node that stands for one LIR instruction with a declared result.
 
-
-def instruction(op: Operation) -> Made:
-    """One instruction of LIR, whose result is declared in the graph.
-
-    The node's attributes: ``opcode`` and ``words`` (attributes) of the instruction; ``views``, the
-    shapes in which it takes its result and its first operands; ``repeated``, broadcast operands to
-    the shape of the result; ``limits`` of a ReLU or clip after it; ``numerics``, the layer's
-    arithmetic profile if it is not the model's. Layout: channels last with ``image``, the file's
-    with ``plain`` or ``views``, else that of the operands.
+    Parameters
+    ----------
+    op : OperatorContext
+        The node.
+    opcode, words
+        Opcode and attributes of the instruction.
+    views
+        Shapes in which it takes its result and its first operands.
+    is_broadcast
+        Whether operands are broadcast to the shape of the result.
+    limits
+        Bounds of a ReLU or clip after it.
+    numerics
+        Arithmetic profile of the layer, if it is not the model's.
+    image, plain
+        Layout: channels last, or that of the file (also with ``views``); by default that of the
+        operands.
     """
-    given, graph = op.attributes, op.graph
-    op.result, shape = graph.declared(op.name)
-    op.limits, views = given.get("limits"), given.get("views", ())
-    layout = graph.layout(*op.names)
-    if given.get("image"):
-        layout = LAST
-    elif given.get("plain") or views:
-        layout = PLAIN
+    lowering = op.lowering
+    declaration = lowering.graph.declarations[op.name]
+    op.result, shape, op.limits = declaration.kind, declaration.shape, limits
+    layout = CHANNELS_LAST if image else PLAIN
+    if not (image or plain or views):
+        layout = lowering.common_layout(*op.names)
     op.layout = layout
-    sides = [
-        graph.broadcast(name, layout, shape, graph.parameters(name))
-        if given.get("repeated")
-        else graph.value(name, layout)
+    operands = [
+        lowering.broadcast(name, layout, shape, lowering.quantization(name))
+        if is_broadcast
+        else lowering.value(name, layout)
         for name in op.names
     ]
-    for place, view in enumerate(views[1:]):
-        sides[place] = op.view(sides[place], view)
-    held = op.held(shape)
-    made = op.make(given["opcode"], *sides, shape=views[0] if views else held, **given["words"])
-    if given.get("numerics"):
-        graph.numerics[graph.builder.names[-1]] = given["numerics"]
-    return op.clipped(op.view(made, held))
+    for index, view in enumerate(views[1:]):
+        operands[index] = op.view(operands[index], view)
+    stored_shape = op.to_layout(shape)
+    value = op.make(opcode, *operands, shape=views[0] if views else stored_shape, **words)
+    if numerics:
+        lowering.layer_numerics[lowering.builder.layers[-1]] = numerics
+    return op.apply_limits(op.view(value, stored_shape))

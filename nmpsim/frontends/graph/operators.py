@@ -1,140 +1,136 @@
-"""Every operation of ONNX that can be compiled, and what makes LIR of it."""
+"""Table of the operators that can be lowered, named as in ONNX."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import attrs
 
 from nmpsim.frontends.graph import (
     conversions,
-    exact,
-    islands,
-    logic,
+    convolution,
+    float_ops,
+    integer_matmul,
+    integer_ops,
+    matmul,
     movement,
-    pointwise,
-    products,
-    real,
-    reductions,
+    pooling,
     resizing,
-    weighted,
 )
-from nmpsim.frontends.graph.functions import FUNCTIONS
-from nmpsim.frontends.graph.operation import INSTRUCTION, Made, Operation, instruction
+from nmpsim.frontends.graph.operation import INSTRUCTION, OperatorFunction, lower_instruction
+from nmpsim.frontends.graph.scalar_functions import SCALAR_FUNCTIONS
 
-INTEGER: dict[str, Callable[[Operation], Made]] = {
-    **dict.fromkeys(FUNCTIONS, pointwise.look_up),
-    "Add": pointwise.pair("elementadd"),
-    "BatchMatMul": weighted.product,
-    "AveragePool": pointwise.average_pool,
-    "Clip": pointwise.limited,
-    "Concat": pointwise.concatenation,
-    "Conv": weighted.convolution,
-    "ConvTranspose": islands.transposed_convolution,
-    "Div": islands.division,
-    "Gemm": weighted.gemm,
-    "GlobalAveragePool": pointwise.average_pool,
-    "MatMul": weighted.product,
-    "Mul": pointwise.pair("elementmul"),
-    "ReduceMean": reductions.reduction("avgpool"),
-    "Relu": pointwise.limited,
-    "Resize": islands.resize,
-    "Softmax": reductions.softmax("softmax"),
-    "Sub": pointwise.pair("elementsub"),
-}
-"""Operation on integers -> what makes LIR of it."""
 
-NODES: dict[str, Callable[[Operation], Made]] = {
-    INSTRUCTION: instruction,
-    "Abs": real.unary("elementabs"),
-    "Acos": real.unary("elementacos"),
-    "Add": real.series("elementadd"),
-    "And": logic.truth("elementand", "bool"),
-    "ArgMax": reductions.extreme("argmax"),
-    "ArgMin": reductions.extreme("argmin"),
-    "Asin": real.unary("elementasin"),
-    "Atan": real.unary("elementatan"),
-    "AveragePool": pointwise.average_pool,
-    "BatchNormalization": real.batch_normalization,
-    "Celu": real.exponential_unit,
-    "Ceil": real.unary("elementceil"),
-    "Clip": real.clip,
-    "Concat": movement.concatenation,
-    "Cast": conversions.cast,
-    "CastLike": conversions.cast_like,
-    "Conv": products.convolution,
-    "ConvInteger": exact.conv_integer,
-    "ConvTranspose": products.transposed_convolution,
-    "Cos": real.unary("elementcos"),
-    "DepthToSpace": movement.depth_to_space,
-    "DequantizeLinear": conversions.dequantize,
-    "Div": real.series("elementdiv"),
-    "Dropout": movement.dropout,
-    "DynamicQuantizeLinear": conversions.quantize_dynamically,
-    "Elu": real.exponential_unit,
-    "Equal": logic.truth("elementcmpeq"),
-    "Erf": real.unary("elementerf"),
-    "Exp": real.unary("elementexp"),
-    "Expand": logic.expand,
-    "Flatten": movement.flatten,
-    "Floor": real.unary("elementfloor"),
-    "Gather": movement.gather,
-    "Gemm": products.gemm,
-    "GlobalAveragePool": pointwise.average_pool,
-    "GlobalMaxPool": pointwise.max_pool,
-    "Greater": logic.truth("elementcmplt", is_turned=True),
-    "GreaterOrEqual": logic.truth("elementcmplte", is_turned=True),
-    "HardSigmoid": real.hard_sigmoid,
-    "HardSwish": real.hard_sigmoid,
-    "Identity": movement.identity,
-    "IsNaN": logic.truth("elementisnan", "float"),
-    "LRN": real.response_normalization,
-    "LeakyRelu": real.unary("leakyrelu", Alpha=0.01),
-    "Less": logic.truth("elementcmplt"),
-    "LessOrEqual": logic.truth("elementcmplte"),
-    "Log": real.unary("elementlog"),
-    "LogSoftmax": reductions.softmax("logsoftmax"),
-    "MatMul": products.product,
-    "MatMulInteger": exact.matmul_integer,
-    "Max": real.series("elementmax"),
-    "MaxPool": pointwise.max_pool,
-    "Mean": real.series("elementadd", is_mean=True),
-    "Min": real.series("elementmin"),
-    "Mul": real.series("elementmul"),
-    "Neg": real.unary("elementneg"),
-    "Not": logic.truth("elementnot", "bool"),
-    "Or": logic.truth("elementor", "bool"),
-    "PRelu": real.prelu,
-    "Pad": movement.pad,
-    "Pow": real.series("elementpow"),
-    "QuantizeLinear": conversions.quantize,
-    "Reciprocal": real.unary("elementreciprocal"),
-    "ReduceMax": reductions.reduction("batchedreducemax"),
-    "ReduceMean": reductions.reduction("avgpool"),
-    "ReduceMin": reductions.reduction("batchedreducemin"),
-    "ReduceSum": reductions.reduction("batchedreduceadd"),
-    "Relu": real.unary("relu"),
-    "Reshape": movement.reshape,
-    "Resize": resizing.resize,
-    "Round": real.unary("elementround"),
-    "Selu": real.exponential_unit,
-    "Sigmoid": real.unary("sigmoid"),
-    "Sign": real.unary("elementsign"),
-    "Sin": real.unary("elementsin"),
-    "Slice": movement.slice_,
-    "Softmax": reductions.softmax("softmax"),
-    "Softplus": real.unary("softplus"),
-    "SpaceToDepth": movement.space_to_depth,
-    "Split": movement.split,
-    "Sqrt": real.unary("elementsqrt"),
-    "Squeeze": movement.squeeze,
-    "Sub": real.series("elementsub"),
-    "Sum": real.series("elementadd"),
-    "Tanh": real.unary("tanh"),
-    "Tile": movement.tile,
-    "Transpose": movement.transpose,
-    "Unsqueeze": movement.unsqueeze,
-    "Upsample": resizing.resize,
-    "Where": logic.where,
-    "Xor": logic.truth("elementxor", "bool"),
-    "com.microsoft.QGemm": exact.gemm,
+@attrs.frozen
+class IntegerOperator:
+    """Lowering of an operator on integers, and when it is computed on integers."""
+
+    lower: OperatorFunction
+    inputs: int = 1
+    """Number of quantized inputs without a bias; 0: any number, or not between conversions."""
+    is_island: bool = False
+    """Whether ONNX Runtime computes it in float32 even between integers."""
+    has_16_bits: bool = True
+    takes_limits: bool = False
+    """Whether it clips by the bounds of a fused clip."""
+    is_weighted: bool = False
+    """Whether its second input is weights, whose type may differ."""
+
+
+_REFERENCE_FUNCTIONS = ("LeakyRelu", "Sigmoid")
+"""Scalar functions that ONNX Runtime computes on integers."""
+
+INTEGER_OPERATORS: dict[str, IntegerOperator] = {
+    **{
+        op: IntegerOperator(
+            integer_ops.lower_scalar_function,
+            is_island=op not in _REFERENCE_FUNCTIONS,
+            has_16_bits=False,
+        )
+        for op in SCALAR_FUNCTIONS
+    },
+    "Add": IntegerOperator(integer_ops.lower_integer_pair, 2, takes_limits=True),
+    "AveragePool": IntegerOperator(pooling.lower_average_pool, takes_limits=True),
+    "BatchMatMul": IntegerOperator(matmul.lower_integer_matmul, 0),
+    "Clip": IntegerOperator(integer_ops.lower_integer_clip, is_island=True),
+    "Concat": IntegerOperator(integer_ops.lower_integer_concatenation, 0),
+    "Conv": IntegerOperator(convolution.lower_convolution, 2, takes_limits=True, is_weighted=True),
+    "ConvTranspose": IntegerOperator(
+        convolution.lower_integer_transposed_convolution,
+        2,
+        is_island=True,
+        takes_limits=True,
+        is_weighted=True,
+    ),
+    "Div": IntegerOperator(integer_ops.lower_integer_division, is_island=True, has_16_bits=False),
+    "Gemm": IntegerOperator(matmul.lower_integer_gemm, 2, takes_limits=True, is_weighted=True),
+    "GlobalAveragePool": IntegerOperator(
+        pooling.lower_average_pool, has_16_bits=False, takes_limits=True
+    ),
+    "MatMul": IntegerOperator(matmul.lower_integer_matmul, 2, is_weighted=True),
+    "Mul": IntegerOperator(integer_ops.lower_integer_pair, 2, takes_limits=True),
+    "ReduceMean": IntegerOperator(pooling.lower_reduction, is_island=True),
+    "Relu": IntegerOperator(integer_ops.lower_integer_clip, is_island=True),
+    "Resize": IntegerOperator(resizing.lower_integer_resize, is_island=True),
+    "Softmax": IntegerOperator(pooling.lower_softmax, has_16_bits=False),
+    "Sub": IntegerOperator(integer_ops.lower_integer_pair, 2, is_island=True, takes_limits=True),
 }
-"""Node on real numbers, or on integers as they are -> what makes LIR of it."""
+
+OPERATORS: dict[str, OperatorFunction] = {
+    **dict.fromkeys(float_ops.UNARY_OPCODES, float_ops.lower_unary),
+    **dict.fromkeys(float_ops.VARIADIC_OPCODES, float_ops.lower_variadic),
+    **dict.fromkeys(float_ops.LOGIC_OPCODES, float_ops.lower_logic),
+    INSTRUCTION: lower_instruction,
+    "ArgMax": pooling.lower_arg_extreme,
+    "ArgMin": pooling.lower_arg_extreme,
+    "AveragePool": pooling.lower_average_pool,
+    "BatchNormalization": float_ops.lower_batch_normalization,
+    "Cast": conversions.lower_cast,
+    "CastLike": conversions.lower_cast_like,
+    "Celu": float_ops.lower_exponential_unit,
+    "Clip": float_ops.lower_clip,
+    "Concat": movement.lower_concatenation,
+    "Conv": convolution.lower_convolution,
+    "ConvInteger": integer_matmul.lower_conv_integer,
+    "ConvTranspose": convolution.lower_transposed_convolution,
+    "DepthToSpace": movement.lower_depth_to_space,
+    "DequantizeLinear": conversions.lower_dequantize,
+    "Dropout": movement.lower_dropout,
+    "DynamicQuantizeLinear": conversions.lower_dynamic_quantize,
+    "Elu": float_ops.lower_exponential_unit,
+    "Expand": float_ops.lower_expand,
+    "Flatten": movement.lower_flatten,
+    "Gather": movement.lower_gather,
+    "Gemm": matmul.lower_gemm,
+    "GlobalAveragePool": pooling.lower_average_pool,
+    "GlobalMaxPool": pooling.lower_max_pool,
+    "HardSigmoid": float_ops.lower_hard_sigmoid,
+    "HardSwish": float_ops.lower_hard_sigmoid,
+    "Identity": movement.lower_identity,
+    "LRN": float_ops.lower_response_normalization,
+    "LeakyRelu": float_ops.lower_leaky_relu,
+    "LogSoftmax": pooling.lower_softmax,
+    "MatMul": matmul.lower_matmul,
+    "MatMulInteger": integer_matmul.lower_matmul_integer,
+    "MaxPool": pooling.lower_max_pool,
+    "PRelu": float_ops.lower_prelu,
+    "Pad": movement.lower_pad,
+    "QuantizeLinear": conversions.lower_quantize,
+    "ReduceMax": pooling.lower_reduction,
+    "ReduceMean": pooling.lower_reduction,
+    "ReduceMin": pooling.lower_reduction,
+    "ReduceSum": pooling.lower_reduction,
+    "Reshape": movement.lower_reshape,
+    "Resize": resizing.lower_resize,
+    "Selu": float_ops.lower_exponential_unit,
+    "Slice": movement.lower_slice,
+    "Softmax": pooling.lower_softmax,
+    "SpaceToDepth": movement.lower_space_to_depth,
+    "Split": movement.lower_split,
+    "Squeeze": movement.lower_squeeze,
+    "Tile": movement.lower_tile,
+    "Transpose": movement.lower_transpose,
+    "Unsqueeze": movement.lower_unsqueeze,
+    "Upsample": resizing.lower_resize,
+    "Where": float_ops.lower_where,
+    "com.microsoft.QGemm": integer_matmul.lower_qgemm,
+}
+"""Operator on floats, or on elements of any type -> its lowering."""

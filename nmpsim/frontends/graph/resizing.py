@@ -1,107 +1,161 @@
-"""Resizing: by the nearest place, which the host looks up, or by the weights of neighbours.
+"""Resizing by the nearest element, or by a weighted mean of neighbors.
 
-Linear and cubic resizing is a product with the weights of each place.
+Linear and cubic resizing of floats is a product with the weights of each index; linear resizing of
+integers by whole factors is a transposed convolution.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from nmpsim.frontends.builder import Value
-from nmpsim.frontends.graph.lowering import LAST, PLAIN
-from nmpsim.frontends.graph.movement import take
-from nmpsim.frontends.graph.nodes import Array, Shape
-from nmpsim.frontends.graph.operation import Made, Operation
-from nmpsim.frontends.imported_model import UnsupportedError
+from nmpsim.frontends.graph.convolution import convolve_spread
+from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
+from nmpsim.frontends.graph.matmul import connect_floats
+from nmpsim.frontends.graph.movement import gather
+from nmpsim.frontends.graph.nodes import Array, QuantizedTensor, Shape
+from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
+from nmpsim.frontends.graph.pooling import Window
+from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.module_builder import Value
+
+_MAX_WEIGHT = 127
+_MAX_SIZE = 1 << 16
 
 
-def resize(op: Operation) -> Made:
-    """To any size."""
-    attributes, own = dict(op.attributes), op.shape()
-    sizes, scales = sizes_and_scales(op, own)
-    if op.kind == "Upsample" or op.graph.opset < 11:
-        attributes |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-        if min(scales) < 1:
-            raise UnsupportedError(f"scales {list(scales)}")
-    mode = attributes.get("mode", "nearest")
-    if mode == "nearest" and _is_repeated(attributes, own, sizes):
-        value, shape = op.read_any(0, LAST), op.held(sizes)
-        factors = tuple(float(o) / float(i) for o, i in zip(shape, value.shape, strict=True))
+def lower_resize(
+    op: OperatorContext,
+    *,
+    axes: Sequence[int] | None = None,
+    scales: Sequence[float] | None = None,
+    mode: str = "nearest",
+    coordinate_transformation_mode: str = "half_pixel",
+    nearest_mode: str = "round_prefer_floor",
+    keep_aspect_ratio_policy: str = "stretch",
+    antialias: int = 0,
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+) -> LoweringResult:
+    """Lower Resize and Upsample of floats; by the nearest element also of integers."""
+    own, transformation = op.shape(), coordinate_transformation_mode
+    sizes, factors = _sizes_and_scales(op, own, axes, scales)
+    if _is_old(op):
+        transformation, nearest_mode = "asymmetric", "floor"
+        require(min(factors) >= 1, f"scales {list(factors)}")
+    if mode == "nearest" and _is_repetition(own, sizes, transformation, nearest_mode):
+        value, shape = op.read_any(0, CHANNELS_LAST), op.to_layout(sizes)
+        pairs = zip(shape, value.shape, strict=True)
+        factors = tuple(float(new) / float(old) for new, old in pairs)
         return op.emit("resizenearest", value, shape=shape, Scale=factors)
-    policy = attributes.get("keep_aspect_ratio_policy", "stretch")
-    if attributes.get("antialias") or policy != "stretch" or max(sizes) > 1 << 16:
-        raise UnsupportedError(f"antialias, {policy}, or sizes {list(sizes)}")
-    where = {
-        axis: _coordinates(attributes, own[axis], sizes[axis], scales[axis])
+    policy = keep_aspect_ratio_policy
+    is_known = not antialias and policy == "stretch" and max(sizes) <= _MAX_SIZE
+    require(is_known, f"antialias, {policy}, or sizes {list(sizes)}")
+    coordinates = {
+        axis: _coordinates(transformation, own[axis], sizes[axis], factors[axis])
         for axis in range(len(own))
-        if sizes[axis] != own[axis] or scales[axis] != 1
+        if sizes[axis] != own[axis] or factors[axis] != 1
     }
     if mode == "nearest":
-        rounded = _ROUND.get(attributes.get("nearest_mode", "round_prefer_floor"))
-        if rounded is None:
-            raise UnsupportedError(f"{attributes.get('nearest_mode')}")
-        return take(
-            op, {a: np.clip(rounded(x).astype(np.int64), 0, own[a] - 1) for a, x in where.items()}
-        )
-    if mode not in ("linear", "cubic"):
-        raise UnsupportedError(f"mode {mode}")
+        require(nearest_mode in _ROUNDING, f"{nearest_mode}")
+        rounded = {a: _ROUNDING[nearest_mode](x).astype(np.int64) for a, x in coordinates.items()}
+        return gather(op, {axis: np.clip(x, 0, own[axis] - 1) for axis, x in rounded.items()})
+    require(mode in ("linear", "cubic"), f"mode {mode}")
     value = op.read(0, PLAIN)
-    for axis, x in where.items():
-        is_linear = mode == "linear"
-        weights = _linear(x, own[axis]) if is_linear else _cubic(x, own[axis], attributes)
-        value = op.swapped(_product(op, op.swapped(value, axis), weights), axis)
+    for axis, x in coordinates.items():
+        if mode == "linear":
+            weights = _linear_weights(x, own[axis])
+        else:
+            weights = _cubic_weights(x, own[axis], cubic_coeff_a, bool(exclude_outside))
+        swapped = op.swap_with_last(value, axis)
+        matrix = op.float_constant("weights", weights)
+        zeros = op.float_constant("nothing", np.zeros(sizes[axis], np.float32))
+        value = op.swap_with_last(connect_floats(op, swapped, matrix, zeros), axis)
     return op.emit("copy", value)
 
 
-def _product(op: Operation, value: Value, weights: Array) -> Value:
-    """The last dimension times weights [last, new]."""
-    rows, count = math.prod(value.shape[:-1]), weights.shape[1]
-    constants = op.real("weights", weights), op.real("nothing", np.zeros(count, np.float32))
-    flat = op.view(value, (rows, len(weights)))
-    made = op.make("fullyconnected", flat, *constants, shape=(rows, count))
-    return op.view(made, (*value.shape[:-1], count))
+def _is_old(op: OperatorContext) -> bool:
+    return op.node.op == "Upsample" or op.lowering.opset < 11
 
 
-def _coordinates(attributes: Mapping[str, Any], own: int, size: int, scale: float) -> Array:
-    """Where each index of the result lies in the source, float32 as in ONNX Runtime."""
-    kind = attributes.get("coordinate_transformation_mode", "half_pixel")
+def _sizes_and_scales(
+    op: OperatorContext, own: Shape, axes: Sequence[int] | None, scales: Sequence[float] | None
+) -> tuple[Shape, tuple[float, ...]]:
+    """Return sizes and scales of all axes; the file gives only one of them."""
+    axes = axes or range(len(own))
+    is_inside = all(-len(own) <= axis < len(own) for axis in axes)
+    require(is_inside, f"dimensions {list(axes)} of {list(own)}")
+    has_sizes = bool(op.node.input(3))
+    given: Any = scales
+    if has_sizes:
+        given = op.integers(3)
+    elif scales is None:
+        given = op.values(1 if _is_old(op) else 2).reshape(-1)
+    is_fitting = len(given) == len(axes) and all(0 < float(one) < 1 << 20 for one in given)
+    require(is_fitting, f"{len(given)} sizes or scales for {list(own)}")
+    sizes, factors = list(own), [1.0] * len(own)
+    for axis, one in zip(axes, given, strict=True):
+        if has_sizes:
+            sizes[axis] = int(one)
+            factors[axis] = float(np.float32(int(one)) / np.float32(own[axis]))
+        else:
+            sizes[axis], factors[axis] = int(np.floor(own[axis] * float(one))), float(one)
+    require(min(sizes, default=1) > 0, f"sizes {sizes} for {list(own)}")
+    return tuple(sizes), tuple(factors)
+
+
+def _is_repetition(own: Shape, sizes: Shape, transformation: str, nearest_mode: str) -> bool:
+    """Return whether each pixel becomes a block of equal pixels."""
+    is_whole = all(big % small == 0 for big, small in zip(sizes, own, strict=True))
+    # At whole factors other modes may take a neighbor of the pixel that lies there.
+    is_exact = (
+        nearest_mode == "floor"
+        if transformation == "asymmetric"
+        else nearest_mode.startswith("round_prefer")
+    )
+    is_image = len(own) == 4 and sizes[:2] == own[:2]
+    return is_image and is_whole and is_exact and transformation in ("asymmetric", "half_pixel")
+
+
+def _coordinates(transformation: str, own: int, size: int, scale: float) -> Array:
+    """Return the source coordinate of each index of the result, float32 as in ONNX Runtime."""
     x = np.arange(size, dtype=np.float32)
     half, factor = np.float32(0.5), np.float32(scale)
-    if kind == "asymmetric":
+    if transformation == "asymmetric":
         return x / factor
-    if kind == "align_corners":
-        if np.float32(own) * factor != size:  # ONNX and its Runtime differ in what the length is
-            raise UnsupportedError(f"align_corners from {own} to {own * scale:g}")
+    if transformation == "align_corners":
+        # ONNX and its Runtime differ in what the length is
+        is_whole = np.float32(own) * factor == size
+        require(is_whole, f"align_corners from {own} to {own * scale:g}")
         return x * np.float32(own - 1) / np.float32(size - 1) if size > 1 else x * 0
-    if kind == "pytorch_half_pixel" and size == 1:
+    if transformation == "pytorch_half_pixel" and size == 1:
         return x * 0
-    if kind in ("half_pixel", "pytorch_half_pixel"):
+    if transformation in ("half_pixel", "pytorch_half_pixel"):
         return (x + half) / factor - half
-    if kind == "half_pixel_symmetric":
+    if transformation == "half_pixel_symmetric":
         adjustment = np.float32(size) / (factor * np.float32(own))
         offset = np.float32(own) / 2 * (1 - adjustment)
         return offset + (x + half) / factor - half
-    raise UnsupportedError(f"{kind}")
+    raise UnsupportedError(f"{transformation}")
 
 
-def _half_up(x: Array) -> Array:
-    return np.floor(np.abs(x) + 0.5) * np.sign(x)  # halves away from zero, as C's round
+def _half_away(x: Array) -> Array:
+    """Round halves away from zero, as C's round."""
+    return np.floor(np.abs(x) + 0.5) * np.sign(x)
 
 
-_ROUND: Mapping[str, Callable[[Array], Array]] = {
+_ROUNDING: Mapping[str, Callable[[Array], Array]] = {
     "floor": np.floor,
     "ceil": np.ceil,
-    "round_prefer_ceil": _half_up,
-    "round_prefer_floor": lambda x: np.where(x == np.trunc(x) + 0.5, np.floor(x), _half_up(x)),
+    "round_prefer_ceil": _half_away,
+    "round_prefer_floor": lambda x: np.where(x == np.trunc(x) + 0.5, np.floor(x), _half_away(x)),
 }
 
 
-def _linear(x: Array, own: int) -> Array:
-    """Weights [source, result] of the two neighbours."""
+def _linear_weights(x: Array, own: int) -> Array:
+    """Return weights [source, result] of the two neighbors."""
     x = np.clip(x, 0, own - 1)
     low = x.astype(np.int64)
     high = np.minimum(low + 1, own - 1)
@@ -112,9 +166,8 @@ def _linear(x: Array, own: int) -> Array:
     return weights
 
 
-def _cubic(x: Array, own: int, attributes: Mapping[str, Any]) -> Array:
-    """Weights [source, result] of four neighbours; beyond the edge lies the edge, or nothing."""
-    a = float(attributes.get("cubic_coeff_a", -0.75))
+def _cubic_weights(x: Array, own: int, a: float, excludes_outside: bool) -> Array:
+    """Return weights [source, result] of four neighbors; outside is the edge, or nothing."""
     weights = np.zeros((own, len(x)), np.float32)
     first = np.floor(x).astype(np.int64)
     part = x.astype(np.float64) - first
@@ -123,46 +176,90 @@ def _cubic(x: Array, own: int, attributes: Mapping[str, Any]) -> Array:
         near = ((a + 2) * d - (a + 3)) * d * d + 1
         far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
         weight = np.where(d <= 1, near, far)
-        place = first + tap
-        if attributes.get("exclude_outside"):
-            weight = np.where((place >= 0) & (place < own), weight, 0)
-        np.add.at(weights, (np.clip(place, 0, own - 1), np.arange(len(x))), weight)
-    return weights / weights.sum(0) if attributes.get("exclude_outside") else weights
+        index = first + tap
+        if excludes_outside:
+            weight = np.where((index >= 0) & (index < own), weight, 0)
+        np.add.at(weights, (np.clip(index, 0, own - 1), np.arange(len(x))), weight)
+    return weights / weights.sum(0) if excludes_outside else weights
 
 
-def _is_repeated(attributes: Mapping[str, Any], own: Shape, sizes: Shape) -> bool:
-    """Whether each pixel becomes a block of as many, in any of these modes."""
-    whole = all(big % small == 0 for big, small in zip(sizes, own, strict=True))
-    places = attributes.get("coordinate_transformation_mode", "half_pixel")
-    nearest = attributes.get("nearest_mode", "round_prefer_floor")
-    # At whole factors the others may be a pixel beside the one that lies there.
-    fits = nearest == "floor" if places == "asymmetric" else nearest.startswith("round_prefer")
-    is_image = len(own) == 4 and sizes[:2] == own[:2]
-    return is_image and whole and fits and places in ("asymmetric", "half_pixel")
+# --- linear resizing of integers -------------------------------------------------------------
 
 
-def sizes_and_scales(op: Operation, own: Shape) -> tuple[Shape, tuple[float, ...]]:
-    """Sizes and scales; what the file does not name of both follows from the other."""
-    axes = op.attributes.get("axes") or range(len(own))
-    if any(not -len(own) <= axis < len(own) for axis in axes):
-        raise UnsupportedError(f"dimensions {list(axes)} of {list(own)}")
-    sizes, scales = list(own), [1.0] * len(own)
-    at = 1 if op.node.op == "Upsample" or op.graph.opset < 11 else 2
-    given: Any = op.attributes.get("scales")
-    if op.node.input(3):
-        given = op.integers(3)
-    elif given is None:
-        given = op.values(at).reshape(-1)
-    if len(given) != len(axes) or not all(0 < float(one) < 1 << 20 for one in given):
-        raise UnsupportedError(f"{len(given)} sizes or scales for {list(own)}")
-    for axis, one in zip(axes, given, strict=True):
-        if op.node.input(3):
-            sizes[axis], scales[axis] = (
-                int(one),
-                float(np.float32(int(one)) / np.float32(own[axis])),
-            )
-        else:
-            sizes[axis], scales[axis] = int(np.floor(own[axis] * float(one))), float(one)
-    if min(sizes, default=1) < 1:
-        raise UnsupportedError(f"sizes {sizes} for {list(own)}")
-    return tuple(sizes), tuple(scales)
+_IS_CENTERED = {
+    "asymmetric": False,
+    "half_pixel": True,
+    "half_pixel_symmetric": True,
+    "pytorch_half_pixel": True,
+}
+"""Coordinate transformation -> whether whole factors are from the center of pixels."""
+
+
+def lower_integer_resize(
+    op: OperatorContext,
+    *,
+    axes: Sequence[int] | None = None,
+    scales: Sequence[float] | None = None,
+    mode: str | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    keep_aspect_ratio_policy: str = "stretch",
+    antialias: int = 0,
+) -> LoweringResult:
+    """Lower linear Resize of integers by whole factors.
+
+    It is a convolution of each channel, with repeated edges: the weight of a pixel is the height of
+    a tent around it, a whole number.
+    """
+    own, transformation = op.shape(), coordinate_transformation_mode
+    sizes, given = _sizes_and_scales(op, own, axes, scales)
+    transformation = "asymmetric" if _is_old(op) else transformation
+    is_exact = all(size == scale * dim for size, scale, dim in zip(sizes, given, own, strict=True))
+    is_stretched = keep_aspect_ratio_policy == "stretch" and not antialias
+    is_known = is_exact and is_stretched and transformation in _IS_CENTERED
+    require(is_known, f"{transformation} from {list(own)} to {list(sizes)}")
+    is_whole = all(scale.is_integer() for scale in given)
+    is_known = len(own) == 4 and sizes[:2] == own[:2] and is_whole
+    require(is_known, f"scales {list(given)}")
+    factors, is_centered = (int(given[2]), int(given[3])), _IS_CENTERED[transformation]
+    tents = [_tent(factor, is_centered) for factor in factors]
+    weights = np.multiply.outer(tents[0], tents[1])
+    is_known = weights.max() <= _MAX_WEIGHT and mode == "linear"
+    require(is_known, f"mode {mode}, {factors} times as many")
+    value = op.read(0, CHANNELS_LAST)
+    for axis, factor in enumerate(factors, 1):
+        if factor > 1:
+            value = _repeat_edges(op, value, axis, is_centered)
+    unit = np.float32(1 / (weights.sum() // math.prod(factors)))
+    tent = QuantizedTensor(f"{op.name}_tent", "int8", np.array([unit]), np.zeros(1, np.int64))
+    op.sources = (op.sources[0], tent)
+    kernel = (len(tents[0]), len(tents[1]))
+    before = (_padding(factors[0], is_centered), _padding(factors[1], is_centered))
+    window = Window(kernel, factors, (1, 1), (0, 0, 0, 0), (sizes[2], sizes[3]))
+    filters = np.broadcast_to(weights.astype(np.int8)[None, :, :, None], (own[1], *kernel, 1))
+    return convolve_spread(op, value, filters, window, before, own[1])
+
+
+def _tent(factor: int, is_centered: bool) -> Array:
+    """Return the weights of a pixel for the results around it."""
+    if is_centered and factor % 2 == 0:  # results lie between pixels
+        return 2 * factor - np.abs(2 * np.arange(2 * factor) + 1 - 2 * factor)
+    return factor - np.abs(np.arange(2 * factor - 1) - (factor - 1))
+
+
+def _padding(factor: int, is_centered: bool) -> int:
+    """Return the padding before a spread image from which the first tent extends over it."""
+    if factor == 1:
+        return 0
+    return (factor - 2 - factor % 2) // 2 if is_centered else factor - 1
+
+
+def _repeat_edges(op: OperatorContext, value: Value, axis: int, has_first: bool) -> Value:
+    """Repeat the last row or column, and with ``has_first`` also the first one."""
+    shape = tuple(1 if d == axis else dim for d, dim in enumerate(value.shape))
+
+    def edge(index: int) -> Value:
+        offsets = tuple(index * (d == axis) for d in range(len(shape)))
+        return op.emit("extracttensor", value, shape=shape, Offsets=offsets)
+
+    first = [edge(0)] if has_first else []
+    return op.concatenate(value.type, [*first, value, edge(value.shape[axis] - 1)], axis)

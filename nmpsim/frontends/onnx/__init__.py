@@ -1,4 +1,4 @@
-"""ONNX's quantized models, QOperator and QDQ, in ONNX Runtime's arithmetic."""
+"""ONNX front end: float and quantized models (QOperator and QDQ) in ONNX Runtime's arithmetic."""
 
 from __future__ import annotations
 
@@ -10,129 +10,122 @@ import numpy as np
 
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Place
-from nmpsim.frontends.builder import Builder
-from nmpsim.frontends.graph.folding import FOLDED, constant_of
+from nmpsim.frontends.graph.constant_folding import FOLDED_OPERATORS, extract_constants
 from nmpsim.frontends.graph.lowering import Lowering
-from nmpsim.frontends.graph.nodes import Array, Graph, Node
-from nmpsim.frontends.graph.operators import NODES
-from nmpsim.frontends.graph.program import MEANINGLESS, Problems, imported_graph
-from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, UnsupportedError
-from nmpsim.frontends.onnx.bodies import with_bodies
-from nmpsim.frontends.onnx.groups import QUANTIZE, integer_groups
-from nmpsim.frontends.onnx.model import damaged, graph_of, load_model
-from nmpsim.frontends.onnx.qoperators import QOPERATORS, parameters_of
-from nmpsim.frontends.onnx.weight_folding import with_folded_weights
+from nmpsim.frontends.graph.nodes import Graph, Node
+from nmpsim.frontends.graph.operators import OPERATORS
+from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, Problems
+from nmpsim.frontends.graph.program import lower_graph
+from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
+from nmpsim.frontends.module_builder import ModuleBuilder
+from nmpsim.frontends.onnx.function_inlining import inline_functions
+from nmpsim.frontends.onnx.model import damaged_error, load_model, read_graph
+from nmpsim.frontends.onnx.qdq_fusion import QUANTIZE, fuse_qdq
+from nmpsim.frontends.onnx.qlinear_operators import (
+    QLINEAR_OPERATORS,
+    as_integer_operation,
+    infer_quantization,
+)
+from nmpsim.frontends.onnx.weight_folding import fold_into_weights
 from nmpsim.lir.names import legal_name
 
-MAX_SHOWN = 8
-"""Of operations in a warning."""
+MAX_LISTED = 8
+"""Limit for the operators that a warning lists."""
 NUMERICS = "float"
-"""ONNX Runtime."""
-KNOWN = frozenset((*NODES, *QOPERATORS, *FOLDED))
-"""Operators that are compiled; others may be made of them."""
+"""Arithmetic profile of ONNX Runtime."""
+SUPPORTED_OPERATORS = frozenset((*OPERATORS, *QLINEAR_OPERATORS, *FOLDED_OPERATORS))
+"""Operators that can be compiled; functions of these can be, too."""
 
 
-def read(path: Path, options: ImportOptions) -> ImportedModel:
-    """A model as LIR.
+def import_onnx(path: Path, options: ImportOptions) -> ImportedModel:
+    """Import an ONNX file as LIR.
 
-    Args:
-        path: the file; data outside it must lie in its folder.
-        options: input shapes, integer islands and quantization.
+    Parameters
+    ----------
+    path : Path
+        The file; external data must be in its folder.
+    options : ImportOptions
+        Input shapes, integer islands and quantization.
 
-    Raises:
-        UserError: FILE001, PKG001, ARG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
+    Raises
+    ------
+    UserError
+        FILE001, PKG001, ARG001, MODEL001 (damaged), MODEL002 (not supported), LIR codes.
     """
     place = Place(str(path))
-    graph = graph_of(
-        with_bodies(load_model(path), KNOWN), options.input_shapes, place, options.sample_shapes
-    )
-    return lower(graph, Builder(legal_name(path.stem), str(path)), place, options)
+    model = inline_functions(load_model(path), SUPPORTED_OPERATORS)
+    graph = read_graph(model, options.input_shapes, place, options.sample_shapes)
+    return lower_onnx_graph(graph, ModuleBuilder(legal_name(path.stem), str(path)), place, options)
 
 
-@np.errstate(all="ignore")  # of a file of no meaning; what that makes is no other than elsewhere
-def lower(graph: Graph, builder: Builder, place: Place, options: ImportOptions) -> ImportedModel:
-    """A graph as LIR.
+@np.errstate(all="ignore")  # invalid values in a file give invalid results, as in the reference
+def lower_onnx_graph(
+    graph: Graph, builder: ModuleBuilder, place: Place, options: ImportOptions
+) -> ImportedModel:
+    """Lower an ONNX graph to LIR.
 
-    Raises:
-        UserError: MODEL001 (damaged), LIR codes.
-        NotLoweredError: MODEL002.
+    Raises
+    ------
+    UserError
+        MODEL001 (damaged), LIR codes.
+    LoweringError
+        MODEL002.
     """
-    fates: dict[int, OperatorMapping] = {}
-    hint = _open_hint(graph.open_inputs)
+    mappings: dict[int, OperatorMapping] = {}
+    hint = _open_shapes_hint(graph.open_inputs)
     problems = Problems(place, lambda found: hint)
-    graph = _with_constants(graph, fates, problems)
+    graph = extract_constants(graph, mappings, problems)
     try:
         if options.for_quantization:
-            graph, absorbed = with_folded_weights(graph)
-            fates |= absorbed
-        found = integer_groups(graph, graph.constants, _with_islands(graph, options))
-    except MEANINGLESS as error:
-        raise damaged(place, f"{type(error).__name__}: {error}"[:120]) from error
+            graph, folded = fold_into_weights(graph)
+            mappings |= folded
+        fused = fuse_qdq(graph, _has_islands(graph, options))
+    except INVALID_NODE_ERRORS as error:
+        raise damaged_error(place, f"{type(error).__name__}: {error}"[:120]) from error
     labels = {node.index: node.label for node in graph.nodes}
-    for index, why in found.absorbed.items():
-        fates[index] = OperatorMapping(labels[index], (), why)
-    steps = tuple(_on_integers(found.steps, graph, problems))
-    graph = attrs.evolve(graph, parameters=parameters_of(graph, steps))
+    for index, reason in fused.fused.items():
+        mappings[index] = OperatorMapping(labels[index], (), reason)
+    steps = tuple(_with_integer_operations(fused.steps, graph, problems))
+    graph = attrs.evolve(graph, quantization=infer_quantization(graph, steps))
     lowering = Lowering(graph, steps, builder, place)
-    imported = imported_graph(steps, lowering, fates, problems, NUMERICS)
-    islands = [label for label in found.islands if label not in lowering.real]
-    warnings = (*graph.warnings, *(_of_islands(islands) if islands else ()))
+    imported = lower_graph(steps, lowering, mappings, problems, NUMERICS)
+    islands = [label for label in fused.islands if label not in lowering.float_labels]
+    warnings = (*graph.warnings, *([_island_warning(islands)] if islands else ()))
     return attrs.evolve(imported, warnings=warnings)
 
 
-def _open_hint(open_inputs: Sequence[str]) -> str | None:
+def _open_shapes_hint(open_inputs: Sequence[str]) -> str | None:
     if not open_inputs:
         return None
     shapes = " ".join(f"--input-shape {one}" for one in open_inputs)
     return f"open dimensions were taken as 1; `nmpsim compile` takes {shapes}"
 
 
-def _with_islands(graph: Graph, options: ImportOptions) -> bool:
-    """As asked for; else where activations have 16 bits: there is no integer reference."""
+def _has_islands(graph: Graph, options: ImportOptions) -> bool:
+    """Return the option, by default whether activations have 16 bits, without integer reference."""
     if options.integer_islands is not None:
         return options.integer_islands
-    wide = (np.int16, np.uint16)
     return any(
-        graph.constants[node.input(2)].dtype in wide
+        graph.constants[node.input(2)].dtype in (np.int16, np.uint16)
         for node in graph.nodes
         if node.op == QUANTIZE and node.input(2) in graph.constants
     )
 
 
-def _of_islands(labels: Sequence[str]) -> tuple[str, ...]:
-    shown = ", ".join(labels[:MAX_SHOWN]) + (", ..." if len(labels) > MAX_SHOWN else "")
+def _island_warning(labels: Sequence[str]) -> str:
+    listed = ", ".join(labels[:MAX_LISTED]) + (", ..." if len(labels) > MAX_LISTED else "")
     return (
         f"{len(labels)} operations that ONNX Runtime computes in float32 are computed on integers,"
-        f" at most one step a layer off: {shown}",
+        f" at most one step a layer off: {listed}"
     )
 
 
-def _with_constants(graph: Graph, fates: dict[int, OperatorMapping], problems: Problems) -> Graph:
-    """The graph without nodes that hold a constant, or pass one on."""
-    constants: dict[str, Array] = dict(graph.constants)
-    nodes = []
-    for node in graph.nodes:
-        try:
-            if node.op == "Constant":
-                constants[node.outputs[0]] = constant_of(node)
-            elif node.op == "Identity" and node.input(0) in constants:
-                constants[node.outputs[0]] = constants[node.inputs[0]]
-            else:
-                nodes.append(node)
-                continue
-        except (UnsupportedError, *MEANINGLESS) as why:
-            problems.add(node.index, node.label, why)
-        fates[node.index] = OperatorMapping(node.label, (), "a constant")
-    return attrs.evolve(graph, nodes=tuple(nodes), constants=constants)
-
-
-def _on_integers(steps: Iterable[Node], graph: Graph, problems: Problems) -> Iterable[Node]:
-    """The steps, with operators that have scales among their inputs understood."""
+def _with_integer_operations(
+    steps: Iterable[Node], graph: Graph, problems: Problems
+) -> Iterable[Node]:
+    """Yield the nodes, QLinear operators as integer operations."""
     for step in steps:
-        if step.integers or step.op not in QOPERATORS:
+        with problems.collect(step.index, step.label):
+            if not step.integers and step.op in QLINEAR_OPERATORS:
+                step = as_integer_operation(step, graph.constants)
             yield step
-            continue
-        try:
-            yield QOPERATORS[step.op](step, graph.constants) or step
-        except (UnsupportedError, *MEANINGLESS) as why:
-            problems.add(step.index, step.label, why)

@@ -1,8 +1,7 @@
-"""An ONNX file as plain data: nodes with their attributes, constants, inputs and outputs.
+"""Reader of ONNX files: nodes with their attributes, constants, inputs and outputs as plain data.
 
-The file is not trusted: a tensor's bytes are compared with its shape before anything is made of
-them, data outside the file must lie in its folder, and whatever the package that reads it raises
-becomes one coded error.
+Files are not trusted: the size of a tensor's data is checked against its shape first, external data
+must be in the folder of the file, and any exception of the package onnx becomes a coded error.
 """
 
 from __future__ import annotations
@@ -18,26 +17,28 @@ import numpy as np
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
-from nmpsim.frontends.graph.nodes import DTYPES, Array, Graph, Input, Node
+from nmpsim.frontends.graph.nodes import ONNX_DTYPES, Array, Graph, GraphInput, Node
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.limits import size_problem
 
 MAX_NODES = 1 << 14
 MAX_CYCLE = 4
-"""Nodes of a cycle that an error names."""
+"""Limit for the nodes of a cycle that an error lists."""
 TESTED_OPSETS = range(10, 29)
-"""Versions of ONNX's own operators that reference models or ONNX's backend cases have."""
+"""Versions of ONNX's own operators in reference models or in ONNX's backend tests."""
 TESTED_IR_VERSIONS = range(3, 15)
-"""Versions of the file format that these have."""
+"""Versions of the file format in these."""
 Shapes = Mapping[str, tuple[int, ...]]
-"""Name of an input -> the shape it is compiled for."""
+"""Input name -> shape."""
 
 
 def load_model(path: Path) -> Any:
-    """The ``onnx.ModelProto`` of a file, without data outside.
+    """Return the ``onnx.ModelProto`` of a file, without external data.
 
-    Raises:
-        UserError: FILE001; PKG001 if the package onnx is missing; MODEL001 if the file is damaged.
+    Raises
+    ------
+    UserError
+        FILE001; PKG001 if the package onnx is missing; MODEL001 if the file is damaged.
     """
     place = Place(str(path))
     try:
@@ -49,19 +50,30 @@ def load_model(path: Path) -> Any:
     try:
         return onnx.load_model_from_string(data)
     except Exception as error:  # whatever protobuf raises for damaged files
-        raise damaged(place, _first_line(error)) from error
+        raise damaged_error(place, _first_line(error)) from error
 
 
-def graph_of(
+def read_graph(
     model: Any, shapes: Shapes, place: Place, sample_shapes: Shapes = MappingProxyType({})
 ) -> Graph:
-    """The main graph of an ``onnx.ModelProto``; without a file it has no data outside.
+    """Return the main graph of an ``onnx.ModelProto``.
 
-    ``sample_shapes`` is as :class:`~nmpsim.frontends.imported_model.ImportOptions` has it.
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        The model.
+    shapes : mapping of str to tuple of int
+        Shapes of inputs, instead of those in the file.
+    place : Place
+        The file; without one the model has no external data.
+    sample_shapes : mapping of str to tuple of int
+        As in :class:`~nmpsim.frontends.imported_model.ImportOptions`.
 
-    Raises:
-        UserError: MODEL001 if it is damaged; MODEL002 for what it may hold and nmpsim does not
-            read; ARG001 for a shape of an input that is not there.
+    Raises
+    ------
+    UserError
+        MODEL001 if it is damaged; MODEL002 for features that are not supported; ARG001 for the
+        shape of an unknown input.
     """
     import onnx
 
@@ -69,11 +81,11 @@ def graph_of(
         return _Reader(onnx, model, place).graph(shapes, sample_shapes)
     except UserError:
         raise
-    except Exception as error:  # whatever onnx raises for fields of no meaning
-        raise damaged(place, _first_line(error)) from error
+    except Exception as error:  # whatever onnx raises for invalid fields
+        raise damaged_error(place, _first_line(error)) from error
 
 
-def _is_open(one: Any) -> bool:
+def _has_open_shape(one: Any) -> bool:
     """Return whether an input leaves a dimension open, besides the first one, the batch."""
     return any(not dim.HasField("dim_value") for dim in one.type.tensor_type.shape.dim[1:])
 
@@ -94,7 +106,7 @@ def _open_warning(example: str) -> str:
     )
 
 
-def _closed(one: Any, sample: tuple[int, ...]) -> tuple[int, ...] | None:
+def _shape_from_sample(one: Any, sample: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the shape of an input with its open dimensions from an array of samples.
 
     None if the array does not fit the dimensions that are known.
@@ -113,29 +125,31 @@ def _closed(one: Any, sample: tuple[int, ...]) -> tuple[int, ...] | None:
     return (1 if first is None else int(first), *sample)
 
 
+def operator_domain(one: Any) -> str:
+    """Return the domain of a node or operator set, empty for ONNX's own."""
+    return "" if one.domain == "ai.onnx" else str(one.domain)
+
+
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".split("\n", 1)[0][:120]
 
 
-def damaged(place: Place, found: str) -> UserError:
-    """The error that a file is no ONNX model, or not a whole one."""
+def damaged_error(place: Place, found: str) -> UserError:
+    """Return the error that a file is not a complete ONNX model."""
     hint = "download or convert the model again; the file may be truncated"
     return fail("MODEL001", "the ONNX file is damaged", place=place, found=found, hint=hint)
 
 
 class _Reader:
-    """One file."""
-
     def __init__(self, onnx: Any, model: Any, place: Place) -> None:
         self._onnx = onnx
         self._model = model
         self._place = place
 
     def graph(self, shapes: Shapes, sample_shapes: Shapes) -> Graph:
-        """The main graph."""
         graph = self._model.graph
         if not graph.node or len(graph.node) > MAX_NODES:
-            raise damaged(self._place, f"{len(graph.node)} nodes")
+            raise damaged_error(self._place, f"{len(graph.node)} nodes")
         if graph.sparse_initializer:
             hint = "convert the model without sparse weights"
             message = f"tensor {graph.sparse_initializer[0].values.name} is sparse"
@@ -146,13 +160,13 @@ class _Reader:
         closed = {
             one.name: shape
             for one in own
-            if _is_open(one)
+            if _has_open_shape(one)
             and (
                 sample := sample_shapes.get(
                     one.name, sample_shapes.get("") if len(own) == 1 else None
                 )
             )
-            and (shape := _closed(one, sample))
+            and (shape := _shape_from_sample(one, sample))
         }
         inputs = tuple(self._input(one, {**closed, **shapes}) for one in own)
         unknown = sorted(set(shapes) - {one.name for one in inputs})
@@ -165,14 +179,14 @@ class _Reader:
                 expected=", ".join(one.name for one in inputs) or "no shape",
             )
         nodes = tuple(self._node(one, index) for index, one in enumerate(graph.node))
-        nodes = self._ordered(nodes, {*constants, *(one.name for one in inputs)})
+        nodes = self._sorted(nodes, {*constants, *(one.name for one in inputs)})
         outputs = tuple(one.name for one in graph.output)
         if not outputs:
-            raise damaged(self._place, "no outputs")
+            raise damaged_error(self._place, "no outputs")
         open_inputs = tuple(
             _example_shape(one)
             for one in own
-            if _is_open(one) and one.name not in {**closed, **shapes}
+            if _has_open_shape(one) and one.name not in {**closed, **shapes}
         )
         warnings = (*self._untested_versions(), *map(_open_warning, open_inputs))
         return Graph(nodes, constants, inputs, outputs, self._opset(), open_inputs, warnings)
@@ -184,9 +198,9 @@ class _Reader:
         names += [name for node in graph.node for name in (*node.input, *node.output, node.op_type)]
         for name in names:
             if not isinstance(name, str):
-                raise damaged(self._place, f"a name that is not UTF-8: {name[:40]!r}")
+                raise damaged_error(self._place, f"a name that is not UTF-8: {name[:40]!r}")
 
-    def _ordered(self, nodes: tuple[Node, ...], known: set[str]) -> tuple[Node, ...]:
+    def _sorted(self, nodes: tuple[Node, ...], known: set[str]) -> tuple[Node, ...]:
         """Return the nodes so that each tensor is made before it is read.
 
         Nodes that are in such an order already keep it.
@@ -198,26 +212,26 @@ class _Reader:
         """
         makers: dict[str, Node] = {}
         for node in nodes:
-            for name in node.makes:
+            for name in node.results:
                 if name in known or name in makers:
-                    raise damaged(self._place, f"node {node.label} makes a tensor again")
+                    raise damaged_error(self._place, f"node {node.label} makes a tensor again")
                 makers[name] = node
         made, is_ordered = set(known), True
         for node in nodes:
-            is_ordered &= all(name in made or name not in makers for name in node.reads)
-            made.update(node.makes)
+            is_ordered &= all(name in made or name not in makers for name in node.operands)
+            made.update(node.results)
         if is_ordered:
             return nodes
         by_index = {node.index: node for node in nodes}
         sources = {
-            node.index: [makers[name].index for name in node.reads if name in makers]
+            node.index: [makers[name].index for name in node.operands if name in makers]
             for node in nodes
         }
         try:
             return tuple(by_index[index] for index in TopologicalSorter(sources).static_order())
         except CycleError as error:
             cycle = ", ".join(by_index[index].label for index in error.args[1][1:][:MAX_CYCLE])
-            raise damaged(self._place, f"a cycle of nodes: {cycle}") from error
+            raise damaged_error(self._place, f"a cycle of nodes: {cycle}") from error
 
     def _untested_versions(self) -> Iterator[str]:
         """Yield a warning for each version of the file that no test covers."""
@@ -233,30 +247,30 @@ class _Reader:
                 )
 
     def _opset(self) -> int:
-        own = [one.version for one in self._model.opset_import if one.domain in ("", "ai.onnx")]
+        own = [one.version for one in self._model.opset_import if not operator_domain(one)]
         if not own:
-            raise damaged(self._place, "no version of ONNX's operators")
+            raise damaged_error(self._place, "no version of ONNX's operators")
         return int(own[0])
 
-    def _input(self, one: Any, shapes: Shapes) -> Input:
+    def _input(self, one: Any, shapes: Shapes) -> GraphInput:
         kind = one.type.tensor_type
-        dtype = DTYPES.get(kind.elem_type)
+        dtype = ONNX_DTYPES.get(kind.elem_type)
         if not one.name or dtype is None:
             found = self._type_name(kind.elem_type) if one.name else "an input without a name"
             message = f"input {one.name} cannot be compiled"
             raise fail("MODEL002", message, place=self._place, found=found)
         if one.name in shapes:
-            return Input(one.name, dtype, self._checked(shapes[one.name], one.name))
+            return GraphInput(one.name, dtype, self._valid_shape(shapes[one.name], one.name))
         if not kind.HasField("shape"):
-            return Input(one.name, dtype, None)
+            return GraphInput(one.name, dtype, None)
         dims = tuple(int(d.dim_value) if d.HasField("dim_value") else 1 for d in kind.shape.dim)
-        return Input(one.name, dtype, self._checked(dims, one.name))
+        return GraphInput(one.name, dtype, self._valid_shape(dims, one.name))
 
     def _type_name(self, number: int) -> str:
         kinds = self._onnx.TensorProto.DataType
         return kinds.Name(number).lower() if number in kinds.values() else f"type {number}"
 
-    def _checked(self, shape: tuple[int, ...], name: str) -> tuple[int, ...]:
+    def _valid_shape(self, shape: tuple[int, ...], name: str) -> tuple[int, ...]:
         if (problem := size_problem(shape)) or min(shape, default=1) < 1:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 1 or more")
             message = f"tensor {name} has no size that can be compiled"
@@ -265,8 +279,8 @@ class _Reader:
 
     def _node(self, one: Any, index: int) -> Node:
         if not one.output or not one.output[0]:
-            raise damaged(self._place, f"node {index} makes nothing")
-        op = one.op_type if one.domain in ("", "ai.onnx") else f"{one.domain}.{one.op_type}"
+            raise damaged_error(self._place, f"node {index} makes nothing")
+        op = ".".join(filter(None, (operator_domain(one), one.op_type)))
         self._check_inputs(one, op, index)
         attributes = {a.name: self._attribute(a) for a in one.attribute}
         return Node(index, op, tuple(one.input), tuple(one.output), attributes)
@@ -279,7 +293,7 @@ class _Reader:
         try:
             schema = self._onnx.defs.get_schema(op, min(self._opset(), newest))
         except self._onnx.defs.SchemaError:
-            return  # not in this version: who lowers it says so
+            return  # not in this version: refused when it is lowered
         given, low, high = len(one.input), schema.min_input, schema.max_input
         if low <= given <= high and all(one.input[:low]):
             return
@@ -307,27 +321,29 @@ class _Reader:
         return None  # graphs, types, lists of texts: no operator that is known reads them
 
     def _values(self, tensor: Any, name: str) -> Array:
-        """A tensor's values; of a type that is not known its name, an object."""
+        """Return the values of a tensor; for an unsupported type an object array with its name."""
         shape = tuple(int(dim) for dim in tensor.dims)
         problem = size_problem(shape)
         if problem or min(shape, default=0) < 0:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
             message = f"tensor {name} has no size that can be compiled"
             raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
-        dtype = DTYPES.get(tensor.data_type)
+        dtype = ONNX_DTYPES.get(tensor.data_type)
         if dtype is None:
             return np.array(self._type_name(tensor.data_type), object)
         if tensor.data_location == self._onnx.TensorProto.EXTERNAL:
-            return self._outside(tensor, name, np.dtype(dtype), shape)
+            return self._external_values(tensor, name, np.dtype(dtype), shape)
         values: Array = np.asarray(self._onnx.numpy_helper.to_array(tensor))
         if values.shape != shape or values.dtype != np.dtype(dtype):
-            raise damaged(self._place, f"tensor {name} holds {values.dtype} {list(values.shape)}")
+            raise damaged_error(
+                self._place, f"tensor {name} holds {values.dtype} {list(values.shape)}"
+            )
         return values
 
-    def _outside(
+    def _external_values(
         self, tensor: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]
     ) -> Array:
-        """Values that lie in another file of the model's folder, or below it."""
+        """Return values from another file in the folder of the model, or below it."""
         where = {entry.key: entry.value for entry in tensor.external_data}
         location = where.get("location", "")
         nbytes = math.prod(shape) * dtype.itemsize
@@ -350,8 +366,8 @@ class _Reader:
                 hint="external data is read from the model's folder only, without .. and links out",
             )
         if length != nbytes or offset < 0 or offset + nbytes > path.stat().st_size:
-            raise damaged(self._place, f"tensor {name} has {length} bytes at {offset}")
+            raise damaged_error(self._place, f"tensor {name} has {length} bytes at {offset}")
         read = np.fromfile(path, dtype.newbyteorder("<"), math.prod(shape), offset=offset)
         values = read.astype(dtype, copy=False).reshape(shape)
-        values.flags.writeable = False  # and so kept as it is
+        values.flags.writeable = False  # so that the module keeps it without a copy
         return values

@@ -11,11 +11,12 @@ import attrs
 from nmpsim.bundle.limits import CHANNELS
 from nmpsim.bundle.metadata import Normalization
 from nmpsim.diagnostics import Place, fail
-from nmpsim.frontends.builder import Builder
 from nmpsim.frontends.graph.lowering import Lowering
-from nmpsim.frontends.graph.program import Problems, imported_graph
+from nmpsim.frontends.graph.problems import Problems
+from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, UnsupportedError
-from nmpsim.frontends.tflite.drawing import Drawing
+from nmpsim.frontends.module_builder import ModuleBuilder
+from nmpsim.frontends.tflite.graph_builder import TFLiteGraphBuilder
 from nmpsim.frontends.tflite.model import Tensor, read_graph
 from nmpsim.frontends.tflite.movement import (
     blocks,
@@ -74,20 +75,22 @@ def read(path: Path, options: ImportOptions) -> ImportedModel:
         message = "shapes of inputs and integer islands are for ONNX models"
         raise fail("ARG001", message, place=place, found="a TFLite file")
     model = read_graph(path)
-    drawing = Drawing(model)
-    _check_ends(drawing, place)
+    builder = TFLiteGraphBuilder(model)
+    _check_ends(builder, place)
     problems = Problems(place, _hint)
     for operator in model.operators:
-        drawing.operator = operator
-        drawing.begin(operator.index, operator.node)
-        drawing.attempt(lambda: _draw(drawing), problems)
-    graph = drawing.whole()
-    lowering = Lowering(graph, drawing.steps, Builder(legal_name(path.stem), str(path)), place)
+        builder.operator = operator
+        builder.begin(operator.index, operator.node)
+        builder.attempt(lambda: _draw(builder), problems)
+    graph = builder.whole()
+    lowering = Lowering(
+        graph, builder.steps, ModuleBuilder(legal_name(path.stem), str(path)), place
+    )
     is_float = not any(tensor.is_quantized for tensor in model.tensors)
     most = 1 if is_float else MAX_ERRORS
     return attrs.evolve(
-        imported_graph(drawing.steps, lowering, {}, problems, NUMERICS, most),
-        normalizations=tuple(_normalizations(drawing)),
+        lower_graph(builder.steps, lowering, {}, problems, NUMERICS, most),
+        normalizations=tuple(_normalizations(builder)),
         warnings=tuple(map(_open_warning, model.open_inputs)),
     )
 
@@ -103,18 +106,18 @@ def _open_warning(tensor: Tensor) -> str:
     )
 
 
-def _normalizations(drawing: Drawing) -> Iterator[Normalization]:
+def _normalizations(builder: TFLiteGraphBuilder) -> Iterator[Normalization]:
     """Those that mean something."""
-    model = drawing.model
+    model = builder.model
     for tensor, (means, deviations) in zip(model.inputs, model.normalizations, strict=False):
         is_sound = all(map(math.isfinite, (*means, *deviations))) and min(deviations, default=0) > 0
         if is_sound and len(means) == len(deviations) and CHANNELS.problem(len(means)) is None:
-            yield Normalization(drawing.name(tensor), means, deviations)
+            yield Normalization(builder.name(tensor), means, deviations)
 
 
-def _check_ends(drawing: Drawing, place: Place) -> None:
+def _check_ends(builder: TFLiteGraphBuilder, place: Place) -> None:
     """Refuse inputs and outputs of types that cannot be held, and outputs that nothing makes."""
-    model = drawing.model
+    model = builder.model
     made = {tensor.index for operator in model.operators for tensor in operator.outputs}
     found, expected = "an input or a constant", "the result of an operator"
     for role, tensors in (("output", model.outputs), ("input", model.inputs)):
@@ -123,7 +126,7 @@ def _check_ends(drawing: Drawing, place: Place) -> None:
             if role == "output" and tensor.index not in made:
                 raise fail("MODEL002", message, place=place, found=found, expected=expected)
             try:
-                drawing.name(tensor)
+                builder.name(tensor)
             except UnsupportedError as why:
                 expected = "int8, uint8, int16 or float32"
                 raise fail(
@@ -131,17 +134,17 @@ def _check_ends(drawing: Drawing, place: Place) -> None:
                 ) from why
 
 
-def _draw(drawing: Drawing) -> None:
-    operator = drawing.operator
+def _draw(builder: TFLiteGraphBuilder) -> None:
+    operator = builder.operator
     if operator.name not in OPERATORS:
         raise UnsupportedError("an operator that nmpsim does not know")
     for tensor in (*operator.inputs, *operator.outputs):
         if tensor is not None and 0 in tensor.shape and tensor.dtype not in ("int32", "int64"):
             raise UnsupportedError(f"{tensor.name} has no elements")
-    OPERATORS[operator.name](drawing)
+    OPERATORS[operator.name](builder)
 
 
-OPERATORS: dict[str, Callable[[Drawing], None]] = {
+OPERATORS: dict[str, Callable[[TFLiteGraphBuilder], None]] = {
     "ADD": pair("elementadd"),
     "ARG_MAX": extreme("argmax"),
     "ARG_MIN": extreme("argmin"),

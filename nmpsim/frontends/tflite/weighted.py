@@ -9,10 +9,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.graph.nodes import Array, Quantized
-from nmpsim.frontends.graph.windows import EXPLICIT
+from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
+from nmpsim.frontends.graph.pooling import EXPLICIT
 from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.tflite.drawing import Drawing, kind_of, values_of
+from nmpsim.frontends.tflite.graph_builder import TFLiteGraphBuilder, kind_of, values_of
 from nmpsim.frontends.tflite.model import Operator, Tensor
 
 SAME, VALID = 0, 1
@@ -56,37 +56,39 @@ class _Operands:
         return UnsupportedError(f"filter {shapes}")
 
 
-def conv_2d(drawing: Drawing) -> None:
+def conv_2d(builder: TFLiteGraphBuilder) -> None:
     """Filter OHWI, one input channel for each group of filters."""
-    operands = _Operands.of(drawing.operator)
+    operands = _Operands.of(builder.operator)
     operands.check_images()
     channels, depth = operands.source.shape[3], operands.weights.shape[3]
     if depth == 0 or channels % depth:
         raise operands.unfit()
     filters = np.moveaxis(values_of(operands.weights), -1, 1)
-    _window(drawing, operands, filters, channels // depth, 0)
+    _window(builder, operands, filters, channels // depth, 0)
 
 
-def depthwise_conv_2d(drawing: Drawing) -> None:
+def depthwise_conv_2d(builder: TFLiteGraphBuilder) -> None:
     """Filter [1, kh, kw, channels * multiplier]: a group for each channel."""
-    operands = _Operands.of(drawing.operator)
+    operands = _Operands.of(builder.operator)
     operands.check_images()
     channels = operands.source.shape[3]
     if operands.weights.shape[3] % channels:
         raise operands.unfit()
     filters = values_of(operands.weights).transpose(3, 0, 1, 2)
-    _window(drawing, operands, filters, channels, 3)
+    _window(builder, operands, filters, channels, 3)
 
 
-def _window(drawing: Drawing, operands: _Operands, filters: Array, groups: int, axis: int) -> None:
+def _window(
+    builder: TFLiteGraphBuilder, operands: _Operands, filters: Array, groups: int, axis: int
+) -> None:
     """``filters`` are OIHW; ``axis`` is that of the output channels in the file's weights."""
-    options, kernel = drawing.operator.options, (filters.shape[2], filters.shape[3])
+    options, kernel = builder.operator.options, (filters.shape[2], filters.shape[3])
     strides = (options["StrideH"], options["StrideW"])
     dilations = (options["DilationHFactor"], options["DilationWFactor"])
-    pads = paddings(drawing.operator, operands.source.shape, kernel, strides, dilations)
+    pads = paddings(builder.operator, operands.source.shape, kernel, strides, dilations)
     is_valid = options["Padding"] == VALID  # what was padded before it can be its own padding
     _weighted(
-        drawing,
+        builder,
         "Conv",
         operands,
         filters,
@@ -98,9 +100,9 @@ def _window(drawing: Drawing, operands: _Operands, filters: Array, groups: int, 
     )
 
 
-def transpose_conv(drawing: Drawing) -> None:
+def transpose_conv(builder: TFLiteGraphBuilder) -> None:
     """A convolution of the input with zeros between its pixels, by the filter turned around."""
-    operator, result = drawing.operator, drawing.result
+    operator, result = builder.operator, builder.result
     operands = _Operands.of(operator, source=2, bias=3)
     strides = (operator.options["StrideH"], operator.options["StrideW"])
     operands.check_images()
@@ -117,7 +119,7 @@ def transpose_conv(drawing: Drawing) -> None:
     added = tuple(max(one, 0) for one in more)
     filters = values_of(operands.weights).transpose(3, 0, 1, 2)
     _weighted(
-        drawing,
+        builder,
         "ConvTranspose",
         operands,
         filters,
@@ -128,18 +130,18 @@ def transpose_conv(drawing: Drawing) -> None:
     )
 
 
-def fully_connected(drawing: Drawing) -> None:
+def fully_connected(builder: TFLiteGraphBuilder) -> None:
     """Weights [out, in]; the input is taken as rows of ``in``."""
-    operands = _Operands.of(drawing.operator)
-    source, weights, result = operands.source, operands.weights, drawing.result
-    if drawing.operator.options["WeightsFormat"] != 0 or len(weights.shape) != 2:
+    operands = _Operands.of(builder.operator)
+    source, weights, result = operands.source, operands.weights, builder.result
+    if builder.operator.options["WeightsFormat"] != 0 or len(weights.shape) != 2:
         raise UnsupportedError(f"weights {list(weights.shape)} in another order")
     ins = weights.shape[1]
     elements = math.prod(source.shape)
     if ins == 0 or elements % ins:
         raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(source.shape)}")
     _weighted(
-        drawing,
+        builder,
         "Gemm",
         operands,
         values_of(weights),
@@ -151,7 +153,7 @@ def fully_connected(drawing: Drawing) -> None:
 
 
 def _weighted(
-    drawing: Drawing,
+    builder: TFLiteGraphBuilder,
     kind: str,
     operands: _Operands,
     values: Array,
@@ -163,7 +165,7 @@ def _weighted(
     outs = weights.shape[axis]
     if weights.scales.size > 1 and weights.axis != axis:
         raise UnsupportedError(f"scales along dimension {weights.axis} of the weights")
-    is_connected = drawing.operator.name == "FULLY_CONNECTED"
+    is_connected = builder.operator.name == "FULLY_CONNECTED"
     is_plain = is_connected and weights.scales.size == 1
     if weights.dtype == "uint8" and weights.scales.size > 1:
         raise UnsupportedError("uint8 weights with a scale for each channel")
@@ -172,12 +174,14 @@ def _weighted(
     added = values_of(bias) if bias else np.zeros(outs, np.int32)
     if added.shape != (outs,) or added.dtype not in (np.int32, np.int64):
         raise UnsupportedError(f"a bias {list(added.shape)} of {added.dtype}")
-    _check_sums(drawing, operands, added, _sizes(values_of(weights), weights.zero_points, axis))
+    _check_sums(builder, operands, added, _sizes(values_of(weights), weights.zero_points, axis))
     dtype = weights.dtype.replace("int4", "int8")
-    held = Quantized("", dtype, weights.scales, weights.zero_points)
-    sources = (drawing.name(source), drawing.constant(weights.name, values, held))
-    bias_name = drawing.constant(bias.name, added, str(added.dtype)) if bias else ""
-    drawing.computed(kind, sources, bias=bias_name, limits=drawing.limits, **attributes)
+    held = QuantizedTensor("", dtype, weights.scales, weights.zero_points)
+    sources = (builder.name(source), builder.add_constant(weights.name, values, held))
+    bias_name = builder.add_constant(bias.name, added, str(added.dtype)) if bias else ""
+    builder.add_integer_operation(
+        kind, sources, bias=bias_name, limits=builder.limits, **attributes
+    )
 
 
 def _sizes(values: Array, zeros: Array, axis: int) -> npt.NDArray[np.float64]:
@@ -192,7 +196,7 @@ def _sizes(values: Array, zeros: Array, axis: int) -> npt.NDArray[np.float64]:
 
 
 def _check_sums(
-    drawing: Drawing,
+    builder: TFLiteGraphBuilder,
     operands: _Operands,
     bias: Array,
     sizes: npt.NDArray[np.float64],
@@ -201,7 +205,7 @@ def _check_sums(
 
     ``sizes`` are what the weights of an output channel add up to, each taken as positive.
     """
-    operator = drawing.operator
+    operator = builder.operator
     source, weights = operands.source, operands.weights
     is_wide, is_connected = source.dtype == "int16", operator.name == "FULLY_CONNECTED"
     if is_wide and operands.bias is not None:
@@ -211,8 +215,8 @@ def _check_sums(
         if declared and not is_connected:
             raise UnsupportedError("Int16 sums of 32 bits, which TFLite rounds twice")
     largest = sizes * (32768 if is_wide else 255) + np.abs(bias.astype(np.float64))
-    factors = drawing.parameters(source).scale * weights.scales.astype(np.float64)
-    factors = factors / drawing.parameters(drawing.result).scale
+    factors = builder.parameters(source).scale * weights.scales.astype(np.float64)
+    factors = factors / builder.parameters(builder.result).scale
     if is_wide or is_connected:
         check_rescaled(largest, factors)
     elif _leave_32_bits(largest, factors):

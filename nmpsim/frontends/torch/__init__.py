@@ -7,14 +7,14 @@ from typing import Any
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import onnx
-from nmpsim.frontends.builder import Builder
-from nmpsim.frontends.graph.lowering import VIEW, Lowering
+from nmpsim.frontends.graph.lowering import VIEW_ONLY, Lowering
 from nmpsim.frontends.graph.nodes import Graph
-from nmpsim.frontends.graph.program import Problems, imported_graph
+from nmpsim.frontends.graph.problems import Problems
+from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, UnsupportedError
-from nmpsim.frontends.torch.drawing import Draw, Drawing, kind_of
-from nmpsim.frontends.torch.float_operations import FLOAT_OPERATIONS, NoOperatorError
-from nmpsim.frontends.torch.islands import is_pt2e, with_islands
+from nmpsim.frontends.module_builder import ModuleBuilder
+from nmpsim.frontends.torch.float_operators import FLOAT_OPERATIONS, NoOperatorError
+from nmpsim.frontends.torch.graph_builder import Draw, TorchGraphBuilder, kind_of
 from nmpsim.frontends.torch.movement import pad, permute, same, select, slice_, split, view
 from nmpsim.frontends.torch.pointwise import (
     adaptive_average_pool,
@@ -27,7 +27,8 @@ from nmpsim.frontends.torch.pointwise import (
     quantize,
     softmax,
 )
-from nmpsim.frontends.torch.record import POINTWISE, PROFILES, Recorded, Tensor
+from nmpsim.frontends.torch.pt2e import is_pt2e, with_islands
+from nmpsim.frontends.torch.recording import POINTWISE, PROFILES, Recorded, Tensor
 from nmpsim.frontends.torch.weighted import convolution, linear
 from nmpsim.lir.names import legal_name
 
@@ -41,7 +42,7 @@ def import_module(model: Any, example: Any, engine: str | None = None) -> Import
     Arguments and errors as of :func:`nmpsim.from_torch`.
     """
     try:
-        from nmpsim.frontends.torch.live import record
+        from nmpsim.frontends.torch.recorder import record
     except ImportError as error:
         message = "a PyTorch model needs PyTorch"
         hint = "pip install torch; a compiled bundle runs without it"
@@ -66,23 +67,25 @@ def lower(recorded: Recorded) -> ImportedModel:
         )
         problems.check()
     fates: dict[int, OperatorMapping] = {}
-    drawing = Drawing(recorded, is_float=False)
-    _check_ends(drawing, place)
+    builder = TorchGraphBuilder(recorded, is_float=False)
+    _check_ends(builder, place)
     for call in recorded.calls:
-        drawing.take(call)
-        drawn = len(drawing.steps)
-        drawing.attempt(lambda: _draw(drawing), problems)
-        if len(drawing.steps) == drawn:
-            fates[call.number] = OperatorMapping(call.node, (), VIEW)
-    graph = drawing.whole()
-    lowering = Lowering(graph, drawing.steps, Builder(legal_name(recorded.name), PLACE), place)
-    return imported_graph(drawing.steps, lowering, fates, problems, PROFILES[recorded.engine])
+        builder.take(call)
+        drawn = len(builder.steps)
+        builder.attempt(lambda: _draw(builder), problems)
+        if len(builder.steps) == drawn:
+            fates[call.number] = OperatorMapping(call.node, (), VIEW_ONLY)
+    graph = builder.whole()
+    lowering = Lowering(
+        graph, builder.steps, ModuleBuilder(legal_name(recorded.name), PLACE), place
+    )
+    return lower_graph(builder.steps, lowering, fates, problems, PROFILES[recorded.engine])
 
 
-def _check_ends(drawing: Drawing, place: Place) -> None:
+def _check_ends(builder: TorchGraphBuilder, place: Place) -> None:
     """Refuse inputs and outputs of types that cannot be held."""
     try:
-        for _, tensor in (*drawing.recorded.inputs, *drawing.recorded.outputs):
+        for _, tensor in (*builder.recorded.inputs, *builder.recorded.outputs):
             kind_of(tensor)
     except UnsupportedError as why:
         message = "an input or output cannot be compiled"
@@ -90,15 +93,15 @@ def _check_ends(drawing: Drawing, place: Place) -> None:
         raise fail("MODEL002", message, place=place, found=str(why), expected=wanted) from why
 
 
-def _draw(drawing: Drawing) -> None:
-    call = drawing.call
+def _draw(builder: TorchGraphBuilder) -> None:
+    call = builder.call
     if call.operation not in OPERATORS:
         raise UnsupportedError(
             "an operation that nmpsim does not know"
             if call.results
             else "control flow or a number that depends on the values of a tensor"
         )
-    OPERATORS[call.operation](drawing)
+    OPERATORS[call.operation](builder)
 
 
 OPERATORS: dict[str, Draw] = {
@@ -153,22 +156,22 @@ def is_float(recorded: Recorded) -> bool:
 
 def lower_float(recorded: Recorded, place: str) -> ImportedModel:
     """A float model as LIR that is to be quantized; MODEL002 for what is not supported."""
-    builder = Builder(legal_name(recorded.name), place)
+    builder = ModuleBuilder(legal_name(recorded.name), place)
     options = ImportOptions(for_quantization=True)
-    return onnx.lower(float_graph(recorded), builder, Place(place), options)
+    return onnx.lower_onnx_graph(float_graph(recorded), builder, Place(place), options)
 
 
 def float_graph(recorded: Recorded) -> Graph:
     """The graph. Tensors have the names of modules, inputs and outputs those of the model."""
-    drawing = Drawing(recorded, is_float=True)
+    builder = TorchGraphBuilder(recorded, is_float=True)
     for call in recorded.calls:
-        drawing.take(call)
+        builder.take(call)
         try:
             if call.operation not in FLOAT_OPERATIONS:
                 raise NoOperatorError
-            FLOAT_OPERATIONS[call.operation](drawing)
+            FLOAT_OPERATIONS[call.operation](builder)
         except NoOperatorError:
             tensors = [one for one in call.arguments.values() if isinstance(one, Tensor)]
-            outputs = list(drawing.outputs()) or [drawing.fresh("nothing")]
-            drawing.add(call.operation, [drawing.name(one) for one in tensors], *outputs)
-    return drawing.whole()
+            outputs = list(builder.outputs()) or [builder.unique_name("nothing")]
+            builder.add(call.operation, [builder.name(one) for one in tensors], *outputs)
+    return builder.whole()

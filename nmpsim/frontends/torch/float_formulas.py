@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 
-from nmpsim.frontends.torch.drawing import Draw, Drawing
+from nmpsim.frontends.torch.graph_builder import Draw, TorchGraphBuilder
 
 
 def formula(write: Callable[[Writing, str], str]) -> Draw:
     """A function of each value, written with several operators."""
 
-    def draw(drawing: Drawing) -> None:
-        write(Writing(drawing), drawing.name(drawing.call.arguments["self"]))
-        drawing.end_with(drawing.first_output())
+    def draw(builder: TorchGraphBuilder) -> None:
+        write(Writing(builder), builder.name(builder.call.arguments["self"]))
+        builder.steps[-1] = attrs.evolve(builder.steps[-1], outputs=(builder.first_output(),))
 
     return draw
 
@@ -23,19 +24,19 @@ def formula(write: Callable[[Writing, str], str]) -> Draw:
 class Writing:
     """Operators one after the other; numbers are constants."""
 
-    def __init__(self, drawing: Drawing) -> None:
-        self._drawing = drawing
-        self.call = drawing.call
+    def __init__(self, builder: TorchGraphBuilder) -> None:
+        self._builder = builder
+        self.call = builder.call
 
     def __call__(self, op: str, *operands: str | float) -> str:
         """The name of an operator's result."""
         names = [
             one
             if isinstance(one, str)
-            else self._drawing.constant("number", np.array(one, np.float32))
+            else self._builder.add_constant("number", np.array(one, np.float32))
             for one in operands
         ]
-        return self._drawing.add(op, names, self._drawing.fresh(op.lower()))
+        return self._builder.add(op, names, self._builder.unique_name(op.lower()))
 
     def number(self, argument: str) -> float:
         """An argument that is a number, or 1 if it is not there."""

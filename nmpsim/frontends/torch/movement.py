@@ -5,32 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.torch.drawing import Drawing
+from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder
 
 
-def view(drawing: Drawing) -> None:
+def view(builder: TorchGraphBuilder) -> None:
     """The same values in PyTorch's order, with another shape."""
-    shape = drawing.call.results[0].shape
-    drawing.add("Reshape", [drawing.name(drawing.source())], shape=shape, allowzero=1)
+    shape = builder.call.results[0].shape
+    builder.add("Reshape", [builder.name(builder.source())], shape=shape, allowzero=1)
 
 
-def same(drawing: Drawing) -> None:
+def same(builder: TorchGraphBuilder) -> None:
     """The same values; their order in PyTorch's memory is not LIR's."""
-    source, result = drawing.source(), drawing.call.results[0]
+    source, result = builder.source(), builder.call.results[0]
     if source.dtype != result.dtype:
         raise UnsupportedError(f"{source.dtype} to {result.dtype}")
-    drawing.add("Identity", [drawing.name(source)])
+    builder.add("Identity", [builder.name(source)])
 
 
-def permute(drawing: Drawing) -> None:
+def permute(builder: TorchGraphBuilder) -> None:
     """Dimensions in another order, which moves nothing yet."""
-    source = drawing.source()
-    drawing.turn(source, order_of(drawing, len(source.shape)))
+    source = builder.source()
+    builder.turn(source, order_of(builder, len(source.shape)))
 
 
-def order_of(drawing: Drawing, rank: int) -> tuple[int, ...]:
+def order_of(builder: TorchGraphBuilder, rank: int) -> tuple[int, ...]:
     """The order of dimensions that a permutation makes; two of them exchanged, or all given."""
-    given, order = drawing.call.arguments, list(range(rank))
+    given, order = builder.call.arguments, list(range(rank))
     if "dims" in given:
         return tuple(int(axis) % rank for axis in given["dims"])
     if rank >= 2:
@@ -39,32 +39,32 @@ def order_of(drawing: Drawing, rank: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-def slice_(drawing: Drawing) -> None:
+def slice_(builder: TorchGraphBuilder) -> None:
     """A range of one dimension, with steps of 1."""
-    given, source = drawing.call.arguments, drawing.source()
+    given, source = builder.call.arguments, builder.source()
     if given.get("step", 1) != 1:
         raise UnsupportedError(f"steps of {given['step']}")
     axis = int(given.get("dim", 0)) % len(source.shape)
     start, size = int(given.get("start") or 0), source.shape[axis]
     first = min(max(start + size if start < 0 else start, 0), size)
-    end = first + drawing.call.results[0].shape[axis]
-    drawing.add("Slice", [drawing.name(source)], starts=(first,), ends=(end,), axes=(axis,))
+    end = first + builder.call.results[0].shape[axis]
+    builder.add("Slice", [builder.name(source)], starts=(first,), ends=(end,), axes=(axis,))
 
 
-def select(drawing: Drawing) -> None:
+def select(builder: TorchGraphBuilder) -> None:
     """One place of a dimension, which is no dimension of the result."""
-    given, source = drawing.call.arguments, drawing.source()
+    given, source = builder.call.arguments, builder.source()
     axis = int(given["dim"]) % len(source.shape)
-    index = drawing.integers(int(given["index"]) % source.shape[axis])
-    drawing.add("Gather", [drawing.name(source), index], axis=axis)
+    index = builder.integers(int(given["index"]) % source.shape[axis])
+    builder.add("Gather", [builder.name(source), index], axis=axis)
 
 
-def split(drawing: Drawing) -> None:
+def split(builder: TorchGraphBuilder) -> None:
     """Parts along a dimension."""
-    source, call = drawing.source(), drawing.call
+    source, call = builder.source(), builder.call
     axis = int(call.arguments.get("dim", 0)) % len(source.shape)
     sizes = tuple(result.shape[axis] for result in call.results)
-    drawing.add("Split", [drawing.name(source)], *drawing.outputs(), axis=axis, split=sizes)
+    builder.add("Split", [builder.name(source)], *builder.outputs(), axis=axis, split=sizes)
 
 
 def paddings(given: Any, rank: int) -> tuple[int, ...]:
@@ -75,15 +75,15 @@ def paddings(given: Any, rank: int) -> tuple[int, ...]:
     return (*before, *behind)
 
 
-def pad(drawing: Drawing) -> None:
+def pad(builder: TorchGraphBuilder) -> None:
     """Zeros around a tensor."""
-    (source, result), given = (drawing.source(), drawing.call.results[0]), drawing.call.arguments
+    (source, result), given = (builder.source(), builder.call.results[0]), builder.call.arguments
     pads = paddings(given["pad"], len(source.shape))
     if given.get("value") or min(pads, default=0) < 0:
         raise UnsupportedError(f"paddings {list(given['pad'])} with {given.get('value')}")
     if (source.scale, source.zero_point) != (result.scale, result.zero_point):
         raise UnsupportedError("input and result of different scales or zero points")
-    inputs = [drawing.name(source)]
+    inputs = [builder.name(source)]
     if source.scale is not None:
-        inputs += ["", drawing.integers(source.zero_point)]
-    drawing.add("Pad", inputs, pads=pads)
+        inputs += ["", builder.integers(source.zero_point)]
+    builder.add("Pad", inputs, pads=pads)

@@ -14,7 +14,7 @@ from nmpsim.bundle import Bundle, Layer, Tensor, read_bundle
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.frontends import find_front_end
 from nmpsim.frontends.graph.nodes import Graph
-from nmpsim.frontends.onnx.model import graph_of, load_model
+from nmpsim.frontends.onnx.model import load_model, read_graph
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcode import OUT
 from nmpsim.lir.opcodes import NO_WORK
@@ -60,7 +60,7 @@ def read_network(path: Path) -> Network:
         return _of_bundle(read_bundle(path))
     front_end = find_front_end(path)
     if front_end is not None and front_end.name == "ONNX":
-        return _of_onnx(path.stem, graph_of(load_model(path), {}, Place(str(path))))
+        return _of_onnx(path.stem, read_graph(load_model(path), {}, Place(str(path))))
     return _of_module(load_program(path).module)
 
 
@@ -103,7 +103,7 @@ def _of_onnx(name: str, graph: Graph) -> Network:
         texts |= {key: _text(value) for key, value in one.attributes.items()}
         sources = tuple(made[of] for of in one.inputs if of in made)
         nodes.append(Node(str(one.index), one.op, _namespace(one.outputs[0]), texts, sources, {}))
-        made |= dict.fromkeys(one.makes, str(one.index))
+        made |= dict.fromkeys(one.results, str(one.index))
     for output in graph.outputs:
         sources = (made[output],) if output in made else ()
         nodes.append(Node(f"output {output}", "output", "", {}, sources, {}))

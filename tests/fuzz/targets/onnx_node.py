@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, TensorProto, defs, helper, numpy_helper
 
-from nmpsim.frontends.onnx import KNOWN
+from nmpsim.frontends.onnx import SUPPORTED_OPERATORS
 
 from ..target import Target
 from . import onnx as models
 
-OPERATORS = tuple(sorted({*KNOWN, *(one.name for one in defs.get_all_schemas())}))
+OPERATORS = tuple(sorted({*SUPPORTED_OPERATORS, *(one.name for one in defs.get_all_schemas())}))
 CONSTANTS = {
     "scale": np.float32(0.5),
     "zero": np.uint8(3),
@@ -44,7 +44,7 @@ VALUES = (
 
 def seeds() -> Iterator[bytes]:
     """Each operator that is compiled, without inputs, with empty ones and with too many."""
-    for op in sorted(KNOWN):
+    for op in sorted(SUPPORTED_OPERATORS):
         for inputs in ((), ("",), ("", "", ""), ("real",), ("real",) * 12):
             yield _model(op, inputs, {})
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from nmpsim.frontends.graph.nodes import Shape
 from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.torch.drawing import Draw, Drawing
 from nmpsim.frontends.torch.float_formulas import elu, formula, gelu, softplus
+from nmpsim.frontends.torch.graph_builder import Draw, TorchGraphBuilder
 from nmpsim.frontends.torch.movement import order_of, paddings
 from nmpsim.frontends.torch.pointwise import pair_of
-from nmpsim.frontends.torch.record import Tensor
+from nmpsim.frontends.torch.recording import Tensor
 
 
 class NoOperatorError(UnsupportedError):
@@ -24,27 +24,27 @@ def _check(has_operator: bool) -> None:
         raise NoOperatorError
 
 
-def _tensors(drawing: Drawing, *arguments: str) -> list[str]:
+def _tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
     """Names of arguments that are tensors."""
-    given = [drawing.call.arguments[argument] for argument in arguments]
+    given = [builder.call.arguments[argument] for argument in arguments]
     _check(all(isinstance(one, Tensor) for one in given))
-    return [drawing.name(one) for one in given]
+    return [builder.name(one) for one in given]
 
 
-def _part(drawing: Drawing, what: str) -> str:
+def _part(builder: TorchGraphBuilder, what: str) -> str:
     """A name for what lies between two operators."""
-    return drawing.fresh(f"{drawing.call.name}.{what}".strip("."))
+    return builder.unique_name(f"{builder.call.name}.{what}".strip("."))
 
 
-def _number(drawing: Drawing, what: str, value: float) -> str:
-    name = f"{drawing.call.name}.{what}".strip(".")
-    return drawing.constant(name, np.array(value, np.float32))
+def _number(builder: TorchGraphBuilder, what: str, value: float) -> str:
+    name = f"{builder.call.name}.{what}".strip(".")
+    return builder.add_constant(name, np.array(value, np.float32))
 
 
 def _plain(op: str, *arguments: str, **attributes: Any) -> Draw:
     """An operator of the same meaning, of these arguments; ``self`` by itself."""
-    return lambda drawing: _ignore(
-        drawing.add(op, _tensors(drawing, *(arguments or ("self",))), **attributes)
+    return lambda builder: _ignore(
+        builder.add(op, _tensors(builder, *(arguments or ("self",))), **attributes)
     )
 
 
@@ -52,13 +52,13 @@ def _ignore(made: str) -> None:
     """What was drawn needs no name."""
 
 
-def _convolution(drawing: Drawing) -> None:
-    given = drawing.call.arguments
+def _convolution(builder: TorchGraphBuilder) -> None:
+    given = builder.call.arguments
     arguments = ("input", "weight", *(("bias",) if given["bias"] is not None else ()))
     is_transposed = given["transposed"]
-    drawing.add(
+    builder.add(
         "ConvTranspose" if is_transposed else "Conv",
-        _tensors(drawing, *arguments),
+        _tensors(builder, *arguments),
         strides=tuple(given["stride"]),
         pads=tuple(given["padding"]) * 2,
         dilations=tuple(given["dilation"]),
@@ -67,26 +67,26 @@ def _convolution(drawing: Drawing) -> None:
     )
 
 
-def _batch_norm(drawing: Drawing) -> None:
-    given = drawing.call.arguments
+def _batch_norm(builder: TorchGraphBuilder) -> None:
+    given = builder.call.arguments
     mean, variance = given["running_mean"], given["running_var"]
     _check(not given.get("training") and mean is not None and variance is not None)
-    names = _tensors(drawing, "input")
+    names = _tensors(builder, "input")
     for part, number in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
         if given[part] is None:
             values = np.full(mean.shape[0], number, np.float32)
-            names.append(drawing.constant(f"{drawing.call.name}.{part}", values))
+            names.append(builder.add_constant(f"{builder.call.name}.{part}", values))
         else:
-            names.append(drawing.name(given[part]))
-    drawing.add("BatchNormalization", names, epsilon=float(given["eps"]))
+            names.append(builder.name(given[part]))
+    builder.add("BatchNormalization", names, epsilon=float(given["eps"]))
 
 
 def _limits(low: str, high: str) -> Draw:
-    def draw(drawing: Drawing) -> None:
-        limits = [drawing.call.arguments.get(name) for name in (low, high)]
+    def draw(builder: TorchGraphBuilder) -> None:
+        limits = [builder.call.arguments.get(name) for name in (low, high)]
         _check(not any(isinstance(limit, Tensor) for limit in limits))
         least, most = (None if limit is None else float(limit) for limit in limits)
-        drawing.add("Clip", _tensors(drawing, "self"), min=least, max=most)
+        builder.add("Clip", _tensors(builder, "self"), min=least, max=most)
 
     return draw
 
@@ -94,13 +94,13 @@ def _limits(low: str, high: str) -> Draw:
 def _pool(op: str) -> Draw:
     """A window over rows and columns."""
 
-    def draw(drawing: Drawing) -> None:
-        given = drawing.call.arguments
+    def draw(builder: TorchGraphBuilder) -> None:
+        given = builder.call.arguments
         _check(given.get("divisor_override") is None)
         counts = given.get("count_include_pad")
-        drawing.add(
+        builder.add(
             op,
-            _tensors(drawing, "self"),
+            _tensors(builder, "self"),
             kernel_shape=pair_of(given["kernel_size"]),
             strides=pair_of(given["stride"] or given["kernel_size"]),
             pads=pair_of(given["padding"]) * 2,
@@ -115,12 +115,12 @@ def _pool(op: str) -> Draw:
 def _adaptive(op: str) -> Draw:
     """A pool whose windows all have one size, and do not overlap."""
 
-    def draw(drawing: Drawing) -> None:
-        source, result = drawing.source(), drawing.call.results[0]
+    def draw(builder: TorchGraphBuilder) -> None:
+        source, result = builder.source(), builder.call.results[0]
         rows = list(zip(source.shape[-2:], result.shape[-2:], strict=True))
         _check(len(source.shape) == 4 and not any(own % made for own, made in rows))
         window = tuple(own // made for own, made in rows)
-        drawing.add(op, [drawing.name(source)], kernel_shape=window, strides=window)
+        builder.add(op, [builder.name(source)], kernel_shape=window, strides=window)
 
     return draw
 
@@ -128,185 +128,185 @@ def _adaptive(op: str) -> Draw:
 def _pair(op: str, is_reversed: bool = False) -> Draw:
     """Two tensors, or a tensor and a number, the second times ``alpha``."""
 
-    def draw(drawing: Drawing) -> None:
-        given = drawing.call.arguments
+    def draw(builder: TorchGraphBuilder) -> None:
+        given = builder.call.arguments
         _check(given.get("rounding_mode") is None)
         names = []
         for place, side in enumerate((given["self"], given["other"])):
             alpha = float(given.get("alpha") or 1) if place == (0 if is_reversed else 1) else 1.0
             if not isinstance(side, Tensor):
-                names.append(_number(drawing, "number", float(side) * alpha))
+                names.append(_number(builder, "number", float(side) * alpha))
                 continue
             _check(side.dtype == "float32")
-            names.append(drawing.name(side))
+            names.append(builder.name(side))
             if alpha != 1:
-                factor = _number(drawing, "alpha", alpha)
-                names[-1] = drawing.add("Mul", [names[-1], factor], _part(drawing, "scaled"))
-        drawing.add(op, names[::-1] if is_reversed else names)
+                factor = _number(builder, "alpha", alpha)
+                names[-1] = builder.add("Mul", [names[-1], factor], _part(builder, "scaled"))
+        builder.add(op, names[::-1] if is_reversed else names)
 
     return draw
 
 
-def _product_and_sum(drawing: Drawing) -> None:
-    given = drawing.call.arguments
+def _product_and_sum(builder: TorchGraphBuilder) -> None:
+    given = builder.call.arguments
     alpha, beta = float(given["alpha"]), float(given["beta"])
-    drawing.add("Gemm", _tensors(drawing, "mat1", "mat2", "self"), alpha=alpha, beta=beta)
+    builder.add("Gemm", _tensors(builder, "mat1", "mat2", "self"), alpha=alpha, beta=beta)
 
 
-def _linear(drawing: Drawing) -> None:
-    given = drawing.call.arguments
+def _linear(builder: TorchGraphBuilder) -> None:
+    given = builder.call.arguments
     weights = given["weight"]
     _check(weights.values is not None)
-    name = weights.name or f"{drawing.call.name}.weight"
-    names = [*_tensors(drawing, "input"), drawing.constant(name, np.asarray(weights.values).T)]
+    name = weights.name or f"{builder.call.name}.weight"
+    names = [*_tensors(builder, "input"), builder.add_constant(name, np.asarray(weights.values).T)]
     if given["bias"] is None:
-        drawing.add("MatMul", names)
+        builder.add("MatMul", names)
         return
-    product = drawing.add("MatMul", names, _part(drawing, "product"))
-    drawing.add("Add", [product, drawing.name(given["bias"])])
+    product = builder.add("MatMul", names, _part(builder, "product"))
+    builder.add("Add", [product, builder.name(given["bias"])])
 
 
-def _reshaped(drawing: Drawing, source: str, shape: Shape, *result: str) -> str:
-    return drawing.add("Reshape", [source, drawing.integers(shape)], *result)
+def _reshaped(builder: TorchGraphBuilder, source: str, shape: Shape, *result: str) -> str:
+    return builder.add("Reshape", [source, builder.integers(shape)], *result)
 
 
-def _view(drawing: Drawing) -> None:
-    (source,) = _tensors(drawing, "self")
-    _reshaped(drawing, source, drawing.call.results[0].shape)
+def _view(builder: TorchGraphBuilder) -> None:
+    (source,) = _tensors(builder, "self")
+    _reshaped(builder, source, builder.call.results[0].shape)
 
 
-def _same(drawing: Drawing) -> None:
-    source = drawing.source()
-    _check(source.dtype == drawing.call.results[0].dtype)
-    drawing.add("Identity", [drawing.name(source)])
+def _same(builder: TorchGraphBuilder) -> None:
+    source = builder.source()
+    _check(source.dtype == builder.call.results[0].dtype)
+    builder.add("Identity", [builder.name(source)])
 
 
-def _turn(drawing: Drawing) -> None:
-    perm = order_of(drawing, len(drawing.call.results[0].shape))
-    drawing.add("Transpose", _tensors(drawing, "self"), perm=perm)
+def _turn(builder: TorchGraphBuilder) -> None:
+    perm = order_of(builder, len(builder.call.results[0].shape))
+    builder.add("Transpose", _tensors(builder, "self"), perm=perm)
 
 
-def _slice(drawing: Drawing) -> None:
-    given, source = drawing.call.arguments, drawing.source()
+def _slice(builder: TorchGraphBuilder) -> None:
+    given, source = builder.call.arguments, builder.source()
     axis = given["dim"] % len(source.shape)
     size = source.shape[axis]
     start = 0 if given["start"] is None else given["start"]
     end = size if given["end"] is None else min(given["end"], size)
-    numbers = [drawing.integers([one]) for one in (start, end, axis, given["step"])]
-    drawing.add("Slice", [drawing.name(source), *numbers])
+    numbers = [builder.integers([one]) for one in (start, end, axis, given["step"])]
+    builder.add("Slice", [builder.name(source), *numbers])
 
 
-def _select(drawing: Drawing) -> None:
-    given, source = drawing.call.arguments, drawing.source()
+def _select(builder: TorchGraphBuilder) -> None:
+    given, source = builder.call.arguments, builder.source()
     axis = given["dim"] % len(source.shape)
     start = given["index"] % source.shape[axis]
-    numbers = [drawing.integers([one]) for one in (start, start + 1, axis)]
-    part = drawing.add("Slice", [drawing.name(source), *numbers], _part(drawing, "part"))
-    _reshaped(drawing, part, drawing.call.results[0].shape)
+    numbers = [builder.integers([one]) for one in (start, start + 1, axis)]
+    part = builder.add("Slice", [builder.name(source), *numbers], _part(builder, "part"))
+    _reshaped(builder, part, builder.call.results[0].shape)
 
 
-def _split(drawing: Drawing) -> None:
-    results = drawing.call.results
-    axis = drawing.call.arguments["dim"] % len(results[0].shape)
-    sizes = drawing.integers([result.shape[axis] for result in results])
-    drawing.add("Split", [*_tensors(drawing, "self"), sizes], *drawing.outputs(), axis=axis)
+def _split(builder: TorchGraphBuilder) -> None:
+    results = builder.call.results
+    axis = builder.call.arguments["dim"] % len(results[0].shape)
+    sizes = builder.integers([result.shape[axis] for result in results])
+    builder.add("Split", [*_tensors(builder, "self"), sizes], *builder.outputs(), axis=axis)
 
 
-def _concatenation(drawing: Drawing) -> None:
-    given = drawing.call.arguments
-    names = [drawing.name(part) for part in given["tensors"] if part.shape != (0,)]
-    drawing.add("Concat", names, axis=given["dim"])
+def _concatenation(builder: TorchGraphBuilder) -> None:
+    given = builder.call.arguments
+    names = [builder.name(part) for part in given["tensors"] if part.shape != (0,)]
+    builder.add("Concat", names, axis=given["dim"])
 
 
-def _stack(drawing: Drawing) -> None:
-    shape, axis = drawing.call.results[0].shape, drawing.call.arguments["dim"]
+def _stack(builder: TorchGraphBuilder) -> None:
+    shape, axis = builder.call.results[0].shape, builder.call.arguments["dim"]
     axis %= len(shape)
     single = (*shape[:axis], 1, *shape[axis + 1 :])
     wide = [
-        _reshaped(drawing, drawing.name(part), single, _part(drawing, "part"))
-        for part in drawing.call.arguments["tensors"]
+        _reshaped(builder, builder.name(part), single, _part(builder, "part"))
+        for part in builder.call.arguments["tensors"]
     ]
-    drawing.add("Concat", wide, axis=axis)
+    builder.add("Concat", wide, axis=axis)
 
 
-def _expand(drawing: Drawing) -> None:
-    _check(drawing.source().shape == drawing.call.results[0].shape)
-    _same(drawing)
+def _expand(builder: TorchGraphBuilder) -> None:
+    _check(builder.source().shape == builder.call.results[0].shape)
+    _same(builder)
 
 
-def _channel_shuffle(drawing: Drawing) -> None:
-    shape, groups = drawing.call.results[0].shape, drawing.call.arguments["groups"]
+def _channel_shuffle(builder: TorchGraphBuilder) -> None:
+    shape, groups = builder.call.results[0].shape, builder.call.arguments["groups"]
     images, channels, *rest = shape
     split = (images, groups, channels // groups, *rest)
-    (source,) = _tensors(drawing, "self")
-    apart = _reshaped(drawing, source, split, _part(drawing, "apart"))
+    (source,) = _tensors(builder, "self")
+    apart = _reshaped(builder, source, split, _part(builder, "apart"))
     order = (0, 2, 1, *range(3, 3 + len(rest)))
-    turned = drawing.add("Transpose", [apart], _part(drawing, "turned"), perm=order)
-    _reshaped(drawing, turned, shape)
+    turned = builder.add("Transpose", [apart], _part(builder, "turned"), perm=order)
+    _reshaped(builder, turned, shape)
 
 
-def _power(drawing: Drawing) -> None:
-    exponent = drawing.call.arguments["exponent"]
+def _power(builder: TorchGraphBuilder) -> None:
+    exponent = builder.call.arguments["exponent"]
     _check(not isinstance(exponent, Tensor))
-    number = drawing.constant("exponent", np.array(float(exponent), np.float32))
-    drawing.add("Pow", [*_tensors(drawing, "self"), number])
+    number = builder.add_constant("exponent", np.array(float(exponent), np.float32))
+    builder.add("Pow", [*_tensors(builder, "self"), number])
 
 
 def _softmax(op: str) -> Draw:
-    def draw(drawing: Drawing) -> None:
-        drawing.add(op, _tensors(drawing, "self"), axis=drawing.call.arguments["dim"])
+    def draw(builder: TorchGraphBuilder) -> None:
+        builder.add(op, _tensors(builder, "self"), axis=builder.call.arguments["dim"])
 
     return draw
 
 
-def _mean(drawing: Drawing) -> None:
-    given = drawing.call.arguments
+def _mean(builder: TorchGraphBuilder) -> None:
+    given = builder.call.arguments
     axes = given.get("dim") or tuple(range(len(given["self"].shape)))
-    numbers = drawing.integers(axes if isinstance(axes, tuple) else (axes,))
+    numbers = builder.integers(axes if isinstance(axes, tuple) else (axes,))
     keeps = int(bool(given.get("keepdim")))
-    drawing.add("ReduceMean", [*_tensors(drawing, "self"), numbers], keepdims=keeps)
+    builder.add("ReduceMean", [*_tensors(builder, "self"), numbers], keepdims=keeps)
 
 
 def _with_number(op: str, argument: str, attribute: str) -> Draw:
-    def draw(drawing: Drawing) -> None:
-        number = float(drawing.call.arguments[argument])
-        drawing.add(op, _tensors(drawing, "self"), **{attribute: number})
+    def draw(builder: TorchGraphBuilder) -> None:
+        number = float(builder.call.arguments[argument])
+        builder.add(op, _tensors(builder, "self"), **{attribute: number})
 
     return draw
 
 
-def _prelu(drawing: Drawing) -> None:
-    source, slopes = (drawing.call.arguments[name] for name in ("self", "weight"))
+def _prelu(builder: TorchGraphBuilder) -> None:
+    source, slopes = (builder.call.arguments[name] for name in ("self", "weight"))
     _check(slopes.values is not None)
     spread = [1] * len(source.shape)
     if len(spread) > 1:
         spread[1] = slopes.values.size
     values = np.asarray(slopes.values).reshape(spread)
-    name = drawing.constant(slopes.name or f"{drawing.call.name}.weight", values)
-    drawing.add("PRelu", [drawing.name(source), name])
+    name = builder.add_constant(slopes.name or f"{builder.call.name}.weight", values)
+    builder.add("PRelu", [builder.name(source), name])
 
 
-def _pad(drawing: Drawing) -> None:
-    given = drawing.call.arguments
-    pads = drawing.integers(paddings(given["pad"], len(drawing.call.results[0].shape)))
-    value = drawing.constant("value", np.array(float(given.get("value") or 0), np.float32))
-    drawing.add("Pad", [*_tensors(drawing, "self"), pads, value])
+def _pad(builder: TorchGraphBuilder) -> None:
+    given = builder.call.arguments
+    pads = builder.integers(paddings(given["pad"], len(builder.call.results[0].shape)))
+    value = builder.add_constant("value", np.array(float(given.get("value") or 0), np.float32))
+    builder.add("Pad", [*_tensors(builder, "self"), pads, value])
 
 
-def _nearest(drawing: Drawing) -> None:
-    sizes = drawing.integers(drawing.call.results[0].shape)
-    drawing.add(
+def _nearest(builder: TorchGraphBuilder) -> None:
+    sizes = builder.integers(builder.call.results[0].shape)
+    builder.add(
         "Resize",
-        [drawing.name(drawing.source()), "", "", sizes],
+        [builder.name(builder.source()), "", "", sizes],
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
     )
 
 
-def _pixel_shuffle(drawing: Drawing) -> None:
-    block = drawing.call.arguments["upscale_factor"]
-    drawing.add("DepthToSpace", _tensors(drawing, "self"), blocksize=block, mode="CRD")
+def _pixel_shuffle(builder: TorchGraphBuilder) -> None:
+    block = builder.call.arguments["upscale_factor"]
+    builder.add("DepthToSpace", _tensors(builder, "self"), blocksize=block, mode="CRD")
 
 
 FLOAT_OPERATIONS: dict[str, Draw] = {

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from nmpsim.frontends.graph import drawing
-from nmpsim.frontends.graph.nodes import Graph, Quantized, Shape
+from nmpsim.frontends.graph.graph_builder import GraphBuilder
+from nmpsim.frontends.graph.nodes import Graph, QuantizedTensor, Shape
 from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
+from nmpsim.frontends.torch.recording import Call, Packed, Recorded, Tensor
 
 
-class Drawing(drawing.Drawing):
+class TorchGraphBuilder(GraphBuilder):
     """That of PyTorch; layers are named after modules.
 
     Parameters
@@ -31,8 +31,8 @@ class Drawing(drawing.Drawing):
         super().__init__()
         self.recorded = recorded
         self._is_float = is_float
-        self._names = {tensor.number: self.fresh(name) for name, tensor in recorded.inputs}
-        self.ends = tuple(self.fresh(name) for name, _ in recorded.outputs)
+        self._names = {tensor.number: self.unique_name(name) for name, tensor in recorded.inputs}
+        self.ends = tuple(self.unique_name(name) for name, _ in recorded.outputs)
         self._turned: dict[int, tuple[Tensor, tuple[int, ...]]] = {}
         """Number of a tensor -> what it is in another order of dimensions, as yet not made."""
         self._ends: dict[int, str] = {}
@@ -45,7 +45,7 @@ class Drawing(drawing.Drawing):
         self.call = call
         self.begin(call.number, call.node)
         for result in call.results:
-            own = self.fresh(call.name or call.operation.rpartition(".")[2])
+            own = self.unique_name(call.name or call.operation.rpartition(".")[2])
             self._names[result.number] = self._ends.get(result.number, own)
             self.name_layer(self._names[result.number], own)
 
@@ -61,7 +61,7 @@ class Drawing(drawing.Drawing):
                 self.begin(number, "output")
                 self.add("Identity", [self.name(tensor)], self._declared_as(name, tensor))
                 number += 1
-        return self.graph(inputs, self.ends)
+        return self.build_graph(inputs, self.ends)
 
     def name(self, tensor: Tensor) -> str:
         """A tensor's name in the graph; of a constant, which is kept."""
@@ -69,7 +69,7 @@ class Drawing(drawing.Drawing):
             if tensor.values is None:
                 raise UnsupportedError("a tensor whose memory another operation has changed")
             own = tensor.name or f"{self.call.name}.constant".strip(".")
-            self._names[tensor.number] = self.fresh(own)
+            self._names[tensor.number] = self.unique_name(own)
             self.constants[self._names[tensor.number]] = np.asarray(tensor.values)
         name = self._declared_as(self._names[tensor.number], tensor)
         if tensor.number in self._turned:
@@ -111,14 +111,14 @@ class Drawing(drawing.Drawing):
         """Their names."""
         return map(self.name, self.call.results)
 
-    def temporary(self, what: str, kind: Quantized, shape: Shape) -> str:
+    def temporary(self, what: str, kind: QuantizedTensor, shape: Shape) -> str:
         """A tensor between two steps."""
-        name = self.fresh(f"{self.call.name}_{what}")
+        name = self.unique_name(f"{self.call.name}_{what}")
         return self.declare(name, kind, shape)
 
     def integers(self, values: Sequence[int] | int) -> str:
         """A new constant that holds whole numbers."""
-        return self.constant("numbers", np.array(values, np.int64))
+        return self.add_constant("numbers", np.array(values, np.int64))
 
     def _declared_as(self, name: str, tensor: Tensor) -> str:
         if not self._is_float and not self.is_declared(name):
@@ -126,10 +126,10 @@ class Drawing(drawing.Drawing):
         return name
 
 
-Draw = Callable[[Drawing], None]
+Draw = Callable[[TorchGraphBuilder], None]
 
 
-def kind_of(tensor: Tensor) -> Quantized | str:
+def kind_of(tensor: Tensor) -> QuantizedTensor | str:
     """What the integers of a tensor stand for, or its element type."""
     is_quantized = tensor.dtype == "quint8"
     if tensor.dtype not in ("quint8", "float32") or is_quantized != (tensor.scale is not None):
@@ -139,7 +139,7 @@ def kind_of(tensor: Tensor) -> Quantized | str:
     scale = np.float32(tensor.scale)
     if not 0 < scale < math.inf:
         raise UnsupportedError(f"a scale of {tensor.scale:g}")
-    return Quantized("", "uint8", np.array([scale]), np.array([tensor.zero_point]))
+    return QuantizedTensor("", "uint8", np.array([scale]), np.array([tensor.zero_point]))
 
 
 def weights_of(call: Call) -> Packed:

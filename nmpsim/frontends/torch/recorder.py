@@ -20,7 +20,15 @@ from torch.nn.modules.module import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.frontends.torch.record import BLOCK, JOINING, POINTWISE, Call, Packed, Recorded, Tensor
+from nmpsim.frontends.torch.recording import (
+    BLOCK,
+    JOINING,
+    POINTWISE,
+    Call,
+    Packed,
+    Recorded,
+    Tensor,
+)
 
 _ENGINES = ("fbgemm", "qnnpack", "onednn", "x86")
 _OBSERVED = ".activation_post_process"

@@ -1,4 +1,4 @@
-"""The graph of a TFLite model under construction, and what every operator's drawing asks of it."""
+"""The graph of a TFLite model under construction, and what every operator's builder asks of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
-from nmpsim.frontends.graph import drawing
-from nmpsim.frontends.graph.nodes import Array, Graph, Quantized, Shape
+from nmpsim.frontends.graph.graph_builder import GraphBuilder
+from nmpsim.frontends.graph.nodes import Array, Graph, QuantizedTensor, Shape
 from nmpsim.frontends.imported_model import UnsupportedError
 from nmpsim.frontends.tflite.model import Graph as Model
 from nmpsim.frontends.tflite.model import Operator, Tensor
@@ -30,7 +30,7 @@ _LIMITS: dict[str, Limits | None] = {
 }
 
 
-class Drawing(drawing.Drawing):
+class TFLiteGraphBuilder(GraphBuilder):
     """That of TFLite."""
 
     operator: Operator
@@ -42,12 +42,12 @@ class Drawing(drawing.Drawing):
         self._names: dict[int, str] = {}
         for tensor in (*model.inputs, *model.outputs, *model.tensors):
             if tensor.index not in self._names and tensor.values is None:
-                self._names[tensor.index] = self.fresh(tensor.name)
+                self._names[tensor.index] = self.unique_name(tensor.name)
 
     def whole(self) -> Graph:
         """The graph of the model."""
         inputs = {self.name(one): (one.dtype, one.shape) for one in self.model.inputs}
-        graph = self.graph(inputs, [self.name(one) for one in self.model.outputs])
+        graph = self.build_graph(inputs, [self.name(one) for one in self.model.outputs])
         return attrs.evolve(graph, channels_last=True)
 
     # --- tensors -----------------------------------------------------------------------------
@@ -57,7 +57,7 @@ class Drawing(drawing.Drawing):
         if tensor is None:
             raise UnsupportedError("an input is left out")
         if tensor.index not in self._names:
-            self._names[tensor.index] = self.fresh(tensor.name)
+            self._names[tensor.index] = self.unique_name(tensor.name)
         name = self._names[tensor.index]
         if not self.is_declared(name):
             self.declare(name, self._kind(tensor, name), tensor.shape)
@@ -65,13 +65,16 @@ class Drawing(drawing.Drawing):
                 self.constants[name] = tensor.values
         return name
 
-    def parameters(self, tensor: Tensor) -> Quantized:
+    def parameters(self, tensor: Tensor) -> QuantizedTensor:
         """What the integers of a quantized tensor stand for."""
-        return self.quantized_kind(self.name(tensor))
+        return self.quantization(self.name(tensor))
 
     def temporary(self, like: Tensor, what: str, shape: Shape | None = None) -> str:
         """A tensor between two steps, of another one's kind."""
-        name, shape = self.fresh(f"{like.name}_{what}"), like.shape if shape is None else shape
+        name, shape = (
+            self.unique_name(f"{like.name}_{what}"),
+            like.shape if shape is None else shape,
+        )
         self.name_layer(name, self.name(self.result))
         return self.declare(name, self.kind(self.name(like)), shape)
 
@@ -116,7 +119,7 @@ class Drawing(drawing.Drawing):
         """Their names."""
         return map(self.name, self.operator.outputs)
 
-    def _kind(self, tensor: Tensor, name: str) -> Quantized | str:
+    def _kind(self, tensor: Tensor, name: str) -> QuantizedTensor | str:
         if tensor.dtype not in (*_NEEDS_SCALE, *_PLAIN):
             raise UnsupportedError(f"{tensor.name} is {tensor.dtype}")
         if not tensor.is_quantized:
@@ -125,7 +128,7 @@ class Drawing(drawing.Drawing):
             return tensor.dtype
         if tensor.scales.size > 1:
             raise UnsupportedError(f"{tensor.name} has a scale for each channel")
-        return Quantized(name, tensor.dtype, tensor.scales, tensor.zero_points)
+        return QuantizedTensor(name, tensor.dtype, tensor.scales, tensor.zero_points)
 
 
 def values_of(tensor: Tensor | None) -> Array:

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.torch.record import Call, Packed, Recorded, Tensor
+from nmpsim.frontends.torch.recording import Call, Packed, Recorded, Tensor
 
 _SPACE = "quantized_decomposed."
 _MOVES = frozenset(

@@ -1,0 +1,259 @@
+"""Convolutions of floats and of integers, plain and transposed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.frontends.graph.lowering import CHANNELS_LAST
+from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Array, QuantizedTensor, Shape
+from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorContext, as_image
+from nmpsim.frontends.graph.operation import bind_attributes as bind
+from nmpsim.frontends.graph.pooling import Window, read_window
+from nmpsim.frontends.imported_model import require
+from nmpsim.frontends.module_builder import Value, quantized_type
+
+
+def lower_convolution(op: OperatorContext) -> LoweringResult:
+    """Lower Conv with constant filters [O, I / group, ...]."""
+    if op.sources:
+        window, groups, filters = read_filters(op, stored_weights(op))
+        image = as_image(op, op.read(0, CHANNELS_LAST))
+        return as_operand_rank(op, convolve_integers(op, image, filters, window, groups))
+    weights = float_values(op, 1)
+    window, groups, filters = read_filters(op, weights)
+    bias = float_bias(op, len(weights))
+    image = op.read(0, CHANNELS_LAST)
+    return as_operand_rank(op, convolve_floats(op, image, filters, bias, window, groups))
+
+
+def read_filters(op: OperatorContext, filters: Array) -> tuple[Window, int, Array]:
+    """Return the window of a convolution, its groups, and the filters as OHWI."""
+    shape, attributes = op.image_shape(), op.node.attributes
+    groups = int(attributes.get("group", 1))
+    is_fitting = 3 <= len(shape) <= 4 and filters.ndim == len(shape) and groups > 0
+    require(is_fitting, f"a filter {list(filters.shape)} for an input {list(shape)}")
+    is_fitting = filters.shape[1] * groups == shape[1] and len(filters) % groups == 0
+    require(is_fitting, f"{groups} groups, a filter {list(filters.shape)}, {shape[1]}")
+    extra = op.lowering.padding.get(op.names[0], (0, 0, 0, 0))
+    window = read_window(shape[2:], filters.shape[2:], extra, **bind(read_window, attributes))
+    return window, groups, np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
+
+
+def as_operand_rank(op: OperatorContext, image: Value) -> Value:
+    """Return an image as a sequence if the operand is one."""
+    return image if len(op.shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
+
+
+def _window_words(window: Window, groups: int) -> dict[str, Any]:
+    return {
+        "Kernels": window.kernel,
+        "Strides": window.strides,
+        "Pads": window.pads,
+        "Group": groups,
+        "Dilation": window.dilation,
+    }
+
+
+# --- floats ----------------------------------------------------------------------------------
+
+
+def convolve_floats(
+    op: OperatorContext, value: Value, filters: Array, bias: Array, window: Window, groups: int
+) -> Value:
+    """Emit a convolution of floats; ``filters`` are OHWI."""
+    image = as_image(op, value)
+    constants = (
+        op.lowering.float_constant(op.node.input(1), filters),
+        op.lowering.float_constant(op.node.input(2) or f"{op.name}_bias", bias),
+    )
+    shape = (image.shape[0], *window.out, len(filters))
+    words = _window_words(window, groups)
+    return op.emit("convolution", image, *constants, shape=shape, kind=FLOAT, **words)
+
+
+def float_values(op: OperatorContext, index: int) -> Array:
+    """Return the values of a constant float input."""
+    values = op.values(index)
+    require(values.dtype == np.float32, f"weights of {values.dtype}")
+    return values
+
+
+def float_bias(op: OperatorContext, outs: int) -> Array:
+    """Return the constant bias of each output channel, zeros if there is none."""
+    if not op.node.input(2):
+        return np.zeros(outs, np.float32)
+    given = float_values(op, 2)
+    is_row = given.size in (1, outs) and given.size == math.prod(given.shape[-1:])
+    require(is_row, f"a bias {list(given.shape)}")
+    return np.broadcast_to(given.reshape(-1), (outs,))
+
+
+def lower_transposed_convolution(op: OperatorContext, *, group: int = 1) -> LoweringResult:
+    """Lower ConvTranspose of floats with constant filters [I, O / group, ...]."""
+    shape, filters = op.image_shape(), float_values(op, 1)
+    window = _transposed_window(op, shape, filters.shape, group)
+    image, outs = as_image(op, op.read(0, CHANNELS_LAST)), filters.shape[1] * group
+    last = np.moveaxis(filters, 0, -1).reshape(filters.shape[1], *window.kernel, shape[1])
+    result = op.make(
+        "convtranspose",
+        image,
+        op.lowering.float_constant(op.node.input(1), last),
+        op.float_constant("bias", float_bias(op, outs)),
+        shape=(shape[0], *window.out, outs),
+        **_window_words(window, group),
+    )
+    return as_operand_rank(op, result)
+
+
+def _transposed_window(op: OperatorContext, shape: Shape, filters: Shape, groups: int) -> Window:
+    """Return the window of a transposed convolution, with rows and columns of its result."""
+    attributes, dims = op.node.attributes, len(shape) - 2
+    is_fitting = 1 <= dims <= 2 and len(filters) == len(shape) and groups > 0
+    require(is_fitting, f"a filter {list(filters)} for an input {list(shape)}")
+    is_fitting = filters[0] == shape[1] and shape[1] % groups == 0
+    require(is_fitting, f"{groups} groups, a filter {list(filters)}, {shape[1]}")
+    is_open = attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    is_known = is_open and "output_shape" not in attributes
+    require(is_known, f"auto_pad {attributes.get('auto_pad')}, or a shape that is given")
+    # A window over an input that is large enough: only its attributes are of interest.
+    given = bind(read_window, {**attributes, "ceil_mode": 0})
+    window = read_window((1 << 19,) * dims, filters[2:], **given)
+    extra = tuple(int(one) for one in attributes.get("output_padding", (0,) * dims))
+    require(len(extra) == dims and min(extra) >= 0, f"output_padding {list(extra)}")
+    added, image = (0, *extra)[-2:], (1, *shape[2:])[-2:]
+    rows, columns = (
+        (image[i] - 1) * window.strides[i]
+        + (window.kernel[i] - 1) * window.dilation[i]
+        + (1 + added[i] - window.pads[i] - window.pads[2 + i])
+        for i in range(2)
+    )
+    return attrs.evolve(window, out=(rows, columns))
+
+
+# --- integers --------------------------------------------------------------------------------
+
+
+def stored_weights(op: OperatorContext) -> Array:
+    """Return the integer weights as the module stores them: signed."""
+    return op.lowering.stored_values(op.lowering.constant(op.names[1]))
+
+
+def convolve_integers(
+    op: OperatorContext, image: Value, filters: Array, window: Window, groups: int
+) -> Value:
+    """Emit a convolution of integers; ``filters`` are OHWI."""
+    lowering, source, weights = op.lowering, *op.sources[:2]
+    outs = len(filters)
+    scales, zeros = channel_parameters(weights, outs)
+    words = _window_words(window, groups)
+    if op.limits is not None:
+        words["FusedActivation"] = "RELU" if op.limits[1] is None else "CLIP"
+        if op.limits[1] is not None:
+            words["FusedActivationArgs"] = op.limits
+    type = quantized_type("i8", filters.shape, 1.0, 0)
+    bias_scales = np.float32(source.scale) * scales
+    return op.make(
+        "channelwisequantizedconvolution",
+        image,
+        lowering.builder.add_constant(weights.name, filters, type),
+        integer_bias(op, outs, 0.0),
+        *lowering.channel_vectors(op.name, scales, zeros),
+        *lowering.channel_vectors(f"{op.name}_bias", bias_scales, np.zeros(outs, np.int64)),
+        shape=(image.shape[0], *window.out, outs),
+        **words,
+    )
+
+
+def channel_parameters(
+    weights: QuantizedTensor, outs: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Return scale and stored zero point of each output channel."""
+    count = weights.scales.size
+    require(count in (1, outs), f"{count} scales for {outs} output channels")
+    zeros = weights.zero_points - UNSIGNED_OFFSETS.get(weights.dtype, 0)
+    return np.broadcast_to(weights.scales, (outs,)), np.broadcast_to(zeros, (outs,))
+
+
+def integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
+    """Return the bias of each output channel on the scale of the sum, zeros if there is none."""
+    values = np.zeros(outs, np.int32)
+    if op.bias:
+        values = op.lowering.constant(op.bias)
+        # One for each row is no bias of the columns, as many as there may be.
+        is_row = values.size in (1, outs) and values.size == math.prod(values.shape[-1:])
+        wide = ("int64",) if op.sources[0].dtype == "int16" else ()
+        is_known = is_row and str(values.dtype) in ("int32", *wide)
+        require(is_known, f"a bias {list(values.shape)} of {values.dtype}")
+        values = np.broadcast_to(values.reshape(-1), (outs,))
+    type = quantized_type(f"i{8 * values.itemsize}", (outs,), scale, 0)
+    return op.lowering.builder.add_constant(op.bias or f"{op.name}_bias", values, type)
+
+
+def lower_integer_transposed_convolution(op: OperatorContext, *, group: int = 1) -> LoweringResult:
+    """Lower ConvTranspose of integers: a convolution of the spread image by flipped filters."""
+    shape, filters = op.image_shape(), stored_weights(op)
+    window = _transposed_window(op, shape, filters.shape, group)
+    extents = [(k - 1) * d for k, d in zip(window.kernel, window.dilation, strict=True)]
+    before = (extents[0] - window.pads[0], extents[1] - window.pads[1])
+    require(min(before) >= 0, f"a window {list(window.kernel)} smaller than its padding")
+    by_group = filters.reshape(group, -1, filters.shape[1], *window.kernel)
+    flipped = np.moveaxis(by_group, 1, -1)[:, :, ::-1, ::-1]  # [group, O / group, h, w, I / group]
+    image = as_image(op, op.read(0, CHANNELS_LAST))
+    filters = flipped.reshape(-1, *flipped.shape[2:])
+    return as_operand_rank(op, convolve_spread(op, image, filters, window, before, group))
+
+
+def convolve_spread(
+    op: OperatorContext,
+    image: Value,
+    filters: Array,
+    window: Window,
+    before: tuple[int, int],
+    groups: int,
+) -> Value:
+    """Emit a convolution of an image with ``stride - 1`` zeros after each row and column.
+
+    Parameters
+    ----------
+    op : OperatorContext
+        The node.
+    image : Value
+        Image [N, H, W, C].
+    filters : ndarray
+        Filters OHWI.
+    window : Window
+        Strides, kernel and dilation; ``out`` is the size of the result, to which it is cropped.
+    before : tuple of int
+        Padding above and to the left of the image.
+    groups : int
+        Groups of channels.
+    """
+    spread = _spread(op, image, window.strides)
+    pads, out = [*before, 0, 0], [0, 0]
+    for d in range(2):
+        extent = (window.kernel[d] - 1) * window.dilation[d]
+        after = window.out[d] + extent - spread.shape[1 + d] - before[d]
+        pads[2 + d], out[d] = max(after, 0), window.out[d] - min(after, 0)
+    around = (pads[0], pads[1], pads[2], pads[3])
+    dense = attrs.evolve(window, strides=(1, 1), pads=around, out=(out[0], out[1]))
+    result = convolve_integers(op, spread, filters, dense, groups)
+    if window.out == dense.out:
+        return result
+    shape = (result.shape[0], *window.out, result.shape[3])
+    return op.emit("extracttensor", result, shape=shape, Offsets=(0, 0, 0, 0))
+
+
+def _spread(op: OperatorContext, value: Value, strides: tuple[int, int]) -> Value:
+    if strides == (1, 1):
+        return value
+    (images, rows, columns, channels), (down, across) = value.shape, strides
+    wide = op.allocate(value.type, (images, rows * down, columns * across, channels))
+    op.lowering.add_instruction("splat", op.name, (wide,), Value=0.0)
+    cells = op.view(wide, (images * rows, down, columns, across, channels))
+    op.insert(cells, op.view(value, (images * rows, 1, columns, 1, channels)), (0,) * 5)
+    return wide

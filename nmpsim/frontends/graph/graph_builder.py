@@ -1,0 +1,180 @@
+"""Construction of graphs from files that declare the kind and shape of their tensors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.frontends.graph.nodes import (
+    INTEGER_RANGES,
+    UNSIGNED_OFFSETS,
+    Array,
+    Graph,
+    GraphInput,
+    IntegerOperation,
+    Kind,
+    Limits,
+    Node,
+    QuantizedTensor,
+    Shape,
+    TensorDeclaration,
+)
+from nmpsim.frontends.graph.operation import INSTRUCTION
+from nmpsim.frontends.graph.problems import Problems
+from nmpsim.frontends.imported_model import UnsupportedError
+
+OPSET = 21
+"""Version of ONNX's operators that the graph has."""
+_REFUSED = "nmpsim.Refused"
+"""Operator of the node that stands for an operator that is not supported."""
+
+
+class GraphBuilder(ABC):
+    """Builder of a graph; a subclass for each format names its tensors."""
+
+    def __init__(self) -> None:
+        self.steps: list[Node] = []
+        self.constants: dict[str, Array] = {}
+        self._declarations: dict[str, TensorDeclaration] = {}
+        self._layers: dict[str, str] = {}
+        self._taken_names: set[str] = set()
+        self._first_step = self._index = 0
+        self._title = ""
+
+    def build_graph(self, inputs: Mapping[str, tuple[str, Shape]], outputs: Sequence[str]) -> Graph:
+        """Return the graph, given the element type and shape of each input."""
+        kinds = {name: one.kind for name, one in self._declarations.items()}
+        return Graph(
+            tuple(self.steps),
+            self.constants,
+            tuple(GraphInput(name, dtype, shape) for name, (dtype, shape) in inputs.items()),
+            tuple(outputs),
+            OPSET,
+            quantization={name: k for name, k in kinds.items() if isinstance(k, QuantizedTensor)},
+            declarations=self._declarations,
+            layers=self._layers,
+        )
+
+    def begin(self, index: int, title: str) -> None:
+        """Begin an operator of the file, given its number and its label in messages."""
+        self._index, self._title, self._first_step = index, title, len(self.steps)
+
+    def attempt(self, translate: Callable[[], None], problems: Problems) -> None:
+        """Translate the operator; if it is not supported, add the problem and a placeholder.
+
+        With the placeholder for its results, operators that read them are checked too.
+        """
+        try:
+            translate()
+        except UnsupportedError as error:
+            problems.add(self._index, self._title, error)
+            del self.steps[self._first_step :]
+            names: list[str] = []
+            with suppress(UnsupportedError):
+                names.extend(self.outputs())
+            self.steps.append(Node(self._index, _REFUSED, (), tuple(names), {}, self._title))
+
+    @abstractmethod
+    def outputs(self) -> Iterator[str]:
+        """Yield the names of the operator's results; each is declared before it is yielded."""
+
+    def first_output(self) -> str:
+        """Return the name of the first result: the default output of a node."""
+        return next(self.outputs())
+
+    # --- tensors -----------------------------------------------------------------------------
+
+    def unique_name(self, name: str) -> str:
+        """Return ``name``, with ``__N`` appended if it is taken."""
+        candidate, count = name, 0
+        while candidate in self._taken_names:
+            count += 1
+            candidate = f"{name}__{count}"
+        self._taken_names.add(candidate)
+        return candidate
+
+    def name_layer(self, name: str, layer: str) -> None:
+        """Set the name of the layers that compute a tensor."""
+        if layer != name:
+            self._layers[name] = layer
+
+    def declare(self, name: str, kind: Kind, shape: Shape) -> str:
+        """Declare kind and shape of a tensor; return its name."""
+        own = attrs.evolve(kind, name=name) if isinstance(kind, QuantizedTensor) else kind
+        self._declarations[name] = TensorDeclaration(own, shape)
+        return name
+
+    def is_declared(self, name: str) -> bool:
+        """Return whether a tensor is declared."""
+        return name in self._declarations
+
+    def kind(self, name: str) -> Kind:
+        """Return the declared kind of a tensor."""
+        return self._declarations[name].kind
+
+    def quantization(self, name: str) -> QuantizedTensor:
+        """Return the declared quantization of a tensor; raise UnsupportedError if it has none."""
+        kind = self.kind(name)
+        if isinstance(kind, str):
+            raise UnsupportedError(f"{name} is {kind}")
+        return kind
+
+    def add_constant(self, name: str, values: Array, kind: Kind = "") -> str:
+        """Add a constant; return its name."""
+        name = self.unique_name(name)
+        self.constants[name] = values
+        if kind:
+            self.declare(name, kind, values.shape)
+        return name
+
+    # --- nodes -------------------------------------------------------------------------------
+
+    def add(self, op: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
+        """Add a node; return the name of its first output."""
+        given = {name: value for name, value in attributes.items() if value is not None}
+        outputs = outputs or (self.first_output(),)
+        self.steps.append(Node(self._index, op, tuple(inputs), outputs, given, self._title))
+        return outputs[0]
+
+    def add_instruction(
+        self, opcode: str, inputs: Sequence[str], *output: str, **words: Any
+    ) -> str:
+        """Add a node for one LIR instruction; return the name of its output.
+
+        Keyword arguments in lower case are arguments of
+        :func:`~nmpsim.frontends.graph.operation.lower_instruction`, others are attributes of the
+        instruction.
+        """
+        own = {key: words.pop(key) for key in list(words) if key.islower()}
+        return self.add(INSTRUCTION, inputs, *output, opcode=opcode, words=words, **own)
+
+    def add_integer_operation(
+        self,
+        kind: str,
+        sources: Sequence[str],
+        *output: str,
+        bias: str = "",
+        limits: Limits | None = None,
+        **attributes: Any,
+    ) -> None:
+        """Add a node that is computed on integers, named as in ONNX."""
+        result = self.quantization(self.add(kind, sources, *output, **attributes))
+        quantized = tuple(map(self.quantization, sources))
+        integers = IntegerOperation(kind, quantized, result, bias, limits)
+        self.steps[-1] = attrs.evolve(self.steps[-1], integers=integers)
+
+    def add_table(self, source: str, results: Array, *outputs: str) -> str:
+        """Add a look-up table, given the result for every stored integer, the lowest first."""
+        output, *_ = outputs or (self.first_output(),)
+        kind = self.quantization(output)
+        dtype = "int8" if results.size == 256 else "int16"
+        zeros = kind.zero_points - UNSIGNED_OFFSETS.get(kind.dtype, 0)
+        table = np.clip(results, *INTEGER_RANGES[dtype]).astype(dtype)
+        own = attrs.evolve(kind, dtype=dtype, zero_points=zeros)
+        mapping = self.add_constant(f"{self._layers.get(output, output)}_table", table, own)
+        return self.add_instruction("intlookuptable", [source, mapping], output)

@@ -1,0 +1,311 @@
+"""Pools and reductions: windows, means, sums, extremes, softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.frontends.graph.integer_ops import unsigned_attribute
+from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
+from nmpsim.frontends.graph.movement import gather_stored, normalized_axes
+from nmpsim.frontends.graph.nodes import Shape
+from nmpsim.frontends.graph.operation import (
+    LoweringResult,
+    OperatorContext,
+    as_image,
+    bind_attributes,
+    normalize_axis,
+)
+from nmpsim.frontends.imported_model import require
+from nmpsim.frontends.module_builder import Value
+
+EXPLICIT = "nmpsim.EXPLICIT"
+"""Value of auto_pad: padding as given, to which no node before adds any."""
+_MAX_SIZE = 1 << 20
+
+
+@attrs.frozen
+class Window:
+    """Window of a convolution or pool over rows and columns; a sequence is one row."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilation: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    """Top, left, bottom, right."""
+    out: tuple[int, int]
+    """Rows and columns of the result."""
+    counts_padding: bool = False
+    is_extended: bool = False
+    """Whether ``ceil_mode`` has added padding at the end."""
+
+
+def read_window(
+    spatial: Shape,
+    kernel: Shape | None = None,
+    extra_pads: tuple[int, int, int, int] = (0, 0, 0, 0),
+    *,
+    kernel_shape: Any = None,
+    strides: Any = None,
+    dilations: Any = None,
+    pads: Any = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: bool = False,
+) -> Window:
+    """Return the window of a node, given its ONNX attributes.
+
+    Parameters
+    ----------
+    spatial : tuple of int
+        Rows and columns of the input, or the length of a sequence.
+    kernel : tuple of int, optional
+        Rows and columns of the weights.
+    extra_pads : tuple of int
+        Padding by a node before, added on top, left, bottom and right.
+
+    Raises
+    ------
+    UnsupportedError
+        For attributes that do not fit the input, or are out of range.
+    """
+    dims = len(spatial)
+    require(dims in (1, 2), f"windows of {dims} dimensions")
+    ones = (1,) * dims
+    sizes = _numbers(kernel if kernel_shape is None else kernel_shape, dims, "kernel_shape")
+    if kernel is not None:
+        is_equal = sizes == tuple(kernel)
+        require(is_equal, f"kernel_shape {list(sizes)} for weights of {list(kernel)}")
+    steps = _numbers(ones if strides is None else strides, dims, "strides")
+    dilation = _numbers(ones if dilations is None else dilations, dims, "dilations")
+    extents = [(k - 1) * d + 1 for k, d in zip(sizes, dilation, strict=True)]
+    begins, ends = _padding(spatial, extents, steps, auto_pad, pads)
+    begins = [b + m for b, m in zip(begins, extra_pads[2 - dims : 2], strict=True)]
+    ends = [e + m for e, m in zip(ends, extra_pads[4 - dims :], strict=True)]
+    out, is_extended = [], False
+    for d in range(dims):
+        free = spatial[d] + begins[d] + ends[d] - extents[d]
+        require(free >= 0, f"a window {list(sizes)} for an input {list(spatial)}")
+        count, rest = free // steps[d] + 1, free % steps[d]
+        # A window that would begin behind the input does not count.
+        begins_inside = count * steps[d] < spatial[d] + begins[d]
+        if ceil_mode and rest and begins_inside:
+            ends[d] += steps[d] - rest
+            count, is_extended = count + 1, True
+        out.append(count)
+    rows = 2 - dims  # a sequence is an image of one row
+    (kh, kw), (sh, sw), (dh, dw) = ((1, *n)[-2:] for n in (sizes, steps, dilation))
+    (top, left), (bottom, right) = ((0, *n)[-2:] for n in (begins, ends))
+    height, width = (*(1,) * rows, *out)
+    return Window(
+        (kh, kw),
+        (sh, sw),
+        (dh, dw),
+        (top, left, bottom, right),
+        (height, width),
+        count_include_pad,
+        is_extended,
+    )
+
+
+def _numbers(value: Any, dims: int, name: str) -> tuple[int, ...]:
+    is_fitting = isinstance(value, tuple) and len(value) == dims and min(value) > 0
+    require(is_fitting, f"{name} {value} for {dims} dimensions")
+    require(max(value) < _MAX_SIZE, f"{name} {value}")
+    return tuple(int(one) for one in value)
+
+
+def _padding(
+    spatial: Shape, extents: list[int], strides: Shape, auto_pad: str, pads: Any
+) -> tuple[list[int], list[int]]:
+    """Return the padding before and after each dimension."""
+    dims = len(spatial)
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        is_upper = auto_pad == "SAME_UPPER"
+        less, more = [], []
+        for size, extent, stride in zip(spatial, extents, strides, strict=True):
+            total = (-(-size // stride) - 1) * stride + extent - size
+            # ONNX Runtime leaves out as much in front as behind, where it computes it at all.
+            is_known = total >= (-1 if is_upper else -2)
+            require(is_known, f"{auto_pad} at strides {list(strides)} beyond the window")
+            total = max(total, 0)
+            less.append(total // 2)
+            more.append(total - total // 2)
+        return (less, more) if is_upper else (more, less)
+    if auto_pad not in ("NOTSET", EXPLICIT) or pads is None:
+        pads = (0,) * (2 * dims)
+    is_known = auto_pad in ("NOTSET", EXPLICIT, "VALID")
+    is_fitting = is_known and isinstance(pads, tuple) and len(pads) == 2 * dims
+    require(is_fitting, f"pads {pads}, auto_pad {auto_pad}")
+    require(min(pads) >= 0 and max(pads) < _MAX_SIZE, f"pads {list(pads)}")
+    return [int(pad) for pad in pads[:dims]], [int(pad) for pad in pads[dims:]]
+
+
+def lower_average_pool(op: OperatorContext) -> LoweringResult:
+    """Lower AveragePool and GlobalAveragePool."""
+    shape, attributes, is_integer = op.shape(), op.node.attributes, bool(op.sources)
+    require(3 <= len(shape) <= 4, f"an input {list(shape)}")
+    is_last = is_integer and bool(int(attributes.get("channels_last", 0)))
+    value = op.read(0, PLAIN if is_last else CHANNELS_LAST)
+    images, *sizes, channels = value.shape
+    spatial = tuple(sizes)
+    if op.kind == "GlobalAveragePool":
+        attributes = {"kernel_shape": spatial}
+    window = read_window(spatial, **bind_attributes(read_window, attributes))
+    is_known = window.dilation == (1, 1) and not (window.is_extended and window.counts_padding)
+    require(is_known, f"dilations {window.dilation}, or ceil_mode with counted padding")
+    counts, words = window.counts_padding, unsigned_attribute(op)
+    if is_integer:
+        counts = counts or not any(window.pads)
+        # ONNX Runtime takes one window over all as GlobalAveragePool, which rounds otherwise.
+        if window.kernel[2 - len(spatial) :] == spatial and not any(window.pads):
+            words = {"Global": 1}
+    result = op.make(
+        "avgpool",
+        as_image(op, value),
+        shape=(images, *window.out, channels),
+        Kernels=window.kernel,
+        Strides=window.strides,
+        Pads=window.pads,
+        CountIncludePads=int(counts),
+        **words,
+    )
+    return op.apply_limits(op.view(result, (images, *window.out[2 - len(spatial) :], channels)))
+
+
+def lower_max_pool(op: OperatorContext, *, auto_pad: str = "NOTSET") -> LoweringResult:
+    """Lower MaxPool and GlobalMaxPool."""
+    shape, attributes = op.image_shape(), op.node.attributes
+    is_known = 3 <= len(shape) <= 4 and not any(op.node.outputs[1:])
+    require(is_known, f"an input {list(shape)}, or places of the largest values")
+    if op.kind == "GlobalMaxPool":
+        attributes, auto_pad = {"kernel_shape": shape[2:]}, "NOTSET"
+    window = read_window(shape[2:], **bind_attributes(read_window, attributes))
+    has_gaps = window.dilation != (1, 1)
+    # ONNX Runtime pads as for a window without gaps, other than ONNX says.
+    is_known = not (has_gaps and str(auto_pad).startswith("SAME"))
+    require(is_known, f"dilations {list(window.dilation)} and {auto_pad}")
+    value = as_image(op, op.read_any(0, CHANNELS_LAST))
+    strides, pads = window.strides, window.pads
+    if has_gaps:
+        value = _gather_taps(op, value, window)
+        strides, pads = window.kernel, (0, 0, 0, 0)
+    words: dict[str, Any] = {"Kernels": window.kernel, "Strides": strides, "Pads": pads}
+    result = op.emit("maxpool", value, shape=(shape[0], *window.out, shape[1]), **words)
+    return op.view(result, (shape[0], *window.out[4 - len(shape) :], shape[1]))
+
+
+def _gather_taps(op: OperatorContext, image: Value, window: Window) -> Value:
+    """Return an image whose dilated windows are dense and adjacent.
+
+    Padding is replaced by another element of the window, which does not change the largest.
+    """
+    indices = {}
+    for d in range(2):
+        begins = np.arange(window.out[d]) * window.strides[d] - window.pads[d]
+        taps = begins[:, None] + np.arange(window.kernel[d]) * window.dilation[d]
+        is_inside = (taps >= 0) & (taps < image.shape[1 + d])
+        require(is_inside.any(axis=1).all(), "a window of padding alone")
+        first = taps[np.arange(len(taps)), is_inside.argmax(axis=1)]
+        indices[1 + d] = np.where(is_inside, taps, first[:, None]).reshape(-1)
+    return gather_stored(op, image, indices)
+
+
+# --- reductions ------------------------------------------------------------------------------
+
+
+_REDUCTION_OPCODES = {
+    "ReduceMax": "batchedreducemax",
+    "ReduceMean": "avgpool",
+    "ReduceMin": "batchedreducemin",
+    "ReduceSum": "batchedreduceadd",
+}
+
+
+def lower_reduction(
+    op: OperatorContext,
+    *,
+    axes: Sequence[int] | None = None,
+    keepdims: bool = True,
+    noop_with_empty_axes: bool = False,
+) -> LoweringResult:
+    """Lower a mean, sum or extreme along axes, which are moved to the end."""
+    shape, opcode = op.shape(), _REDUCTION_OPCODES[op.kind]
+    axes = normalized_axes(op, axes, len(shape))
+    is_noop = not axes and noop_with_empty_axes
+    is_known = not op.sources or (op.limits is None and not is_noop)
+    require(is_known, "a clip of a mean, or no dimensions")
+    if is_noop:
+        return op.define_view(shape)
+    op.read()
+    reduced = sorted(set(axes or range(len(shape))))
+    left = tuple(
+        1 if axis in reduced else d
+        for axis, d in enumerate(shape)
+        if keepdims or axis not in reduced
+    )
+    if opcode == "avgpool" and len(shape) == 4 and reduced == [2, 3]:
+        # The device has it for each channel, where channels come last.
+        result = _average(op, op.read(0, CHANNELS_LAST), shape[2:])
+        op.layout = CHANNELS_LAST if keepdims else PLAIN
+        return op.view(result, op.to_layout(left))
+    kept = [axis for axis in range(len(shape)) if axis not in reduced]
+    value, order = op.read(0, PLAIN), (*kept, *reduced)
+    moving = [axis for axis in order if shape[axis] > 1]
+    if moving != sorted(moving):
+        value = op.transpose(value, order)
+    outer, inner = (math.prod(shape[axis] for axis in part) for part in (kept, reduced))
+    if opcode == "avgpool":
+        result = _average(op, op.view(value, (outer, inner, 1, 1)), (inner, 1))
+    else:
+        along = {"Axis": 1} if opcode == "batchedreduceadd" else {"Axes": (1,)}
+        result = op.make(opcode, op.view(value, (outer, inner)), shape=(outer,), **along)
+    return op.view(result, left)
+
+
+def _average(op: OperatorContext, source: Value, window: Sequence[int]) -> Value:
+    """Emit the average over the whole of an image."""
+    words = {"Kernels": tuple(window), "Strides": (1, 1), "Pads": (0, 0, 0, 0)}
+    shape = (source.shape[0], 1, 1, source.shape[3])
+    return op.make("avgpool", source, shape=shape, **words, CountIncludePads=1)
+
+
+def lower_arg_extreme(
+    op: OperatorContext, *, axis: int = 0, keepdims: bool = True, select_last_index: bool = False
+) -> LoweringResult:
+    """Lower ArgMax and ArgMin, which return the first of equals."""
+    shape = op.shape()
+    axis = normalize_axis(axis, shape)
+    require(not select_last_index, "the last of equals")
+    reduced = (*shape[:axis], *(1,) * keepdims, *shape[axis + 1 :])
+    return op.emit(
+        op.kind.lower(),
+        op.read_any(0, PLAIN),
+        shape=reduced,
+        kind="int64",
+        Axis=axis,
+        KeepDims=int(keepdims),
+    )
+
+
+def lower_softmax(
+    op: OperatorContext, *, axis: int | None = None, opset: int | None = None
+) -> LoweringResult:
+    """Lower Softmax and LogSoftmax along one axis; before opset 13 along all from one on."""
+    require(op.limits is None, "a clip of a softmax")
+    shape, opcode = op.shape(), op.kind.lower()
+    is_old = int(op.lowering.opset if opset is None else opset) < 13
+    default = 1 if is_old else -1
+    axis = normalize_axis(default if axis is None else int(axis), shape)
+    value = op.read(0, PLAIN)
+    if is_old or math.prod(shape[axis + 1 :]) == 1:
+        rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
+        return op.view(op.make(opcode, op.view(value, rows)), shape)
+    swapped = op.swap_with_last(value, axis)
+    rows = (math.prod(swapped.shape[:-1]), swapped.shape[-1])
+    result = op.make(opcode, op.view(swapped, rows))
+    return op.swap_with_last(op.view(result, swapped.shape), axis)

@@ -1,0 +1,70 @@
+"""Collection of the operators that cannot be compiled, to report all of them in one error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.frontends.imported_model import NotConstantError, UnsupportedError
+from nmpsim.lir.parser import MAX_ERRORS
+
+INVALID_NODE_ERRORS = (
+    IndexError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+)
+"""Exceptions that invalid attributes or inputs of a node cause."""
+
+
+class LoweringError(UserError):
+    """A graph that cannot be compiled, possibly because the values of some tensors are unknown."""
+
+    unknown: frozenset[str] = frozenset()
+    """Tensors whose values would have to be known; empty if no values would help."""
+
+
+class Problems:
+    """Operators that cannot be compiled."""
+
+    def __init__(
+        self, place: Place, hint: Callable[[str], str | None], noun: str = "operator"
+    ) -> None:
+        self._place = place
+        self._hint = hint
+        self._noun = noun
+        self._diagnostics: dict[int, Diagnostic] = {}
+        self._unknown: set[str] = set()
+        self._is_certain = False
+
+    def add(self, index: int, label: str, error: Exception) -> None:
+        """Add an operator that cannot be compiled; only its first problem is kept."""
+        found = str(error)
+        if not isinstance(error, UnsupportedError):
+            found = f"inputs or attributes that do not fit it ({type(error).__name__}: {error})"
+        message, hint = f"{self._noun} {label} cannot be compiled", self._hint(found)
+        problem = Diagnostic("MODEL002", message, self._place, found=found[:240], hint=hint)
+        self._diagnostics.setdefault(index, problem)
+        if isinstance(error, NotConstantError) and error.name:
+            self._unknown.add(error.name)
+        else:
+            self._is_certain = True
+
+    @contextmanager
+    def collect(self, index: int, label: str) -> Iterator[None]:
+        """Context manager that adds the error of an unsupported or invalid operator."""
+        try:
+            yield
+        except (UnsupportedError, *INVALID_NODE_ERRORS) as error:
+            self.add(index, label, error)
+
+    def check(self, limit: int = MAX_ERRORS) -> None:
+        """Raise LoweringError with the first problems if there are any."""
+        if self._diagnostics:
+            ordered = [self._diagnostics[index] for index in sorted(self._diagnostics)]
+            error = LoweringError(ordered[:limit])
+            error.unknown = frozenset() if self._is_certain else frozenset(self._unknown)
+            raise error

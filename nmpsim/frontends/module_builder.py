@@ -1,0 +1,214 @@
+"""Construction of LIR modules, with buffers freed after their last use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.lir.nodes import (
+    AttributeValue,
+    Instruction,
+    Module,
+    Operand,
+    Quantization,
+    Span,
+    TensorType,
+    WeightVar,
+)
+from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.verify import verify
+
+_NO_SPAN = Span(0, 0)
+
+
+def quantized_type(elem: str, shape: tuple[int, ...], scale: float, zero_point: int) -> TensorType:
+    """Return the LIR type of a quantized tensor; ``scale`` is a float32 value."""
+    half = 1 << (int(elem[1:]) - 1)
+    low, high = (scale * (limit - zero_point) for limit in (-half, half - 1))
+    return TensorType(elem, shape, Quantization(scale, zero_point, low, high))
+
+
+@attrs.frozen
+class Value:
+    """A tensor of the module under construction."""
+
+    name: str
+    type: TensorType
+    storage: str
+    """Name of the weight or buffer that contains it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the tensor."""
+        return self.type.shape
+
+
+class ModuleBuilder:
+    """Builder of one LIR module from weights and instructions."""
+
+    def __init__(self, name: str, file: str | None) -> None:
+        self.operator = ""
+        """Operator of the file that instructions are added for, for error messages."""
+        self.layers: list[str] = []
+        """Names of all instructions that compute something, in order."""
+        self._name = name
+        self._file = file
+        self._weights: list[WeightVar] = []
+        self._constants: dict[str, npt.NDArray[Any]] = {}
+        self._instructions: list[Instruction] = []
+        self._names: set[str] = set()
+        self._next_suffix: dict[str, int] = {}
+        self._buffers: dict[str, str] = {}
+        """Value -> its buffer, for the buffers that are to be freed."""
+
+    def unique_name(self, name: str) -> str:
+        """Return ``name``, with ``__N`` appended (as in Glow) if it is taken."""
+        candidate, number = name, self._next_suffix.get(name, 0)
+        while candidate in self._names:
+            number += 1
+            candidate = f"{name}__{number}"
+        self._next_suffix[name] = number
+        self._names.add(candidate)
+        return candidate
+
+    def add_variable(self, name: str, type: TensorType) -> Value:
+        """Add an input of the program."""
+        return self.add_output(self.unique_name(name), type)
+
+    def add_output(self, name: str, type: TensorType) -> Value:
+        """Add an output of the program with a name that ``unique_name`` has returned."""
+        self._weights.append(WeightVar(name, type, False, _NO_SPAN))
+        return Value(name, type, name)
+
+    def sort_variables(self, names: Sequence[str]) -> None:
+        """Move inputs and outputs to the front of the weights, in this order."""
+        order = {name: index for index, name in enumerate(names)}
+        self._weights.sort(key=lambda weight: order.get(weight.name, len(order)))
+
+    def add_constant(self, name: str, values: npt.NDArray[Any], type: TensorType) -> Value:
+        """Add a constant; read-only values of the type's dtype are kept without a copy."""
+        name = self.unique_name(name)
+        self._weights.append(WeightVar(name, type, True, _NO_SPAN))
+        stored = np.array(values, type.dtype, copy=values.flags.writeable or None)
+        stored = stored.reshape(type.shape)
+        stored.flags.writeable = False
+        self._constants[name] = stored
+        return Value(name, type, name)
+
+    def allocate(self, name: str, type: TensorType) -> Value:
+        """Allocate a buffer for an activation."""
+        name = self._add(name, "allocactivation", (), {"Ty": type})
+        self._buffers[name] = name
+        return Value(name, type, name)
+
+    def add_view(self, source: Value, type: TensorType, offsets: tuple[int, ...] = ()) -> Value:
+        """Add a view with another shape that begins at the element ``offsets``."""
+        if source.type == type:
+            return source
+        operand = _operand("@in", source.name)
+        attributes: dict[str, AttributeValue] = {
+            "Ty": type,
+            "Offsets": offsets or (0,) * len(source.shape),
+        }
+        name = self._add(f"{source.storage}_view", "tensorview", (operand,), attributes)
+        if source.name in self._buffers:
+            self._buffers[name] = self._buffers[source.name]
+        return Value(name, type, source.storage)
+
+    def add_instruction(
+        self, opcode: str, name: str, operands: Sequence[Value], **attributes: AttributeValue
+    ) -> str:
+        """Add an instruction; return its unique name.
+
+        Parameters
+        ----------
+        opcode : str
+            Opcode of LIR.
+        name : str
+            Name of the instruction, made unique.
+        operands : sequence of Value
+            Operands in the order of the opcode's table row.
+        **attributes
+            Attributes of the instruction.
+        """
+        roles = OPCODES[opcode].operands
+        named = tuple(
+            _operand(role.kind, value.name) for role, value in zip(roles, operands, strict=True)
+        )
+        return self._add(name, opcode, named, attributes)
+
+    def replace_buffer(self, value: Value, output: Value) -> None:
+        """Store a value in an output of the program instead of its buffer.
+
+        If the value is a whole buffer, that buffer no longer exists: use ``output`` from then on.
+        """
+        buffer = value.storage
+        at = max(i for i, one in enumerate(self._instructions) if one.name == buffer)
+        allocation = self._instructions[at]
+        if value.name == buffer:
+            later = self._instructions[at + 1 :]
+            self._instructions[at:] = [_renamed(one, buffer, output.name) for one in later]
+        else:
+            type, offsets = allocation.attributes["Ty"], (0,) * len(output.shape)
+            self._instructions[at] = attrs.evolve(
+                allocation,
+                opcode="tensorview",
+                operands=(_operand("@in", output.name),),
+                attributes={"Ty": type, "Offsets": offsets},
+            )
+        self._buffers = {k: v for k, v in self._buffers.items() if v != buffer}
+
+    def build(self) -> Module:
+        """Return the verified module."""
+        last_use = {
+            self._buffers[operand.name]: index
+            for index, instruction in enumerate(self._instructions)
+            for operand in instruction.operands
+            if operand.name in self._buffers
+        }
+        unused: dict[int, list[str]] = {}
+        for buffer, index in last_use.items():
+            unused.setdefault(index, []).append(buffer)
+        added = self._instructions
+        self._instructions = []
+        for index, instruction in enumerate(added):
+            number = len(self._instructions)
+            self._instructions.append(attrs.evolve(instruction, number=number))
+            for buffer in unused.get(index, ()):
+                operand, self.operator = _operand("@out", buffer), ""
+                self._add(f"dealloc_{buffer}", "deallocactivation", (operand,), {})
+        module = Module(
+            self._name, tuple(self._weights), tuple(self._instructions), self._constants, self._file
+        )
+        verify(module)
+        return module
+
+    def _add(
+        self,
+        name: str,
+        opcode: str,
+        operands: tuple[Operand, ...],
+        attributes: Mapping[str, AttributeValue],
+    ) -> str:
+        name, number = self.unique_name(name), len(self._instructions)
+        span = Span(0, 0, self.operator)
+        self._instructions.append(Instruction(number, name, opcode, operands, attributes, span))
+        if OPCODES[opcode].kind is not Kind.NO_WORK:
+            self.layers.append(name)
+        return name
+
+
+def _renamed(instruction: Instruction, old: str, new: str) -> Instruction:
+    if all(operand.name != old for operand in instruction.operands):
+        return instruction
+    operands = (attrs.evolve(o, name=new) if o.name == old else o for o in instruction.operands)
+    return attrs.evolve(instruction, operands=tuple(operands))
+
+
+def _operand(kind: str, name: str) -> Operand:
+    return Operand(kind, name, _NO_SPAN)

@@ -1,0 +1,365 @@
+"""Fusion of operators between DequantizeLinear and QuantizeLinear to integer operations.
+
+The rules are ONNX Runtime's (onnxruntime/core/optimizer/qdq_transformer, with
+``session.qdqisint8allowed``): every input is dequantized, all that reads the result is one
+QuantizeLinear, types agree. Operators that only move elements commute with both conversions, so
+these are moved through them. All others stay float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from nmpsim.frontends.graph.nodes import (
+    INTEGER_RANGES,
+    Graph,
+    IntegerOperation,
+    Limits,
+    Node,
+    QuantizedTensor,
+    read_quantization,
+)
+from nmpsim.frontends.graph.operators import INTEGER_OPERATORS, IntegerOperator
+from nmpsim.frontends.imported_model import UnsupportedError, require
+
+QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+_COMMUTING = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice")
+"""Operators through which ONNX Runtime moves both conversions."""
+_MOVING = (*_COMMUTING, "Flatten", "Expand", "Gather", "Resize", "Tile")
+"""Operators on integers if they are between both conversions by one scale."""
+_CLIPS = ("Relu", "Clip")
+_WIDE_TYPES = ("int16", "uint16")
+_BIAS_TOLERANCE, _BIAS_DIFFERENCE = 1e-2, 1e-6
+"""Tolerance for the scale of a bias, relative and absolute, as of ONNX Runtime 1.32."""
+
+
+@attrs.frozen(eq=False)
+class FusedGraph:
+    """The nodes to be lowered, and what became of the others."""
+
+    steps: tuple[Node, ...]
+    fused: Mapping[int, str]
+    """Number of a node that is part of another one -> description for the user."""
+    islands: tuple[str, ...]
+    """Labels of integer operations that ONNX Runtime computes in float32."""
+
+
+def fuse_qdq(graph: Graph, has_islands: bool) -> FusedGraph:
+    """Find the operators of a graph that are computed on integers.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph as read, without nodes of kind Constant.
+    has_islands : bool
+        Whether to include operators that ONNX Runtime computes in float32.
+    """
+    fusion = _Fusion(_with_moved_conversions(graph), graph, has_islands)
+    return fusion.run()
+
+
+class _Edges:
+    """Which nodes write and read each tensor."""
+
+    def __init__(self, nodes: list[Node], outputs: tuple[str, ...]) -> None:
+        self.writers = {name: node for node in nodes for name in node.outputs if name}
+        self._readers: dict[str, list[Node]] = {}
+        for node in nodes:
+            for name in node.inputs:
+                self._readers.setdefault(name, []).append(node)
+        self._outputs = outputs
+
+    def only_reader(self, name: str) -> Node | None:
+        """Return the only node that reads a tensor, None for an output of the model."""
+        readers = self._readers.get(name, [])
+        return readers[0] if len(readers) == 1 and name not in self._outputs else None
+
+    def writer(self, name: str, op: str) -> Node | None:
+        """Return the node that writes a tensor if it is of an operator."""
+        node = self.writers.get(name)
+        return node if node is not None and node.op == op else None
+
+
+def _with_moved_conversions(graph: Graph) -> list[Node]:
+    """Return the nodes, with conversions moved through those that only move elements.
+
+    Forwards: DQ, move becomes move, DQ. Backwards: move, Q becomes Q, move.
+    """
+    nodes = list(graph.nodes)
+    while _move_conversion(nodes, graph):
+        pass
+    return nodes
+
+
+def _move_conversion(nodes: list[Node], graph: Graph) -> bool:
+    """Move one conversion through a node; return whether there was one."""
+    edges = _Edges(nodes, graph.outputs)
+    for at, node in enumerate(nodes):
+        if node.op not in _COMMUTING or len(node.results) != 1:
+            continue
+        source, result = node.inputs[0], node.outputs[0]
+        before, after = edges.writer(source, DEQUANTIZE), edges.only_reader(result)
+        if after is not None and after.op != QUANTIZE:
+            after = None
+        conversion = after or before
+        if (before and after) or conversion is None or not _has_one_scale(conversion, graph):
+            continue
+        if after and edges.only_reader(source):
+            name = _quantized_name(source, edges, graph)
+            nodes[nodes.index(after)] = _rewired(node, name, after.outputs[0])
+            nodes[at] = _rewired(after, source, name)
+            return True
+        if before and result not in graph.outputs:
+            name = _quantized_name(result, edges, graph)
+            moved = _rewired(node, before.inputs[0], name)
+            nodes[at : at + 1] = [moved, _rewired(before, name, result)]
+            return True
+    return False
+
+
+def _rewired(node: Node, source: str, result: str) -> Node:
+    """Return a node with another first input and another output."""
+    return attrs.evolve(node, inputs=(source, *node.inputs[1:]), outputs=(result,))
+
+
+def _quantized_name(name: str, edges: _Edges, graph: Graph) -> str:
+    """Return a new name for the integers of a tensor, as ONNX Runtime's quantizer names them."""
+    new = f"{name}_quantized"
+    taken = {*edges.writers, *graph.constants, *(one.name for one in graph.inputs)}
+    while new in taken:
+        new += "_"
+    return new
+
+
+def _has_one_scale(node: Node, graph: Graph) -> bool:
+    scale = graph.constants.get(node.input(1))
+    return scale is not None and scale.size == 1
+
+
+class _Fusion:
+    def __init__(self, nodes: list[Node], graph: Graph, has_islands: bool) -> None:
+        self._nodes = nodes
+        self._edges = _Edges(nodes, graph.outputs)
+        self._constants = graph.constants
+        self._outputs = graph.outputs
+        self._has_islands = has_islands
+        self._operators = {
+            op: row
+            for op, row in INTEGER_OPERATORS.items()
+            if row.inputs and (has_islands or not row.is_island)
+        }
+        self._fused: dict[int, str] = {}
+        self._island_labels: list[str] = []
+
+    def run(self) -> FusedGraph:
+        parts: set[int] = set()
+        fused: dict[int, Node] = {}
+        for node in self._nodes:
+            group = None if id(node) in parts else self._fuse(node)
+            if group is not None:
+                fused[id(node)], others = group
+                parts.update(map(id, others))
+                label = fused[id(node)].label
+                self._fused |= {part.index: f"part of {label}" for part in others}
+        steps = [fused.get(id(node), node) for node in self._nodes if id(node) not in parts]
+        kept = tuple(self._without_unread_conversions(steps))
+        return FusedGraph(kept, self._fused, tuple(self._island_labels))
+
+    def _without_unread_conversions(self, steps: list[Node]) -> list[Node]:
+        """Return the nodes without conversions to float that only integer operations read."""
+        read = {name for step in steps for name in step.operands}.union(self._outputs)
+        kept: list[Node] = []
+        for step in steps:
+            is_conversion = not step.integers and step.op == DEQUANTIZE
+            if is_conversion and not read.intersection(step.results):
+                self._fused[step.index] = "the operations that read it take integers"
+            else:
+                kept.append(step)
+        return kept
+
+    def _fuse(self, node: Node) -> tuple[Node, list[Node]] | None:
+        """Return the integer form of a node and the nodes fused into it; None if it stays float."""
+        is_computed = node.op in self._operators and not (
+            node.op in _MOVING and not _is_interpolated(node)
+        )
+        try:
+            if is_computed or node.op == "Concat":
+                return self._computed(node)
+            return self._moved(node) if node.op in _MOVING else None
+        except UnsupportedError:
+            return None
+
+    def _moved(self, node: Node) -> tuple[Node, list[Node]] | None:
+        before, after = self._edges.writer(node.inputs[0], DEQUANTIZE), self._conversion(node)
+        if before is None or after is None:
+            return None
+        source, result = self._source(node.inputs[0]), self._result(after)
+        is_wide = source.dtype in _WIDE_TYPES and node.op in ("MaxPool", "Resize")
+        is_equal = source.has_equal_parameters(result) and source.scales.size == 1
+        if not is_equal or (is_wide and not self._has_islands) or _is_interpolated(node):
+            return None
+        return _rewired(node, source.name, result.name), [after]
+
+    def _conversion(self, node: Node) -> Node | None:
+        """Return the QuantizeLinear that alone reads a node's only result."""
+        after = self._edges.only_reader(node.outputs[0])
+        is_only = len([name for name in node.outputs if name]) == 1
+        return after if is_only and after is not None and after.op == QUANTIZE else None
+
+    def _source(self, name: str) -> QuantizedTensor:
+        node = self._edges.writer(name, DEQUANTIZE)
+        if node is None:
+            raise UnsupportedError(f"{name} is float")
+        return read_quantization(self._constants, node.inputs[0], node.input(1), node.input(2))
+
+    def _result(self, node: Node) -> QuantizedTensor:
+        """Return the tensor that a QuantizeLinear writes."""
+        result = read_quantization(self._constants, node.outputs[0], node.input(1), node.input(2))
+        return attrs.evolve(result, dtype=result.dtype or "uint8")
+
+    def _computed(self, node: Node) -> tuple[Node, list[Node]] | None:
+        row = self._operators.get(node.op, INTEGER_OPERATORS["Concat"])
+        count = row.inputs or len(node.inputs)
+        if node.op == "Div" and self._edges.writers.get(node.input(1)) is not None:
+            count = 2
+        if count == 0 or len(node.inputs) < count:
+            return None
+        sources = tuple(self._source(name) for name in node.inputs[:count])
+        bias, last = "", node
+        if node.input(count) and node.op in ("Conv", "ConvTranspose", "Gemm"):
+            bias = self._bias(node.input(count), sources)
+        is_island = row.is_island or sources[0].dtype in _WIDE_TYPES
+        parts: list[Node] = []
+        if node.op == "MatMul" and (added := self._added_bias(node, sources)) is not None:
+            last, bias = added
+            parts.append(last)
+        limits = self._limits(node) if node.op in _CLIPS else None
+        between = self._edges.only_reader(last.outputs[0])
+        if between is not None and between.op in _CLIPS and limits is None:
+            parts.append(between)
+            last = between
+        after = self._conversion(last)
+        if after is None:
+            return None
+        result = self._result(after)
+        if last.op in _CLIPS and last is not node:
+            limits = self._limits(last)
+            if limits is None:
+                return None
+            if self._is_implied(result, after, limits, last.op):
+                # ONNX Runtime drops it. The bounds only say that the network clips there.
+                limits = limits if last.op == "Clip" and self._takes_limits(node, row) else None
+            elif not self._has_islands:
+                return None
+            else:
+                is_island = True
+        if not self._types_agree(row, sources, result) or not self._axes_agree(node, row):
+            return None
+        float_nodes: list[Node] = []
+        if is_island:
+            self._island_labels.append(node.label)
+            writers = [self._edges.writer(n, DEQUANTIZE) for n in (*node.operands, *last.operands)]
+            float_nodes = [*(one for one in writers if one is not None), node, *parts, after]
+        kind = "Gemm" if node.op == "MatMul" and bias else node.op
+        integers = IntegerOperation(kind, sources, result, bias, limits, tuple(float_nodes))
+        return attrs.evolve(node, integers=integers), [*parts, after]
+
+    def _takes_limits(self, node: Node, row: IntegerOperator) -> bool:
+        """Return whether the lowering of an operator takes the bounds of a clip after it."""
+        if node.op == "MatMul":
+            right = self._constants.get(self._source(node.inputs[1]).name)
+            return right is not None and right.ndim == 2
+        return row.takes_limits
+
+    def _types_agree(
+        self, row: IntegerOperator, sources: tuple[QuantizedTensor, ...], result: QuantizedTensor
+    ) -> bool:
+        first, *others = (source.dtype or "uint8" for source in sources)
+        is_wide = self._has_islands and row.has_16_bits
+        allowed = ("uint8", "int8", *(_WIDE_TYPES if is_wide else ()))
+        if first != result.dtype or first not in allowed:
+            return False
+        if row.is_weighted and first != "int8":
+            return others[0] in (first, "int8", "uint8")
+        return all(other == first for other in others)
+
+    def _axes_agree(self, node: Node, row: IntegerOperator) -> bool:
+        """Return whether several scales of weights are those of its output channels."""
+        if not row.is_weighted or self._source(node.inputs[1]).scales.size == 1:
+            return True
+        before = self._edges.writers[node.inputs[1]]
+        weights = self._constants.get(before.inputs[0])
+        rank = 2 if weights is None else weights.ndim
+        if rank == 0:
+            return True
+        if node.op == "ConvTranspose" and node.attributes.get("group", 1) != 1:
+            return False
+        columns = rank - 1 if node.op == "MatMul" else 0 if node.attributes.get("transB") else 1
+        expected = {"Conv": 0, "ConvTranspose": 1}.get(node.op, columns)
+        return int(before.attributes.get("axis", 1)) % rank == expected
+
+    def _bias(self, name: str, sources: tuple[QuantizedTensor, ...]) -> str:
+        """Return the name of an int32 constant nearly on the scale of the sum."""
+        source = self._source(name)
+        is_known = source.dtype == "int32" and source.name in self._constants
+        require(is_known, f"a bias of {source.dtype}")
+        products = sources[0].scales * sources[1].scales
+        allowed = _BIAS_TOLERANCE * products + _BIAS_DIFFERENCE
+        is_near = (np.abs(source.scales - products) <= allowed).all()
+        require(is_near and not source.zero_points.any(), "a bias on another scale")
+        return source.name
+
+    def _added_bias(
+        self, node: Node, sources: tuple[QuantizedTensor, ...]
+    ) -> tuple[Node, str] | None:
+        """Return the Add of a bias to a product, as ONNX Runtime fuses it, and the bias."""
+        after = self._edges.only_reader(node.outputs[0])
+        if after is None or after.op != "Add" or len(after.inputs) != 2:
+            return None
+        other = after.inputs[1 if after.inputs[0] == node.outputs[0] else 0]
+        try:
+            bias = self._bias(other, sources)
+        except UnsupportedError:
+            return None
+        return (after, bias) if self._constants[bias].ndim == 1 else None
+
+    def _limits(self, node: Node) -> Limits | None:
+        """Return the constant bounds of a ReLU or Clip; None if unknown or not in order."""
+        if node.op == "Relu":
+            return 0.0, None
+        bounds = []
+        for index, (name, default) in enumerate((("min", -np.inf), ("max", np.inf)), 1):
+            value = node.attributes.get(name, default)
+            if node.input(index):
+                values = self._constants.get(node.input(index))
+                if values is None or values.size != 1:
+                    return None
+                value = values.reshape(-1)[0]
+            bounds.append(float(value))
+        return (bounds[0], bounds[1]) if bounds[0] <= bounds[1] else None
+
+    def _is_implied(self, result: QuantizedTensor, after: Node, limits: Limits, op: str) -> bool:
+        """Return whether a result's integers reach no further than a clip.
+
+        Source: ``IsClipMadeRedundantByQ`` (qdq_util.cc): halves to even, scalars only.
+        """
+        is_scalar = not (after.input(2) and self._constants[after.input(2)].ndim)
+        if result.scales.size != 1 or not is_scalar:
+            return False
+        low, high = INTEGER_RANGES[result.dtype]
+        if op == "Relu":
+            return result.zero_point == low
+        scale = np.float32(result.scale)
+        least, most = (
+            np.rint(np.clip(np.float32(limit) / scale, -(2.0**31), 2.0**31)) + result.zero_point
+            for limit in (limits[0], np.inf if limits[1] is None else limits[1])
+        )
+        return bool(least <= low and most >= high)
+
+
+def _is_interpolated(node: Node) -> bool:
+    """Return whether a Resize uses more than the nearest element."""
+    return node.op == "Resize" and node.attributes.get("mode", "nearest") != "nearest"
