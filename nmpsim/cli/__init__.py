@@ -1,7 +1,7 @@
-"""The command ``nmpsim``: arguments in, session, view, exit code out.
+"""The command ``nmpsim``: parse arguments, call the session, show the result, exit.
 
-Nothing heavy is imported until a command needs it, so ``nmpsim --help`` answers at once; and
-nothing at all before :func:`main` is there to catch a Ctrl-C.
+Heavy packages are imported when a command needs them, so that ``nmpsim --help`` is fast. Nothing
+is imported before :func:`main` can handle Ctrl-C.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["main"]
 
 
 def main() -> NoReturn:
-    """Entry point of the installed command."""
-    # Python looks for garbage after each 700 new objects, which is a tenth of a short run, and once
+    """Run the installed command."""
+    # Python collects garbage after each 700 new objects, which is a tenth of a short run, and once
     # more at its end, in all that was imported: a fifth.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
-    # Threads of NumPy's OpenBLAS that have nothing to do keep a processor busy for a while, from
-    # the import on: for 2 to the power of 26 of its cycles unless told otherwise.
+    # Idle threads of NumPy's OpenBLAS keep a processor busy after the import, for 2 to the power of
+    # 26 of its cycles by default.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
-    sys.unraisablehook = _without_traceback
+    sys.unraisablehook = _exit_on_interrupt
     end: Callable[[], None] | None = None
     try:
-        from nmpsim.cli.interrupt import end_interrupted, raise_no_more, watch_interrupts
+        from nmpsim.cli.interrupt import end_interrupted, ignore_interrupts, watch_interrupts
 
         end = end_interrupted
         watch_interrupts()
@@ -40,28 +40,28 @@ def main() -> NoReturn:
         try:
             app.main()
         finally:
-            raise_no_more()
-    except BaseException as error:  # while the guard itself was imported, or came to it
-        from nmpsim.cli.causes import is_interrupt
+            ignore_interrupts()
+    except BaseException as error:  # while the guard itself was being imported, or passed on by it
+        from nmpsim.cli.exceptions import is_interrupt
 
         if not is_interrupt(error):
             raise
         if end is not None:
             end()
-        _say_interrupted()
+        _print_interrupted()
         sys.exit(130)
 
 
-def _say_interrupted() -> None:
+def _print_interrupted() -> None:
     if sys.stderr is not None:
         sys.stderr.write("interrupted\n")
         sys.stderr.flush()
 
 
-def _without_traceback(error: sys.UnraisableHookArgs) -> None:
-    """Ctrl-C that comes where nothing can catch it, before anybody watches."""
+def _exit_on_interrupt(error: sys.UnraisableHookArgs) -> None:
+    """Handle a Ctrl-C that no exception handler can catch, before signals are watched."""
     if not issubclass(error.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(error)
         return
-    _say_interrupted()
+    _print_interrupted()
     os._exit(130)

@@ -1,7 +1,7 @@
-"""Arrays from ``.npy`` and ``.npz`` files that nobody vouches for.
+"""Arrays from untrusted ``.npy`` and ``.npz`` files.
 
-A header is read before its data, and the data only when somebody asks for it; so neither a broken
-file nor one that claims an absurd size can exhaust memory. Nothing is unpickled.
+A header is read before its data, and data only on request, so that neither a damaged file nor one
+that claims an absurd size can exhaust memory. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import Part, check_memory
-from nmpsim.npy import MAGIC, ZIP_METHODS, Header, NotPlainError, read_header
+from nmpsim.npy import MAGIC, ZIP_METHODS, Header, HeaderError, read_header
 from nmpsim.records import frozen
 
 _COPIES = 3
-"""Of the data: as bytes, in native order, and in what a caller makes of it."""
+"""Copies of the data in memory: bytes, native order, and the caller's."""
 _BLOCK = 1 << 20
-_HINT = "write it with numpy.save or numpy.savez, plain arrays of numbers only"
+_HINT = "write it with numpy.save or numpy.savez, with arrays of numbers only"
 
 
 def _damage() -> tuple[type[Exception], ...]:
-    """What ``zipfile`` raises for damaged, encrypted or exotic contents."""
+    """Return the exceptions of ``zipfile`` for damaged, encrypted or unusual contents."""
     from zipfile import BadZipFile  # few files are archives
 
     return (
@@ -51,11 +51,11 @@ def _damage() -> tuple[type[Exception], ...]:
 
 @frozen(eq=False)
 class StoredArray:
-    """An array in a file: what its header says; :meth:`read` fetches the data."""
+    """The header of an array in a file; :meth:`read` reads the data."""
 
     file: ArrayFile
     key: str
-    """Its name in an ``.npz`` file, empty in an ``.npy`` file."""
+    """Name in an ``.npz`` file, empty in an ``.npy`` file."""
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     fortran_order: bool
@@ -63,7 +63,7 @@ class StoredArray:
     """Whether more data follow in the file."""
 
     def head(self, rows: int | None) -> StoredArray:
-        """The first rows; the whole array if rows is None, or in Fortran order."""
+        """Return the first rows; the whole array if ``rows`` is None, or in Fortran order."""
         if rows is None or self.fortran_order or not self.shape or rows >= self.shape[0]:
             return self
         shape = (rows, *self.shape[1:])
@@ -71,11 +71,11 @@ class StoredArray:
 
     @property
     def size(self) -> int:
-        """Number of elements, as claimed."""
+        """Number of elements according to the header."""
         return math.prod(self.shape)
 
     def read(self) -> npt.NDArray[Any]:
-        """The data, in native byte order; MEM001 if it is too much for this computer."""
+        """Return the data in native byte order. Raises UserError (MEM001), see :func:`read_all`."""
         (array,) = read_all({self.key: self}).values()
         return array
 
@@ -86,10 +86,10 @@ class StoredArray:
 
 
 class ArrayFile:
-    """A file with one array (``.npy``) or several (``.npz``), told apart by their contents.
+    """A file with one array (``.npy``) or several (``.npz``), distinguished by their contents.
 
-    Raises :class:`~nmpsim.diagnostics.UserError`: FILE001 if the file cannot be read, INPUT003 if
-    it holds something else. An array of objects fails only when it is asked for.
+    Raises UserError: FILE001 if the file cannot be read, INPUT003 for other contents. An array of
+    objects fails only when it is requested.
     """
 
     def __init__(self, path: Path) -> None:
@@ -98,19 +98,23 @@ class ArrayFile:
             start = file.read(6)
             self.is_archive = start[:2] == b"PK"
             if not start:
-                raise self.unusable("the file is empty")
+                raise self.error("the file is empty")
             if not self.is_archive and start != MAGIC:
-                raise self.unusable("this is neither an .npy nor an .npz file", repr(start))
+                raise self.error("this is neither an .npy nor an .npz file", repr(start))
             self.keys = self._archive_keys(file) if self.is_archive else ("",)
 
     def array(self, key: str) -> StoredArray:
-        """The array of this key; only its header is read."""
+        """Return the header of the array with this key."""
         with self._open() as file, self._member(file, key) as member:
             header = self._header(member, key)
         return StoredArray(self, key, header.shape, header.dtype, header.fortran_order)
 
+    def read(self, key: str) -> npt.NDArray[Any]:
+        """Return the data of the array with this key."""
+        return self.array(key).read()
+
     def data(self, array: StoredArray) -> bytes:
-        """The bytes after the header of this array."""
+        """Return the bytes after the header of an array."""
         nbytes = array.size * array.dtype.itemsize
         with self._open() as file, self._member(file, array.key) as member:
             self._header(member, array.key)
@@ -121,25 +125,25 @@ class ArrayFile:
         return data
 
     def blocks(self) -> Iterator[bytes]:
-        """The bytes of the file as they are stored."""
+        """Yield the bytes of the file in blocks."""
         with self._open() as file:
             while block := file.read(_BLOCK):
                 yield block
 
-    def unusable(
+    def error(
         self, message: str, found: str | None = None, expected: str | None = None
     ) -> UserError:
-        """An error about this file."""
+        """Return an error (INPUT003) about this file."""
         place = Place(str(self.path))
         return fail("INPUT003", message, place=place, found=found, expected=expected, hint=_HINT)
 
     def _check_size(self, actual: int, claimed: int, key: str) -> None:
         if actual == claimed:
             return
-        found = f"{actual:,} bytes of data" if actual < claimed else "more data than that"
+        found = f"{actual:,} bytes of data" if actual < claimed else "more data"
         raise fail(
             "INPUT003",
-            f"{_subject(key)} is not as long as its header says",
+            f"{_subject(key)} does not have the size in its header",
             place=Place(str(self.path)),
             found=found,
             expected=f"{claimed:,} bytes",
@@ -149,13 +153,13 @@ class ArrayFile:
     @contextmanager
     def _open(self) -> Iterator[IO[bytes]]:
         try:
-            # Asked before it is opened: opening a pipe would wait for its other end.
+            # Checked first: opening a pipe would wait for its other end.
             mode = self.path.stat().st_mode
             if stat.S_ISFIFO(mode):
                 raise self._unreadable("it is a pipe", "give a regular file")
             if not stat.S_ISREG(mode):
                 raise self._unreadable("it is not a file")
-            with self.path.open("rb") as file, self._reporting():
+            with self.path.open("rb") as file, self._convert_errors():
                 yield file
         except OSError as error:
             raise self._unreadable(error.strerror or str(error)) from error
@@ -165,13 +169,13 @@ class ArrayFile:
         return fail("FILE001", f"cannot read the input: {why}", place=place, hint=hint)
 
     @contextmanager
-    def _reporting(self) -> Iterator[None]:
-        """Turn what the libraries raise into an error for the user."""
+    def _convert_errors(self) -> Iterator[None]:
+        """Convert exceptions of the libraries to UserError."""
         try:
             yield
         except _damage() as error:
             found = str(error).split("\n", 1)[0][:120] or type(error).__name__
-            raise self.unusable("the file is damaged or is no NumPy file", found) from error
+            raise self.error("the file is damaged or not a NumPy file", found) from error
 
     def _archive_keys(self, file: IO[bytes]) -> tuple[str, ...]:
         from zipfile import ZipFile
@@ -190,22 +194,22 @@ class ArrayFile:
 
         with ZipFile(file) as archive:
             if archive.getinfo(f"{key}.npy").compress_type not in ZIP_METHODS:
-                raise self.unusable(f"{_subject(key)} is compressed in an unknown way")
+                raise self.error(f"{_subject(key)} is compressed by an unknown method")
             with archive.open(f"{key}.npy") as member:
                 yield member
 
     def _header(self, member: IO[bytes], key: str) -> Header:
         try:
             return read_header(member)
-        except NotPlainError as error:
+        except HeaderError as error:
             message = f"{_subject(key)} {error.message}"
-            raise self.unusable(message, error.found, error.expected) from None
+            raise self.error(message, error.found, error.expected) from None
 
 
 def read_all(
     arrays: Mapping[str, StoredArray], max_memory: int | None = None
 ) -> dict[str, npt.NDArray[Any]]:
-    """The data of arrays of a file, once it is known that ``max_memory`` bytes are enough."""
+    """Read arrays of a file. Raises UserError (MEM001) beyond ``max_memory`` bytes."""
     needed = [
         Part(_subject(array.key), _COPIES * array.size * array.dtype.itemsize)
         for array in arrays.values()

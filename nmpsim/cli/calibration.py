@@ -1,4 +1,4 @@
-"""``--calibration``: samples for the ranges of a float network, from arrays, images and folders."""
+"""Calibration samples of a float network, from arrays, images and folders."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ import numpy as np
 
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.cli.arrays import ArrayFile, StoredArray
-from nmpsim.cli.guard import say
-from nmpsim.cli.inputs import PREFIX, is_array_file, samples_of, split_argument
-from nmpsim.cli.samples import Taker
+from nmpsim.cli.inputs import PREFIX, find_samples, is_array_file, split_argument
+from nmpsim.cli.samples import ProgramInputs, print_image_formats
 from nmpsim.host_memory import Part, check_memory
 from nmpsim.quantization import float_inputs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from nmpsim.cli.input_options import GivenInputs
+    from nmpsim.cli.options import ImageOptions
     from nmpsim.frontends import ImportedModel
 
     Array = npt.NDArray[Any]
 
 _COPIES = 2
-"""Of samples: as files are read, and as one array."""
+"""Copies of the samples in memory: as read, and as one array."""
 
 
-def calibration_arrays(given: GivenInputs, program: ImportedModel) -> Mapping[str, Array]:
-    """For each input an array with one sample after the other; each is read when asked for.
+def calibration_arrays(
+    arguments: Sequence[str], images: ImageOptions, program: ImportedModel
+) -> Mapping[str, Array]:
+    """Return for each input an array of samples along the first axis, read on request.
 
-    A file of arrays holds any number of samples; a folder, a pattern and an image one a file.
+    A file of arrays holds any number of samples; an image, and each file of a folder or a pattern,
+    is one sample.
 
-    Raises:
-        UserError: FILE001, INPUT001 to INPUT003, ARG001, MEM001, PKG001; QUANT001 if the program is
-            no float one.
+    Raises
+    ------
+    UserError
+        FILE001, INPUT001 to INPUT003, ARG001, MEM001, PKG001; QUANT001 if the program is not float.
     """
     tensors = {
         name: Tensor(name, type_.elem, type_.shape, 0)
@@ -42,7 +45,7 @@ def calibration_arrays(given: GivenInputs, program: ImportedModel) -> Mapping[st
     }
     stored: dict[str, StoredArray] = {}
     others: list[str] = []
-    for argument in given.arguments:
+    for argument in arguments:
         name, path = split_argument(argument, list(tensors))
         if not is_array_file(path):
             others.append(argument)
@@ -54,7 +57,7 @@ def calibration_arrays(given: GivenInputs, program: ImportedModel) -> Mapping[st
             key = next((key for key in (name, PREFIX + name) if key in file.keys), file.keys[0])
             stored[name] = file.array(key)
     if not others:
-        return _Stored(stored)
+        return _StoredArrays(stored)
     left = {
         name: tensor
         for name, tensor in tensors.items()
@@ -62,20 +65,20 @@ def calibration_arrays(given: GivenInputs, program: ImportedModel) -> Mapping[st
     }
     order = "RGB" if program.operators else "BGR"
     known = {one.input: one for one in program.normalizations}
-    samples = samples_of(others, Taker(left or tensors, given.images, order, known))
-    for image in dict.fromkeys(str(one) for sample in samples for one in sample.formats.values()):
-        say(f"note: images are taken as {image}")
+    samples = find_samples(others, ProgramInputs(left or tensors, images, order, known))
+    print_image_formats(samples)
     needed = [
         Part(name, _COPIES * len(samples) * 4 * int(np.prod(tensor.shape, dtype=object)))
         for name, tensor in left.items()
     ]
     check_memory("the calibration inputs", needed)
-    values = [sample.fitting() for sample in samples]
-    return {**_Stored(stored), **{name: np.stack([one[name] for one in values]) for name in left}}
+    values = [sample.load() for sample in samples]
+    stacked = {name: np.stack([one[name] for one in values]) for name in left}
+    return {**_StoredArrays(stored), **stacked}
 
 
-class _Stored(Mapping[str, "Array"]):
-    """Arrays of files; each is read when it is asked for."""
+class _StoredArrays(Mapping[str, "Array"]):
+    """Arrays of files, read on request."""
 
     def __init__(self, arrays: Mapping[str, StoredArray]) -> None:
         self._arrays = arrays
@@ -91,8 +94,3 @@ class _Stored(Mapping[str, "Array"]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._arrays
-
-
-def paths_of(arguments: Sequence[str]) -> list[str]:
-    """What the arguments name, without the inputs' names."""
-    return [argument.rpartition("=")[2] for argument in arguments]

@@ -1,4 +1,4 @@
-"""``--dataset`` and ``--labels``: samples in an ``.npz`` file or in a folder, and what they are."""
+"""Data sets: samples in an ``.npz`` file or in a folder, with labels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ import attrs
 
 from nmpsim.cli.arrays import ArrayFile, StoredArray, read_all
 from nmpsim.cli.images import ENDINGS as IMAGE_ENDINGS
-from nmpsim.cli.inputs import ARRAY_ENDINGS, PREFIX
-from nmpsim.cli.samples import Taker
+from nmpsim.cli.inputs import (
+    ARRAY_ENDINGS,
+    PREFIX,
+    SAMPLE_ENDINGS,
+    SAMPLE_PATTERNS,
+    list_folder,
+)
+from nmpsim.cli.samples import ProgramInputs
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import digest_of
 from nmpsim.experiments.samples import UNLABELLED, ArraySamples, Samples
@@ -23,85 +29,95 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_TEXT_BYTES = 64 << 20
-"""Of a file of labels or of names: some million lines."""
+"""Largest file of labels or of names: some million lines."""
 
 
 @attrs.frozen(eq=False)
-class Labelled:
-    """A data set: samples, the class of each, the classes' names if folders name them."""
+class LabelledDataset:
+    """Samples, the class of each, and the names of classes if folders name them."""
 
     samples: Samples
     labels: Sequence[int]
-    said_by: Path
-    """The file or folder that the labels are from."""
+    source: Path
+    """The file or folder with the labels."""
     class_names: tuple[str, ...] = ()
 
 
 def load_dataset(
     dataset: Path,
     labels: str | None,
-    taker: Taker,
+    inputs: ProgramInputs,
     max_memory: int | None = None,
     limit: int | None = None,
-) -> Labelled:
-    """The samples of a file or folder, with labels.
+) -> LabelledDataset:
+    """Load the samples of a file or folder, with labels.
 
-    Args:
-        dataset: an ``.npz`` or ``.npy`` file whose arrays count samples along their first axis, or
-            a folder with one file a sample, image or array, or with a folder a class.
-        labels: an ``.npy`` or ``.csv`` file, or the name of an array in ``dataset``; None for a
-            folder with a folder a class.
-        taker: the program's inputs, and how it takes images.
-        max_memory: bytes that all samples of a file together may take; what is free, less a
-            margin, if None.
-        limit: only the first this many samples of a file are read; all if None.
+    Parameters
+    ----------
+    dataset
+        An ``.npz`` or ``.npy`` file whose arrays have samples along the first axis; or a folder
+        with a file for each sample, image or array, or with a folder for each class.
+    labels
+        An ``.npy`` or ``.csv`` file, or the name of an array in ``dataset``; None for a folder with
+        a folder for each class.
+    inputs
+        The inputs of the program, with the conversion of images.
+    max_memory
+        Most bytes of all samples of a file; by default free memory, less a margin.
+    limit
+        Number of samples to read from a file; all if None.
 
-    Raises:
-        UserError: FILE001, INPUT003, DATA001, MEM001.
+    Raises
+    ------
+    UserError
+        FILE001, INPUT003, DATA001, MEM001.
     """
     if dataset.is_dir():
-        return _of_folder(dataset, labels, taker)
+        return _load_folder(dataset, labels, inputs)
     if labels is None:
         hint = "--labels L.npy, L.csv, or the name of an array in the data set"
-        raise _unusable(dataset, "the data set does not say what its samples are", hint=hint)
+        raise _dataset_error(dataset, "the data set has no labels", hint=hint)
     file = ArrayFile(dataset)
     if labels in file.keys:
         numbers = _numbers(file.array(labels))
     else:
         numbers = _read_labels(Path(labels), file.keys if file.is_archive else ())
-    said_by = dataset if labels in file.keys else Path(labels)
-    stored = _arrays(file, list(taker.tensors))
+    source = dataset if labels in file.keys else Path(labels)
+    stored = _find_arrays(file, list(inputs.tensors))
     lengths = {name: array.shape[0] if array.shape else 0 for name, array in stored.items()}
     read = read_all({name: array.head(limit) for name, array in stored.items()}, max_memory)
-    return Labelled(ArraySamples.of(read, lengths, digest_of(file.blocks())), numbers, said_by)
+    samples = ArraySamples.of(read, lengths, digest_of(file.blocks()))
+    return LabelledDataset(samples, numbers, source)
 
 
 def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
-    """A name for each class, one a line.
+    """Read the names of classes, one per line.
 
-    Raises:
-        UserError: FILE001; DATA001 if there is not one for each of ``classes`` classes.
+    Raises
+    ------
+    UserError
+        FILE001; DATA001 if the number of names is not ``classes``.
     """
     names = read_text(path, "file of classes", MAX_TEXT_BYTES, "DATA001").splitlines()
     if len(names) != classes or not all(name.strip() for name in names):
         empty = [number for number, name in enumerate(names, 1) if not name.strip()]
-        message = "a file of classes has a line with a name for each class of the program"
+        message = "a file of classes needs one line with a name for each class"
         found = f"{len(names):,} lines" + (f", line {empty[0]} is empty" if empty else "")
-        raise _unusable(path, message, found=found, expected=f"{classes:,} lines")
+        raise _dataset_error(path, message, found=found, expected=f"{classes:,} lines")
     return tuple(name.strip() for name in names)
 
 
-def _arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, StoredArray]:
-    """An array for each input: under its name, or the only one that is no row of labels."""
+def _find_arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, StoredArray]:
+    """Return the array of each input: by name, or the only one with two or more dimensions."""
     found = {name: key for name in inputs for key in (PREFIX + name, name) if key in file.keys}
     if not found and len(inputs) == 1:
         keys = [key for key in file.keys if len(file.array(key).shape) > 1]
         found = {inputs[0]: keys[0]} if len(keys) == 1 else {}
     missing = [name for name in inputs if name not in found]
     if missing:
-        raise _unusable(
+        raise _dataset_error(
             file.path,
-            "the data set has no samples for every input",
+            "the data set lacks samples for an input",
             found=", ".join(map(repr, file.keys)) or "no arrays",
             expected=", ".join(map(repr, inputs)),
             hint=f"save them under {missing[0]!r} or {PREFIX + missing[0]!r}",
@@ -110,26 +126,26 @@ def _arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, StoredArray]:
 
 
 @attrs.frozen(eq=False)
-class _Files:
-    """A file for each sample; read when it is asked for."""
+class _FileSamples:
+    """Samples with a file each, read on request."""
 
     paths: Sequence[Path]
-    taker: Taker
+    inputs: ProgramInputs
     digest: str
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def read(self, index: int) -> Mapping[str, npt.NDArray[Any]]:
-        """See :class:`~nmpsim.experiments.Samples`."""
+        """Return the inputs of a sample by name."""
         path = self.paths[index]
         if _is_image(path):
-            name = self.taker.only(path)
-            return {name: self.taker.read_image(name, path)}
-        return read_all(_arrays(ArrayFile(path), list(self.taker.tensors)))
+            name = self.inputs.single_name(path)
+            return {name: self.inputs.read_image(name, path)}
+        return read_all(_find_arrays(ArrayFile(path), list(self.inputs.tensors)))
 
     def source(self, index: int) -> str:
-        """See :class:`~nmpsim.experiments.Samples`."""
+        """Return the name of a sample's file."""
         return str(self.paths[index])
 
 
@@ -137,8 +153,8 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in IMAGE_ENDINGS
 
 
-def _of_folder(folder: Path, labels: str | None, taker: Taker) -> Labelled:
-    classes = sorted(path for path in _listed(folder) if path.is_dir())
+def _load_folder(folder: Path, labels: str | None, inputs: ProgramInputs) -> LabelledDataset:
+    classes = sorted(path for path in list_folder(folder) if path.is_dir())
     if labels is None and classes:
         paths = [path for one in classes for path in _sample_files(one)]
         numbers = _class_numbers(classes)
@@ -147,72 +163,57 @@ def _of_folder(folder: Path, labels: str | None, taker: Taker) -> Labelled:
         class_names = tuple(names.get(n, str(n)) for n in range(max(names) + 1))
     else:
         paths, class_names = _sample_files(folder), ()
-        if not paths:
-            raise _nothing(folder)
-        if labels is None:
+        if paths and labels is None:
             hint = "--labels L.csv with lines NAME,CLASS; or put each class into a folder"
-            raise _unusable(folder, "the folder does not say what its samples are", hint=hint)
+            raise _dataset_error(folder, "the folder has no labels", hint=hint)
         names_of_files = [path.name for path in paths]
-        labelled = list(_read_labels(Path(labels), (), names_of_files))
+        labelled = list(_read_labels(Path(labels or ""), (), names_of_files)) if paths else []
     if not paths:
-        raise _nothing(folder)
-    said_by = folder if labels is None else Path(labels)
-    samples = _Files(paths, taker, _digest(folder, paths, taker))
-    return Labelled(samples, labelled, said_by, class_names)
-
-
-def _nothing(folder: Path) -> UserError:
-    expected = ", ".join(f"*{ending}" for ending in (*ARRAY_ENDINGS, *IMAGE_ENDINGS))
-    return _unusable(folder, "there are no samples in the folder", expected=expected)
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError as error:
-        place = Place(str(folder))
-        raise fail(
-            "FILE001", "cannot read the folder", place=place, found=error.strerror
-        ) from error
+        raise _dataset_error(folder, "the folder has no samples", expected=SAMPLE_PATTERNS)
+    source = folder if labels is None else Path(labels)
+    samples = _FileSamples(paths, inputs, _digest(folder, paths, inputs))
+    return LabelledDataset(samples, labelled, source, class_names)
 
 
 def _sample_files(folder: Path) -> list[Path]:
-    files = [
-        path for path in _listed(folder) if path.suffix.lower() in ARRAY_ENDINGS or _is_image(path)
-    ]
+    files = [path for path in list_folder(folder) if path.suffix.lower() in SAMPLE_ENDINGS]
     return sorted(path for path in files if path.is_file())
 
 
 def _class_numbers(folders: Sequence[Path]) -> dict[Path, int]:
-    """The number that names a folder, or its place in their order if not all are numbers."""
+    """Return the class of each folder: its name, or its position if not all names are numbers."""
     if all(folder.name.isascii() and folder.name.isdigit() for folder in folders):
         return {folder: int(folder.name) for folder in folders}
     return {folder: index for index, folder in enumerate(folders)}
 
 
-def _digest(folder: Path, paths: Sequence[Path], taker: Taker) -> str:
-    """Of names, sizes and times: reading all files would take as long as half an evaluation.
+def _digest(folder: Path, paths: Sequence[Path], inputs: ProgramInputs) -> str:
+    """Return a digest of names, sizes and times of files, and of the conversion of images.
 
-    What becomes of images is a part of them.
+    Reading all files would take as long as half an evaluation.
     """
     facts = ((path.relative_to(folder).as_posix(), path.stat()) for path in paths)
     lines = [f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in facts]
     if any(map(_is_image, paths)):
-        lines.append(f"{taker.images} {taker.channel_order}")
+        lines.append(f"{inputs.images} {inputs.channel_order}")
     return digest_of(line.encode() for line in lines)
 
 
 def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> Sequence[int]:
-    """Labels of a file, in the order of the samples; ``names`` are those of the samples' files."""
+    """Return the labels of a file in the order of the samples, whose files have ``names``."""
     if path.suffix.lower() in ARRAY_ENDINGS:
         file = ArrayFile(path)
         if len(file.keys) != 1:
-            raise _unusable(path, "a file of labels has one array", found=f"{len(file.keys)}")
+            raise _dataset_error(
+                path, "a file of labels needs exactly one array", found=f"{len(file.keys)}"
+            )
         return _numbers(file.array(file.keys[0]))
     if not path.exists() and keys:
         expected = ", ".join(map(repr, keys))
-        raise _unusable(path, "no such file, and no such array in the data set", expected=expected)
-    return _labels_of_rows(path, _csv_rows(path), names)
+        raise _dataset_error(
+            path, "no such file, and no such array in the data set", expected=expected
+        )
+    return _parse_rows(path, _csv_rows(path), names)
 
 
 def _csv_rows(path: Path) -> list[list[str]]:
@@ -220,7 +221,7 @@ def _csv_rows(path: Path) -> list[list[str]]:
     try:
         rows = [[field.strip() for field in row] for row in csv.reader(text) if row]
     except csv.Error as error:
-        raise _unusable(path, "labels are an .npy or a .csv file", found=error) from error
+        raise _dataset_error(path, "labels are an .npy or a .csv file", found=error) from error
     return rows[1:] if rows and not _is_label(rows[0][-1]) else rows
 
 
@@ -228,32 +229,32 @@ def _is_label(text: str) -> bool:
     return text.isascii() and (text.isdigit() or text == str(UNLABELLED))
 
 
-def _labels_of_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[int]:
-    """Rows ``CLASS`` in the order of the samples, or ``NAME,CLASS`` in any order."""
+def _parse_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[int]:
+    """Return labels of rows ``CLASS`` in the order of the samples, or ``NAME,CLASS``."""
     for row in rows:
         if len(row) not in (1, 2) or not _is_label(row[-1]):
             found, expected = ",".join(row)[:80], "CLASS or NAME,CLASS, the class as a number"
-            raise _unusable(path, "a line is no label", found=found, expected=expected)
+            raise _dataset_error(path, "invalid label", found=found, expected=expected)
     if not rows:
-        raise _unusable(path, "there are no labels in the file", expected="a line for each sample")
+        raise _dataset_error(path, "the file has no labels", expected="a line for each sample")
     if len(rows[0]) == 1 or not names:
         return [int(row[-1]) for row in rows]
     by_name = {row[0]: int(row[-1]) for row in rows}
     missing = [name for name in names if name not in by_name]
     if missing:
-        raise _unusable(path, "a sample has no label", found=missing[0])
+        raise _dataset_error(path, "a sample has no label", found=missing[0])
     return [by_name[name] for name in names]
 
 
 def _numbers(stored: StoredArray) -> Sequence[int]:
     if stored.dtype.kind not in "iu" or stored.size != max(stored.shape, default=1):
         found = f"{stored.dtype} of shape {'x'.join(map(str, stored.shape)) or 'scalar'}"
-        message = "labels are whole numbers, one for each sample"
-        raise _unusable(stored.file.path, message, found=found)
+        message = "labels must be integers, one for each sample"
+        raise _dataset_error(stored.file.path, message, found=found)
     return [int(value) for value in stored.read().reshape(-1)]
 
 
-def _unusable(
+def _dataset_error(
     path: Path,
     message: str,
     *,

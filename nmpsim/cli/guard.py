@@ -1,4 +1,4 @@
-"""From whatever happens in a command to a message on stderr and an exit code."""
+"""Conversion of the exceptions of a command to messages on stderr and exit codes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import click
 
-from nmpsim.cli.causes import is_interrupt
-from nmpsim.cli.interrupt import EXIT_INTERRUPTED, end_interrupted, what_is_told
+from nmpsim.cli.exceptions import is_interrupt
+from nmpsim.cli.interrupt import EXIT_INTERRUPTED, end_interrupted, interrupt_message
 from nmpsim.diagnostics import (
     EXIT_BUG,
     EXIT_OK,
@@ -35,9 +35,9 @@ from nmpsim.host_memory import (
 from nmpsim.visible import visible
 
 EXIT_BROKEN_PIPE = 141
-"""What a shell reports for a program that SIGPIPE ended; nothing is wrong."""
+"""Exit code of a program that SIGPIPE ended, as shells report it; not an error."""
 MAX_DIAGNOSTICS = 20
-"""More errors than this are counted, not printed."""
+"""Most errors that are printed; further ones are counted."""
 _ERROR = re.compile(r"\berror\[\w+\]:")
 _LABEL = re.compile(r"^(  \w+:|warning:)", re.MULTILINE)
 
@@ -47,11 +47,11 @@ class CommandInterruptedError(Exception):
 
 
 class PipeClosedError(Exception):
-    """The reader of stdout has gone."""
+    """The reader of standard output has closed it."""
 
 
 def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
-    """Run a command and return the exit code that tells how it went."""
+    """Run a command and return its exit code; print a message for an exception."""
     _make_streams_safe()
     try:
         result = command()
@@ -67,8 +67,8 @@ def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
         return EXIT_BROKEN_PIPE
     except SystemExit:
         raise
-    # The one guard against bugs: whatever else is raised is ours, and a user gets one line. What
-    # libraries written in Rust raise is no Exception.
+    # Everything else is a bug of nmpsim, reported in one line. Libraries written in Rust raise
+    # exceptions that are not subclasses of Exception.
     except BaseException as error:
         if is_interrupt(error):
             return _interrupted()
@@ -82,52 +82,52 @@ def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
 
 def _interrupted() -> int:
     end_interrupted()
-    say(what_is_told())
+    print_message(interrupt_message())
     return EXIT_INTERRUPTED
 
 
-def say(text: str) -> None:
-    """A line for the reader on stderr; never fails."""
-    tell_ci(_coloured(visible(text)))
+def print_message(text: str) -> None:
+    """Print a line for the user on stderr; never fails."""
+    print_ci_command(_coloured(visible(text)))
 
 
-def tell_ci(command: str) -> None:
-    """A line on stderr as it is: a command for a CI system, made of parts that are visible."""
+def print_ci_command(command: str) -> None:
+    """Print a line on stderr without escapes: a command for a CI system."""
     if sys.stderr is None:
         return
     try:
         print(command, file=sys.stderr, flush=True)
     except OSError:
-        return  # there is nobody left to tell
+        return  # stderr is closed
 
 
-def stdout_unusable(error: OSError) -> UserError:
-    """The error that stdout takes nothing; what is still buffered for it is given up."""
+def stdout_error(error: OSError) -> UserError:
+    """Return the error for a failed write to standard output, whose buffer is discarded."""
     discard_stdout()
     place = Place("standard output")
     return fail("FILE002", "cannot write the result", place=place, found=error.strerror)
 
 
 @contextmanager
-def answering() -> Iterator[None]:
-    """While arguments are read: click prints help and touches no file but stdout."""
+def report_write_errors() -> Iterator[None]:
+    """Convert errors of writing standard output, while click parses arguments or prints help."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise stdout_unusable(error) from error
+        raise stdout_error(error) from error
 
 
 class _Closed(io.TextIOBase):
-    """In place of a stream that was closed before nmpsim began (``>&-``)."""
+    """Replacement of a stream that was closed before nmpsim started (``>&-``)."""
 
     def write(self, text: str) -> int:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def discard_stdout() -> None:
-    """What is still buffered goes nowhere, so that Python does not complain when it ends."""
+    """Discard the buffer of standard output, so that Python reports no error when it exits."""
     if isinstance(sys.stdout, _Closed):
         return
     devnull = os.open(os.devnull, os.O_WRONLY)
@@ -136,9 +136,9 @@ def discard_stdout() -> None:
 
 
 def _make_streams_safe() -> None:
-    """Print what the terminal's encoding lacks as escapes instead of failing.
+    """Escape characters that the encoding of a stream lacks, and let a closed stdout raise OSError.
 
-    A closed stdout takes nothing, and says so; Python has None there, on which nothing would fail.
+    Python sets a closed stdout to None, to which printing succeeds.
     """
     if sys.stdout is None:
         while os.open(os.devnull, os.O_RDWR) < 2:
@@ -158,36 +158,36 @@ def _coloured(text: str) -> str:
 
 def _user_error(error: UserError) -> int:
     for diagnostic in error.diagnostics[:MAX_DIAGNOSTICS]:
-        say(str(diagnostic))
+        print_message(str(diagnostic))
     if len(error.diagnostics) > MAX_DIAGNOSTICS:
-        say(f"... and {len(error.diagnostics) - MAX_DIAGNOSTICS} more errors")
-    is_late = any(one.code == "LIMIT002" for one in error.diagnostics)
-    return EXIT_TIMEOUT if is_late else EXIT_USER
+        print_message(f"... and {len(error.diagnostics) - MAX_DIAGNOSTICS} more errors")
+    has_timed_out = any(one.code == "LIMIT002" for one in error.diagnostics)
+    return EXIT_TIMEOUT if has_timed_out else EXIT_USER
 
 
 def _usage_error(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        say(error.format_message())
+        print_message(error.format_message())
         return EXIT_USER
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "nmpsim"
-    hint = f"`{command} --help` tells what it takes"
-    say(str(Diagnostic("ARG001", error.format_message(), hint=hint)))
+    hint = f"see `{command} --help`"
+    print_message(str(Diagnostic("ARG001", error.format_message(), hint=hint)))
     return EXIT_USER
 
 
 def _internal_error(error: BaseException, debug: bool) -> int:
     if debug:
-        say("".join(traceback.format_exception(error)).rstrip())
+        print_message("".join(traceback.format_exception(error)).rstrip())
     message = str(error).split("\n", 1)[0][:300]
-    say(
+    print_message(
         f"internal error: {type(error).__name__}: {message}{_innermost(error)};"
-        " this is a bug of nmpsim, please report it"
+        " this is a bug in nmpsim, please report it"
     )
     return EXIT_BUG
 
 
 def _innermost(error: BaseException) -> str:
-    """File and line where it happened, for the report."""
+    """Return the file and line that raised an exception."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""

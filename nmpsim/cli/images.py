@@ -1,4 +1,4 @@
-"""Images as inputs: how pixels become a tensor's values, as Glow's image options say it.
+"""Conversion of images to input tensors, by the rules of Glow's image options.
 
 Source of the formula and of its order: Glow's ``lib/Base/Image.cpp``,
 ``readPngPpmImageAndPreprocess``.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from nmpsim.cli.input_options import MODES, ImageOptions
+from nmpsim.cli.options import PIXEL_RANGES, ImageOptions
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
 from nmpsim.lir.nodes import ELEM_DTYPES
@@ -35,7 +35,7 @@ _FORMATS = ("PNG", "JPEG", "BMP")
 _OTHER_ENDINGS = (".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _BEGINNINGS = (b"\x89PNG", b"\xff\xd8\xff")
 _DEPTH_AT = 24
-"""Where a PNG file says how many bits a channel has."""
+"""Offset of the bits per channel in a PNG file."""
 _DAMAGE = (
     OSError,
     SyntaxError,
@@ -47,12 +47,12 @@ _DAMAGE = (
     struct.error,
     zlib.error,
 )
-"""What Pillow raises for damaged files."""
+"""Exceptions of Pillow for damaged files."""
 
 
 @frozen
 class ImageFormat:
-    """How an input takes an image."""
+    """The conversion of an image to an input."""
 
     layout: str
     height: int
@@ -60,24 +60,24 @@ class ImageFormat:
     channels: int
     channel_order: str
     mode: str | None
-    """None: pixels are the values."""
+    """Value range; None if pixels are the values."""
     mean: tuple[float, ...]
     stddev: tuple[float, ...]
 
     def __str__(self) -> str:
         order = f" {self.channel_order}" if self.channels == 3 else ""
-        norm = ", less the mean, by the deviation" if self.mean or self.stddev else ""
-        return f"{self.layout}{order}, {self.mode or 'pixels as they are'}{norm}"
+        norm = ", normalized by mean and deviation" if self.mean or self.stddev else ""
+        return f"{self.layout}{order}, {self.mode or 'unscaled pixels'}{norm}"
 
 
 def is_image(path: Path, head: bytes) -> bool:
-    """Whether a file is, or claims to be, an image, also one that is not read."""
+    """Return whether a file is, or claims to be, an image, also of an unsupported format."""
     claimed = path.suffix.lower() in (*ENDINGS, *_OTHER_ENDINGS)
     return claimed or head.startswith(_BEGINNINGS) or _is_bmp(head)
 
 
 def _is_bmp(head: bytes) -> bool:
-    """Two letters are too few to tell it from text; four bytes of a BMP are always 0."""
+    """Return whether a file is a BMP, by its two letters and by four bytes that are always 0."""
     return head[:2] == b"BM" and head[6:10] == bytes(4)
 
 
@@ -87,47 +87,54 @@ def image_format(
     channel_order: str,
     normalization: Normalization | None = None,
 ) -> ImageFormat:
-    """How an input takes images.
+    """Return the conversion of images to an input.
 
-    Args:
-        tensor: the input as a user has it.
-        options: what the command line says.
-        channel_order: that of the program, where the options say nothing.
-        normalization: likewise, what the model's file says.
+    Parameters
+    ----------
+    tensor
+        The input in the user's layout.
+    options
+        The options of the command line.
+    channel_order
+        Order of the channels without an option.
+    normalization
+        Normalization of the model's file, used without an option.
 
-    Raises:
-        UserError: INPUT002 if the input is no image, or nobody says how pixels become values.
+    Raises
+    ------
+    UserError
+        INPUT002 if the input takes no images, or the value range of pixels is unknown.
     """
     layout, (height, width, channels) = _layout(tensor, options.layout)
     for what, given in (("mean", options.mean), ("stddev", options.stddev)):
         if len(given) not in (0, 1, channels):
             raise fail(
                 "ARG001",
-                f"--image-{what} has a number for each channel",
+                f"--image-{what} needs a number for each channel",
                 found=str(len(given)),
-                expected=f"{channels}, as {tensor.name!r} has channels, or one for all",
+                expected=f"{channels}, the channels of {tensor.name!r}, or one for all",
             )
     if 0 in options.stddev:
-        raise fail("ARG001", "--image-stddev is divided by", found="0", expected="another number")
+        raise fail("ARG001", "--image-stddev must not be 0", found="0", expected="another number")
     order = options.channel_order or channel_order
     mean, stddev = options.mean, options.stddev
     if not (options.mode or mean or stddev) and _applies(normalization, tensor, channels):
         mean, stddev = normalization.mean, normalization.stddev
-    mode = options.mode or ("0to255" if mean or stddev else _mode(tensor))
+    mode = options.mode or ("0to255" if mean or stddev else _default_mode(tensor))
     return ImageFormat(layout, height, width, channels, order, mode, mean, stddev)
 
 
 def _applies(
     normalization: Normalization | None, tensor: Tensor, channels: int
 ) -> TypeGuard[Normalization]:
-    """Whether what the file says is needed, and fits; bytes need nothing."""
+    """Return whether a normalization fits an input and is needed, which it is not for bytes."""
     if normalization is None or ELEM_DTYPES[tensor.elem] == np.uint8:
         return False
     return {len(normalization.mean), len(normalization.stddev)} <= {1, channels}
 
 
 def _layout(tensor: Tensor, wanted: str | None) -> tuple[str, tuple[int, int, int]]:
-    """NCHW or NHWC, and height, width and channels."""
+    """Return NCHW or NHWC, and height, width and channels."""
     shape = tensor.shape
     possible: dict[str, tuple[int, int, int]] = {}
     if len(shape) in (3, 4) and math.prod(shape[:-3]) == 1:
@@ -141,24 +148,24 @@ def _layout(tensor: Tensor, wanted: str | None) -> tuple[str, tuple[int, int, in
     if len(fitting) == 2:
         raise fail(
             "INPUT002",
-            f"input {tensor.name!r} may be NCHW or NHWC",
+            f"the layout of input {tensor.name!r} is ambiguous",
             found=shape_text(shape),
             hint="--image-layout NCHW, or NHWC",
         )
     expected = "1 or 3 channels and a batch of 1" + (f" as {wanted}" if wanted else "")
     raise fail(
         "INPUT002",
-        f"input {tensor.name!r} takes no image",
+        f"input {tensor.name!r} takes no images",
         found=shape_text(shape),
         expected=expected,
-        hint="leave out --image-layout" if fitting else "give it as an .npy file",
+        hint="omit --image-layout" if fitting else "give an .npy file",
     )
 
 
-def _mode(tensor: Tensor) -> str | None:
-    """What nobody gave: none for bytes, else the one whose range the input's type has.
+def _default_mode(tensor: Tensor) -> str | None:
+    """Return the default mode: None for bytes, else the mode with the range of the input's type.
 
-    An int8 input that is exactly as wide as a mode takes all pixels as they are, 128 less.
+    An int8 input with exactly the range of a mode holds every pixel value, less 128.
     """
     dtype = ELEM_DTYPES[tensor.elem]
     if dtype == np.uint8:
@@ -166,23 +173,25 @@ def _mode(tensor: Tensor) -> str | None:
     if tensor.scale is not None and dtype == np.int8:
         offset = tensor.offset or 0
         low, high = tensor.scale * (-128 - offset), tensor.scale * (127 - offset)
-        for mode, limits in MODES.items():
+        for mode, limits in PIXEL_RANGES.items():
             if max(abs(low - limits[0]), abs(high - limits[1])) <= tensor.scale:
                 return mode
     raise fail(
         "INPUT002",
-        f"nothing says which values input {tensor.name!r} has for pixels",
+        f"the value range of pixels is unknown for input {tensor.name!r}",
         found=elem_text(tensor.elem),
-        hint=f"--image-mode {'|'.join(MODES)}, as the network was trained",
+        hint=f"--image-mode {'|'.join(PIXEL_RANGES)}, as the network was trained",
     )
 
 
 def read_image(path: Path, tensor: Tensor, format: ImageFormat, resize: bool) -> npt.NDArray[Any]:
-    """An image in the shape of an input: uint8 as it is, or float32 values.
+    """Return an image in the shape of an input, as uint8 pixels or float32 values.
 
-    Raises:
-        UserError: PKG001 without Pillow; FILE001; INPUT003 for a file that is no image of 8 bits;
-            INPUT002 if it is of another size or kind than the input.
+    Raises
+    ------
+    UserError
+        PKG001 without Pillow; FILE001; INPUT003 for an unreadable image; INPUT002 for another size
+        or kind than the input's.
     """
     pixels = _pixels(path, format, resize)
     if format.channel_order == "BGR":
@@ -196,16 +205,18 @@ def read_image(path: Path, tensor: Tensor, format: ImageFormat, resize: bool) ->
 def image_size(path: Path) -> tuple[int, int]:
     """Return height and width of an image, from the header of its file.
 
-    Raises:
-        UserError: PKG001 without Pillow; FILE001, INPUT003 for a file that is no image.
+    Raises
+    ------
+    UserError
+        PKG001 without Pillow; FILE001; INPUT003 for an unreadable image.
     """
-    with _opened(path) as image:
+    with _open(path) as image:
         return image.height, image.width
 
 
 def _values(pixels: npt.NDArray[Any], format: ImageFormat) -> npt.NDArray[np.float32]:
-    """``(pixel - mean) / stddev * scale + bias`` in float32, channels in their final order."""
-    low, high = MODES[format.mode or "0to255"]
+    """Return ``(pixel - mean) / stddev * scale + bias`` in float32, channels in final order."""
+    low, high = PIXEL_RANGES[format.mode or "0to255"]
     mean = np.array(format.mean or (0,), np.float32)
     stddev = np.array(format.stddev or (1,), np.float32)
     normal = (pixels.astype(np.float32) - mean) / stddev
@@ -214,21 +225,21 @@ def _values(pixels: npt.NDArray[Any], format: ImageFormat) -> npt.NDArray[np.flo
 
 
 def _pixels(path: Path, format: ImageFormat, resize: bool) -> npt.NDArray[np.uint8]:
-    """uint8 [height, width, channels], in RGB."""
+    """Return uint8 [height, width, channels], in RGB order."""
     kind = "RGB" if format.channels == 3 else "L"
-    with _opened(path) as image:
+    with _open(path) as image:
         _check_depth(path, image)
         size = (format.width, format.height)
         if image.size != size and not resize:
             raise fail(
                 "INPUT002",
-                "the image is of another size",
+                "the image does not have the size of the input",
                 place=Place(str(path)),
                 found=f"{image.width} x {image.height} pixels",
                 expected=f"{format.width} x {format.height} pixels",
-                hint="--resize makes it fit",
+                hint="use --resize",
             )
-        image = _of_kind(path, image, kind)
+        image = _convert(path, image, kind)
         if image.size != size:
             from PIL.Image import Resampling
 
@@ -238,8 +249,8 @@ def _pixels(path: Path, format: ImageFormat, resize: bool) -> npt.NDArray[np.uin
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Image]:
-    """The image of a file; what Pillow raises while it is read becomes an error of the user."""
+def _open(path: Path) -> Iterator[Image]:
+    """Open an image; exceptions of Pillow become UserError."""
     place = Place(str(path))
     try:
         from PIL import Image
@@ -247,7 +258,7 @@ def _opened(path: Path) -> Iterator[Image]:
         raise missing(error, "image", "images need the package Pillow", place=place) from error
     try:
         with path.open("rb") as file, warnings.catch_warnings():
-            # Else a file of a few bytes takes gigabytes.
+            # A file of a few bytes could take gigabytes.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             warnings.simplefilter("ignore", UserWarning)
             with Image.open(file, formats=_FORMATS) as image:
@@ -260,13 +271,13 @@ def _opened(path: Path) -> Iterator[Image]:
             "the image has too many pixels",
             place=place,
             expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
-            hint="make it smaller before; --resize reads it whole, too",
+            hint="make it smaller; --resize also reads it whole",
         ) from error
     except _DAMAGE as error:
-        raise _unreadable(path, error) from error
+        raise _damage_error(path, error) from error
 
 
-def _unreadable(path: Path, error: Exception) -> UserError:
+def _damage_error(path: Path, error: Exception) -> UserError:
     place = Place(str(path))
     try:
         with path.open("rb") as file:
@@ -285,7 +296,7 @@ def _unreadable(path: Path, error: Exception) -> UserError:
         )
     return fail(
         "INPUT003",
-        "this is no PNG, JPEG or BMP image",
+        "this is not a PNG, JPEG or BMP image",
         place=place,
         found=repr(head[:4]),
         hint="convert it to PNG",
@@ -293,41 +304,41 @@ def _unreadable(path: Path, error: Exception) -> UserError:
 
 
 def _check_depth(path: Path, image: Image) -> None:
-    """Pillow takes the upper half of 16 bits without a word."""
+    """Raise UserError for 16-bit channels, which Pillow truncates, and for several frames."""
     depth = 8
     if image.format == "PNG":
         with path.open("rb") as file:
             depth = file.read(_DEPTH_AT + 1)[-1]
     if depth > 8 or image.mode.startswith(("I", "F")):
-        raise _wrong_kind(path, "16 bits a channel", "8 bits", "convert it to 8 bits a channel")
+        raise _kind_error(path, "16 bits a channel", "8 bits", "convert it to 8 bits a channel")
     frames = getattr(image, "n_frames", 1)
     if frames > 1:
-        raise _wrong_kind(path, f"{frames} frames", "one image", "save one frame as an image")
+        raise _kind_error(path, f"{frames} frames", "one image", "save one frame as an image")
 
 
-def _of_kind(path: Path, image: Image, kind: str) -> Image:
-    """As RGB or L; colours are not made up, and nothing is hidden behind transparency."""
+def _convert(path: Path, image: Image, kind: str) -> Image:
+    """Convert an image to RGB or L. Raises UserError if colours or transparency would be lost."""
     if image.mode == "P" or "transparency" in image.info:
         image = image.convert("LA" if image.mode == "L" else "RGBA")
     if image.mode in ("RGBA", "LA"):
         low, _ = image.getchannel("A").getextrema()
         if low != 255:
             hint = "flatten it onto a background: transparent pixels have no colour"
-            raise _wrong_kind(path, "transparent pixels", "an opaque image", hint)
+            raise _kind_error(path, "transparent pixels", "an opaque image", hint)
         image = image.convert(image.mode.removesuffix("A"))
     if image.mode == "1":
         image = image.convert("L")
     if image.mode != kind:
         names = {"RGB": "colour (RGB)", "L": "grey"}
         hint = f"convert it to {'RGB' if kind == 'RGB' else 'grey'}"
-        raise _wrong_kind(path, names.get(image.mode, image.mode), f"{names[kind]}", hint)
+        raise _kind_error(path, names.get(image.mode, image.mode), f"{names[kind]}", hint)
     return image
 
 
-def _wrong_kind(path: Path, found: str, expected: str, hint: str) -> UserError:
+def _kind_error(path: Path, found: str, expected: str, hint: str) -> UserError:
     return fail(
         "INPUT002",
-        "the image is of another kind than the input",
+        "the image does not have the kind of the input",
         place=Place(str(path)),
         found=found,
         expected=expected,

@@ -1,8 +1,8 @@
-"""Ctrl-C ends a command also where Python does not come to it: in LLVM, in a long sum of NumPy's.
+"""Handling of Ctrl-C, also while a command executes code that is not Python's.
 
-Python raises KeyboardInterrupt between two of its own instructions only. So the signal wakes a
-thread as well, and where the command has not ended by itself after a moment, the thread ends the
-process, and those that it started: what is half-written goes, the terminal is as it was.
+Python raises KeyboardInterrupt only between two of its own instructions. A watching thread receives
+the signal too; if the command has not ended after a moment, the thread ends the process and its
+children, removes unfinished files and restores the terminal.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from nmpsim.visible import visible
 
 EXIT_INTERRUPTED = 130
 GRACE_SECONDS = 0.1
-"""What a command has to end by itself."""
+"""Time in which a command can end by itself."""
 WAITS_FOR_SOCKETS_ONLY = sys.platform == "win32"
-"""``select`` there takes no pipes."""
+"""Whether ``select`` accepts sockets only, and no pipes."""
 _SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
-"""Also away with what is left of a bar."""
+"""Also clears the rest of a progress bar."""
 
 
-class _Interrupts:
-    """What the thread knows of the command; the process has one."""
+class _InterruptWatcher:
+    """The watching thread and its view of the command; there is one in a process."""
 
     def __init__(self) -> None:
         self.is_watched = False
-        self._telling = threading.Lock()
-        self._is_told = False
-        """The user has been told that the command was interrupted."""
+        self._message_lock = threading.Lock()
+        self._has_printed = False
+        """Whether the message about the interruption was printed."""
         self.note: Callable[[], str | None] = _no_note
-        """What else the user is told then."""
-        self.is_conversation = False
+        """Further text of that message."""
+        self.is_interactive = False
         self.line: object | None = None
-        """The line of a conversation that is being done."""
+        """The interactive command that is being executed."""
         self._interrupted_line: object | None = None
         self._restore: Callable[[], None] = lambda: None
 
     def watch(self) -> None:
-        """Begin, in the main thread."""
-        reading, read, writing = _socket_ends() if WAITS_FOR_SOCKETS_ONLY else _pipe_ends()
+        """Start watching; to be called in the main thread."""
+        reading, read, writing = _open_sockets() if WAITS_FOR_SOCKETS_ONLY else _open_pipe()
         self.is_watched = True
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        sys.unraisablehook = _without_interrupts
-        # The last that Python does before it lets the signal itself end what is done already.
+        sys.unraisablehook = _ignore_interrupts
+        # The last action of Python before the default handler of the signal is restored.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-        self._restore = _terminal_as_it_is()
-        # A host that allows no more threads: Ctrl-C ends the command where Python comes to it.
+        self._restore = _save_terminal()
+        # Without the thread, Ctrl-C ends the command at the next instruction of Python.
         with contextlib.suppress(RuntimeError):
             threading.Thread(target=self._serve, args=(reading, read), daemon=True).start()
 
@@ -68,43 +68,43 @@ class _Interrupts:
         while True:
             if signal.SIGINT not in read():
                 continue
-            if not self.is_conversation:
-                select.select([reading], [], [], GRACE_SECONDS)  # a second one does not wait
+            if not self.is_interactive:
+                select.select([reading], [], [], GRACE_SECONDS)  # a second signal does not wait
                 self.end()
             elif self.line is not None and self.line is self._interrupted_line:
                 self.end()
             self._interrupted_line = self.line
 
     def end(self) -> None:
-        """End the process; the user is told once, whoever of the two threads ends it."""
-        raise_no_more()
+        """End the process; of the two threads that may call this, one prints the message."""
+        ignore_interrupts()
         kill_children()
         remove_unfinished()
         _release_shared()
         self._restore()
-        text, code = self.words(), EXIT_INTERRUPTED
+        text, code = self.message(), EXIT_INTERRUPTED
         if not _can_start_thread():
             text, code = (
                 str(process_limit_error("can't start new thread").diagnostics[0]),
                 EXIT_USER,
             )
-        with self._telling:
-            if not self._is_told and sys.stderr is not None:
-                self._is_told = True
+        with self._message_lock:
+            if not self._has_printed and sys.stderr is not None:
+                self._has_printed = True
                 with contextlib.suppress(OSError, ValueError):
                     os.write(sys.stderr.fileno(), f"{text}\n".encode(errors="replace"))
         os._exit(code)
 
-    def words(self) -> str:
-        """What the user is told."""
+    def message(self) -> str:
+        """Return the message for the user."""
         note = self.note()
         return "interrupted" if note is None else f"{visible(note)}\ninterrupted"
 
 
 def _can_start_thread() -> bool:
-    """Return False where the system allows no more threads.
+    """Return whether the system allows another thread.
 
-    OpenBLAS, which NumPy and SciPy load, interrupts the process if it cannot start one of its own.
+    OpenBLAS, which NumPy and SciPy load, interrupts the process if it cannot start a thread.
     """
     try:
         start_new_thread(lambda: None, ())
@@ -113,16 +113,16 @@ def _can_start_thread() -> bool:
     return True
 
 
-def _pipe_ends() -> tuple[int, Callable[[], bytes], int]:
-    """Where signals arrive, what waits for some and reads them, and where Python writes them."""
+def _open_pipe() -> tuple[int, Callable[[], bytes], int]:
+    """Return the descriptor of signals, the function that reads them, and Python's descriptor."""
     reading, writing = os.pipe()
     if sys.platform != "win32":
         os.set_blocking(writing, False)
     return reading, lambda: os.read(reading, 64), writing
 
 
-def _socket_ends() -> tuple[int, Callable[[], bytes], int]:
-    """As :func:`_pipe_ends`, of two sockets."""
+def _open_sockets() -> tuple[int, Callable[[], bytes], int]:
+    """Return the same as :func:`_open_pipe`, for two sockets."""
     import socket
 
     reading, writing = socket.socketpair()
@@ -131,32 +131,32 @@ def _socket_ends() -> tuple[int, Callable[[], bytes], int]:
 
 
 def _release_shared() -> None:
-    """Give back what processes share, which Python does at its end only."""
+    """Release memory that processes share, which Python does only when it exits."""
     util: Any = sys.modules.get("multiprocessing.util")
     if util is not None:
         with contextlib.suppress(Exception):
-            util._run_finalizers(0)  # without those that wait for threads
+            util._run_finalizers(0)  # priority 0: none that waits for threads
 
 
-def _without_interrupts(error: Any) -> None:
-    """Python tells of an exception that nothing can catch; of Ctrl-C the other thread knows."""
+def _ignore_interrupts(error: Any) -> None:
+    """Report an exception that cannot be caught; the thread handles Ctrl-C."""
     if not issubclass(error.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(error)
 
 
-def raise_no_more() -> None:
-    """From now on Ctrl-C is no exception in the main thread, if that is what calls."""
+def ignore_interrupts() -> None:
+    """Stop raising KeyboardInterrupt in the main thread, if called there."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, lambda *_: None)
 
 
 def _no_note() -> None:
-    """There is nothing else to tell."""
+    """Return no further text."""
 
 
-def _terminal_as_it_is() -> Callable[[], None]:
-    """What brings the terminal back to how it is now."""
-    # Windows has no such modes; or there is no stream, or no terminal.
+def _save_terminal() -> Callable[[], None]:
+    """Return a function that restores the present modes of the terminal."""
+    # Windows has no such modes; there may be no stream, or no terminal.
     with contextlib.suppress(ImportError, AttributeError, OSError, ValueError):
         termios: Any = importlib.import_module("termios")
         terminal = sys.stderr.fileno()
@@ -173,52 +173,51 @@ def _terminal_as_it_is() -> Callable[[], None]:
     return lambda: None
 
 
-_interrupts = _Interrupts()
+_watcher = _InterruptWatcher()
 
 
 def watch_interrupts() -> None:
-    """From now on Ctrl-C ends this process, whatever it does."""
-    _interrupts.watch()
+    """Let Ctrl-C end this process from now on, whatever it executes."""
+    _watcher.watch()
 
 
-def what_is_told() -> str:
-    """What the user is to be told of an interruption; the caller tells it."""
-    return _interrupts.words()
+def interrupt_message() -> str:
+    """Return the message about an interruption, for the caller to print."""
+    return _watcher.message()
 
 
 def end_interrupted() -> None:
-    """End a process that :func:`watch_interrupts` watches, and tell the user; in the main thread.
+    """End a watched process at once and print the message; to be called in the main thread.
 
-    Python would take its time: a compiler is large. Nor may anything be freed before: who was
-    interrupted while he made an object has left half of one, whose end Python would complain of.
+    A normal exit would take long, and could fail on an object whose creation was interrupted.
     """
-    if _interrupts.is_watched:
-        _interrupts.end()
+    if _watcher.is_watched:
+        _watcher.end()
 
 
 @contextmanager
-def noting(note: Callable[[], str | None]) -> Iterator[None]:
-    """In here, this is told of an interruption too, unless it is None then."""
-    before, _interrupts.note = _interrupts.note, note
+def add_interrupt_note(note: Callable[[], str | None]) -> Iterator[None]:
+    """Print the text that ``note`` returns, unless None, if the body is interrupted."""
+    before, _watcher.note = _watcher.note, note
     yield
-    _interrupts.note = before  # but not after an exception: that may be what it is told of
+    _watcher.note = before  # not after an exception, which may be the interruption
 
 
 @contextmanager
-def conversation() -> Iterator[None]:
-    """In here, Ctrl-C is for the line at hand; the session goes on."""
-    _interrupts.is_conversation = True
+def interactive_session() -> Iterator[None]:
+    """Let Ctrl-C interrupt the command being executed; the session continues."""
+    _watcher.is_interactive = True
     try:
         yield
     finally:
-        _interrupts.is_conversation = False
+        _watcher.is_interactive = False
 
 
 @contextmanager
-def line_of_conversation() -> Iterator[None]:
-    """A line is done, and sees to Ctrl-C itself; a second one ends the process all the same."""
-    _interrupts.line = object()
+def interactive_command() -> Iterator[None]:
+    """Mark the execution of a command that handles Ctrl-C; a second Ctrl-C ends the process."""
+    _watcher.line = object()
     try:
         yield
     finally:
-        _interrupts.line = None
+        _watcher.line = None

@@ -1,25 +1,26 @@
-"""Loading a program, with a line for whoever waits at a terminal."""
+"""Loading of programs, with messages for a user who waits at a terminal."""
 
 from __future__ import annotations
 
 import functools
+import shlex
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from nmpsim.cli.guard import say
+from nmpsim.cli.guard import print_message
 
 if TYPE_CHECKING:
-    from nmpsim.bundle import Bundle
+    from nmpsim.bundle import Bundle, Metadata
     from nmpsim.config import DeviceConfig
 
-PATIENCE_SECONDS = 1.0
-"""What takes no longer needs no word."""
+ANNOUNCE_SECONDS = 1.0
+"""Loading that takes longer is announced."""
 
 
 def load_program(
@@ -29,35 +30,61 @@ def load_program(
     device: DeviceConfig | None = None,
     inputs: Sequence[str] = (),
 ) -> Bundle:
-    """As :func:`nmpsim.session.load`; if it lasts, a terminal is told what is waited for.
+    """Load a bundle or compile a model, see :func:`nmpsim.session.load`.
 
     ``inputs`` are arguments of ``--input``; a model's open dimensions are taken from the first
     array of each. Warnings about a model are printed.
     """
     from nmpsim import session
 
-    with told_of_loading(path):
+    with announce_loading(path):
         if not session.is_model(path):
             return session.load(path, patch)
         from nmpsim.cli.inputs import sample_shapes
 
         shapes = sample_shapes(inputs)
-        return session.load(path, patch, device=device, sample_shapes=shapes, warn=say_warning)
+        return session.load(path, patch, device=device, sample_shapes=shapes, warn=print_warning)
 
 
-def say_warning(warning: str) -> None:
+def load_device(path: Path | None) -> DeviceConfig | None:
+    """Return the device of ``--device``, or None without the option."""
+    if path is None:
+        return None
+    from nmpsim.config import load_device as load
+
+    return load(path)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings about a model, each once in a command."""
+    for warning in warnings:
+        print_warning(warning)
+
+
+def print_warning(warning: str) -> None:
     """Print a warning about a model, once in a command."""
     context = click.get_current_context(silent=True)
-    told = set() if context is None else context.meta.setdefault(__name__, set())
-    if warning not in told:
-        told.add(warning)
-        say(f"warning: {warning}")
+    printed = set() if context is None else context.meta.setdefault(__name__, set())
+    if warning not in printed:
+        printed.add(warning)
+        print_message(f"warning: {warning}")
+
+
+def warn_if_float(metadata: Metadata, model: Path) -> None:
+    """Print a warning with the command that quantizes the model if no layer is quantized."""
+    from nmpsim.views.element_types import is_unquantized
+    from nmpsim.views.inspect_text import NOTHING_QUANTIZED
+
+    if is_unquantized(metadata):
+        print_message(f"warning: {NOTHING_QUANTIZED}")
+        command = f"nmpsim quantize {shlex.quote(str(model))} --calibration FILE -o NET.bin"
+        print_message(f"  hint: quantize it first: {command}")
 
 
 @contextmanager
-def told_of_loading(path: Path) -> Iterator[None]:
-    """While a file is read: if it lasts, a terminal is told so, once."""
-    timer = threading.Timer(PATIENCE_SECONDS, _say_loading, (path,))
+def announce_loading(path: Path) -> Iterator[None]:
+    """Announce on a terminal that a file is being loaded, once, if that takes long."""
+    timer = threading.Timer(ANNOUNCE_SECONDS, _print_loading, (path,))
     timer.daemon = True
     if sys.stderr is not None and sys.stderr.isatty():
         timer.start()
@@ -68,6 +95,6 @@ def told_of_loading(path: Path) -> Iterator[None]:
 
 
 @functools.cache
-def _say_loading(path: Path) -> None:
+def _print_loading(path: Path) -> None:
     with suppress(OSError):
-        say(f"loading {path} ({path.stat().st_size / 1e6:,.0f} MB)")
+        print_message(f"loading {path} ({path.stat().st_size / 1e6:,.0f} MB)")

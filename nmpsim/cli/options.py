@@ -1,260 +1,249 @@
-"""Arguments and options that several commands share, and what they stand for."""
+"""Options that several commands share, as request classes and field declarations."""
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
-from nmpsim.cli.files import emit
-from nmpsim.cli.guard import answering
-from nmpsim.cli.stdin import spooled
+from nmpsim.cli.parameters import Positive, option
+from nmpsim.cli.stdin import spool
 from nmpsim.diagnostics import fail
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from nmpsim.core.limits import Limits
 
-    from nmpsim.config import DeviceConfig
+Engine = Literal["auto", "compiled", "reference"]
+Format = Literal["text", "json"]
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+LAYER = "index, name, line:N or number:N"
+"""How help texts describe a layer argument."""
+EXECUTION, LIMITS, IMAGES = "Execution", "Limits", "Images"
+"""Titles of option groups."""
+
+PIXEL_RANGES = {"0to1": (0.0, 1.0), "neg1to1": (-1.0, 1.0), "neg128to127": (-128.0, 127.0)} | {
+    "0to255": (0.0, 255.0)
+}
+"""Image mode -> values of the smallest and the largest pixel."""
+
+_SIZE = re.compile(r"(\d{1,15})(?:\.(\d{1,6}))?\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
-class _File(click.Path):
-    """A file to read; ``-`` is standard input."""
+class _Size(click.ParamType):  # type: ignore[type-arg] # only newer versions of click have it generic
+    """A number of bytes: ``800M``, ``2GB`` (powers of 1,000) or ``1.5GiB`` (powers of 1,024)."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is not a size such as 800M, 2GB or 1.5GiB.", param, ctx)
+        whole, fraction, unit, binary = match.groups()
+        scale = (1024 if binary else 1000) ** _POWERS[unit.lower()]
+        nbytes: int = int(whole + (fraction or "")) * scale // 10 ** len(fraction or "")
+        if nbytes < 1:
+            self.fail(f"{value!r} is less than one byte.", param, ctx)
+        return nbytes
+
+
+class _FiniteNumber(click.FloatRange):
+    """A finite number within a range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path; whether it can be used is told by who opens it, with a code and a hint."""
-        return super().convert(spooled(str(value), ctx), param, ctx)
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is not a finite number.", param, ctx)
+        return number
 
 
-FILE = _File(path_type=Path)
-"""A file to read."""
-OUTPUT = click.Path(path_type=Path)
-"""A file to write; `-` is standard output, see :func:`nmpsim.atomic.new_file`."""
+class _Numbers(click.ParamType):  # type: ignore[type-arg] # as above
+    """Finite numbers separated by commas."""
 
+    name = "numbers"
 
-LAYER = "an index, a name (conv1 for conv1__2), line:N or number:N of the LIR"
-"""How a layer is named, as help tells it."""
-
-
-_QUOTE = (
-    "a path with a blank, and a pattern, need quotes, else the shell splits them:"
-    " --input 'images/*.png'"
-)
-
-
-_WORDS = "nmpsim.words"
-
-
-class Command(click.Command):
-    """A command that tells when its ``--help`` cannot be printed, and whose each mistake is."""
-
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the arguments; this is also where ``--help`` is answered."""
-        with answering():
-            return super().make_context(*args, **extra)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does it; an option without its value is this command's, too."""
-        ctx.meta[_WORDS] = tuple(args)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
         try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx
-            if "unexpected extra argument" in error.message and "--input" in _options_of(self):
-                raise fail("ARG001", error.message, hint=_QUOTE) from error
-            raise
+            numbers = tuple(float(word) for word in value.split(","))
+        except ValueError:
+            numbers = (math.nan,)
+        if not all(map(math.isfinite, numbers)):
+            self.fail(f"{value!r} is not a list of numbers with commas between them.", param, ctx)
+        return numbers
 
 
-def given_words(ctx: click.Context) -> tuple[str, ...]:
-    """Arguments and options of a command, as they were written."""
-    return tuple(ctx.meta[_WORDS])
+class _InputArgument(click.ParamType):  # type: ignore[type-arg] # as above
+    """``[NAME=]FILE``, where ``-`` is standard input."""
+
+    name = "input"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name, equals, file = str(value).rpartition("=")
+        return f"{name}{equals}{spool(file, ctx, waits_for_pipes=True)}"
 
 
-def _options_of(command: click.Command) -> list[str]:
-    return [name for one in command.params for name in one.opts]
+InputArgument = Annotated[str, _InputArgument()]
+NumberList = Annotated[tuple[float, ...], _Numbers()]
+FiniteNumber = Annotated[float, _FiniteNumber()]
+Tolerance = Annotated[float, _FiniteNumber(0)]
+PositiveSeconds = Annotated[float, _FiniteNumber(0, min_open=True)]
+Size = Annotated[int, _Size()]
 
 
-def bundle_argument(command: _Command) -> _Command:
-    """The bundle that a command is about, or a model that `nmpsim compile` takes by itself."""
-    return click.argument("bundle", metavar="NET.bin|MODEL", type=FILE)(command)
+@frozen(kw_only=True)
+class ImageOptions:
+    """How images become values of an input; None, or empty, where nothing was requested."""
+
+    mode: Literal["0to1", "neg1to1", "neg128to127", "0to255"] | None = option(
+        "Value range for pixels.  [default: from the model]", names="--image-mode", group=IMAGES
+    )
+    layout: Literal["NCHW", "NHWC"] | None = option(
+        "Layout of the input.  [default: from its shape]", names="--image-layout", group=IMAGES
+    )
+    channel_order: Literal["RGB", "BGR"] | None = option(
+        "Order of the channels.  [default: RGB; BGR for LIR]",
+        names="--image-channel-order",
+        group=IMAGES,
+    )
+    mean: NumberList = option(
+        "Subtract these from pixels of 0 to 255.",
+        "M1,M2,M3",
+        names="--image-mean",
+        group=IMAGES,
+        default=(),
+    )
+    stddev: NumberList = option(
+        "Divide pixels by these, after --image-mean.",
+        "S1,S2,S3",
+        names="--image-stddev",
+        group=IMAGES,
+        default=(),
+    )
+    resize: bool = option("Resize images to the input (bilinear).", group=IMAGES, default=False)
 
 
-def strict_option(command: _Command) -> _Command:
-    """``--strict/--no-strict``"""
-    return click.option(
-        "--strict/--no-strict",
-        default=True,
-        show_default=True,
-        help="Stop where the program does what the instruction set leaves undefined: reads what"
-        " nothing has written, or relies on an order that no wait and no barrier gives"
-        " (docs/isa.md).",
-    )(command)
+DEFAULT_IMAGES = ImageOptions()
 
 
-def device_option(default: str) -> Callable[[_Command], _Command]:
-    """``--device D.toml``; ``default`` says what holds without it."""
-    text = f"Device file; without it, {default}."
-    return click.option("--device", metavar="D.toml", type=FILE, help=text)
+@frozen(kw_only=True)
+class InputOptions:
+    """The inputs of a run: ``--input`` and the options for images."""
+
+    arguments: tuple[InputArgument, ...] = option(
+        "Array, image or raw values; - is standard input.",
+        "[NAME=]FILE",
+        names="--input",
+        default=(),
+    )
+    images: ImageOptions = DEFAULT_IMAGES
 
 
-def engine_option(text: str) -> Callable[[_Command], _Command]:
-    """``--engine auto|compiled|reference``"""
-    return click.option(
-        "--engine",
-        type=click.Choice(["auto", "compiled", "reference"]),
-        default="auto",
-        show_default=True,
-        help=text,
+@frozen(kw_only=True)
+class LimitOptions:
+    """Limits of each run."""
+
+    max_cycles: Annotated[int, click.IntRange(1, 1 << 62)] | None = option(
+        "Stop a run after N simulated cycles.", "N", group=LIMITS
+    )
+    timeout: PositiveSeconds | None = option(
+        "Stop a run after this many seconds of simulation.", "SECONDS", group=LIMITS
+    )
+
+    def limits(self) -> Limits:
+        """Return the limits for a device."""
+        from nmpsim.core.limits import Limits
+
+        return Limits(self.max_cycles, self.timeout)
+
+
+@frozen(kw_only=True)
+class ShapeOptions:
+    """Shapes of the inputs of an ONNX model."""
+
+    input_shape: tuple[str, ...] = option(
+        "Shape of an ONNX input, such as image=1,3,224,224.", "NAME=DIMS"
+    )
+
+    def parse(self) -> dict[str, tuple[int, ...]]:
+        """Return input -> shape. Raises UserError (ARG001) for an invalid or repeated shape."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for value in self.input_shape:
+            name, _, text = value.rpartition("=")
+            dims = text.split(",") if text else []
+            if not name or name in shapes or not all(d.isascii() and d.isdigit() for d in dims):
+                raise fail(
+                    "ARG001",
+                    "an input has two shapes" if name in shapes else "invalid shape",
+                    found=f"--input-shape {value}",
+                    expected="NAME=DIMS, such as image=1,3,224,224, once for an input",
+                )
+            shapes[name] = tuple(map(int, dims))
+        return shapes
+
+
+@frozen(kw_only=True)
+class WorkerOptions:
+    """Where the runs of a command are executed. Raises UsageError for both options."""
+
+    jobs: Positive | None = option(
+        "Number of processes.  [default: one per processor]", "N", group=EXECUTION
+    )
+    scheduler: str | None = option(
+        "Run on the Dask cluster of this scheduler.", "ADDRESS", group=EXECUTION
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.jobs is not None and self.scheduler is not None:
+            raise click.UsageError("--jobs is for local processes, not for --scheduler")
+
+
+def device_option(default: str) -> Any:
+    """Declare ``--device``; ``default`` describes the device without the option."""
+    return option(f"Device file; without it, {default}.", "D.toml")
+
+
+def engine_option() -> Any:
+    """Declare ``--engine``, of type Engine."""
+    return option("Simulation engine; the report is the same.", group=EXECUTION, default="auto")
+
+
+def max_memory_option() -> Any:
+    """Declare ``--max-memory``, of type Size."""
+    return option(
+        "Allocate at most this much, such as 2GiB.  [default: free memory]", "SIZE", group=LIMITS
     )
 
 
-def patch_option(command: _Command) -> _Command:
-    """``--patch P.json``"""
-    text = "Changes that `export` of `nmpsim debug` has written."
-    return click.option("--patch", metavar="P.json", type=FILE, help=text)(command)
+def strict_option() -> Any:
+    """Declare ``--strict/--no-strict``."""
+    return option("Stop at undefined behavior (docs/isa.md).", group=EXECUTION, default=True)
 
 
-def format_option(command: _Command) -> _Command:
-    """``--format text|json``"""
-    return click.option(
-        "--format",
-        "style",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="Tables for reading, or one JSON document.",
-    )(command)
+def patch_option() -> Any:
+    """Declare ``--patch``."""
+    return option("Changes written by `export` of `nmpsim debug`.", "P.json")
 
 
-def tensors_option(command: _Command) -> _Command:
-    """``--tensors T.json``"""
-    text = "Exact scales; without it, NET.tensors.json next to the LIR if there is one."
-    return click.option("--tensors", metavar="T.json", type=FILE, help=text)(command)
+def format_option() -> Any:
+    """Declare ``--format``, of type Format."""
+    return option("Tables, or one JSON document.", default="text")
 
 
-def shapes_option(command: _Command) -> _Command:
-    """``--input-shape NAME=DIMENSIONS``"""
-    text = (
-        "Shape of an input of an ONNX model, such as image=1,3,224,224; may be given several times."
-        " Without it a dimension that the model leaves open is 1."
-    )
-    return click.option(
-        "--input-shape", "shapes", metavar="NAME=DIMS", multiple=True, help=text, callback=_shapes
-    )(command)
+def output_option(metavar: str, help: str, group: str = "Options") -> Any:
+    """Declare ``-o``."""
+    return option(help, metavar, names="-o --output", group=group)
 
 
-def _shapes(
-    context: click.Context, option: click.Parameter, values: tuple[str, ...]
-) -> dict[str, tuple[int, ...]]:
-    """Name of an input -> its shape. Raises UserError ARG001."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for value in values:
-        name, _, text = value.rpartition("=")
-        dims = text.split(",") if text else []
-        if not name or name in shapes or not all(d.isascii() and d.isdigit() for d in dims):
-            twice = "a shape of an input is given twice"
-            raise fail(
-                "ARG001",
-                twice if name in shapes else "a shape has no meaning",
-                found=f"--input-shape {value}",
-                expected="NAME=DIMS, such as image=1,3,224,224, once for an input",
-            )
-        shapes[name] = tuple(map(int, dims))
-    return shapes
+def weights_option() -> Any:
+    """Declare ``--weights``."""
+    return option("Constants of a network in LIR.", "W.npz")
 
 
-def jobs_option(command: _Command) -> _Command:
-    """``--jobs N``"""
-    text = "Processes that run at once.  [default: one for each processor]"
-    return click.option("--jobs", metavar="N", type=click.IntRange(1), help=text)(command)
-
-
-def scheduler_option(command: _Command) -> _Command:
-    """``--scheduler ADDRESS``"""
-    text = "Run on the Dask cluster of this scheduler instead."
-    return click.option("--scheduler", metavar="ADDRESS", help=text)(command)
-
-
-def check_workers(jobs: int | None, scheduler: str | None) -> None:
-    """Refuse a number of processes for a cluster, which has its own."""
-    if jobs is not None and scheduler is not None:
-        raise click.UsageError("--jobs is for local processes, not for --scheduler")
-
-
-def limit_options(each: str) -> Callable[[_Command], _Command]:
-    """``--max-cycles N`` and ``--timeout SECONDS``; ``each`` says of what."""
-
-    def add(command: _Command) -> _Command:
-        cycles = f"End {each} after N cycles, even if the bundle or the device allows more."
-        seconds = (
-            f"End {each} when its simulation, and all that it was asked for take longer; compiling"
-            " kernels does not count."
-        )
-        command = click.option(
-            "--timeout", metavar="SECONDS", type=float, callback=_seconds, help=seconds
-        )(command)
-        return click.option(
-            "--max-cycles", metavar="N", type=click.IntRange(1, 1 << 62), help=cycles
-        )(command)
-
-    return add
-
-
-def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not 0 < value < math.inf:
-        raise click.BadParameter(f"{value} is no time that a run may take.")
-    return value
-
-
-def output_option(metavar: str, text: str, *, required: bool) -> Callable[[_Command], _Command]:
-    """``-o FILE``"""
-    return click.option(
-        "-o", "--output", metavar=metavar, type=OUTPUT, required=required, help=text
-    )
-
-
-def load_device(path: Path | None) -> DeviceConfig | None:
-    """The device of ``--device``, or None for what is the default there."""
-    if path is None:
-        return None
-    from nmpsim.config import load_device as load
-
-    return load(path)
-
-
-def show(
-    style: str,
-    data: Callable[[], Mapping[str, Any]],
-    view: Callable[[Console], None],
-    output: Path | None = None,
-) -> None:
-    """Give out a result as JSON or as text, on stdout or into a file."""
-    if style == "json":
-        show_json(data(), output)
-    else:
-        with printing(output) as console:
-            view(console)
-
-
-def show_json(data: Mapping[str, Any], output: Path | None) -> None:
-    """Give out data as one JSON document, on stdout or into a file."""
-    from nmpsim.report.json import json_text
-
-    emit(json_text(data), output)
-
-
-@contextmanager
-def printing(output: Path | None) -> Iterator[Console]:
-    """A console; what it was given is at the end given out as text, on stdout or into a file."""
-    from nmpsim.views.console import printed, text_console
-
-    terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
-    console = text_console(terminal=terminal)
-    yield console
-    emit(printed(console), output)
+def tensors_option() -> Any:
+    """Declare ``--tensors``."""
+    return option("Exact scales.  [default: NET.tensors.json, if any]", "T.json")

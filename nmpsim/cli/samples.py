@@ -1,4 +1,4 @@
-"""The inputs of a run as files hold them: a file for an input, or one for each item of a batch."""
+"""Input files of a run: one for each input, or one for each item of a batch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from nmpsim.cli.guard import print_message
 from nmpsim.cli.images import ImageFormat, image_format, read_image
-from nmpsim.cli.input_options import NOTHING_SAID, ImageOptions
+from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.records import frozen
@@ -28,130 +29,137 @@ if TYPE_CHECKING:
 
 
 @frozen(eq=False)
-class Taker:
-    """A program's inputs, and how it takes images."""
+class ProgramInputs:
+    """The inputs of a program, and the conversion of images."""
 
     tensors: Mapping[str, Tensor]
-    """By name, as a user has them."""
-    images: ImageOptions = NOTHING_SAID
+    """Name -> tensor, in the user's layout."""
+    images: ImageOptions = DEFAULT_IMAGES
     channel_order: str = "RGB"
-    """Of images, where the options say nothing."""
+    """Order of the channels of images without ``--image-channel-order``."""
     normalizations: Mapping[str, Normalization] = MappingProxyType({})
-    """By input, as far as the model's file says it."""
+    """Input -> normalization of images according to the model's file."""
 
     @classmethod
-    def of(cls, metadata: Metadata, images: ImageOptions) -> Taker:
-        """That of a bundle."""
+    def of_bundle(cls, metadata: Metadata, images: ImageOptions) -> ProgramInputs:
+        """Return the inputs of a bundle."""
         tensors = {tensor.name: tensor for tensor in metadata.user_inputs}
         normalizations = {one.input: one for one in metadata.normalizations}
         return cls(tensors, images, metadata.channel_order, normalizations)
 
-    def batch(self, name: str) -> int:
-        """Items of an input; 1 if it has no dimension for them."""
+    def batch_size(self, name: str) -> int:
+        """Return the size of the batch dimension of an input; 1 without one."""
         shape = self.tensors[name].shape
         return shape[0] if len(shape) > 1 else 1
 
-    def item(self, name: str) -> Tensor:
-        """An input as one item of its batch has it."""
+    def item_tensor(self, name: str) -> Tensor:
+        """Return the tensor of one item of an input's batch."""
         tensor = self.tensors[name]
-        shape = (1, *tensor.shape[1:]) if self.batch(name) > 1 else tensor.shape
+        shape = (1, *tensor.shape[1:]) if self.batch_size(name) > 1 else tensor.shape
         return attrs.evolve(tensor, shape=shape)
 
-    def fitting(self, name: str, size: int) -> tuple[Tensor, int]:
-        """The input, or one item of it, whichever has so many values; files that fill the input."""
-        item, whole = self.item(name), self.tensors[name]
+    def match_size(self, name: str, size: int) -> tuple[Tensor, int]:
+        """Return the input, or one item of it, with ``size`` values, and the files per run."""
+        item, whole = self.item_tensor(name), self.tensors[name]
         is_item = size == math.prod(item.shape) != math.prod(whole.shape)
-        return (item, self.batch(name)) if is_item else (whole, 1)
+        return (item, self.batch_size(name)) if is_item else (whole, 1)
 
     def image_format(self, name: str) -> ImageFormat:
-        """How an input takes images."""
+        """Return the conversion of images to an input."""
         normalization = self.normalizations.get(name)
-        return image_format(self.item(name), self.images, self.channel_order, normalization)
+        return image_format(self.item_tensor(name), self.images, self.channel_order, normalization)
 
-    def only(self, path: Path) -> str:
-        """The input that a file is for which holds one thing; INPUT001 if there are several."""
+    def single_name(self, path: Path) -> str:
+        """Return the name of the only input. Raises UserError (INPUT001) if there are several."""
         if len(self.tensors) != 1:
             raise fail(
                 "INPUT001",
-                "this file does not say which input it is",
+                "the input of this file is ambiguous",
                 place=Place(str(path)),
-                expected=f"one of the inputs {listed(list(self.tensors))}",
+                expected=f"one of the inputs {list_names(list(self.tensors))}",
                 hint="--input " + shlex.quote(f"{next(iter(self.tensors), 'NAME')}={path}"),
             )
         return next(iter(self.tensors))
 
     def read_image(self, name: str, path: Path) -> Array:
-        """An image in the shape of one item of an input."""
-        return read_image(path, self.item(name), self.image_format(name), self.images.resize)
+        """Return an image in the shape of one item of an input."""
+        return read_image(path, self.item_tensor(name), self.image_format(name), self.images.resize)
 
 
 @frozen(eq=False)
-class Source:
-    """A file with values for an input."""
+class InputSource:
+    """A file with values of an input."""
 
     path: Path
     read: Callable[[], Array]
-    """The values, in the shape of ``tensor`` where only dimensions of 1 differ."""
+    """Returns the values, reshaped to ``tensor`` if only dimensions of 1 differ."""
     tensor: Tensor
     """The input, or one item of it."""
     batch: int = 1
-    """How many such files fill the input."""
+    """Number of such files in one run."""
     is_image: bool = False
 
-    def fitting(self) -> Array:
-        """The values; what a run would refuse is refused here, with the file (INPUT002)."""
+    def load(self) -> Array:
+        """Return the values. Raises UserError (INPUT002) if they do not fit the input."""
         from nmpsim.core.inputs import mismatch
 
         array = self.read()
-        wrong = mismatch(self.tensor, array)
-        if wrong is not None:
-            hint = _mend(self.tensor, array) or wrong.hint
-            raise UserError(attrs.evolve(wrong, place=Place(str(self.path)), hint=hint))
+        problem = mismatch(self.tensor, array)
+        if problem is not None:
+            hint = _suggest_conversion(self.tensor, array) or problem.hint
+            raise UserError(attrs.evolve(problem, place=Place(str(self.path)), hint=hint))
         return array
 
 
-Run = Mapping[str, tuple[Source, ...]]
-"""By input: one file, or one for each item of its batch."""
+RunSources = Mapping[str, tuple[InputSource, ...]]
+"""Input -> its file, or a file for each item of its batch."""
 
 
 @frozen(eq=False)
-class Sample:
-    """Where the inputs of one run come from."""
+class InputSample:
+    """The input files of one run."""
 
     files: tuple[str, ...]
-    """Those that tell it from other runs; several if each is an item of a batch."""
-    sources: Run
-    taker: Taker
+    """The files that distinguish this run; several if each is an item of a batch."""
+    sources: RunSources
+    inputs: ProgramInputs
 
     @property
     def name(self) -> str:
-        """For a reader."""
-        return self.files[0] + " and so on" * (len(self.files) > 1) if self.files else ""
+        """Name of the first file, for messages."""
+        return self.files[0] + ", ..." * (len(self.files) > 1) if self.files else ""
 
-    def fitting(self) -> dict[str, Array]:
-        """The values of each input as they are in the files.
+    def load(self) -> dict[str, Array]:
+        """Return the values of each input.
 
-        Raises :class:`~nmpsim.diagnostics.UserError`: FILE001, INPUT002, INPUT003 and PKG001.
+        Raises UserError: FILE001, INPUT002, INPUT003 and PKG001.
         """
-        return {name: _joined(sources) for name, sources in self.sources.items()}
+        return {name: _load_items(sources) for name, sources in self.sources.items()}
 
     @property
     def formats(self) -> dict[str, ImageFormat]:
-        """How its images are taken, by input."""
+        """Input -> conversion of its images."""
         return {
-            name: self.taker.image_format(name)
+            name: self.inputs.image_format(name)
             for name, sources in self.sources.items()
             if any(source.is_image for source in sources)
         }
 
 
-def _joined(sources: Sequence[Source]) -> Array:
-    items = [source.fitting() for source in sources]
+def print_image_formats(samples: Sequence[InputSample]) -> None:
+    """Print how the images of samples become values."""
+    formats = (str(one) for sample in samples for one in sample.formats.values())
+    for format in dict.fromkeys(formats):
+        print_message(f"note: images are converted to {format}")
+
+
+def _load_items(sources: Sequence[InputSource]) -> Array:
+    items = [source.load() for source in sources]
     for source, item in zip(sources, items, strict=True):
         if item.dtype != items[0].dtype:
             raise fail(
                 "INPUT002",
-                "the items of a batch are of different types",
+                "the items of a batch have different types",
                 place=Place(str(source.path)),
                 found=str(item.dtype),
                 expected=f"{items[0].dtype}, as in {sources[0].path}",
@@ -159,11 +167,13 @@ def _joined(sources: Sequence[Source]) -> Array:
     return items[0] if len(items) == 1 else np.concatenate(items)
 
 
-def batched(files: Sequence[Mapping[str, Source]]) -> list[Run]:
-    """What the files of one argument hold, by run: items of a batch are put together.
+def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources]:
+    """Group the files of one argument by run, with the items of a batch together.
 
-    Raises:
-        UserError: INPUT001 if the last batch is not full, or some files are whole batches.
+    Raises
+    ------
+    UserError
+        INPUT001 if the last batch is not full, or some files are whole batches.
     """
     first = next((source for file in files for source in file.values()), None)
     if first is None:
@@ -173,18 +183,18 @@ def batched(files: Sequence[Mapping[str, Source]]) -> list[Run]:
         if source is not None:
             raise fail(
                 "INPUT001",
-                "some files hold a whole batch, others one item of it",
+                "some files hold a whole batch, others one item",
                 place=Place(str(source.path)),
-                found=f"{source.batch} such files would fill input {source.tensor.name!r}",
-                expected=f"{first.batch}, as of {first.path}",
+                found=f"{source.batch} such files per run, for input {source.tensor.name!r}",
+                expected=f"{first.batch}, as for {first.path}",
             )
         if first.batch > 1 and file.keys() != files[0].keys():
             raise fail(
                 "INPUT001",
-                "the items of a batch are of different inputs",
+                "the items of a batch have different inputs",
                 place=Place(str(next(iter(file.values())).path)),
-                found=listed(list(file)),
-                expected=f"{listed(list(files[0]))}, as in {first.path}",
+                found=list_names(list(file)),
+                expected=f"{list_names(list(files[0]))}, as in {first.path}",
             )
     size, left = first.batch, len(files) % first.batch
     if left:
@@ -203,8 +213,8 @@ def batched(files: Sequence[Mapping[str, Source]]) -> list[Run]:
     return [{name: tuple(file[name] for file in group) for name in group[0]} for group in groups]
 
 
-def _mend(tensor: Tensor, values: Array) -> str | None:
-    """What to do with values that no run takes, where one can tell."""
+def _suggest_conversion(tensor: Tensor, values: Array) -> str | None:
+    """Return a conversion that makes values fit a tensor; None if there is no obvious one."""
     shape, found = tensor.shape, values.shape
     if len(found) == len(shape) == 4:
         for order, name in (((0, 2, 3, 1), "NCHW"), ((0, 3, 1, 2), "NHWC")):
@@ -214,14 +224,14 @@ def _mend(tensor: Tensor, values: Array) -> str | None:
     if found == shape and values.dtype != own and values.dtype.kind in "iub":
         if tensor.scale is not None:
             return (
-                f"real numbers: x.astype('float32'); values on the input's scale:"
+                f"for real numbers x.astype('float32'); for values on the input's scale"
                 f" x.astype('{own.name}')"
             )
         return f"x.astype('{own.name}')"
     return None
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first of several names, for an error."""
+def list_names(names: Sequence[str]) -> str:
+    """Return the first names as text, for an error message."""
     shown = [repr(name) for name in names[:8]]
     return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

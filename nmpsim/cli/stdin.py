@@ -1,4 +1,4 @@
-"""``-``: standard input, kept in a temporary file so that it can be read as often as a file."""
+"""Standard input (``-``) and pipes as temporary files, so that they can be read repeatedly."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ import click
 
 from nmpsim.diagnostics import Place, fail
 
-_OWN = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
-"""Names of what the process was started with, such as a shell's ``<(command)``."""
+_INHERITED = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
+"""Names of streams that the process was started with, such as a shell's ``<(command)``."""
 _KEY = "nmpsim.stdin"
 MAX_BYTES = 4 << 30
-"""Of a pipe: the other end may never stop."""
+"""Most bytes read from a pipe, whose other end may never stop."""
 
 
-def spooled(name: str, context: click.Context | None, *, named: bool = False) -> str:
-    """A file with the contents of ``-``, or of a pipe that was opened for us; others as they are.
+def spool(name: str, context: click.Context | None, *, waits_for_pipes: bool = False) -> str:
+    """Return the name of a temporary file with the contents of ``-`` or of an inherited pipe.
 
-    It is gone when the command ends. With ``named`` any pipe is read, and its other end waited for.
+    Other names are returned unchanged. The file is removed when the command ends. With
+    ``waits_for_pipes`` any named pipe is read, waiting for its other end.
 
-    Raises:
-        UserError: FILE001 if there is nothing to read, ARG001 for ``-`` a second time.
+    Raises
+    ------
+    UserError
+        FILE001 if there is nothing to read, ARG001 for ``-`` a second time.
     """
-    if name != "-" and not ((named or _OWN.fullmatch(name)) and _is_pipe(name)):
+    if name != "-" and not ((waits_for_pipes or _INHERITED.fullmatch(name)) and _is_pipe(name)):
         return name
     if context is None or context.resilient_parsing:
         return name
@@ -39,7 +42,7 @@ def spooled(name: str, context: click.Context | None, *, named: bool = False) ->
             hint="save it in a file and name that",
         )
     context.meta[_KEY].add(name)
-    import shutil  # what few commands need
+    import shutil  # few commands need these
     import tempfile
 
     folder = Path(tempfile.mkdtemp(prefix="nmpsim-"))
@@ -55,15 +58,15 @@ def spooled(name: str, context: click.Context | None, *, named: bool = False) ->
     return str(path)
 
 
-def reads_pipes(context: click.Context) -> bool:
-    """Has the command read ``-``, or a pipe, which nobody else can read again?"""
+def has_read_pipes(context: click.Context) -> bool:
+    """Return whether the command has read ``-`` or a pipe, which cannot be read again."""
     return bool(context.meta.get(_KEY))
 
 
 def _is_pipe(name: str) -> bool:
     try:
         return Path(name).is_fifo()
-    except OSError:  # a name that is too long: who opens it says so
+    except OSError:  # the name is too long; opening it raises the error
         return False
 
 
@@ -75,21 +78,21 @@ def _copy(name: str, path: Path) -> None:
     try:
         with path.open("wb") as file:
             if name == "-":
-                _copy_up_to(MAX_BYTES, sys.stdin.buffer, file, place)
+                _copy_bytes(sys.stdin.buffer, file, place)
             else:
                 with Path(name).open("rb") as source:
-                    _copy_up_to(MAX_BYTES, source, file, place)
+                    _copy_bytes(source, file, place)
     except OSError as error:
         raise fail("FILE001", "cannot read it", place=place, found=error.strerror) from error
     if path.stat().st_size == 0:
         raise fail("FILE001", "there is nothing to read", place=place, found="0 bytes")
 
 
-def _copy_up_to(most: int, source: IO[bytes], file: IO[bytes], place: Place) -> None:
+def _copy_bytes(source: IO[bytes], file: IO[bytes], place: Place) -> None:
     copied = 0
-    while piece := source.read(1 << 20):
-        copied += len(piece)
-        if copied > most:
-            expected = f"at most {most:,} bytes"
+    while block := source.read(1 << 20):
+        copied += len(block)
+        if copied > MAX_BYTES:
+            expected = f"at most {MAX_BYTES:,} bytes"
             raise fail("FILE001", "there is too much to read", place=place, expected=expected)
-        file.write(piece)
+        file.write(block)

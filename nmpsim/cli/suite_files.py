@@ -1,4 +1,4 @@
-"""The arrays that the cases of a suite name: inputs, and what is expected."""
+"""Bundles, inputs and expected outputs of the cases of a suite."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from nmpsim.atomic import file_name
 from nmpsim.checking import Case, CaseResult, CaseWork, Expected
 from nmpsim.checking.expectations import layer_name, refuse_unknown
 from nmpsim.cli.arrays import ArrayFile
-from nmpsim.cli.input_options import NOTHING_SAID, GivenInputs, ImageOptions
-from nmpsim.cli.inputs import fitting_inputs, sample_shapes
+from nmpsim.cli.inputs import load_inputs, sample_shapes
 from nmpsim.cli.loading import load_program
+from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions, InputOptions
 from nmpsim.config import load_device
 from nmpsim.diagnostics import Place, UserError, about, fail
 from nmpsim.session import is_model
@@ -24,53 +24,56 @@ if TYPE_CHECKING:
     from nmpsim.bundle import Bundle, Metadata, Tensor
 
 _OUTPUT = "output/"
-"""What the files of recorded runs, which hold constants too, write before an output's name."""
+"""Prefix of an output's name in files of recorded runs, which hold constants too."""
 
 
 def case_work(
     cases: Iterable[Case],
     *,
     update: bool,
-    cores: Path | None = None,
+    core_folder: Path | None = None,
     strict: bool = True,
-    images: ImageOptions = NOTHING_SAID,
+    images: ImageOptions = DEFAULT_IMAGES,
 ) -> Iterator[CaseWork | CaseResult]:
-    """Each case with its arrays, or why they cannot be read; ``cores``: folder of core files."""
-    last = LastBundle()
+    """Yield each case with its arrays, or a result with the errors of reading them.
+
+    Core files of failed cases belong in ``core_folder``.
+    """
+    bundles = BundleCache()
     for case in cases:
         try:
-            yield _work(case, update, core_path(cores, case), strict, images, last)
+            yield _load_case(case, update, core_path(core_folder, case), strict, images, bundles)
         except UserError as error:
             yield CaseResult(case.name, case.lir, errors=error.diagnostics)
 
 
 def core_path(folder: Path | None, case: Case) -> Path | None:
-    """Where the core file of a case belongs, if there is a folder for them."""
+    """Return the path of the core file of a case; None without a folder."""
     return None if folder is None else folder / f"{file_name(case.name)}.core"
 
 
-class LastBundle:
-    """The bundle of the case before: most cases of a suite are of one."""
+class BundleCache:
+    """A cache of the last bundle, as most cases of a suite use the same one."""
 
     def __init__(self) -> None:
-        self._known: tuple[object, ...] | None = None
+        self._key: tuple[object, ...] | None = None
         self._bundle: Bundle | None = None
 
     def load(self, case: Case) -> Bundle:
-        """That of a case, read again if its file is another one, or has changed."""
+        """Load the bundle of a case, unless it is the last one and its file has not changed."""
         device = None if case.device is None else load_device(case.device)
         arguments = tuple(one.argument for one in case.input)
         shapes = sample_shapes(arguments) if is_model(case.bundle) else {}
-        known = (case.bundle, device, _state(case.bundle), shapes)
-        if self._bundle is None or known != self._known:
-            self._known = self._bundle = None
+        key = (case.bundle, device, _file_state(case.bundle), shapes)
+        if self._bundle is None or key != self._key:
+            self._key = self._bundle = None
             self._bundle = load_program(case.bundle, device=device, inputs=arguments)
-            self._known = known
+            self._key = key
         return self._bundle
 
 
-def _state(path: Path) -> tuple[int, ...]:
-    """What a file is known by, until somebody writes it."""
+def _file_state(path: Path) -> tuple[int, ...]:
+    """Return numbers that change when a file is written."""
     try:
         found = path.stat()
     except OSError:
@@ -78,18 +81,18 @@ def _state(path: Path) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _work(
+def _load_case(
     case: Case,
     update: bool,
     core: Path | None,
     strict: bool,
     images: ImageOptions,
-    last: LastBundle,
+    bundles: BundleCache,
 ) -> CaseWork:
-    bundle = last.load(case)
+    bundle = bundles.load(case)
     metadata = bundle.metadata
     arguments = tuple(one.argument for one in case.input)
-    inputs = fitting_inputs(GivenInputs(arguments, images), metadata)
+    inputs = load_inputs(InputOptions(arguments=arguments, images=images), metadata)
     expect = case.expect
     outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata)
     layers = None if expect.layers is None else _layers(expect.layers, metadata)
@@ -97,7 +100,7 @@ def _work(
 
 
 def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
-    """Outputs by name; an ``.npy`` file is of the only one."""
+    """Return expected outputs by name; an ``.npy`` file holds the only output."""
     file = ArrayFile(path)
     outputs = {output.name: output for output in metadata.user_outputs}
     recorded = [key for key in file.keys if key.startswith(_OUTPUT)]
@@ -110,7 +113,7 @@ def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
 def _layers(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     file = ArrayFile(path)
     if not file.is_archive:
-        raise file.unusable("outputs of layers have names, in an .npz file", "an .npy file")
+        raise file.error("outputs of layers need names, in an .npz file", "an .npy file")
     layers = {layer.name: layer.output for layer in metadata.layers}
     return _arrays(file, {layer_name(key): key for key in file.keys}, layers, "layer")
 
@@ -118,7 +121,7 @@ def _layers(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
 def _arrays(
     file: ArrayFile, keys: Mapping[str, str], tensors: Mapping[str, Tensor], what: str
 ) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of these keys by the names of tensors; none is larger than its tensor."""
+    """Return the arrays of these keys by the names of tensors, whose shapes they have."""
     with about(file.path):
         refuse_unknown(keys, tensors, what)
     stored = {name: file.array(key) for name, key in keys.items()}
@@ -126,7 +129,7 @@ def _arrays(
         if not tensors[name].holds(array.shape):
             raise fail(
                 "INPUT002",
-                f"what is expected of {what} {name!r} has another shape",
+                f"the expected values of {what} {name!r} have another shape",
                 place=Place(str(file.path)),
                 found=shape_text(array.shape),
                 expected=shape_text(tensors[name].shape),

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.messages import quote
-from nmpsim.npy import ZIP_METHODS, Header, NotPlainError, read_header
+from nmpsim.npy import ZIP_METHODS, Header, HeaderError, read_header
 
 Array = npt.NDArray[Any]
 _PIECE_BYTES = 1 << 20
@@ -99,7 +99,7 @@ class NpzFile:
     def _header(self, key: str, file: IO[bytes]) -> Header:
         try:
             return read_header(file)
-        except NotPlainError as error:
+        except HeaderError as error:
             message = f"{key} {error.message}"
             raise self._damaged(message, quote(error.found), error.expected) from None
 

@@ -1,20 +1,21 @@
-"""Checks for reading: every case, and of a failed one which layer and why."""
+"""Results of checks as text, as Markdown for a pull request, and as annotations of GitHub."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from nmpsim.checking import CaseResult, Culprit
+from nmpsim.checking import CaseResult, Culprit, LayerOutcome
 from nmpsim.views.console import line
 from nmpsim.views.text import plural
+from nmpsim.visible import markdown, visible
 
 MAX_CULPRITS = 8
-"""Layers of a failed check that are told."""
+"""Layers that are shown for a failed check."""
 STATUS_WORDS = {
     "passed": "passed",
-    "wrong": "WRONG ANSWER",
+    "wrong": "WRONG OUTPUT",
     "over": "OVER BUDGET",
     "error": "CANNOT BE CHECKED",
 }
@@ -22,7 +23,7 @@ _STYLES = {"passed": "green", "wrong": "red", "over": "yellow", "error": "red"}
 
 
 def print_checks(results: Sequence[CaseResult], console: Console) -> None:
-    """All cases, then the count."""
+    """Print all cases and their number by status."""
     for result in results:
         line(console, f"{result.name}: {STATUS_WORDS[result.status]}", "bold")
         _print_case(result, console)
@@ -31,7 +32,7 @@ def print_checks(results: Sequence[CaseResult], console: Console) -> None:
 
 
 def summary(results: Sequence[CaseResult]) -> str:
-    """``3 cases: 1 passed, 2 over budget``"""
+    """Return the number of cases by status: ``3 cases: 1 passed, 2 over budget``."""
     counts = {status: sum(result.status == status for result in results) for status in STATUS_WORDS}
     parts = [f"{n} {STATUS_WORDS[status].lower()}" for status, n in counts.items() if n]
     return f"{plural(len(results), 'case')}: {', '.join(parts)}"
@@ -61,3 +62,146 @@ def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
     if len(culprits) > MAX_CULPRITS:
         shown.append(f"and {plural(len(culprits) - MAX_CULPRITS, 'layer')} more")
     return shown
+
+
+_SIGNS = {"passed": "✅", "wrong": "❌", "over": "⚠️", "error": "🛑"}
+_GROUPS = ("regressed", "changed", "improved", "unchanged")
+_OPEN_GROUPS = ("regressed", "changed")
+_LAYER_HEAD = (
+    "| layer | line | operation | cycles | baseline | change | saturated | was"
+    " | output | constants | rescale |",
+    "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |",
+)
+
+
+def markdown_text(results: Sequence[CaseResult]) -> str:
+    """Return a Markdown document: a table of cases, then the failures and layers of each."""
+    return "\n".join(_markdown_lines(results)) + "\n"
+
+
+def _markdown_lines(results: Sequence[CaseResult]) -> Iterator[str]:
+    yield f"## nmpsim: {summary(results)}"
+    yield ""
+    yield "| case | result | cycles | baseline | change |"
+    yield "| --- | --- | ---: | ---: | ---: |"
+    for result in results:
+        status = f"{_SIGNS[result.status]} {STATUS_WORDS[result.status].lower()}"
+        yield f"| {markdown(result.name)} | {status} | {_cycles(result)} |"
+    for result in results:
+        yield from _markdown_case(result)
+
+
+def _cycles(result: CaseResult) -> str:
+    if result.errors:
+        return "- | - | -"
+    before = result.cycles_before
+    if before is None:
+        return f"{result.cycles:,} | - | -"
+    return f"{result.cycles:,} | {before:,} | {_change(result.cycles, before)}"
+
+
+def _change(now: int, before: int) -> str:
+    if now == before:
+        return "0"
+    share = f" ({100 * (now - before) / before:+.1f}%)" if before else ""
+    return f"{now - before:+,}{share}"
+
+
+def _markdown_case(result: CaseResult) -> Iterator[str]:
+    groups = {name: [one for one in result.layers if _group_of(one) == name] for name in _GROUPS}
+    changed = any(layers for name, layers in groups.items() if name != "unchanged")
+    if result.status == "passed" and not changed:
+        return
+    yield ""
+    yield f"### {markdown(result.name)}"
+    yield ""
+    for error in result.errors:
+        yield f"- **{error.code}** {markdown(error.message)}"
+    for check in result.failed:
+        yield f"- **{check.name}**: {markdown(check.message)}"
+    if result.version_note is not None:
+        yield f"- {markdown(result.version_note)}"
+    if result.core is not None:
+        yield f"- core file: {markdown(result.core.command)} stops {markdown(result.core.stands)}"
+    for name, layers in groups.items():
+        is_open = name in _OPEN_GROUPS and result.status != "passed"
+        yield from _markdown_group(name, layers, is_open)
+
+
+def _group_of(layer: LayerOutcome) -> str:
+    """Return the group of a layer; other constants or scales count as changed."""
+    if layer.change != "regressed" and layer.computes_otherwise:
+        return "changed"
+    return layer.change
+
+
+def _markdown_group(title: str, layers: list[LayerOutcome], is_open: bool) -> Iterator[str]:
+    """Yield the layers of a group, largest change first, then most cycles."""
+    if not layers:
+        return
+    layers.sort(key=lambda layer: (-abs(layer.more_cycles), -layer.cycles))
+    count = plural(len(layers), f"{title} layer")
+    yield ""
+    yield f"<details{' open' if is_open else ''}><summary>{count}</summary>"
+    yield ""
+    yield from _LAYER_HEAD
+    yield from map(_markdown_row, layers)
+    yield ""
+    yield "</details>"
+
+
+def _markdown_row(layer: LayerOutcome) -> str:
+    before = layer.cycles_before or 0
+    cells = (
+        markdown(layer.display_name),
+        str(layer.line or "-"),
+        markdown(layer.operation),
+        f"{layer.cycles:,}",
+        f"{before:,}",
+        _change(layer.cycles, before),
+        f"{layer.saturated:,}",
+        f"{layer.saturated_before or 0:,}",
+        "changed" if layer.output_changed else "same",
+        "changed" if layer.constants_changed else "same",
+        "changed" if layer.rescale_changed else "same",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+MAX_ANNOTATIONS = 5
+"""Annotations of one check; GitHub shows ten of a step."""
+
+
+def github_annotations(results: Sequence[CaseResult]) -> Iterator[str]:
+    """Yield a workflow command of GitHub for each error and each layer that failed a check.
+
+    https://docs.github.com/actions/reference/workflow-commands-for-github-actions
+    """
+    for result in results:
+        for error in result.errors:
+            yield _github_command(result.source, 0, f"{result.name}: {error.code}", error.message)
+        for check in result.failed:
+            title = f"{result.name}: {check.name}"
+            if not check.culprits:
+                yield _github_command(result.source, 0, title, check.message)
+            for one in check.culprits[:MAX_ANNOTATIONS]:
+                yield _github_command(
+                    result.source, one.line, title, f"layer {one.name}: {one.message}"
+                )
+        if result.version_note is not None and result.status != "passed":
+            title = f"{result.name}: baseline"
+            yield _github_command(result.source, 0, title, result.version_note, "warning")
+
+
+def _github_command(file: str, line: int, title: str, message: str, kind: str = "error") -> str:
+    place = f"file={_escape_property(file)}," if file else ""
+    place += f"line={line}," if line and file else ""
+    return f"::{kind} {place}title={_escape_property(title)}::{_escape_data(message)}"
+
+
+def _escape_data(text: str) -> str:
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")

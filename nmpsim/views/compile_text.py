@@ -1,4 +1,4 @@
-"""What compiling did: where layers run, and what became of biases; for reading and as JSON."""
+"""Results of compiling, as text and as JSON: placement, tiling and rescaled biases."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from rich.console import Console
 
-from nmpsim.bundle import Metadata
+from nmpsim.bundle import Layer, Metadata
 from nmpsim.compiler.passes.rescale_bias import RescaledBias
 from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.lir.opcodes import opcodes_of
 from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.elements import Share, nothing_quantized, shares
+from nmpsim.views.element_types import Share, is_unquantized, shares
 from nmpsim.views.measures import Cell, Measure, Number
-from nmpsim.views.text import elem_text, plural, real_text
+from nmpsim.views.text import elem_text, percent, plural, real_text
+from nmpsim.visible import visible_line
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled
@@ -38,7 +39,7 @@ class CompileDocument(TypedDict):
 
 
 def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocument:
-    """Everything as JSON data; ``digest`` is that of what was written to ``output``."""
+    """Return the results as JSON data; ``digest`` is the digest of the written bundle."""
     metadata = compiled.file.metadata
     data = {
         "path": str(output),
@@ -46,7 +47,7 @@ def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocume
         "digest": digest,
         "numerics": metadata.numerics,
         "elements": shares(metadata),
-        "nothing_quantized": nothing_quantized(metadata),
+        "nothing_quantized": is_unquantized(metadata),
         "warnings": compiled.warnings,
         "rescaled_biases": compiled.rescaled_biases,
         "slicing": compiled.slicing,
@@ -55,7 +56,7 @@ def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocume
 
 
 def summary(compiled: Compiled, output: Path) -> str:
-    """One line."""
+    """Return one line about the written bundle."""
     metadata = compiled.file.metadata
     host = sum(layer.placement == "host" for layer in metadata.layers)
     cores = metadata.device.get("cores_count")
@@ -67,7 +68,7 @@ def summary(compiled: Compiled, output: Path) -> str:
 
 
 def host_notes(metadata: Metadata) -> list[str]:
-    """What runs on the host although the device has a unit for such operations, and why."""
+    """Return why layers run on the host although the device has a unit for such operations."""
     from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 
     operations = opcodes_of(*KINDS_ON_THE_DEVICE)
@@ -79,7 +80,7 @@ def host_notes(metadata: Metadata) -> list[str]:
 
 
 def print_biases(compiled: Compiled, console: Console) -> None:
-    """What ``--rescale-bias`` did to each layer; saturation is what deserves a look."""
+    """Print the effect of ``--rescale-bias`` on each layer."""
     biases, shown = compiled.rescaled_biases, compiled.file.metadata.display_names
     heading(console, "biases on the scale of the result")
     if not biases:
@@ -102,3 +103,47 @@ def print_biases(compiled: Compiled, console: Console) -> None:
 def _saturated(bias: RescaledBias) -> Cell:
     text = f"{bias.saturated} of {bias.elements}"
     return Cell(text, bias.saturated, "red" if bias.saturated else "")
+
+
+TRIALS_SHOWN = 6
+"""Trials shown for each layer; JSON has all."""
+MODES = {
+    "burst": "by all costs of the device",
+    "bytes": "by bytes, without bursts and rows",
+    "simple": "by one rule, without a search",
+}
+
+
+def print_tiling(compiled: Compiled, mode: str, console: Console) -> None:
+    """Print the tiling of each layer and the other tilings that were tried."""
+    line(console, f"tiling {mode}: {MODES[mode]}", "bold")
+    layers, program = compiled.slicing, compiled.file.metadata.layers
+    for layer in layers:
+        _print_layer_tiling(layer, program[layer.layer.index], console)
+    total = sum(layer.chosen.estimate.cycles for layer in layers)
+    heading(console, f"{plural(len(layers), 'layer')} on the device: about {total:,} cycles")
+
+
+def _print_layer_tiling(layer: TiledLayer, named: Layer, console: Console) -> None:
+    estimate = layer.chosen.estimate
+    busy = percent(estimate.memory, estimate.cycles)
+    heading(console, f"{named.index} {named.operation} {visible_line(named.display_name)}")
+    line(console, f"  {layer.chosen.label}")
+    line(
+        console,
+        f"  {estimate.cycles:,} cycles on {plural(estimate.cores, 'core')}: the busiest unit works"
+        f" {estimate.compute:,}, the DRAM {estimate.memory:,} ({busy} %)",
+    )
+    line(console, f"  {layer.reason}")
+    if layer.trials and not layer.like:
+        print_table(
+            console,
+            layer.trials[:TRIALS_SHOWN],
+            Measure("tiling", "label"),
+            Number("cycles", "estimate.cycles"),
+            Number("compute", "estimate.compute"),
+            Number("memory", "estimate.memory"),
+            Number("bursts", "estimate.bursts"),
+            Number("row misses", "estimate.row_misses"),
+            Number("bytes", "estimate.nbytes"),
+        )

@@ -18,7 +18,7 @@ from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
-from nmpsim.views.elements import KINDS, Share, nothing_quantized, shares
+from nmpsim.views.element_types import KINDS, Share, is_unquantized, shares
 from nmpsim.views.measures import (
     INDEX,
     NAME,
@@ -143,7 +143,7 @@ class InspectDocument(TypedDict):
         From(lambda bundle: shares(bundle.metadata)),
         "how much is Int8, Int16 and float",
     ]
-    nothing_quantized: Annotated[bool, From(lambda bundle: nothing_quantized(bundle.metadata))]
+    nothing_quantized: Annotated[bool, From(lambda bundle: is_unquantized(bundle.metadata))]
     bytes: Annotated[SizesDocument, From(_sizes)]
     device: Annotated[
         dict[str, Any], From("metadata.device"), "settings that the bundle was compiled for"
@@ -209,7 +209,7 @@ def _print_elements(bundle: Bundle, console: Console) -> None:
         Number("% of MACs", lambda one: percent(one.macs, total)),
     )
     floats = sum(share.macs for share in found if share.kind == "float")
-    if nothing_quantized(bundle.metadata):
+    if is_unquantized(bundle.metadata):
         line(console, NOTHING_QUANTIZED, "bold red")
     elif floats:
         line(console, f"{percent(floats, total)} % of the MACs are float", "bold yellow")

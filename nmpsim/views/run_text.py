@@ -12,7 +12,6 @@ from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.ended import ContractReport, TrapReport, ViolationReport
 from nmpsim.report.throughput import Throughput
 from nmpsim.report.use import HostWork
-from nmpsim.views.answers import output_lines
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.measures import (
@@ -26,6 +25,7 @@ from nmpsim.views.measures import (
     Number,
     share,
 )
+from nmpsim.views.outputs import output_lines
 from nmpsim.views.text import duration, per_second, percent, plural
 from nmpsim.visible import visible_line
 

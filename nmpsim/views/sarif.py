@@ -1,11 +1,11 @@
-"""Findings as SARIF 2.1.0, the format that code scanning reads (OASIS sarif-v2.1.0).
+"""Findings of lint and of checks as SARIF 2.1.0, the format of code scanning (OASIS).
 
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,11 +14,30 @@ import attrs
 
 import nmpsim
 from nmpsim.analysis.lint import RULES, Finding
+from nmpsim.checking import CaseResult, Check
+from nmpsim.kernels.saturation_stages import STAGE_NAMES
+from nmpsim.report.data import saturates_notably
 from nmpsim.visible import visible, visible_line
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LINT_RULES: Mapping[str, str] = {rule.name: rule.summary for rule in RULES}
-"""Rule of lint -> what it looks for."""
+"""Rule of lint -> summary."""
+_CHECKS = {
+    "trap": "a run that did not complete",
+    "outputs": "an output that differs from the expected one",
+    "layers": "a layer whose output differs from the expected one",
+    "top1": "a class that differs from the expected one",
+    "cycles": "more cycles than allowed",
+    "saturation": "more saturation than allowed",
+    "memory": "more memory than allowed",
+    "hazards": "an output that depends on the time of a transfer",
+}
+CHECK_RULES: Mapping[str, str] = {
+    **LINT_RULES,
+    **{f"check/{name}": summary for name, summary in _CHECKS.items()},
+    **{f"saturation/{stage}": f"values saturated at the stage {stage}" for stage in STAGE_NAMES},
+    "saturation/input": "values saturated when the host quantized an input",
+}
 
 
 @attrs.frozen
@@ -27,16 +46,16 @@ class SarifResult:
 
     rule: str
     level: str
-    """error, warning or note"""
+    """``error``, ``warning`` or ``note``."""
     message: str
     file: str
     line: int
-    """0 if unknown."""
+    """Line, 0 if unknown."""
     layer: str = ""
 
 
-def sarif(rules: Mapping[str, str], results: Sequence[SarifResult]) -> dict[str, Any]:
-    """The document: one run of nmpsim; ``rules`` describe what results may name."""
+def sarif_document(rules: Mapping[str, str], results: Sequence[SarifResult]) -> dict[str, Any]:
+    """Return a document of one run of nmpsim; ``rules`` describe the rules of results."""
     order = list(rules)
     return {
         "$schema": SCHEMA,
@@ -61,7 +80,7 @@ def sarif(rules: Mapping[str, str], results: Sequence[SarifResult]) -> dict[str,
 
 
 def lint_results(findings: Iterable[Finding]) -> list[SarifResult]:
-    """What lint found."""
+    """Return the findings of lint as SARIF results."""
     return [
         SarifResult(
             finding.rule,
@@ -97,6 +116,58 @@ def _result(result: SarifResult, rule_index: int) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """Relative paths stay relative: to the root of the sources."""
+    """Return the URI of a file; relative paths stay relative to the root of the sources."""
     path = Path(file)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+
+
+def check_sarif(results: Sequence[CaseResult], findings: Iterable[Finding]) -> dict[str, Any]:
+    """Return the SARIF document of all cases.
+
+    Parameters
+    ----------
+    results
+        Results of the checks. Notable saturation is included.
+    findings
+        Findings of lint about the programs.
+
+    Returns
+    -------
+    dict
+        SARIF 2.1.0.
+    """
+    found = lint_results(findings)
+    for result in results:
+        found += _failures(result)
+        found += _saturation(result)
+    return sarif_document(CHECK_RULES, found)
+
+
+def _failures(result: CaseResult) -> Iterator[SarifResult]:
+    for check in result.failed:
+        for rule, message, line, layer in _places(check):
+            text = f"{result.name}: {message}"
+            yield SarifResult(rule, "error", text, result.source, line, layer)
+
+
+def _places(check: Check) -> Iterator[tuple[str, str, int, str]]:
+    """Yield rule, message, line and layer for each failed layer, or once without a layer."""
+    rule = f"check/{check.name}"
+    if not check.culprits:
+        yield rule, check.message, 0, ""
+    for one in check.culprits:
+        yield rule, f"{check.name}: layer {one.display_name}: {one.message}", one.line, one.name
+
+
+def _saturation(result: CaseResult) -> Iterator[SarifResult]:
+    for layer in result.layers:
+        if not any(saturates_notably(layer.saturated, one.elements) for one in layer.saturation):
+            continue
+        for one in layer.saturation:
+            text = (
+                f"{result.name}: layer {layer.display_name}: {one.count:,} values saturated at"
+                f" the {one.side} end, stage {one.stage}, the worst by {one.worst:,} ulp,"
+                f" the first at {list(one.first)}"
+            )
+            rule = f"saturation/{one.stage}"
+            yield SarifResult(rule, "warning", text, result.source, layer.line, layer.name)

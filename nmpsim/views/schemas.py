@@ -30,12 +30,12 @@ from nmpsim.frontends.model_origin import ModelOrigin
 from nmpsim.quantization.files import TensorFacts
 from nmpsim.report.data import RunReport
 from nmpsim.report.schema import document_schema
+from nmpsim.views.batch_text import RunsDocument
 from nmpsim.views.compile_text import CompileDocument
 from nmpsim.views.device_table import DeviceDocument
 from nmpsim.views.history_text import HistoryDocument
 from nmpsim.views.inspect_text import InspectDocument
 from nmpsim.views.quantize_text import QuantizeDocument
-from nmpsim.views.several_text import RunsDocument
 from nmpsim.views.sweep_text import SweepDocument
 
 

@@ -184,7 +184,7 @@ def test_completion_without_readline(no_module) -> None:
     from nmpsim.cli.commands import debug
 
     no_module("readline")
-    debug._complete_with(SimpleNamespace())
+    debug._enable_completion(SimpleNamespace())
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_completion_of_either_library(
         parse_and_bind=bound.append,
     )
     monkeypatch.setitem(sys.modules, "readline", module)
-    debug._complete_with(SimpleNamespace())
+    debug._enable_completion(SimpleNamespace())
     assert bound == [binding]
 
 

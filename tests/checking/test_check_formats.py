@@ -16,7 +16,7 @@ import nmpsim
 from nmpsim.checking import CaseResult, LayerOutcome
 from nmpsim.extras import install_command
 from nmpsim.report.data import Saturation
-from nmpsim.views.check_sarif import check_sarif
+from nmpsim.views.sarif import check_sarif
 
 SCHEMAS = Path(__file__).parent / "schemas"
 
@@ -191,7 +191,7 @@ def test_markdown(outcome):
     text = path.read_text()
     words = {
         "good": "1 passed",
-        "wrong": "1 wrong answer",
+        "wrong": "1 wrong output",
         "slow": "1 over budget",
         "broken": "1 cannot be checked",
     }

@@ -14,19 +14,19 @@ from report_samples import sample_report
 from rich.console import Console
 
 from nmpsim.bundle import Tensor
-from nmpsim.cli.inputs import samples_of
-from nmpsim.cli.samples import Sample, Taker
+from nmpsim.cli.inputs import find_samples
+from nmpsim.cli.samples import InputSample, ProgramInputs
 from nmpsim.diagnostics import UserError
-from nmpsim.views.several_text import OneRun, print_several, several_json
+from nmpsim.views.batch_text import RunSummary, batch_json, print_batch
 
 PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
 BATCH = Tensor("data", "ui8", (2, 2, 4, 3), 0, 0.5, 128)
 MASK = Tensor("mask", "float", (2, 3), 0)
 
 
-def runs(*arguments: object, tensors: tuple[Tensor, ...] = (BATCH,)) -> list[Sample]:
-    taker = Taker({tensor.name: tensor for tensor in tensors})
-    return samples_of([str(one) for one in arguments], taker)
+def runs(*arguments: object, tensors: tuple[Tensor, ...] = (BATCH,)) -> list[InputSample]:
+    inputs = ProgramInputs({tensor.name: tensor for tensor in tensors})
+    return find_samples([str(one) for one in arguments], inputs)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_images_fill_batches_in_the_order_of_their_names(images: Path) -> None:
         ]
         for number, one in enumerate(found):
             expected = [PIXELS + np.uint8(2 * number), PIXELS + np.uint8(2 * number + 1)]
-            assert np.array_equal(one.fitting()["data"], np.stack(expected))
+            assert np.array_equal(one.load()["data"], np.stack(expected))
 
 
 def test_arrays_and_raw_values_of_one_item_do_so_too(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_arrays_and_raw_values_of_one_item_do_so_too(tmp_path: Path) -> None:
     np.save(tmp_path / "1.npy", PIXELS[None] + np.uint8(1))
     (tmp_path / "2.bin").write_bytes((PIXELS + np.uint8(2)).tobytes())
     Image.fromarray(PIXELS + np.uint8(3)).save(tmp_path / "3.png")
-    values = [one.fitting()["data"][:, 0, 0, 0].tolist() for one in runs(tmp_path / "*")]
+    values = [one.load()["data"][:, 0, 0, 0].tolist() for one in runs(tmp_path / "*")]
     assert values == [[0, 1], [2, 3]]
 
 
@@ -62,7 +62,7 @@ def test_an_archive_may_hold_an_item_of_each_input(images: Path) -> None:
     for number in range(2):
         np.savez(images / f"{number}.npz", data=PIXELS, mask=np.full(3, number, np.float32))
     (one,) = runs(images / "*.npz", tensors=(BATCH, MASK))
-    assert one.fitting()["mask"].tolist() == [[0, 0, 0], [1, 1, 1]]
+    assert one.load()["mask"].tolist() == [[0, 0, 0], [1, 1, 1]]
     np.save(images / "mask.npy", np.zeros((2, 3), np.float32))
     found = runs(f"mask={images}/mask.npy", f"data={images}/*.png", tensors=(BATCH, MASK))
     assert [len(one.files) for one in found] == [2, 2]
@@ -76,10 +76,10 @@ def test_an_archive_may_hold_an_item_of_each_input(images: Path) -> None:
             ("3 files with one item each", "a multiple of 2", "leave out the last 1, or"),
         ),
         ("0.png", ("1 file with one item each", "a pattern in quotes or a folder gives 2 files")),
-        ("[ab].npy", ("2 such files would fill input 'data'", "1, as of")),
-        ("[cd].npy", ("of different types", "float32")),
-        ("[ef].npz", ("of different inputs", "'mask'")),
-        ("g.npy", ("of another size", "2x2x4x3, 48 values")),
+        ("[ab].npy", ("2 such files per run, for input 'data'", "1, as for")),
+        ("[cd].npy", ("have different types", "float32")),
+        ("[ef].npz", ("have different inputs", "'mask'")),
+        ("g.npy", ("does not have the size", "2x2x4x3, 48 values")),
     ],
 )
 def test_what_fills_no_batch_is_refused(images: Path, pattern: str, words: tuple[str, ...]) -> None:
@@ -92,7 +92,7 @@ def test_what_fills_no_batch_is_refused(images: Path, pattern: str, words: tuple
     np.save(images / "g.npy", np.zeros(7, np.uint8))
     tensors = (BATCH, MASK) if "npz" in pattern else (BATCH,)
     with pytest.raises(UserError) as error:
-        [one.fitting() for one in runs(images / pattern, tensors=tensors)]
+        [one.load() for one in runs(images / pattern, tensors=tensors)]
     for word in words:
         assert word in str(error.value)
 
@@ -104,8 +104,11 @@ def test_each_item_has_a_line() -> None:
     )
     whole = attrs.evolve(scores, name="norm", values=np.ones(3, np.float32))
     report = attrs.evolve(report, output_reports=(scores, whole))
-    found = [OneRun.of(("a.png", "b.png"), report), OneRun.of(("c.png", "d.png"), report)]
-    document = several_json("net", "digest", found)
+    found = [
+        RunSummary.of_report(("a.png", "b.png"), report),
+        RunSummary.of_report(("c.png", "d.png"), report),
+    ]
+    document = batch_json("net", "digest", found)
     assert [run["input"] for run in document["runs"]] == ["a.png", "c.png"]
     items = document["runs"][0]["items"]
     assert [one["input"] for one in items] == ["a.png", "b.png"]
@@ -113,7 +116,7 @@ def test_each_item_has_a_line() -> None:
     assert best == [[1, 2, 0], [0, 2, 1]]
     assert "norm" not in items[0]["outputs"]
     text = io.StringIO()
-    print_several("net", found, Console(file=text, width=120))
+    print_batch("net", found, Console(file=text, width=120))
     lines = text.getvalue().splitlines()
     assert lines[0] == "net: 4 inputs in 2 runs"
     counted = [f"{report.cycles:,}" in line for line in lines if ".png" in line]
@@ -122,9 +125,9 @@ def test_each_item_has_a_line() -> None:
 
 def test_a_run_on_one_file_has_its_cycles_and_saturated_values() -> None:
     report = sample_report()
-    found = [OneRun.of((name,), report) for name in ("a.png", "b.png")]
+    found = [RunSummary.of_report((name,), report) for name in ("a.png", "b.png")]
     text = io.StringIO()
-    print_several("net", found, Console(file=text, width=120))
+    print_batch("net", found, Console(file=text, width=120))
     lines = [line for line in text.getvalue().splitlines() if ".png" in line]
     saturated = sum(layer.saturated for layer in report.layers)
     assert [line.split()[-2:] for line in lines] == [[f"{report.cycles:,}", f"{saturated:,}"]] * 2

@@ -13,9 +13,9 @@ from PIL import Image
 from nmpsim.bundle import Tensor, read_bundle
 from nmpsim.bundle.metadata import Normalization
 from nmpsim.cli.dataset import load_dataset
-from nmpsim.cli.input_options import MODES, ImageOptions
-from nmpsim.cli.inputs import samples_of
-from nmpsim.cli.samples import Taker
+from nmpsim.cli.inputs import find_samples
+from nmpsim.cli.options import PIXEL_RANGES, ImageOptions
+from nmpsim.cli.samples import ProgramInputs
 from nmpsim.diagnostics import UserError
 
 PIXELS = np.arange(0, 240, 10, dtype=np.uint8).reshape(2, 4, 3)
@@ -25,9 +25,9 @@ UINT8 = Tensor("data", "ui8", (1, 2, 4, 3), 0, 0.0078125, 128)
 
 
 def taken(path: Path, tensor: Tensor = UINT8, order: str = "RGB", **options: object) -> np.ndarray:
-    taker = Taker({tensor.name: tensor}, ImageOptions(**options), order)
-    (sample,) = samples_of([str(path)], taker)
-    return sample.fitting()[tensor.name]
+    inputs = ProgramInputs({tensor.name: tensor}, ImageOptions(**options), order)
+    (sample,) = find_samples([str(path)], inputs)
+    return sample.load()[tensor.name]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def image(tmp_path: Path) -> Path:
 def by_glow(mode: str, layout: str, order: str, mean: tuple, stddev: tuple) -> np.ndarray:
     """Image.cpp: mean and deviation in RGB, then scale and bias, then order, then layout."""
     f = np.float32
-    low, high = (f(limit) for limit in MODES[mode])
+    low, high = (f(limit) for limit in PIXEL_RANGES[mode])
     if order == "BGR":
         mean, stddev = mean[::-1], stddev[::-1]
     scale = f((high - low) / 255.0)
@@ -52,7 +52,7 @@ def by_glow(mode: str, layout: str, order: str, mean: tuple, stddev: tuple) -> n
     return result.transpose(2, 0, 1) if layout == "NCHW" else result
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", PIXEL_RANGES)
 def test_values_are_glows_to_the_bit(image: Path, mode: str) -> None:
     means, deviations = ((0, 0, 0), (123.675, 116.28, 103.53)), ((1, 1, 1), (0.229, 0.224, 0.225))
     for layout, order, mean, stddev in itertools.product(
@@ -106,8 +106,8 @@ def test_what_the_models_file_says_goes_before_its_range(image: Path) -> None:
     said = Normalization("data", (1.0, 2.0, 3.0), (2.0,))
 
     def taken_by(tensor: Tensor, **options: object) -> np.ndarray:
-        taker = Taker({"data": tensor}, ImageOptions(**options), "RGB", {"data": said})
-        return samples_of([str(image)], taker)[0].fitting()["data"]
+        inputs = ProgramInputs({"data": tensor}, ImageOptions(**options), "RGB", {"data": said})
+        return find_samples([str(image)], inputs)[0].load()["data"]
 
     for tensor in (FLOAT, INT8):
         assert np.array_equal(taken_by(tensor)[0], (PIXELS - np.float32([1, 2, 3])) / 2)
@@ -152,17 +152,17 @@ def test_a_folder_and_a_pattern_are_one_run_for_each_file(tmp_path: Path) -> Non
     for number in (2, 0, 1):
         Image.fromarray(PIXELS + np.uint8(number)).save(tmp_path / f"{number}.png")
     (tmp_path / "notes.txt").write_text("")
-    taker = Taker({"data": UINT8, "mask": Tensor("mask", "float", (2,), 0)})
+    inputs = ProgramInputs({"data": UINT8, "mask": Tensor("mask", "float", (2,), 0)})
     np.save(tmp_path / "mask.npy", np.zeros(2, np.float32))
     mask = f"mask={tmp_path}/mask.npy"
     for argument in (f"data={tmp_path}/*.png", f"data={tmp_path}/[0-9].png"):
-        samples = samples_of([mask, argument], taker)
+        samples = find_samples([mask, argument], inputs)
         assert [Path(one.name).name for one in samples] == ["0.png", "1.png", "2.png"]
-        assert [one.fitting()["data"][0, 0, 0, 0] for one in samples] == [0, 1, 2]
+        assert [one.load()["data"][0, 0, 0, 0] for one in samples] == [0, 1, 2]
     with pytest.raises(UserError, match="different numbers of files"):
-        samples_of([f"data={tmp_path}/?.png", f"mask={tmp_path}/[01].png"], taker)
+        find_samples([f"data={tmp_path}/?.png", f"mask={tmp_path}/[01].png"], inputs)
     (tmp_path / "mask.npy").unlink()
-    assert len(samples_of([str(tmp_path)], Taker({"data": UINT8}))) == 3
+    assert len(find_samples([str(tmp_path)], ProgramInputs({"data": UINT8}))) == 3
 
 
 def test_a_name_of_a_file_may_look_like_a_pattern(tmp_path: Path) -> None:
@@ -222,9 +222,9 @@ def test_a_data_set_of_images(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         Image.fromarray(PIXELS + np.uint8(number)).save(tmp_path / name / "0.png")
     np.save(tmp_path / "dog" / "1.npy", PIXELS)
-    taker = Taker({"data": UINT8})
-    data = load_dataset(tmp_path, None, taker)
+    inputs = ProgramInputs({"data": UINT8})
+    data = load_dataset(tmp_path, None, inputs)
     assert (data.labels, data.class_names) == ([0, 1, 1], ("cat", "dog"))
     assert [int(data.samples.read(index)["data"].reshape(-1)[0]) for index in range(3)] == [0, 1, 0]
-    other = load_dataset(tmp_path, None, Taker({"data": UINT8}, ImageOptions(mode="0to1")))
+    other = load_dataset(tmp_path, None, ProgramInputs({"data": UINT8}, ImageOptions(mode="0to1")))
     assert other.samples.digest != data.samples.digest

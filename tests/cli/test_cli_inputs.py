@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nmpsim.bundle import read_bundle
-from nmpsim.cli.input_options import NOTHING_SAID
-from nmpsim.cli.inputs import samples_of
-from nmpsim.cli.samples import Taker
+from nmpsim.cli.inputs import find_samples
+from nmpsim.cli.options import DEFAULT_IMAGES
+from nmpsim.cli.samples import ProgramInputs
 from nmpsim.diagnostics import UserError
 
 DATA = np.array([[1, 2, 3, 4]], np.int8)
@@ -26,8 +26,8 @@ def error(bundle, *arguments: object) -> str:
 
 
 def arrays(bundle, *arguments: object) -> dict[str, np.ndarray]:
-    taker = Taker.of(read_bundle(bundle).metadata, NOTHING_SAID)
-    (sample,) = samples_of([str(a) for a in arguments], taker)
+    taker = ProgramInputs.of_bundle(read_bundle(bundle).metadata, DEFAULT_IMAGES)
+    (sample,) = find_samples([str(a) for a in arguments], taker)
     return {name: one.read() for name, (one,) in sample.sources.items()}
 
 
@@ -124,15 +124,15 @@ def header(shape: str, descr: str = "|i1", version: bytes = b"\x01\x00") -> byte
     ("contents", "expected"),
     [
         (b"", "the file is empty"),
-        (b"hello world, this is text", "neither an .npy nor an .npz"),
+        (b"hello world, this is text", "neither an array nor an image"),
         (b"PK\x03\x04 broken", "damaged"),
-        (header("(1, 4)"), "not as long as its header says"),
-        (header("(1, 4)") + b"abc", "not as long as its header says"),
-        (header("(1, 4)") + b"abcde", "more data than that"),
+        (header("(1, 4)"), "does not have the size in its header"),
+        (header("(1, 4)") + b"abc", "does not have the size in its header"),
+        (header("(1, 4)") + b"abcde", "found: more data"),
         (header("(1, 4)", "|O") + b"abcd", "Python objects"),
-        (header("(1, 4)", "<U9"), "plain numbers"),
+        (header("(1, 4)", "<U9"), "does not hold numbers"),
         (header("(1, 4)", "|S3"), "found: bytes24"),
-        (header("(1, 4)", "<c8"), "plain numbers"),
+        (header("(1, 4)", "<c8"), "does not hold numbers"),
         (header("(1, -4)"), "negative"),
         (header("(1, 4)", version=b"\x09\x00"), "version"),
         (header("(1000000, 1000000)"), "1,000,000,000,000 values"),
@@ -150,7 +150,7 @@ def header(shape: str, descr: str = "|i1", version: bytes = b"\x01\x00") -> byte
         (header("(1, 4)")[:10] + b"'''" * 40, "damaged"),
         (header("(1, 4L4)"), "damaged"),
         (header("(1, 4)", "[('a', '<i4'), ('b', '<f4')]"), "damaged"),
-        (header("(1, 4, " + "1, " * 50 + ")"), "not as long as its header says"),
+        (header("(1, 4, " + "1, " * 50 + ")"), "does not have the size in its header"),
         (header("(1, 4, " + "1, " * 80 + ")") + b"abcd", "damaged"),
         (header("(" + "9" * 190 + ",)"), "values"),
     ],
@@ -181,7 +181,7 @@ def test_an_archive_that_claims_too_much(one_input, tmp_path):
     path = tmp_path / "bomb.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("data.npy", header("(1, 4)") + bytes(50_000_000))
-    assert "more data than that" in error(one_input, path)
+    assert "found: more data" in error(one_input, path)
 
 
 def test_objects_are_never_unpickled(one_input, tmp_path):

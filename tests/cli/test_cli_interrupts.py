@@ -201,7 +201,7 @@ STUCK = """
 import ctypes
 from nmpsim.atomic import new_file
 import nmpsim.cli.commands.run as command
-def stuck(request):
+def stuck(request, *_):
     with new_file(request.output) as file:
         file.write(b"half")
         Path({ready!r}).touch()
@@ -258,13 +258,13 @@ def command_(request):
 command.command.callback = lambda **_: command_(None)
 """
 WHILE_IT_IS_TOLD = """
-    words = interrupt._interrupts.words
+    words = interrupt._watcher.message
     def slowly():
         said = words()
         now()
         time.sleep(0.3)
         return said
-    interrupt._interrupts.words = slowly
+    interrupt._watcher.message = slowly
     now()
 """
 WITH_HALF_AN_OBJECT = """
@@ -276,11 +276,11 @@ WHILE_AN_OBJECT_ENDS = """
     time.sleep(10)
 """
 WHILE_THE_GUARD_ENDS_IT = """
-    end = interrupt._interrupts.end
+    end = interrupt._watcher.end
     def twice():
-        interrupt._interrupts.end = end
+        interrupt._watcher.end = end
         now()
-    interrupt._interrupts.end = twice
+    interrupt._watcher.end = twice
     now()
 """
 AS_ANOTHER_ERROR = """

@@ -26,9 +26,9 @@ HALT = "_start: nmp.halt"
 @pytest.fixture(autouse=True)
 def untold() -> Iterator[None]:
     """Nobody has been told yet."""
-    loading._say_loading.cache_clear()
+    loading._print_loading.cache_clear()
     yield
-    loading._say_loading.cache_clear()
+    loading._print_loading.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_only_a_terminal_is_told_and_only_if_it_lasts(
     Path("a file.bin").write_bytes(bytes(3_000_000))
     monkeypatch.setattr(nmpsim.session, "load", load)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    monkeypatch.setattr(loading, "PATIENCE_SECONDS", 0.05 if seconds else 60)
+    monkeypatch.setattr(loading, "ANNOUNCE_SECONDS", 0.05 if seconds else 60)
     assert loading.load_program(Path("a file.bin")) == "a file.bin"
     assert capsys.readouterr().err == said
 

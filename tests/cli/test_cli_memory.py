@@ -85,7 +85,7 @@ def test_sizes_that_are_none(size: str, digits: Path, nmpsim_cli: Any) -> None:
     [("1k", 1000), ("1KiB", 1024), ("2M", 2_000_000), ("1.5GiB", 3 << 29), ("1 TB", 10**12)],
 )
 def test_sizes(size: str, nbytes: int) -> None:
-    from nmpsim.cli.memory import _Size
+    from nmpsim.cli.options import _Size
 
     assert _Size().convert(size, None, None) == nbytes
 
@@ -121,7 +121,7 @@ def test_members_that_are_packed_otherwise(digits: Path, tmp_path: Path, nmpsim_
         archive.writestr("data.npy", SEVEN.read_bytes())
     done = nmpsim_cli("run", digits, "--input", tmp_path / "x.npz")
     assert done.exit_code == 2
-    assert "compressed in an unknown way" in done.stderr
+    assert "compressed by an unknown method" in done.stderr
 
 
 def test_constants_that_are_too_large(tmp_path: Path, nmpsim_cli: Any) -> None:

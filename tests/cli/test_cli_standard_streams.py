@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.cli.app import app
-from nmpsim.cli.stdin import spooled
+from nmpsim.cli.stdin import spool
 from nmpsim.diagnostics import UserError
 
 SOURCE = ".input data, i8[S:1 O:0]<1 x 4>\n.output prob, float<1 x 2>\n_start: nmp.halt\n"
@@ -74,10 +74,10 @@ def test_a_pipe_that_was_opened_for_us_is_read(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: (os.write(writing, b"abc"), os.close(writing)))
     thread.start()
     with click.Context(click.Command("x")) as context:
-        path = Path(spooled(f"/dev/fd/{reading}", context))
+        path = Path(spool(f"/dev/fd/{reading}", context))
         assert path.read_bytes() == b"abc"
         with pytest.raises(UserError, match="given twice"):
-            spooled(f"/dev/fd/{reading}", context)
+            spool(f"/dev/fd/{reading}", context)
     assert not path.exists()
     thread.join()
     os.close(reading)
@@ -103,7 +103,7 @@ def test_two_things_on_standard_output_are_refused(fake, one_input, tmp_path: Pa
     npy(tmp_path)
     words = ("run", one_input, "--input", tmp_path / "x.npy", "--save-outputs", "-")
     result = invoke(*words)
-    assert (result.exit_code, "would hold two things" in result.stderr) == (2, True)
+    assert (result.exit_code, "cannot both go to standard output" in result.stderr) == (2, True)
     result = invoke(*words, "-o", tmp_path / "report.txt")
     assert result.exit_code == 0, result.stderr
     assert result.stdout_bytes.startswith(b"PK")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nmpsim.cli.ahead import SETTING, engine_for, is_wanted
+from nmpsim.cli.environment import BACKGROUND_SETTING, choose_engine, compiles_in_background
 from nmpsim.core import background_compile as module
 from nmpsim.core.background_compile import RETRY_SECONDS, KernelCacheStatus, kernel_cache_status
 from nmpsim.core.compiled.engine import CompiledEngine
@@ -57,24 +57,27 @@ def known() -> KernelCacheStatus:
 
 
 def test_it_is_for_people_unless_it_is_said() -> None:
-    assert is_wanted({})
-    assert not any(is_wanted({name: "1"}) for name in ("CI", "PYTEST_VERSION", "NUMBA_DISABLE_JIT"))
-    assert is_wanted({SETTING: "1", "CI": "true"})
-    assert not is_wanted({SETTING: "0"})
-    assert is_wanted({SETTING: "", "CI": ""})
+    assert compiles_in_background({})
+    assert not any(
+        compiles_in_background({name: "1"})
+        for name in ("CI", "PYTEST_VERSION", "NUMBA_DISABLE_JIT")
+    )
+    assert compiles_in_background({BACKGROUND_SETTING: "1", "CI": "true"})
+    assert not compiles_in_background({BACKGROUND_SETTING: "0"})
+    assert compiles_in_background({BACKGROUND_SETTING: "", "CI": ""})
 
 
 def test_only_who_leaves_the_choice_has_kernels_compiled(
     started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(SETTING, "1")
-    assert [engine_for(name) for name in ("compiled", "reference")] == ["compiled", "reference"]
-    assert engine_for("auto", runs_often=True) == "compiled"
+    monkeypatch.setenv(BACKGROUND_SETTING, "1")
+    assert [choose_engine(name) for name in ("compiled", "reference")] == ["compiled", "reference"]
+    assert choose_engine("auto", runs_often=True) == "compiled"
     assert started == []
-    assert engine_for("auto") == "auto"
+    assert choose_engine("auto") == "auto"
     assert len(started) == 1
-    monkeypatch.setenv(SETTING, "0")
-    assert engine_for("auto") == "auto"
+    monkeypatch.setenv(BACKGROUND_SETTING, "0")
+    assert choose_engine("auto") == "auto"
     assert len(started) == 1
 
 
@@ -181,11 +184,11 @@ def test_a_terminal_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv(SETTING, "1")
-    engine_for("auto")
+    monkeypatch.setenv(BACKGROUND_SETTING, "1")
+    choose_engine("auto")
     assert capsys.readouterr().err == "", "standard error is no terminal"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    engine_for("auto")
+    choose_engine("auto")
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("note: kernels are compiled in the background")
+    assert line.startswith("note: kernels are being compiled in the background")
     assert len(started) == 2

@@ -32,7 +32,7 @@ from core_machines import (
 )
 
 import nmpsim
-from nmpsim.cli.kernels import numba_settings
+from nmpsim.cli.environment import numba_settings
 from nmpsim.core.compiled import replay
 from nmpsim.core.compiled.engine import CompiledEngine
 from nmpsim.core.compiled.issue import IS_PLAIN

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nmpsim.bundle import Bundle
-from nmpsim.cli.npz import NpzFile
+from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.corefile import load_core
@@ -38,7 +38,7 @@ def files(digits: Bundle, seven: dict[str, Any], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shell(digits: Bundle, seven: dict[str, Any]) -> Shell:
-    return Shell(Debugger(digits, seven), NpzFile)
+    return Shell(Debugger(digits, seven), ArrayFile)
 
 
 def test_every_display_takes_it(shell: Shell) -> None:
@@ -82,11 +82,11 @@ def test_a_core_file_keeps_it(shell: Shell, tmp_path: Path) -> None:
     shell.execute("until layer pool1")
     path = tmp_path / "x.core"
     shell.execute(f"core {path}")
-    core = load_core(path, NpzFile(path))
+    core = load_core(path, ArrayFile(path))
     debugger = Debugger(core.bundle(str(path)), core.inputs)
     debugger.change(core.edits)
     debugger.go_to(core.position or 0)
-    again = Shell(debugger, NpzFile)
+    again = Shell(debugger, ArrayFile)
     for line in ("tensor conv1", "layer conv1", "integers conv1", "change conv1 scale 0.03"):
         assert again.execute(line).text == shell.execute(line).text
 

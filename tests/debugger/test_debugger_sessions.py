@@ -13,7 +13,7 @@ from small_sessions import END, GET, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, s
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.patch import apply_patch, load_patch
-from nmpsim.cli.npz import NpzFile
+from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.corefile import load_core
@@ -129,12 +129,12 @@ def test_a_core_file_has_the_changes_with_it(shell: Shell, tmp_path: Path) -> No
     shell.execute("step instruction 20")
     path = tmp_path / "here.core"
     shell.execute(f"core {path}")
-    core = load_core(path, NpzFile(path))
+    core = load_core(path, ArrayFile(path))
     debugger = Debugger(core.bundle(str(path)), core.inputs, config=core.config)
     debugger.change(core.edits)
     assert core.position is not None
     debugger.go_to(core.position)
-    again = Shell(debugger, NpzFile)
+    again = Shell(debugger, ArrayFile)
     for line in ("where", "effect", "tensor conv1", "tensor prob"):
         assert again.execute(line) == shell.execute(line)
     patch = tmp_path / "patch.json"

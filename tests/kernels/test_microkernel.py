@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from nmpsim.cli.kernels import numba_settings
+from nmpsim.cli.environment import numba_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for

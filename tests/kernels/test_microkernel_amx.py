@@ -27,7 +27,7 @@ from llvmlite import binding, ir
 from test_microkernel import run_with
 from tiers import examples
 
-from nmpsim.cli.kernels import numba_settings
+from nmpsim.cli.environment import numba_settings
 from nmpsim.kernels import amx_tiles, microkernel_amx
 from nmpsim.kernels.amx_check import block_code, is_right
 from nmpsim.kernels.cpu_features import FEATURES

@@ -189,7 +189,7 @@ def test_a_build_is_green_and_then_red(repository):
         in (red["Check"][1])
     )
     assert "conv1__2, line 20" in red["Test"][1]
-    assert "2 wrong answer" in summary.read_text()
+    assert "2 wrong output" in summary.read_text()
     for name in ("junit.xml", "nmpsim.sarif", "summary.md", "nmpsim.cores/three.core"):
         assert (repository.folder / name).stat().st_size
 

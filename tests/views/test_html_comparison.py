@@ -11,9 +11,9 @@ from nmpsim.views.html import html_page
 from nmpsim.views.html.compare import (
     change_figure,
     layers_table,
-    run_names,
     settings_table,
     totals_table,
+    unique_names,
     verdicts,
 )
 
@@ -71,7 +71,7 @@ def test_equal_runs_have_no_figure_of_changes():
 
 
 def test_runs_of_one_name_are_told_apart():
-    assert run_names(["a", "b", "a"]) == ["a", "b", "a (2)"]
+    assert unique_names(["a", "b", "a"]) == ["a", "b", "a (2)"]
 
 
 def test_a_device_that_is_none():

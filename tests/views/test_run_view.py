@@ -7,8 +7,8 @@ from report_samples import CUTS, TRAP, layer, sample_report
 
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.use import use_of
-from nmpsim.views.answers import is_classifier, output_lines, top_classes
 from nmpsim.views.console import text_of
+from nmpsim.views.outputs import is_classifier, output_lines, top_classes
 from nmpsim.views.run_text import print_run
 
 

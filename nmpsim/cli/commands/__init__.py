@@ -1,1 +1,1 @@
-"""One module a command; each has its click command as ``command`` and imports little else."""
+"""Commands, one module each; ``command`` is the click command."""

@@ -1,33 +1,38 @@
-"""``nmpsim asm``: assembly text becomes a bundle."""
+"""``nmpsim asm``: assemble a bundle."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import click
-
 from nmpsim.atomic import write_file
-from nmpsim.cli.files import check_outputs
-from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, Command, device_option, load_device, output_option
+from nmpsim.cli.guard import print_message
+from nmpsim.cli.loading import load_device
+from nmpsim.cli.options import device_option, output_option
+from nmpsim.cli.output import check_outputs
+from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command
 from nmpsim.input_files import read_text
+from nmpsim.records import frozen
 
 
-@click.command("asm", cls=Command)
-@click.argument("source", metavar="PROG.s", type=FILE)
-@device_option("the NMP (`nmpsim device`)")
-@output_option("PROG.bin", "The bundle to write.", required=True)
-def command(source: Path, device: Path | None, output: Path) -> None:
-    """Assemble a program; the inverse of `nmpsim disasm --data`."""
-    check_outputs([output], [source, device])
-    config = load_device(device)
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim asm``."""
+
+    source: InputFile = argument("PROG.s")
+    device: InputFile | None = device_option("the NMP (`nmpsim device`)")
+    output: OutputFile = output_option("PROG.bin", "The bundle to write.")
+
+
+@define_command("asm", Request)
+def command(request: Request) -> None:
+    """Assemble a bundle; the inverse of `nmpsim disasm --data`."""
+    source, output = request.source, request.output
+    check_outputs([output], [source, request.device])
+    config = load_device(request.device)
     from nmpsim.bundle import bundle_from_bytes
     from nmpsim.bundle.assembly import assemble
-    from nmpsim.config import default_device
+    from nmpsim.config import given_device
 
-    settings = (config or default_device()).settings()
     text = read_text(source, "program", code="ASM001")
-    image = assemble(text, str(source), settings).bundle()
-    bundle_from_bytes(image, str(output))  # what could not be loaded is not written
+    image = assemble(text, str(source), given_device(config).settings()).bundle()
+    bundle_from_bytes(image, str(output))  # a bundle that cannot be loaded is not written
     write_file(output, lambda file: file.write(image))
-    say(f"wrote {output}: {len(image):,} bytes")
+    print_message(f"wrote {output}: {len(image):,} bytes")

@@ -1,227 +1,150 @@
-"""``nmpsim check``: a bundle or a suite as a build's last word."""
+"""``nmpsim check``: check the outputs and costs of a bundle or of a suite."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 import click
 
-from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.guard import say, tell_ci
-from nmpsim.cli.input_options import NOTHING_SAID, image_options, spooled_arguments
+from nmpsim.cli.guard import print_ci_command, print_message
 from nmpsim.cli.loading import load_program
-from nmpsim.cli.memory import max_memory_option
 from nmpsim.cli.options import (
-    FILE,
-    LAYER,
-    OUTPUT,
-    Command,
+    DEFAULT_IMAGES,
+    EXECUTION,
+    FiniteNumber,
+    Format,
+    InputOptions,
+    LimitOptions,
+    Size,
+    Tolerance,
     format_option,
-    jobs_option,
-    limit_options,
+    max_memory_option,
     output_option,
-    show,
     strict_option,
 )
-from nmpsim.cli.stdin import reads_pipes
+from nmpsim.cli.output import check_outputs, emit, emit_json, emit_result
+from nmpsim.cli.parameters import (
+    InputFile,
+    Natural,
+    OutputFile,
+    Positive,
+    argument,
+    define_command,
+    option,
+)
+from nmpsim.cli.stdin import has_read_pipes
 from nmpsim.diagnostics import Place, fail
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nmpsim.checking import Case, CaseResult, SaturationLimit, Suite
-    from nmpsim.cli.input_options import ImageOptions
-
-_BUNDLE_OPTIONS = (
-    "input",
-    "device",
-    "baseline",
-    "expect",
-    "expect_layers",
-    "only",
-    "ulp",
-    "sqnr",
-    "top1",
-    "cycles",
-    "cycles_percent",
-    "saturation",
-    "memory",
-    "hazards",
-)
 
 _SUITE, _WORKFLOW = Path("suite.toml"), Path(".github/workflows/nmpsim.yml")
-_INIT_OPTIONS = ("input", "device")
-"""Options of a bundle that ``--init`` puts into the suite."""
+_EXPECTED, _BUDGET, _SUITES, _FILES = "Expected outputs", "Budgets", "Suites", "Result files"
 
 
-@attrs.frozen(kw_only=True)
-class _Request:
-    """What the command line asks for."""
+@frozen(kw_only=True)
+class CaseOptions:
+    """Options that describe the case of a single bundle; None, or empty, if not given."""
 
-    program: Path
-    input: tuple[str, ...]
-    images: ImageOptions
-    device: Path | None
-    baseline: Path | None
-    expect: Path | None
-    expect_layers: Path | None
-    only: tuple[str, ...]
-    ulp: int | None
-    sqnr: float | None
-    top1: int | None
-    cycles: int | None
-    cycles_percent: float | None
-    saturation: str | None
-    memory: int | None
-    hazards: Literal["none"] | None
-    names: tuple[str, ...]
-    update_baseline: bool
-    init: bool
-    force: bool
-    junit: Path | None
-    sarif: Path | None
-    lint: bool
-    markdown: Path | None
-    core_on_failure: Path | None
-    github: bool | None
-    max_cycles: int | None
-    timeout: float | None
-    strict: bool
-    jobs: int | None
-    max_memory: int | None
-    style: str
-    output: Path | None
+    device: InputFile | None = option("Run the bundle on this device.", "D.toml")
+    baseline: OutputFile | None = option("Compare with this earlier run.", "B.json")
+    expect: InputFile | None = option("Expected outputs.", "E.npz", group=_EXPECTED)
+    expect_layers: InputFile | None = option(
+        "Expected outputs of layers.", "L.npz", group=_EXPECTED
+    )
+    only: tuple[str, ...] = option(
+        "Layer, or pattern such as conv*, to compare.", "LAYER", group=_EXPECTED
+    )
+    ulp: Natural | None = option(
+        "Allowed difference in units of the last place.", "N", group=_EXPECTED
+    )
+    sqnr: FiniteNumber | None = option("Lowest allowed SQNR.", "DB", group=_EXPECTED)
+    top1: Natural | None = option("Expected class.", "CLASS", group=_EXPECTED)
+    cycles: Natural | None = option("Most cycles.", "N", group=_BUDGET)
+    cycles_percent: Tolerance | None = option(
+        "Most cycles, in percent above the baseline.", "P", group=_BUDGET
+    )
+    saturation: str | None = option("Most saturated values.", "none|baseline|N", group=_BUDGET)
+    memory: Natural | None = option("Most bytes of DRAM.", "BYTES", group=_BUDGET)
+    hazards: Literal["none"] | None = option("Search for hazards in a second run.", group=_BUDGET)
+
+    def given(self) -> dict[str, str]:
+        """Return the options that were given, by field."""
+        values = attrs.asdict(self, recurse=False)
+        return {
+            name: f"--{name.replace('_', '-')}"
+            for name, value in values.items()
+            if value not in (None, ())
+        }
+
+
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim check``."""
+
+    program: InputFile = argument("SUITE.toml|NET.bin|MODEL")
+    inputs: InputOptions
+    case_options: CaseOptions
+    update_baseline: bool = option("Write the baselines; other checks are done first.")
+    format: Format = format_option()
+    output: OutputFile | None = output_option("REPORT", "Write to this file.  [default: stdout]")
+    names: tuple[str, ...] = option(
+        "Check only the cases of this name.", "NAME", names="--case", group=_SUITES
+    )
+    init: bool = option(f"Write {_SUITE}, a baseline and {_WORKFLOW}.", group=_SUITES)
+    force: bool = option("Overwrite the files of --init.", group=_SUITES)
+    junit: OutputFile | None = option("Write JUnit XML.", "J.xml", group=_FILES)
+    sarif: OutputFile | None = option("Write SARIF, for code scanning.", "S.sarif", group=_FILES)
+    lint: bool = option("Add warnings and notes of lint to SARIF.", group=_FILES)
+    markdown: OutputFile | None = option(
+        "Write a summary for a pull request.", "M.md", group=_FILES
+    )
+    core_on_failure: OutputFile | None = option(
+        "Write core files of failed cases.", "FOLDER", group=_FILES
+    )
+    github: bool | None = option("Annotate the pull request.  [default: on GitHub]", group=_FILES)
+    strict: bool = strict_option()
+    jobs: Positive | None = option(
+        "Number of processes.  [default: one per processor]", "N", group=EXECUTION
+    )
+    limits: LimitOptions
+    max_memory: Size | None = max_memory_option()
 
     @property
     def results(self) -> tuple[Path | None, ...]:
-        """Files that are written next to the report."""
+        """The report and the other result files."""
         return self.output, self.junit, self.sarif, self.markdown
 
 
-def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no limit.")
-    return value
+@define_command("check", Request)
+def command(request: Request) -> int:
+    """Check the outputs and costs of a bundle, or of every case of a suite.
 
-
-@click.command("check", cls=Command)
-@click.argument("program", metavar="SUITE.toml|NET.bin|MODEL", type=FILE)
-@click.option(
-    "--input",
-    metavar="[NAME=]FILE",
-    multiple=True,
-    callback=spooled_arguments,
-    help="Of NET.bin: as for `nmpsim run`.",
-)
-@image_options
-@click.option("--device", metavar="D.toml", type=FILE, help="Of NET.bin: run on this device.")
-@click.option(
-    "--baseline",
-    metavar="B.json",
-    type=OUTPUT,
-    help="Of NET.bin: outputs must be these, cycles and saturation no worse, unless another"
-    " option says what they must be.",
-)
-@click.option("--expect", metavar="E.npz", type=FILE, help="Of NET.bin: what it must answer.")
-@click.option(
-    "--expect-layers",
-    metavar="L.npz",
-    type=FILE,
-    help="Of NET.bin: the outputs of layers, as `nmpsim run --save-layers` writes them.",
-)
-@click.option(
-    "--only",
-    metavar="LAYER",
-    multiple=True,
-    help=f"Compare these layers only: {LAYER}; or a pattern such as conv*.",
-)
-@click.option("--ulp", metavar="N", type=click.IntRange(0), help="Units of the last place allowed.")
-@click.option(
-    "--sqnr",
-    metavar="DB",
-    type=float,
-    callback=_finite,
-    help="Signal to noise, in dB, that is enough.",
-)
-@click.option("--top1", metavar="CLASS", type=click.IntRange(0), help="The class it must name.")
-@click.option("--cycles", metavar="N", type=click.IntRange(0), help="At most N cycles.")
-@click.option(
-    "--cycles-percent",
-    metavar="P",
-    type=click.FloatRange(0),
-    callback=_finite,
-    help="At most P percent above the baseline.",
-)
-@click.option(
-    "--saturation", metavar="none|baseline|N", help="Values that may saturate where none should."
-)
-@click.option("--memory", metavar="BYTES", type=click.IntRange(0), help="At most BYTES of DRAM.")
-@click.option(
-    "--hazards",
-    type=click.Choice(["none"]),
-    help="No access may depend on when a transfer lands; a second run looks for them.",
-)
-@click.option(
-    "--case", "names", metavar="NAME", multiple=True, help="Of a suite: only cases of this name."
-)
-@click.option(
-    "--update-baseline", is_flag=True, help="Write the baselines; other checks are done first."
-)
-@click.option(
-    "--init",
-    is_flag=True,
-    help=f"Write {_SUITE}, a baseline and {_WORKFLOW} for a bundle or model, in this folder.",
-)
-@click.option("--force", is_flag=True, help="With --init: overwrite these files.")
-@click.option("--junit", metavar="J.xml", type=OUTPUT, help="Write JUnit XML, a test case a layer.")
-@click.option(
-    "--sarif",
-    metavar="S.sarif",
-    type=OUTPUT,
-    help="Write SARIF: failures, notable saturation, lint's errors.",
-)
-@click.option("--lint", is_flag=True, help="Add lint's warnings and notes to the SARIF file.")
-@click.option("--markdown", metavar="M.md", type=OUTPUT, help="Write a summary for a pull request.")
-@click.option(
-    "--core-on-failure",
-    metavar="FOLDER",
-    type=OUTPUT,
-    help="Leave a core file of each failed case here, for `nmpsim debug`.",
-)
-@click.option(
-    "--github/--no-github",
-    default=None,
-    help="Annotate the pull request.  [default: if GITHUB_ACTIONS is true]",
-)
-@limit_options("each run")
-@strict_option
-@jobs_option
-@max_memory_option
-@format_option
-@output_option("REPORT", "Write the report here instead of to stdout.", required=False)
-def command(**arguments: Any) -> int:
-    """Check what a bundle, or every case of a suite, answers and costs.
+    Options for inputs, expected outputs and budgets are for a single bundle; a suite has keys for
+    them (docs/check.md). With --baseline, outputs must be equal and cycles and saturation no worse,
+    unless another option says otherwise.
 
     \b
       nmpsim check --init MODEL --input X.npy
       nmpsim check suite.toml --junit junit.xml
       nmpsim check NET.bin --input X.npy --expect E.npz --baseline B.json
 
-    Exit codes: 0 as asked, 1 a wrong answer, a trap or a hazard, 4 only over budget, 2 something
-    given cannot be used (a stale baseline, nothing to check), 3 a bug. docs/check.md has all keys.
+    Exit codes: 0 passed, 1 a wrong output, a trap or a hazard, 4 only over budget, 2 unusable
+    arguments or files (a stale baseline, nothing to check), 3 a bug.
     """
-    request = _Request(**arguments)
     if request.force and not request.init:
-        raise click.UsageError("--force is for --init")
+        raise click.UsageError("--force requires --init")
     return _init(request) if request.init else _check(request)
 
 
-def _init(request: _Request) -> int:
+def _init(request: Request) -> int:
     """Run the program once; if that passes, write the baseline, the suite and the workflow."""
     from nmpsim.atomic import file_name
     from nmpsim.checking.new_suite import suite_text, workflow_text
@@ -229,23 +152,23 @@ def _init(request: _Request) -> int:
     if not _is_program(request.program):
         message, place = "--init takes a bundle or a model", Place(str(request.program))
         raise fail("ARG001", message, place=place, hint="compile LIR first: nmpsim compile")
-    others = [name for name in _BUNDLE_OPTIONS if name not in _INIT_OPTIONS]
-    given = [name for name in others if getattr(request, name) not in (None, ())]
-    if given or request.images != NOTHING_SAID:
-        option = f"--{given[0].replace('_', '-')}" if given else "an option of images"
-        hint = "say it in the suite" if given else "prepare the input: --input X.npy"
-        raise fail("ARG001", f"--init does not take {option}", hint=hint)
+    given = [name for field, name in request.case_options.given().items() if field != "device"]
+    if given or request.inputs.images != DEFAULT_IMAGES:
+        name = given[0] if given else "an option for images"
+        hint = "set it in the suite" if given else "prepare the input: --input X.npy"
+        raise fail("ARG001", f"--init does not take {name}", hint=hint)
     baseline = Path("baselines") / f"{file_name(request.program.stem)}.json"
-    request = attrs.evolve(request, baseline=baseline, update_baseline=True)
+    options = attrs.evolve(request.case_options, baseline=baseline)
+    request = attrs.evolve(request, case_options=options, update_baseline=True)
     case = _case(request)
     for one in case.input:
-        if not one.path.is_file() or reads_pipes(click.get_current_context()):
+        if not one.path.is_file() or has_read_pipes(click.get_current_context()):
             message, place = "a suite needs a file for each input", Place(str(one.path))
             raise fail("ARG001", message, place=place, hint="--input FILE, once for each input")
     texts = {_SUITE: suite_text(case, Path()), _WORKFLOW: workflow_text()}
     for path in (*texts, baseline):
         if path.exists() and not request.force:
-            hint = "--force overwrites it, or work in another folder"
+            hint = "use --force, or another folder"
             raise fail("FILE002", "the file exists", place=Place(str(path)), hint=hint)
     _WORKFLOW.parent.mkdir(parents=True, exist_ok=True)
     check_outputs(texts, [request.program])
@@ -253,28 +176,30 @@ def _init(request: _Request) -> int:
         return code
     for path, text in texts.items():
         emit(text, path)
-    say(f"wrote {_SUITE}, {baseline} and {_WORKFLOW}; now: nmpsim check {_SUITE}")
+    print_message(f"wrote {_SUITE}, {baseline} and {_WORKFLOW}; now: nmpsim check {_SUITE}")
     if '"../' in texts[_SUITE]:
-        say(f"files outside of this folder are not in its repository: copy them, change {_SUITE}")
-    say(f"in {_WORKFLOW}, replace OWNER and REVISION: the repository of nmpsim and a commit of it")
+        print_message(f"{_SUITE} names files outside this folder: copy them into the repository")
+    print_message(f"in {_WORKFLOW}, replace OWNER and REVISION by nmpsim's repository and commit")
     return code
 
 
-def _check(request: _Request) -> int:
+def _check(request: Request) -> int:
     from nmpsim.checking import check_cases, exit_code
     from nmpsim.cli.suite_files import case_work
     from nmpsim.views.check_junit import require_junitparser
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    suite = _limited(_chosen(_suite(request), request.names), request)
+    suite = _apply_limits(_select(_load_suite(request), request.names), request)
     _check_files(request, suite)
     if request.junit is not None:
         require_junitparser()
     names = tuple(case.name for case in suite.cases)
-    cores = request.core_on_failure
-    strict, images = request.strict, request.images
     work = case_work(
-        suite.cases, update=request.update_baseline, cores=cores, strict=strict, images=images
+        suite.cases,
+        update=request.update_baseline,
+        core_folder=request.core_on_failure,
+        strict=request.strict,
+        images=request.inputs.images,
     )
     with RunProgress(stderr_console()) as progress:
         results = check_cases(
@@ -286,19 +211,16 @@ def _check(request: _Request) -> int:
     return exit_code(results)
 
 
-def _suite(request: _Request) -> Suite:
+def _load_suite(request: Request) -> Suite:
     from nmpsim.checking import Suite, read_suite
 
     if _is_program(request.program):
         return Suite(str(request.program), (_case(request),)).checked()
-    given = [name for name in _BUNDLE_OPTIONS if getattr(request, name) not in (None, ())]
+    inputs = ["--input"] if request.inputs.arguments else []
+    given = [*inputs, *request.case_options.given().values()]
     if given:
-        raise fail(
-            "ARG001",
-            f"--{given[0].replace('_', '-')} is for a single bundle",
-            place=Place(str(request.program)),
-            hint="say it in the suite",
-        )
+        message, place = f"{given[0]} is for a single bundle", Place(str(request.program))
+        raise fail("ARG001", message, place=place, hint="set it in the suite")
     return read_suite(request.program)
 
 
@@ -309,42 +231,41 @@ def _is_program(path: Path) -> bool:
     return is_bundle(path) or path.suffix == ".bin" or find_front_end(path) is not None
 
 
-def _case(request: _Request) -> Case:
+def _case(request: Request) -> Case:
     from nmpsim.checking import Budget, Case, Expect, InputFile
     from nmpsim.cli.inputs import split_argument
 
     if request.names:
         raise click.UsageError("--case is for a suite")
-    names = [
-        tensor.name
-        for tensor in load_program(request.program, inputs=request.input).metadata.user_inputs
-    ]
-    files = [split_argument(argument, names) for argument in request.input]
+    options, arguments = request.case_options, request.inputs.arguments
+    program = load_program(request.program, inputs=arguments)
+    names = [tensor.name for tensor in program.metadata.user_inputs]
+    files = [split_argument(argument, names) for argument in arguments]
     return Case(
         bundle=request.program,
         input=tuple(InputFile(path, name) for name, path in files),
         name=request.program.stem,
-        device=request.device,
-        baseline=request.baseline,
+        device=options.device,
+        baseline=options.baseline,
         expect=Expect(
-            request.expect,
-            request.expect_layers,
-            request.only,
-            request.ulp or 0,
-            request.sqnr,
-            request.top1,
+            options.expect,
+            options.expect_layers,
+            options.only,
+            options.ulp or 0,
+            options.sqnr,
+            options.top1,
         ),
         budget=Budget(
-            request.cycles,
-            request.cycles_percent,
-            _saturation(request.saturation),
-            request.memory,
-            request.hazards,
+            options.cycles,
+            options.cycles_percent,
+            _parse_saturation(options.saturation),
+            options.memory,
+            options.hazards,
         ),
     )
 
 
-def _saturation(text: str | None) -> SaturationLimit | None:
+def _parse_saturation(text: str | None) -> SaturationLimit | None:
     from nmpsim.checking import SaturationLimit
 
     if text is None:
@@ -355,7 +276,7 @@ def _saturation(text: str | None) -> SaturationLimit | None:
         raise click.UsageError(f"--saturation: {error}") from error
 
 
-def _chosen(suite: Suite, names: Sequence[str]) -> Suite:
+def _select(suite: Suite, names: Sequence[str]) -> Suite:
     known = [case.name for case in suite.cases]
     for name in names:
         if name not in known:
@@ -365,21 +286,15 @@ def _chosen(suite: Suite, names: Sequence[str]) -> Suite:
     return attrs.evolve(suite, cases=cases)
 
 
-def _limited(suite: Suite, request: _Request) -> Suite:
-    """What the command line allows wins over what the cases say."""
-    cases = tuple(
-        attrs.evolve(
-            case,
-            max_cycles=case.max_cycles if request.max_cycles is None else request.max_cycles,
-            timeout=case.timeout if request.timeout is None else request.timeout,
-        )
-        for case in suite.cases
-    )
-    return attrs.evolve(suite, cases=cases)
+def _apply_limits(suite: Suite, request: Request) -> Suite:
+    """Return the suite with the limits of the command line, which override those of cases."""
+    limits = attrs.asdict(request.limits)
+    given = {name: value for name, value in limits.items() if value is not None}
+    return attrs.evolve(suite, cases=tuple(attrs.evolve(one, **given) for one in suite.cases))
 
 
-def _check_files(request: _Request, suite: Suite) -> None:
-    """Nothing that is written may be something that is read."""
+def _check_files(request: Request, suite: Suite) -> None:
+    """Raise UserError if a file to be written cannot be, or is also read."""
     from nmpsim.cli.suite_files import core_path
 
     read: list[Path | None] = [request.program]
@@ -397,48 +312,47 @@ def _check_files(request: _Request, suite: Suite) -> None:
         read += baselines
     for path in made:
         if path is not None:
-            with contextlib.suppress(OSError):  # the check below says what is wrong
+            with contextlib.suppress(OSError):  # reported by the check below
                 path.parent.mkdir(parents=True, exist_ok=True)
     check_outputs([*request.results, *made], read)
 
 
-def _write(request: _Request, suite: Suite, results: Sequence[CaseResult]) -> None:
+def _write(request: Request, suite: Suite, results: Sequence[CaseResult]) -> None:
     if request.junit is not None:
         from nmpsim.views.check_junit import junit_text
 
         emit(junit_text(results), request.junit)
     if request.sarif is not None:
         from nmpsim.checking.lint import lint_cases
-        from nmpsim.cli.suite_files import LastBundle
-        from nmpsim.report.json import json_text
-        from nmpsim.views.check_sarif import check_sarif
+        from nmpsim.cli.suite_files import BundleCache
+        from nmpsim.views.sarif import check_sarif
 
-        found = lint_cases(suite.cases, LastBundle().load)
+        found = lint_cases(suite.cases, BundleCache().load)
         if not request.lint:
             found = tuple(one for one in found if one.severity == "error")
-        emit(json_text(check_sarif(results, found)), request.sarif)
+        emit_json(check_sarif(results, found), request.sarif)
     if request.markdown is not None:
-        from nmpsim.views.check_markdown import markdown_text
+        from nmpsim.views.check_text import markdown_text
 
         emit(markdown_text(results), request.markdown)
 
 
-def _annotate(request: _Request, results: Sequence[CaseResult]) -> None:
-    """GitHub reads workflow commands from stderr too, where they disturb no report."""
-    running_there = os.environ.get("GITHUB_ACTIONS") == "true"
-    if running_there if request.github is None else request.github:
-        from nmpsim.views.check_github import github_annotations
+def _annotate(request: Request, results: Sequence[CaseResult]) -> None:
+    """Print workflow commands of GitHub on stderr, where they are separate from the report."""
+    is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+    if is_on_github if request.github is None else request.github:
+        from nmpsim.views.check_text import github_annotations
 
         for text in github_annotations(results):
-            tell_ci(text)
+            print_ci_command(text)
 
 
-def _show(request: _Request, results: Sequence[CaseResult]) -> None:
+def _show(request: Request, results: Sequence[CaseResult]) -> None:
     from nmpsim.checking import check_json
     from nmpsim.views.check_text import print_checks
 
-    show(
-        request.style,
+    emit_result(
+        request.format,
         lambda: check_json(results),
         lambda console: print_checks(results, console),
         request.output,

@@ -1,4 +1,4 @@
-"""``nmpsim debug``: stop a run, look into it, turn it back."""
+"""``nmpsim debug``: step through a run, forwards and backwards."""
 
 from __future__ import annotations
 
@@ -11,37 +11,43 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import attrs
 import click
 
-from nmpsim.cli.ahead import engine_for
-from nmpsim.cli.files import emit
-from nmpsim.cli.guard import say
-from nmpsim.cli.input_options import input_option
-from nmpsim.cli.interrupt import conversation, line_of_conversation
-from nmpsim.cli.loading import load_program
-from nmpsim.cli.memory import max_memory_option
+from nmpsim.cli.environment import choose_engine
+from nmpsim.cli.guard import print_message
+from nmpsim.cli.interrupt import interactive_command, interactive_session
+from nmpsim.cli.loading import load_device, load_program
 from nmpsim.cli.options import (
-    FILE,
-    OUTPUT,
-    Command,
+    LIMITS,
+    Engine,
+    Format,
+    InputOptions,
+    LimitOptions,
+    Size,
     device_option,
     engine_option,
     format_option,
-    limit_options,
-    load_device,
+    max_memory_option,
     patch_option,
+)
+from nmpsim.cli.output import check_outputs, emit, emit_json
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    argument,
+    define_command,
+    given_words,
+    option,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, UserError, fail
 from nmpsim.input_files import read_bytes
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nmpsim.cli.input_options import GivenInputs
-    from nmpsim.core.limits import Limits
     from nmpsim.debugger.commands.shell import Shell
     from nmpsim.debugger.corefile import Core
     from nmpsim.debugger.debugger import Debugger
@@ -49,100 +55,58 @@ if TYPE_CHECKING:
     from nmpsim.debugger.script import Answer, Line
 
 MAX_SCRIPT_BYTES = 1 << 20
-
-
-@attrs.frozen(kw_only=True)
-class _Request:
-    """What the command line asks for."""
-
-    bundle: Path
-    inputs: GivenInputs
-    device: Path | None
-    patch: Path | None
-    engine: str
-    reference: Path | None
-    script: Path | None
-    commands: tuple[str, ...]
-    record: Path | None
-    plain: bool
-    serve: int | None
-    host: str | None
-    budget: int
-    max_memory: int | None
-    max_cycles: int | None
-    timeout: float | None
-    style: str
-
-
 _SERVED = "TEXTUAL_DRIVER"
-"""What textual-serve sets for a session in a browser."""
+"""Variable that textual-serve sets for a session in a browser."""
 _ESCAPE_MILLISECONDS = "25"
-"""How long Textual takes Esc for the beginning of another key; it waits for 100 by itself."""
+"""Time after which Textual takes Esc for a key of its own; its default is 100."""
+_SCREEN = "Screen"
 
 
-@click.command("debug", cls=Command)
-@click.argument("bundle", metavar="NET.bin|MODEL|CORE", type=FILE)
-@input_option("As for `nmpsim run`.")
-@device_option("the device that the bundle was made for")
-@patch_option
-@engine_option("Both stop at the same places.")
-@click.option(
-    "--reference",
-    metavar="R.npz",
-    type=FILE,
-    help="Outputs that layers should have: a saved run, a recorded run of Glow, or floats.",
-)
-@click.option("--script", metavar="FILE", type=FILE, help="Do the commands of this file.")
-@click.option(
-    "--command",
-    "-c",
-    "commands",
-    metavar="TEXT",
-    multiple=True,
-    help="Do this command; several are done in order, after the script.",
-)
-@click.option("--plain", is_flag=True, help="Ask for commands line by line, without a screen.")
-@click.option(
-    "--serve",
-    metavar="PORT",
-    type=click.IntRange(1, 65535),
-    help="Show the screen in a browser, at this port of this machine.",
-)
-@click.option(
-    "--host",
-    metavar="ADDRESS",
-    help="With --serve: listen at this address instead of 127.0.0.1.",
-)
-@click.option("--record", metavar="FILE", type=OUTPUT, help="Keep the commands, for --script.")
-@click.option(
-    "--budget",
-    metavar="MIB",
-    type=click.IntRange(1, 1 << 20),
-    default=512,
-    show_default=True,
-    help="Memory for going back quickly.",
-)
-@max_memory_option
-@limit_options("each command")
-@format_option
-def command(**arguments: Any) -> int:
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim debug``."""
+
+    bundle: InputFile = argument("NET.bin|MODEL|CORE")
+    inputs: InputOptions
+    device: InputFile | None = device_option("the device that the bundle was made for")
+    reference: InputFile | None = option("Expected outputs of layers.", "R.npz")
+    script: InputFile | None = option("Execute the commands of this file.", "FILE")
+    commands: tuple[str, ...] = option(
+        "Execute a command, after the script.", "TEXT", names="--command -c"
+    )
+    record: OutputFile | None = option("Write the commands to a file for --script.", "FILE")
+    patch: InputFile | None = patch_option()
+    format: Format = format_option()
+    plain: bool = option("Prompt for commands, without a screen.", group=_SCREEN)
+    serve: Annotated[int, click.IntRange(1, 65535)] | None = option(
+        "Show the screen in a browser, on this port.", "PORT", group=_SCREEN
+    )
+    host: str | None = option(
+        "Address for --serve, instead of 127.0.0.1.", "ADDRESS", group=_SCREEN
+    )
+    engine: Engine = engine_option()
+    limits: LimitOptions
+    max_memory: Size | None = max_memory_option()
+    budget: Annotated[int, click.IntRange(1, 1 << 20)] = option(
+        "Memory for fast steps backwards.", "MIB", group=LIMITS, default=512
+    )
+
+
+@define_command("debug", Request)
+def command(request: Request) -> int:
     """Step through a run by layers, tiles or instructions, forwards and backwards.
 
     \b
-    With --script or --command, or with commands on standard input, nothing is asked:
+    With --script, --command or commands on standard input, nothing is prompted for:
       nmpsim debug NET.bin --input X.npy --reference R.npz -c diverge -c "why conv1 0 3 5 2"
     Otherwise a screen shows layers, LIR, program, tensors, time and memory, with --serve in a
     browser; ? lists its keys, and `help` the commands.
 
-    Exit codes: 0 fine, 1 a run trapped or an `expect` does not hold, 2 something given, or a
-    command, cannot be used, 124 a command took longer than --timeout.
+    A reference is a saved run, a recorded run of Glow, or float outputs.
+
+    Exit codes: 0 success, 1 a run trapped or an `expect` failed, 2 unusable arguments, files or
+    commands, 124 a command took longer than --timeout.
     """
-    return _debug(_Request(**arguments))
-
-
-def _debug(request: _Request) -> int:
-    from nmpsim.cli.files import check_outputs
-
     check_outputs([request.record], [request.bundle, request.script, request.reference])
     lines = list(_given_lines(request))
     is_served = _SERVED in os.environ
@@ -151,65 +115,68 @@ def _debug(request: _Request) -> int:
     has_screen = not (lines or request.plain) and (is_served or _is_terminal())
     if has_screen:
         if not is_served:
-            say(f"opening {request.bundle.name} ...")  # the screen needs a second or more
+            print_message(f"opening {request.bundle.name} ...")  # the screen needs a second or more
         from nmpsim.tui import check_screen, run_tui
 
         if not is_served:
             check_screen(os.environ.get("TERM", ""))
         os.environ.setdefault("ESCDELAY", _ESCAPE_MILLISECONDS)
-    shell = _shell(request)
+    shell = _make_shell(request)
     try:
         if not has_screen and (lines or not _is_terminal()):
-            return _script(request, shell, lines or _standard_input())
-        with conversation():
+            return _run_script(request, shell, lines or _read_stdin())
+        with interactive_session():
             if has_screen:
                 return run_tui(shell, _layout_file(), {} if is_served else os.environ)
-            return _converse(request, shell)
+            return _prompt(request, shell)
     finally:
-        _record(request, shell)
+        _write_record(request, shell)
 
 
-def _serve(request: _Request) -> int:
-    """Serve this very command: each page that is opened is a session of its own."""
-    from nmpsim.cli.options import given_words
-    from nmpsim.cli.stdin import reads_pipes
+def _serve(request: Request) -> int:
+    """Serve this command; each page that is opened is a separate session."""
+    from nmpsim.cli.stdin import has_read_pipes
     from nmpsim.tui import check_serving
 
     if request.serve is None:
-        raise fail("ARG001", "--host is for --serve", hint=f"--serve 8000 --host {request.host}")
+        raise fail("ARG001", "--host requires --serve", hint=f"--serve 8000 --host {request.host}")
     ctx = click.get_current_context()
-    alone = {"--script": request.script, "--command": request.commands, "--plain": request.plain,
-             "--record": request.record}  # fmt: skip
-    for option, value in alone.items():
+    excluded = {"--script": request.script, "--command": request.commands, "--plain": request.plain,
+                "--record": request.record}  # fmt: skip
+    for name, value in excluded.items():
         if value:
-            raise fail("ARG001", f"{option} and --serve exclude each other")
-    if reads_pipes(ctx):
+            raise fail("ARG001", f"{name} and --serve exclude each other")
+    if has_read_pipes(ctx):
         raise fail(
             "ARG001", "--serve reads its files again for each page",
             found="standard input or a pipe", hint="save it in a file and name that",
         )  # fmt: skip
     check_serving()
-    _shell(request)  # what cannot be debugged is told here, not in a browser
+    _make_shell(request)  # errors are reported here, not in a browser
     from nmpsim.tui.serving import LOOPBACK, serve
 
-    command = [sys.executable, "-m", "nmpsim", "debug", *given_words(ctx)]
-    with conversation():
+    words = [sys.executable, "-m", "nmpsim", "debug", *given_words(ctx)]
+    with interactive_session():
         serve(
-            command, request.host or LOOPBACK, request.serve, f"nmpsim {request.bundle.name}", say
+            words,
+            request.host or LOOPBACK,
+            request.serve,
+            f"nmpsim {request.bundle.name}",
+            print_message,
         )
     return EXIT_OK
 
 
 def _layout_file() -> Path:
-    """Where the screen keeps its layouts."""
+    """Return the file of the screen's layouts."""
     import platformdirs
 
     return platformdirs.user_config_path("nmpsim") / "layout.toml"
 
 
-def _given_lines(request: _Request) -> Iterator[Line]:
+def _given_lines(request: Request) -> Iterator[Line]:
     if request.script is None and not request.commands:
-        return  # without the half second that the import takes
+        return  # the import takes half a second
     from nmpsim.debugger.script import Line
 
     if request.script is not None:
@@ -229,7 +196,7 @@ def _is_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _standard_input() -> Iterable[Line]:
+def _read_stdin() -> Iterable[Line]:
     from nmpsim.debugger.script import Line
 
     if sys.stdin is None:
@@ -238,24 +205,24 @@ def _standard_input() -> Iterable[Line]:
         yield Line(text.rstrip("\r\n"), "standard input", number)
 
 
-def _shell(request: _Request) -> Shell:
-    from nmpsim.cli.npz import NpzFile
+def _make_shell(request: Request) -> Shell:
+    from nmpsim.cli.arrays import ArrayFile
     from nmpsim.debugger.commands.shell import Shell
 
-    opened = _open_core(request) if _is_archive(request.bundle) else None
-    debugger = _debugger(request) if opened is None else _debugger_of(request, opened)
-    if opened is not None:
-        with _in_time(request, debugger), _showing_progress(debugger):
-            _go_where_it_stopped(debugger, opened)
-    shell = Shell(debugger, NpzFile)
+    core = _open_core(request) if _is_archive(request.bundle) else None
+    debugger = _make_debugger(request, core)
+    if core is not None:
+        with _apply_timeout(request, debugger), _show_progress(debugger):
+            _go_to_stop(debugger, core)
+    shell = Shell(debugger, ArrayFile)
     if request.reference is not None:
         shell.load_reference(request.reference)
     return shell
 
 
 @contextmanager
-def _showing_progress(debugger: Debugger) -> Iterator[None]:
-    """A bar for what lasts; it is gone when a command is done."""
+def _show_progress(debugger: Debugger) -> Iterator[None]:
+    """Show a progress bar until the end of the context."""
     from nmpsim.core.run import Progress
     from nmpsim.views.progress import RunProgress, stderr_console
 
@@ -263,39 +230,42 @@ def _showing_progress(debugger: Debugger) -> Iterator[None]:
         if not debugger.execution.engine.is_ready():
             progress(Progress("compiling"))
 
-        def done(at: Location) -> None:
+        def show(at: Location) -> None:
             progress(Progress("layer", at.layers_done, at.layers, at.layer_display_name))
 
-        debugger.progress = done
+        debugger.progress = show
         try:
             yield
         finally:
             debugger.progress = None
 
 
-def _debugger(request: _Request) -> Debugger:
+def _make_debugger(request: Request, core: Core | None) -> Debugger:
     from nmpsim import session
-    from nmpsim.cli.inputs import fitting_inputs
+    from nmpsim.cli.inputs import load_inputs
     from nmpsim.debugger import Debugger
 
-    device = load_device(request.device)
-    bundle = load_program(
-        request.bundle, request.patch, device=device, inputs=request.inputs.arguments
-    )
-    config = _limits(request).of_device(device or session.device_of(bundle))
-    arrays = fitting_inputs(request.inputs, bundle.metadata)
+    if core is not None:
+        bundle, arrays = core.bundle(str(request.bundle)), core.inputs
+        config, engine = core.config, core.engine
+    else:
+        device, arguments = load_device(request.device), request.inputs.arguments
+        bundle = load_program(request.bundle, request.patch, device=device, inputs=arguments)
+        config = device or session.device_of(bundle)
+        arrays = load_inputs(request.inputs, bundle.metadata)
+        engine = choose_engine(request.engine)
     return Debugger(
         bundle,
         arrays,
-        config=config,
-        engine=engine_for(request.engine),
+        config=request.limits.limits().of_device(config),
+        engine=engine,
         budget_mib=request.budget,
         max_memory=request.max_memory,
     )
 
 
 def _is_archive(path: Path) -> bool:
-    """A core file is an archive, a bundle is not; who opens it says if it cannot be read."""
+    """Return whether a file is an archive, as core files are; False if it cannot be read."""
     try:
         if not path.is_file():
             return False
@@ -305,34 +275,21 @@ def _is_archive(path: Path) -> bool:
         return False
 
 
-def _open_core(request: _Request) -> Core:
-    from nmpsim.cli.npz import NpzFile
+def _open_core(request: Request) -> Core:
+    from nmpsim.cli.arrays import ArrayFile
     from nmpsim.debugger.corefile import load_core
 
     if request.inputs.arguments or request.device or request.patch:
         raise fail(
             "ARG001",
-            "a core file has its inputs, device and changes with it",
+            "a core file contains its inputs, device and changes",
             place=Place(str(request.bundle)),
             hint="leave out --input, --device and --patch",
         )
-    return load_core(request.bundle, NpzFile(request.bundle))
+    return load_core(request.bundle, ArrayFile(request.bundle))
 
 
-def _debugger_of(request: _Request, core: Core) -> Debugger:
-    from nmpsim.debugger import Debugger
-
-    return Debugger(
-        core.bundle(str(request.bundle)),
-        core.inputs,
-        config=_limits(request).of_device(core.config),
-        engine=core.engine,
-        budget_mib=request.budget,
-        max_memory=request.max_memory,
-    )
-
-
-def _go_where_it_stopped(debugger: Debugger, core: Core) -> None:
+def _go_to_stop(debugger: Debugger, core: Core) -> None:
     debugger.change(core.edits)
     if core.position is None:
         debugger.run_to_end()
@@ -340,28 +297,26 @@ def _go_where_it_stopped(debugger: Debugger, core: Core) -> None:
         debugger.go_to(core.position)
 
 
-def _script(request: _Request, shell: Shell, lines: Iterable[Line]) -> int:
+def _run_script(request: Request, shell: Shell, lines: Iterable[Line]) -> int:
     from nmpsim.debugger.script import document, run_script
     from nmpsim.visible import visible
 
     @contextmanager
-    def each() -> Iterator[None]:
-        with _in_time(request, shell.debugger), _showing_progress(shell.debugger):
+    def limit_command() -> Iterator[None]:
+        with _apply_timeout(request, shell.debugger), _show_progress(shell.debugger):
             yield
 
-    is_text = request.style == "text"
+    is_text = request.format == "text"
     outcome = run_script(
         shell,
         lines,
         _print if is_text else lambda _: None,
-        each,
+        limit_command,
     )
     if is_text:
         emit(visible("".join(f"{line}\n" for line in outcome.never_hit)))
     else:
-        from nmpsim.report.json import json_text
-
-        emit(json_text(document(outcome)))
+        emit_json(document(outcome))
     return EXIT_WORSE if outcome.is_worse else EXIT_OK
 
 
@@ -370,13 +325,13 @@ def _print(answer: Answer) -> None:
 
 
 def _emit_lines(text: str) -> None:
-    """Print lines; on a terminal each on as many as its width needs."""
+    """Print lines, wrapped on a terminal."""
     from nmpsim.visible import visible
 
     if sys.stdout is None or not sys.stdout.isatty():
         emit(visible(text))
         return
-    from nmpsim.views.console import line, text_of  # slow to import
+    from nmpsim.views.console import line, text_of  # slow imports
 
     def view(console: Console) -> None:
         for one in text.splitlines():
@@ -385,29 +340,29 @@ def _emit_lines(text: str) -> None:
     emit(text_of(view, terminal=True))
 
 
-def _converse(request: _Request, shell: Shell) -> int:
-    """Ask for commands on a terminal."""
+def _prompt(request: Request, shell: Shell) -> int:
+    """Prompt for commands on a terminal."""
     from nmpsim.debugger.script import never_hit
 
-    _complete_with(shell)
+    _enable_completion(shell)
     _emit_lines(f"{shell.execute('where').text}`help` lists the commands\n")
     while True:
         try:
             line = input("(nmpsim) ")
             with (
-                line_of_conversation(),
+                interactive_command(),
                 _interruptible(request, shell),
-                _showing_progress(shell.debugger),
+                _show_progress(shell.debugger),
             ):
                 result = shell.execute(line)
         except EOFError:
             break
         except UserError as error:
             for diagnostic in error.diagnostics:
-                say(str(diagnostic))
+                print_message(str(diagnostic))
             continue
         except KeyboardInterrupt:
-            say("interrupted; `quit` ends the session")
+            print_message("interrupted; `quit` ends the session")
             continue
         _emit_lines(result.text)
         if result.ends:
@@ -416,42 +371,37 @@ def _converse(request: _Request, shell: Shell) -> int:
     return EXIT_OK
 
 
-def _limits(request: _Request) -> Limits:
-    from nmpsim.core.limits import Limits
-
-    return Limits(request.max_cycles, request.timeout)
-
-
 @contextmanager
-def _in_time(request: _Request, debugger: Debugger) -> Iterator[None]:
-    """A command of a script that runs for longer than it may is an error."""
-    if request.timeout is None:
+def _apply_timeout(request: Request, debugger: Debugger) -> Iterator[None]:
+    """Raise UserError for a command of a script that exceeds --timeout."""
+    if request.limits.timeout is None:
         yield
         return
     from nmpsim.core.limits import TimeBudget
 
-    with debugger.execution.within(TimeBudget(_limits(request), subject="the command")):
+    with debugger.execution.within(TimeBudget(request.limits.limits(), subject="the command")):
         yield
 
 
 @contextmanager
-def _interruptible(request: _Request, shell: Shell) -> Iterator[None]:
-    """Ctrl-C, or the end of its time, stops the run between two moves and leaves it usable."""
-    asked: list[bool] = []
-    end = math.inf if request.timeout is None else time.perf_counter() + request.timeout
-    shell.debugger.interrupted = lambda: bool(asked) or time.perf_counter() > end
-    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
+def _interruptible(request: Request, shell: Shell) -> Iterator[None]:
+    """Stop the run between two steps at Ctrl-C or --timeout, so that it stays usable."""
+    signals: list[bool] = []
+    seconds = request.limits.timeout
+    end = math.inf if seconds is None else time.perf_counter() + seconds
+    shell.debugger.interrupted = lambda: bool(signals) or time.perf_counter() > end
+    before = signal.signal(signal.SIGINT, lambda *_: signals.append(True))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _complete_with(shell: Shell) -> None:
-    """Completion and history, where the terminal can do it."""
+def _enable_completion(shell: Shell) -> None:
+    """Enable completion and history, where readline is available."""
     try:
         readline: Any = importlib.import_module("readline")
-    except ImportError:  # not on Windows
+    except ImportError:  # on Windows
         return
 
     def complete(_: str, state: int) -> str | None:
@@ -464,7 +414,7 @@ def _complete_with(shell: Shell) -> None:
     readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
 
 
-def _record(request: _Request, shell: Shell) -> None:
+def _write_record(request: Request, shell: Shell) -> None:
     if request.record is not None:
         from nmpsim.atomic import write_file
 

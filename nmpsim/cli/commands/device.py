@@ -1,21 +1,29 @@
-"""``nmpsim device``: the numbers of a device, each with where it is from."""
+"""``nmpsim device``: show the settings of a device and their sources."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from nmpsim.cli.loading import load_device
+from nmpsim.cli.options import Format, format_option
+from nmpsim.cli.output import emit_result
+from nmpsim.cli.parameters import InputFile, argument, define_command
+from nmpsim.records import frozen
 
-import click
 
-from nmpsim.cli.options import FILE, Command, format_option, load_device, show
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim device``."""
+
+    device: InputFile | None = argument("[D.toml]")
+    format: Format = format_option()
 
 
-@click.command("device", cls=Command)
-@click.argument("device", metavar="[D.toml]", type=FILE, required=False)
-@format_option
-def command(device: Path | None, style: str) -> None:
+@define_command("device", Request)
+def command(request: Request) -> None:
     """Show all settings of a device; without a file, those of the NMP."""
-    from nmpsim.config import default_device
+    from nmpsim.config import given_device
     from nmpsim.views.device_table import device_json, print_device
 
-    config = load_device(device) or default_device()
-    show(style, lambda: device_json(config), lambda console: print_device(config, console))
+    config = given_device(load_device(request.device))
+    emit_result(
+        request.format, lambda: device_json(config), lambda console: print_device(config, console)
+    )

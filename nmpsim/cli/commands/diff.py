@@ -1,32 +1,40 @@
-"""``nmpsim diff``: where two runs part."""
+"""``nmpsim diff``: compare two runs layer by layer."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import attrs
-import click
 
 from nmpsim.cli.loading import load_program
-from nmpsim.cli.options import FILE, Command, format_option, output_option, show
-from nmpsim.cli.runs import Given, given
+from nmpsim.cli.options import Format, Tolerance, format_option, output_option
+from nmpsim.cli.output import check_outputs, emit_result
+from nmpsim.cli.parameters import (
+    InputFile,
+    Natural,
+    OutputFile,
+    argument,
+    define_command,
+    option,
+)
+from nmpsim.cli.recorded_runs import RecordedRun, find_run
 from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, fail
 from nmpsim.input_files import read_text
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import Parameters, ReportDifference, RunDifference
-    from nmpsim.analysis.difference import Tolerance
+    from nmpsim.analysis.difference import Tolerance as Tolerances
     from nmpsim.bundle import Bundle
 
-TOLERANCE = click.FloatRange(0, math.inf, max_open=True)
+_TOLERANCES = "Tolerances"
 
 
 @attrs.frozen
-class _SoFar:
-    """How many tensors are compared."""
+class _Progress:
+    """Number of compared tensors, as a progress event."""
 
     done: int
     total: int
@@ -34,75 +42,39 @@ class _SoFar:
     kind: str = "layer"
 
 
-@click.command("diff", cls=Command)
-@click.argument("first", metavar="A", type=FILE)
-@click.argument("second", metavar="B", type=FILE)
-@click.option(
-    "--bundle",
-    metavar="NET.bin",
-    type=FILE,
-    help="The program: scales and offsets of its layers, for SQNR; and what the files of a folder"
-    " without instrument-debug.info are.",
-)
-@click.option(
-    "--layout",
-    type=click.Choice(["auto", "same", "nchw", "nhwc"]),
-    default="auto",
-    show_default=True,
-    help="Layout of A's tensors of four dimensions where B's have the other; auto: as their shapes"
-    " say.",
-)
-@click.option(
-    "--within",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Units of the last place by which elements may differ; floats may not.",
-)
-@click.option(
-    "--atol",
-    metavar="X",
-    type=TOLERANCE,
-    default=0.0,
-    help="Distance by which real values may differ.",
-)
-@click.option(
-    "--rtol",
-    metavar="X",
-    type=TOLERANCE,
-    default=0.0,
-    help="The same, as a share of A's value; added to --atol.",
-)
-@click.option(
-    "--map",
-    "maps",
-    metavar="A=B|FILE",
-    multiple=True,
-    help="A's name of a result, and B's; or a file with such a pair in each line. Other names are"
-    " matched where they, the model's operations (--bundle) or shapes leave no doubt.",
-)
-@click.option("--all", "show_all", is_flag=True, help="List equal layers too.")
-@click.option("--strict", is_flag=True, help="Exit with 5 where a layer is only in A or only in B.")
-@format_option
-@output_option("FILE", "Write the result here instead of to stdout.", required=False)
-def command(
-    first: Path,
-    second: Path,
-    bundle: Path | None,
-    layout: str,
-    within: int,
-    atol: float,
-    rtol: float,
-    maps: tuple[str, ...],
-    show_all: bool,
-    strict: bool,
-    style: str,
-    output: Path | None,
-) -> int:
-    """Tell where run B parts from run A: first difference, worst, every layer.
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim diff``."""
 
-    A is the run before, or the one that is taken for right; B the run after, or in question.
+    first: InputFile = argument("A")
+    second: InputFile = argument("B")
+    bundle: InputFile | None = option("The program, for scales and names of dumps.", "NET.bin")
+    layout: Literal["auto", "same", "nchw", "nhwc"] = option(
+        "Layout of A's 4-D tensors, if B's differ.", default="auto"
+    )
+    maps: tuple[str, ...] = option(
+        "Names of a result in A and B, or a file of pairs.", "A=B|FILE", names="--map"
+    )
+    show_all: bool = option("List equal layers too.", names="--all")
+    strict: bool = option("Exit with 5 if a layer is in one run only.")
+    within: Natural = option(
+        "Allowed difference in units of the last place.", "N", group=_TOLERANCES, default=0
+    )
+    atol: Tolerance = option(
+        "Allowed absolute difference of real values.", "X", group=_TOLERANCES, default=0.0
+    )
+    rtol: Tolerance = option(
+        "Allowed difference relative to A, added to --atol.", "X", group=_TOLERANCES, default=0.0
+    )
+    format: Format = format_option()
+    output: OutputFile | None = output_option("FILE", "Write to this file.  [default: stdout]")
+
+
+@define_command("diff", Request)
+def command(request: Request) -> int:
+    """Compare run B with run A: the first difference, the worst, and every layer.
+
+    A is the earlier run or the reference, B the later run or the one in question.
 
     \b
     A and B are two of
@@ -112,82 +84,84 @@ def command(
         instrumented by Glow writes it (bin, txt, rawbin, rawtxt)
       the text that such a program printed (console)
 
-    Exit codes: 0 nothing differs, 1 something differs, 2 something given cannot be used;
-    with --strict 5 if what both have is equal, and a run has more.
+    Exit codes: 0 equal, 1 different, 2 unusable arguments or files; with --strict 5 if all common
+    layers are equal and one run has more.
     """
     from nmpsim.analysis.diff import report_document, run_document
-    from nmpsim.analysis.difference import Tolerance
-    from nmpsim.cli.files import check_outputs
+    from nmpsim.analysis.difference import Tolerance as Tolerances
     from nmpsim.views.diff_text import print_report_difference, print_run_difference
 
-    check_outputs([output], [first, second, bundle])
-    names = _read_names(maps)
-    tolerance = Tolerance(within, atol, rtol)
-    one, other = given(first), given(second)
-    if "report" in (one.kind, other.kind):
-        reports = _reports(one, other, tolerance)
-        show(
-            style,
+    check_outputs([request.output], [request.first, request.second, request.bundle])
+    names = _read_names(request.maps)
+    tolerance = Tolerances(request.within, request.atol, request.rtol)
+    runs = find_run(request.first), find_run(request.second)
+    if "report" in (runs[0].kind, runs[1].kind):
+        reports = _compare_reports(*runs, tolerance)
+        emit_result(
+            request.format,
             lambda: report_document(reports),
             lambda console: print_report_difference(reports, console),
-            output,
+            request.output,
         )
         return EXIT_WORSE if reports.differs else EXIT_OK
-    found = _runs(one, other, layout, tolerance, _loaded(bundle), names)
-    show(
-        style,
+    found = _compare_runs(*runs, request, tolerance, names)
+    emit_result(
+        request.format,
         lambda: run_document(found),
-        lambda console: print_run_difference(found, console, show_all=show_all),
-        output,
+        lambda console: print_run_difference(found, console, show_all=request.show_all),
+        request.output,
     )
     if found.differing:
         return EXIT_WORSE
-    return EXIT_INCOMPLETE if strict and (found.only_first or found.only_second) else EXIT_OK
+    is_incomplete = found.only_first or found.only_second
+    return EXIT_INCOMPLETE if request.strict and is_incomplete else EXIT_OK
 
 
-def _reports(one: Given, other: Given, tolerance: Tolerance) -> ReportDifference:
+def _compare_reports(
+    first: RecordedRun, second: RecordedRun, tolerance: Tolerances
+) -> ReportDifference:
     from nmpsim.analysis.diff import compare_reports
     from nmpsim.report.read import read_report
 
-    if one.kind != other.kind:
+    if first.kind != second.kind:
         raise fail(
             "ARG001",
-            "a report can be compared with a report only",
-            found=f"{one.path}: {one.kind}; {other.path}: {other.kind}",
-            hint="nmpsim run --save-layers L.npz keeps what Glow's dumps can be compared with",
+            "a report can only be compared with a report",
+            found=f"{first.path}: {first.kind}; {second.path}: {second.kind}",
+            hint="nmpsim run --save-layers L.npz writes what can be compared with Glow's dumps",
         )
-    return compare_reports(read_report(one.path), read_report(other.path), tolerance=tolerance)
+    return compare_reports(read_report(first.path), read_report(second.path), tolerance=tolerance)
 
 
-def _runs(
-    one: Given,
-    other: Given,
-    layout: str,
-    tolerance: Tolerance,
-    bundle: Bundle | None,
+def _compare_runs(
+    first: RecordedRun,
+    second: RecordedRun,
+    request: Request,
+    tolerance: Tolerances,
     names: Mapping[str, str],
 ) -> RunDifference:
     from nmpsim.analysis.diff import compare_runs
     from nmpsim.views.progress import RunProgress, stderr_console
 
+    bundle = None if request.bundle is None else load_program(request.bundle)
     with RunProgress(stderr_console()) as progress:
         return compare_runs(
-            one.tensors(bundle),
-            other.tensors(bundle),
-            layout=layout,
+            first.tensors(bundle),
+            second.tensors(bundle),
+            layout=request.layout,
             tolerance=tolerance,
-            parameters=_parameters(bundle),
+            parameters=_quantization_of(bundle),
             names=names,
             origins={} if bundle is None else bundle.metadata.origins,
-            progress=lambda *so_far: progress(_SoFar(*so_far)),
+            progress=lambda *state: progress(_Progress(*state)),
         )
 
 
 def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
-    """What ``--map`` says: A's name -> B's; ARG001 for what is neither a pair nor a file."""
+    """Parse ``--map``: names in A -> names in B. Raises UserError (ARG001) for an invalid pair."""
     lines = []
     for text in maps:
-        lines += _lines(Path(text)) if _is_file(text) else [text]
+        lines += _read_lines(Path(text)) if _is_file(text) else [text]
     names: dict[str, str] = {}
     for line in lines:
         name, equals, other = (part.strip() for part in line.rpartition("="))
@@ -195,8 +169,8 @@ def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
             message = "--map takes a pair of names or a file with such pairs"
             raise fail("ARG001", message, found=line, expected="A's name=B's name")
         if name in names or other in names.values():
-            twice = name if name in names else other
-            raise fail("ARG001", "--map names a result twice", found=twice)
+            repeated = name if name in names else other
+            raise fail("ARG001", "--map names a result twice", found=repeated)
         names[name] = other
     return names
 
@@ -204,21 +178,17 @@ def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
 def _is_file(text: str) -> bool:
     try:
         return Path(text).is_file()
-    except OSError:  # a name that is too long for a file
+    except OSError:  # the name is too long
         return False
 
 
-def _lines(path: Path) -> list[str]:
-    """Lines with something in them; what follows # at a line's start is a comment."""
+def _read_lines(path: Path) -> list[str]:
+    """Return the lines of a file that are neither empty nor comments (``#``)."""
     text = read_text(path, "file of --map")
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
-def _loaded(path: Path | None) -> Bundle | None:
-    return None if path is None else load_program(path)
-
-
-def _parameters(bundle: Bundle | None) -> Mapping[str, Parameters]:
+def _quantization_of(bundle: Bundle | None) -> Mapping[str, Parameters]:
     from nmpsim.analysis.diff import Parameters
 
     if bundle is None:

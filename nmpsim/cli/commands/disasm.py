@@ -1,27 +1,30 @@
-"""``nmpsim disasm``: the program of a bundle as assembly text."""
+"""``nmpsim disasm``: disassemble a bundle."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import click
-
-from nmpsim.cli.files import check_outputs, emit
 from nmpsim.cli.loading import load_program
-from nmpsim.cli.options import Command, bundle_argument, output_option
+from nmpsim.cli.options import output_option
+from nmpsim.cli.output import check_outputs, emit
+from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
+from nmpsim.records import frozen
 
 
-@click.command("disasm", cls=Command)
-@bundle_argument
-@click.option(
-    "--data",
-    is_flag=True,
-    help="With constants, symbols and metadata, so that `nmpsim asm` makes the same bundle of it.",
-)
-@output_option("PROG.s", "Write the text here instead of to stdout.", required=False)
-def command(bundle: Path, data: bool, output: Path | None) -> None:
-    """Show the program of a bundle as assembly text."""
-    check_outputs([output], [bundle])
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim disasm``."""
+
+    bundle: InputFile = argument("NET.bin|MODEL")
+    data: bool = option("Include all that `nmpsim asm` needs for the same bundle.")
+    output: OutputFile | None = output_option("PROG.s", "Write to this file.  [default: stdout]")
+
+
+@define_command("disasm", Request)
+def command(request: Request) -> None:
+    """Show the program of a bundle as assembly text.
+
+    With --data the text includes constants, symbols and metadata.
+    """
+    check_outputs([request.output], [request.bundle])
     from nmpsim.bundle.assembly import disassemble_bundle
 
-    emit(disassemble_bundle(load_program(bundle), data), output)
+    emit(disassemble_bundle(load_program(request.bundle), request.data), request.output)

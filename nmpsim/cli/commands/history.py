@@ -1,64 +1,48 @@
-"""``nmpsim history``: runs and evaluations over the commits of a repository."""
+"""``nmpsim history``: store reports of runs and evaluations and show them over commits."""
 
 from __future__ import annotations
 
 import subprocess
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import Literal
 
-import click
-
-from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, Command, output_option, show
+from nmpsim.cli.guard import print_message
+from nmpsim.cli.options import output_option
+from nmpsim.cli.output import check_outputs, emit, emit_result
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    Positive,
+    argument,
+    define_command,
+    option,
+)
 from nmpsim.diagnostics import fail
+from nmpsim.records import frozen
 
 
-@click.command("history", cls=Command)
-@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
-@click.argument("documents", metavar="[RUN.json|EVAL.json]...", type=FILE, nargs=-1)
-@click.option(
-    "--commit",
-    metavar="C",
-    help="Of what is added: what git knows here, or any text.  [default: HEAD]",
-)
-@click.option(
-    "--label",
-    metavar="TEXT",
-    default="",
-    help="Tells apart several of one network, such as two devices.",
-)
-@click.option("--date", metavar="ISO8601", help="Of the commit.  [default: as git has it, or now]")
-@click.option(
-    "--show",
-    "number",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Give out the JSON document of entry N, for `nmpsim report` and others.",
-)
-@click.option(
-    "--format",
-    "style",
-    type=click.Choice(["text", "json", "html"]),
-    default="text",
-    show_default=True,
-    help="A table, one JSON document, or a page with figures.",
-)
-@output_option("OUT", "Write there instead of to standard output.", required=False)
-def command(
-    folder: Path,
-    documents: tuple[Path, ...],
-    commit: str | None,
-    label: str,
-    date: str | None,
-    number: int | None,
-    style: str,
-    output: Path | None,
-) -> None:
-    """Keep JSON reports of runs and evaluations in a folder, and show them over commits.
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim history``."""
 
-    Documents that are named are added; then all are shown, the oldest first: cycles, saturated
-    values, SQNR, accuracy, and whether the last is worse than the one before.
+    folder: OutputFile = argument("FOLDER")
+    documents: tuple[InputFile, ...] = argument("[RUN.json|EVAL.json]...")
+    commit: str | None = option("Commit, or any text, of added reports.  [default: HEAD]", "C")
+    label: str | None = option("Distinguishes series of one network.", "TEXT")
+    date: str | None = option("Date of the commit.  [default: from git, or now]", "ISO8601")
+    show: Positive | None = option("Write the JSON document of entry N.", "N")
+    format: Literal["text", "json", "html"] = option(
+        "Table, JSON document, or page with figures.", default="text"
+    )
+    output: OutputFile | None = output_option("OUT", "Write to this file.  [default: stdout]")
+
+
+@define_command("history", Request)
+def command(request: Request) -> None:
+    """Store JSON reports of runs and evaluations in a folder, and show them over commits.
+
+    The reports that are named are added. Then all entries are shown, the oldest first: cycles,
+    saturated values, SQNR, accuracy, and whether the last entry is worse than the one before.
 
     \b
       nmpsim run NET.bin --input X.npy --format json -o RUN.json
@@ -67,41 +51,48 @@ def command(
     """
     from nmpsim.experiments.history import add, document_of, entries
 
+    folder, documents, output = request.folder, request.documents, request.output
     check_outputs([output], documents)
-    if style == "html":
+    if request.format == "html":
         from nmpsim.views.html import require_html
 
         require_html()
-    if not documents and (commit, label, date) != (None, "", None):
+    label = request.label or ""
+    if not documents and (request.commit, label, request.date) != (None, "", None):
         raise fail("ARG001", "there is nothing to add", hint="name a RUN.json or an EVAL.json")
     if documents:
-        commit, when = _commit(commit, date)
+        commit, when = _find_commit(request.commit, request.date)
         for document in documents:
             entry = add(folder, document, commit, label, when)
             name = f"{entry.program} ({entry.label})" if entry.label else entry.program
-            say(f"added {document}: {name}, {commit}")
-    if number is not None:
-        emit(document_of(folder, number), output)
+            print_message(f"added {document}: {name}, {commit}")
+    if request.show is not None:
+        emit(document_of(folder, request.show), output)
         return
     found = entries(folder)
-    if style == "html":
+    if request.format == "html":
         from nmpsim.views.html.history import history_page
 
         emit(history_page(folder.resolve().name, found), output)
         return
     from nmpsim.views.history_text import history_json, print_history
 
-    show(style, lambda: history_json(found), lambda console: print_history(found, console), output)
+    emit_result(
+        request.format,
+        lambda: history_json(found),
+        lambda console: print_history(found, console),
+        output,
+    )
 
 
-def _commit(commit: str | None, date: str | None) -> tuple[str, datetime]:
-    """The commit and its date: as they were given, and what git knows of the rest."""
-    known = _git(commit or "HEAD")
+def _find_commit(commit: str | None, date: str | None) -> tuple[str, datetime]:
+    """Return a commit and its date, completed from git where they are not given."""
+    known = _ask_git(commit or "HEAD")
     commit = known[0] if known else commit
     if commit is None:
         raise fail(
             "ARG001",
-            "which commit is this of?",
+            "the commit is unknown",
             found="no git repository here, or one without commits",
             hint="give --commit, any text that names the version",
         )
@@ -111,13 +102,13 @@ def _commit(commit: str | None, date: str | None) -> tuple[str, datetime]:
         given = datetime.fromisoformat(date)
     except ValueError as error:
         raise fail(
-            "ARG001", "this is no date", found=repr(date[:40]), expected="such as 2026-01-31T12:00Z"
+            "ARG001", "invalid date", found=repr(date[:40]), expected="such as 2026-01-31T12:00Z"
         ) from error
     return commit, given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
-def _git(commit: str) -> list[str] | None:
-    """Hash and date of a commit of the repository of this folder; None if git knows neither."""
+def _ask_git(commit: str) -> list[str] | None:
+    """Return hash and date of a commit in the repository of this folder; None if unknown."""
     if commit.startswith("-"):
         return None
     words = ["git", "show", "-s", "--format=%H %cI", f"{commit}^{{commit}}", "--"]

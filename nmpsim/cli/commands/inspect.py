@@ -1,34 +1,44 @@
-"""``nmpsim inspect``: what is in a bundle, or what a model would become."""
+"""``nmpsim inspect``: show the contents of a bundle or a model."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from nmpsim.cli.loading import announce_loading, print_warnings
+from nmpsim.cli.options import Format, ShapeOptions, format_option
+from nmpsim.cli.output import emit_result
+from nmpsim.cli.parameters import InputFile, argument, define_command
+from nmpsim.records import frozen
 
-import click
 
-from nmpsim.cli.loading import say_warning, told_of_loading
-from nmpsim.cli.options import FILE, Command, format_option, shapes_option, show
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim inspect``."""
+
+    file: InputFile = argument("FILE")
+    shapes: ShapeOptions
+    format: Format = format_option()
 
 
-@click.command("inspect", cls=Command)
-@click.argument("file", metavar="FILE", type=FILE)
-@shapes_option
-@format_option
-def command(file: Path, shapes: dict[str, tuple[int, ...]], style: str) -> None:
-    """Show what is in a bundle: inputs, outputs, where each layer runs, sizes.
+@define_command("inspect", Request)
+def command(request: Request) -> None:
+    """Show the contents of a bundle: inputs, outputs, where each layer runs, sizes.
 
-    FILE may also be a model that `nmpsim compile` takes by itself; then it is compiled in memory.
+    FILE may also be a model that `nmpsim compile` accepts; it is compiled in memory.
     """
     from nmpsim import session
     from nmpsim.bundle import read_bundle
     from nmpsim.views.inspect_text import inspect_json, print_bundle
 
-    if session.is_model(file):
-        compiled = session.compile(file, input_shapes=shapes, slicing="simple")
-        for warning in compiled.warnings:
-            say_warning(warning)
+    if session.is_model(request.file):
+        compiled = session.compile(
+            request.file, input_shapes=request.shapes.parse(), slicing="simple"
+        )
+        print_warnings(compiled.warnings)
         contents = compiled.bundle
     else:
-        with told_of_loading(file):
-            contents = read_bundle(file)
-    show(style, lambda: inspect_json(contents), lambda console: print_bundle(contents, console))
+        with announce_loading(request.file):
+            contents = read_bundle(request.file)
+    emit_result(
+        request.format,
+        lambda: inspect_json(contents),
+        lambda console: print_bundle(contents, console),
+    )

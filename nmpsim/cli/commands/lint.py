@@ -1,101 +1,91 @@
-"""``nmpsim lint``: what will go wrong with a program, before it does."""
+"""``nmpsim lint``: check a program for numerical problems without running it."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.loading import say_warning, told_of_loading
-from nmpsim.cli.options import FILE, OUTPUT, Command, format_option, show, tensors_option
+from nmpsim.cli.loading import announce_loading, print_warnings
+from nmpsim.cli.options import Format, format_option, tensors_option, weights_option
+from nmpsim.cli.output import check_outputs, emit_json, emit_result
+from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nmpsim.analysis.lint import LintReport
 
+_REFERENCES = "References"
 
-@click.command("lint", cls=Command)
-@click.argument("program", metavar="NET.lir|NET.bin|MODEL", type=FILE)
-@click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
-@tensors_option
-@click.option(
-    "--numerics",
-    metavar="PROFILE",
-    help=f"Profile that it is to run with.  [default: the bundle's, or {DEFAULT_NUMERICS}]",
-)
-@click.option(
-    "--float-weights",
-    metavar="F.npz|F.onnx",
-    type=FILE,
-    help="The float model's weights, to compare weights and biases with.",
-)
-@click.option(
-    "--original-weights",
-    metavar="O.npz",
-    type=FILE,
-    help="Constants of the program before its bias types were changed.",
-)
-@click.option(
-    "--original-tensors",
-    metavar="T.json",
-    type=FILE,
-    help="Their scales; without it, O.tensors.json next to O.npz if there is one.",
-)
-@click.option(
-    "--ranges",
-    metavar="P.yaml|P.tsv",
-    type=FILE,
-    help="Glow's profile: recorded ranges of results.",
-)
-@click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
-@click.option("--all", "show_all", is_flag=True, help="Show every finding.")
-@click.option(
-    "--sarif", metavar="S.sarif", type=OUTPUT, help="Also write SARIF, for code scanning."
-)
-@format_option
-def command(
-    program: Path,
-    weights: Path | None,
-    tensors: Path | None,
-    numerics: str | None,
-    strict: bool,
-    show_all: bool,
-    sarif: Path | None,
-    style: str,
-    **references: Path | None,
-) -> int:
-    """Tell what will go wrong with a program: biases, scales, overflow, float parts.
 
-    Exit codes: 0 no errors, 1 errors found (with --strict also warnings), 2 something given
-    cannot be used. docs/lint.md describes every rule.
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim lint``."""
+
+    program: InputFile = argument("NET.lir|NET.bin|MODEL")
+    weights: InputFile | None = weights_option()
+    tensors: InputFile | None = tensors_option()
+    numerics: str | None = option(
+        f"Numerics profile.  [default: the bundle's, or {DEFAULT_NUMERICS}]", "PROFILE"
+    )
+    strict: bool = option("Exit with 1 for warnings too.")
+    show_all: bool = option("Show every finding.", names="--all")
+    sarif: OutputFile | None = option("Also write SARIF, for code scanning.", "S.sarif")
+    format: Format = format_option()
+    float_weights: InputFile | None = option(
+        "Weights of the float model, to compare with.", "F.npz|F.onnx", group=_REFERENCES
+    )
+    original_weights: InputFile | None = option(
+        "Constants before bias types were changed.", "O.npz", group=_REFERENCES
+    )
+    original_tensors: InputFile | None = option(
+        "Their scales.  [default: O.tensors.json, if any]", "T.json", group=_REFERENCES
+    )
+    ranges: InputFile | None = option(
+        "Glow's profile with the ranges of results.", "P.yaml|P.tsv", group=_REFERENCES
+    )
+
+
+@define_command("lint", Request)
+def command(request: Request) -> int:
+    """Check a program for numerical problems: biases, scales, overflow, float parts.
+
+    Exit codes: 0 no errors, 1 errors found (with --strict also warnings), 2 unusable arguments or
+    files. docs/lint.md describes every rule.
     """
-    if references["original_tensors"] is not None and references["original_weights"] is None:
-        raise click.UsageError("--original-tensors goes with --original-weights")
-    check_outputs([sarif], [program, weights, tensors, *references.values()])
+    if request.original_tensors is not None and request.original_weights is None:
+        raise click.UsageError("--original-tensors requires --original-weights")
+    references = (
+        request.float_weights,
+        request.original_weights,
+        request.original_tensors,
+        request.ranges,
+    )
+    files = request.program, request.weights, request.tensors
+    check_outputs([request.sarif], [*files, *references])
     from nmpsim.analysis.lint import References, lint_json, load_subject, run_rules
     from nmpsim.views.lint_text import print_findings
 
-    with told_of_loading(program):
-        subject = load_subject(program, weights, tensors, numerics, References(**references))
-    for warning in subject.warnings:
-        say_warning(warning)
+    with announce_loading(request.program):
+        subject = load_subject(*files, request.numerics, References(*references))
+    print_warnings(subject.warnings)
     report = run_rules(subject)
-    if sarif is not None:
-        _write_sarif(report, sarif)
-    show(
-        style,
+    if request.sarif is not None:
+        _write_sarif(report, request.sarif)
+    emit_result(
+        request.format,
         lambda: lint_json(subject, report),
-        lambda console: print_findings(subject, report, console, show_all=show_all),
+        lambda console: print_findings(subject, report, console, show_all=request.show_all),
     )
-    failed = report.count("error") or (strict and report.count("warning"))
-    return EXIT_WORSE if failed else EXIT_OK
+    has_failed = report.count("error") or (request.strict and report.count("warning"))
+    return EXIT_WORSE if has_failed else EXIT_OK
 
 
 def _write_sarif(report: LintReport, path: Path) -> None:
-    from nmpsim.report.json import json_text
-    from nmpsim.views.sarif import LINT_RULES, lint_results, sarif
+    from nmpsim.views.sarif import LINT_RULES, lint_results, sarif_document
 
-    emit(json_text(sarif(LINT_RULES, lint_results(report.findings))), path)
+    emit_json(sarif_document(LINT_RULES, lint_results(report.findings)), path)

@@ -1,206 +1,145 @@
-"""``nmpsim quantize``: a float network becomes a quantized one."""
+"""``nmpsim quantize``: quantize a float network."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 import click
 
-from nmpsim.cli.files import check_outputs
-from nmpsim.cli.guard import say
-from nmpsim.cli.input_options import GivenInputs, ImageOptions, image_options, spooled_arguments
-from nmpsim.cli.loading import say_warning, told_of_loading
+from nmpsim.cli.guard import print_message
+from nmpsim.cli.loading import announce_loading, load_device, print_warnings
 from nmpsim.cli.options import (
-    FILE,
-    LAYER,
-    Command,
+    Format,
+    ImageOptions,
+    InputArgument,
+    ShapeOptions,
     device_option,
     format_option,
-    load_device,
     output_option,
-    shapes_option,
-    show,
+    weights_option,
 )
+from nmpsim.cli.output import check_outputs, emit_result
+from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import Place, UserError
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from nmpsim.config import DeviceConfig
-    from nmpsim.quantization import QuantizedProgram, Settings
+    from nmpsim.quantization import QuantizedProgram
 
 BUNDLE_SUFFIX = ".bin"
-"""Of an output that is to be a bundle."""
-_SCHEMAS = ("asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale")
+"""Suffix of an output that is written as a bundle."""
+_QUANTIZATION = "Quantization"
 
 
-@attrs.frozen(kw_only=True)
-class _Request:
-    """What the command line asks for."""
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim quantize``."""
 
-    model: Path
-    weights: Path | None
-    calibration: GivenInputs
-    profile: Path | None
-    schema: str
-    precision: str
-    bias_precision: str
-    per_channel: bool
-    bias_scale: str
-    keep_float: tuple[str, ...]
-    compare: bool
-    shapes: dict[str, tuple[int, ...]]
-    device: Path | None
-    style: str
-    output: Path | None
+    model: InputFile = argument("MODEL")
+    weights: InputFile | None = weights_option()
+    calibration: tuple[InputArgument, ...] = option(
+        "Samples of the inputs: arrays, images or folders.", "[NAME=]FILE"
+    )
+    profile: InputFile | None = option("Ranges from Glow's -dump-profile.", "P.yaml")
+    compare: bool = option("Compare all schemas and precisions on the samples.")
+    shapes: ShapeOptions
+    device: InputFile | None = device_option("the NMP (`nmpsim device`); for NET.bin")
+    format: Format = format_option()
+    output: OutputFile | None = output_option("NET.bin|OUT.lir", "A bundle, or LIR and its files.")
+    schema: Literal[
+        "asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale"
+    ] = option("How a range becomes scale and offset.", group=_QUANTIZATION, default="asymmetric")
+    precision: Literal["int8", "int16"] = option(
+        "Precision of activations and weights.", group=_QUANTIZATION, default="int8"
+    )
+    bias_precision: Literal["int8", "int16", "int32"] = option(
+        "Precision of biases.", group=_QUANTIZATION, default="int32"
+    )
+    per_channel: bool = option("Use a scale per output channel.", group=_QUANTIZATION)
+    bias_scale: Literal["product", "result"] = option(
+        "Scale of biases: input times weight, or result.", group=_QUANTIZATION, default="product"
+    )
+    keep_float: tuple[str, ...] = option(
+        "Opcode or layer that stays float.", "OPCODE|LAYER", group=_QUANTIZATION
+    )
+    images: ImageOptions
 
     @property
     def makes_bundle(self) -> bool:
-        """Whether the output is to be a bundle."""
+        """Whether the output is a bundle."""
         return self.output is not None and self.output.suffix.lower() == BUNDLE_SUFFIX
 
-    def settings(self) -> Settings:
-        """The choices about quantization."""
-        from nmpsim.quantization import settings_of
 
-        return settings_of(
-            schema=self.schema,
-            precision=self.precision,
-            bias_precision=self.bias_precision,
-            per_channel=self.per_channel,
-            bias_scale=self.bias_scale,
-            keep_float=self.keep_float,
-        )
+@define_command("quantize", Request)
+def command(request: Request) -> None:
+    """Quantize a float network, an ONNX model or LIR, with ranges from samples or from a profile.
 
+    Samples are a folder, or a pattern in quotes, of images or .npy files with one sample each; an
+    .npz file with an array for each input, samples along the first axis; or an .npy file for a
+    network with one input. Scales of biases are those of Glow (product) or of the NMP's library
+    (result). LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the LIR.
 
-@click.command("quantize", cls=Command)
-@click.argument("model", metavar="MODEL", type=FILE)
-@click.option("--weights", metavar="W.npz", type=FILE, help="Constants of a network in LIR, float.")
-@click.option(
-    "--calibration",
-    metavar="[NAME=]FILE",
-    multiple=True,
-    callback=spooled_arguments,
-    help="Samples of the inputs. A folder, or a pattern in quotes, of images or .npy files: one"
-    " sample a file. Or one after the other in an .npz file with an array for each input, or in an"
-    " .npy file for a network with one. With NAME= for one input; may be given several times.",
-)
-@click.option(
-    "--profile",
-    metavar="P.yaml",
-    type=FILE,
-    help="Glow's profile of the network (-dump-profile), for the ranges in place of samples.",
-)
-@click.option(
-    "--schema",
-    type=click.Choice(_SCHEMAS),
-    default="asymmetric",
-    show_default=True,
-    help="How a range becomes scale and offset.",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(["int8", "int16"]),
-    default="int8",
-    show_default=True,
-    help="Of activations and weights.",
-)
-@click.option(
-    "--bias-precision",
-    type=click.Choice(["int8", "int16", "int32"]),
-    default="int32",
-    show_default=True,
-    help="Of biases.",
-)
-@click.option(
-    "--per-channel", is_flag=True, help="A scale for each output channel of weights and biases."
-)
-@click.option(
-    "--bias-scale",
-    type=click.Choice(["product", "result"]),
-    default="product",
-    show_default=True,
-    help="Put biases on the scale of input times weight, as Glow, or on that of the result, as"
-    " the NMP's library.",
-)
-@click.option(
-    "--keep-float",
-    metavar="OPCODE|LAYER",
-    multiple=True,
-    help=f"Keep a layer ({LAYER}), or all with an opcode, float. May be given several times.",
-)
-@click.option(
-    "--compare",
-    is_flag=True,
-    help="Compare all schemas, Int8 and Int16, on the calibration inputs.",
-)
-@shapes_option
-@image_options
-@device_option("the NMP (`nmpsim device`); for NET.bin")
-@format_option
-@output_option(
-    "NET.bin|OUT.lir",
-    "A bundle, for --device; or LIR, with OUT.npz and OUT.tensors.json next to it.",
-    required=False,
-)
-def command(calibration: tuple[str, ...], images: ImageOptions, **arguments: Any) -> None:
-    """Quantize a float network, an ONNX model or LIR: ranges come from samples or from a profile.
-
-    What stays float is listed with the reason. LIR that it writes is compiled as
+    Results that stay float are listed with the reason. OUT.lir is written with OUT.npz and
+    OUT.tensors.json, and compiled by
 
       nmpsim compile OUT.lir --weights OUT.npz -o NET.bin
     """
-    _quantize(_Request(calibration=GivenInputs(calibration, images), **arguments))
-
-
-def _quantize(request: _Request) -> None:
+    given = request.calibration
     if request.output is None and not request.compare:
         raise click.UsageError("-o NET.bin, -o OUT.lir or --compare is needed")
-    given = request.calibration.arguments
     if not given and (request.compare or request.profile is None):
-        also = "" if request.compare else " or --profile P.yaml"
-        raise click.UsageError(f"--calibration FILE{also} is needed")
+        alternative = "" if request.compare else " or --profile P.yaml"
+        raise click.UsageError(f"--calibration FILE{alternative} is needed")
     if request.device is not None and not request.makes_bundle:
-        raise click.UsageError("--device is for -o NET.bin; LIR is for `nmpsim compile --device`")
-    from nmpsim.cli.calibration import calibration_arrays, paths_of
+        raise click.UsageError("--device is for -o NET.bin; for LIR use `nmpsim compile --device`")
+    from nmpsim.cli.calibration import calibration_arrays
     from nmpsim.cli.inputs import sample_shapes
-    from nmpsim.quantization import compare
+    from nmpsim.quantization import compare, settings_of
     from nmpsim.session import calibrate, float_program
     from nmpsim.views.quantize_text import print_quantization, quantization_document
 
-    sources = [Path(path) for path in paths_of(given)]
+    sources = [Path(argument.rpartition("=")[2]) for argument in given]
     read = [request.model, request.weights, request.profile, request.device, *sources]
     check_outputs(_outputs(request), read)
     device = load_device(request.device)
-    settings = request.settings()
-    with told_of_loading(request.model):
+    settings = settings_of(
+        schema=request.schema,
+        precision=request.precision,
+        bias_precision=request.bias_precision,
+        per_channel=request.per_channel,
+        bias_scale=request.bias_scale,
+        keep_float=request.keep_float,
+    )
+    with announce_loading(request.model):
         network = float_program(
             request.model,
             request.weights,
-            input_shapes=request.shapes,
+            input_shapes=request.shapes.parse(),
             sample_shapes=sample_shapes(given),
         )
-    for warning in network.warnings:
-        say_warning(warning)
-    with _place_of_samples(sources[0] if len(sources) == 1 else None):
-        samples = calibration_arrays(request.calibration, network) if given else None
+    print_warnings(network.warnings)
+    with _name_samples(sources[0] if len(sources) == 1 else None):
+        samples = calibration_arrays(given, request.images, network) if given else None
         calibrated = calibrate(network, None, samples, profile=request.profile)
     program = None if request.output is None else calibrated.quantize(settings)
     comparisons = compare(calibrated, settings) if request.compare else ()
-    if program is not None:
-        _write(program, request, device)
+    if program is not None and request.output is not None:
+        _write(program, request.output, request.makes_bundle, device)
     count = len(calibrated.samples)
-    show(
-        request.style,
+    emit_result(
+        request.format,
         lambda: quantization_document(program, comparisons, count),
         lambda console: print_quantization(program, comparisons, count, console),
     )
 
 
-def _outputs(request: _Request) -> list[Path]:
-    """The files that it may write."""
+def _outputs(request: Request) -> list[Path]:
+    """Return the files that the command may write."""
     if request.output is None or request.makes_bundle:
         return [path for path in (request.output,) if path is not None]
     from nmpsim.quantization import ProgramFiles
@@ -208,12 +147,12 @@ def _outputs(request: _Request) -> list[Path]:
     return list(attrs.astuple(ProgramFiles.of(request.output)))
 
 
-def _write(program: QuantizedProgram, request: _Request, device: DeviceConfig | None) -> None:
-    """The bundle, or LIR and what belongs to it."""
-    assert request.output is not None
-    if not request.makes_bundle:
-        files = program.save(request.output)
-        say(f"wrote {', '.join(map(str, files.written(program.imported)))}")
+def _write(
+    program: QuantizedProgram, output: Path, makes_bundle: bool, device: DeviceConfig | None
+) -> None:
+    if not makes_bundle:
+        files = program.save(output)
+        print_message(f"wrote {', '.join(map(str, files.written(program.imported)))}")
         return
     from nmpsim import session
     from nmpsim.views.compile_text import host_notes, summary
@@ -221,16 +160,16 @@ def _write(program: QuantizedProgram, request: _Request, device: DeviceConfig | 
 
     with RunProgress(stderr_console()) as progress:
         compiled = session.compile(program, device=device, progress=progress)
-        compiled.file.check(str(request.output))
-        session.save(compiled, request.output)
+        compiled.file.check(str(output))
+        session.save(compiled, output)
     for note in host_notes(compiled.file.metadata):
-        say(f"note: {note}")
-    say(summary(compiled, request.output))
+        print_message(f"note: {note}")
+    print_message(summary(compiled, output))
 
 
 @contextmanager
-def _place_of_samples(path: Path | None) -> Iterator[None]:
-    """Name the file in what is said about its arrays."""
+def _name_samples(path: Path | None) -> Iterator[None]:
+    """Add the file of the samples to errors about its arrays."""
     try:
         yield
     except UserError as error:

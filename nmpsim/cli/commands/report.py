@@ -1,23 +1,27 @@
-"""``nmpsim report``: runs as an HTML report."""
+"""``nmpsim report``: write an HTML report of runs."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import click
-
-from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.guard import say
-from nmpsim.cli.options import FILE, Command, output_option
+from nmpsim.cli.guard import print_message
+from nmpsim.cli.options import output_option
+from nmpsim.cli.output import check_outputs, emit
+from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command
+from nmpsim.records import frozen
 
 
-@click.command("report", cls=Command)
-@click.argument("runs", metavar="RUN.json...", type=FILE, nargs=-1, required=True)
-@output_option("REPORT.html", "The HTML report.", required=True)
-def command(runs: tuple[Path, ...], output: Path) -> None:
-    """Make one HTML report of the JSON reports of one or more runs; it opens offline.
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim report``."""
 
-    Several runs are compared, each against the first.
+    runs: tuple[InputFile, ...] = argument("RUN.json...")
+    output: OutputFile = output_option("REPORT.html", "The HTML report.")
+
+
+@define_command("report", Request)
+def command(request: Request) -> None:
+    """Write one HTML report, which opens offline, of the JSON reports of one or more runs.
+
+    Several runs are compared, each with the first.
 
     \b
       nmpsim run NET.bin --input X.npy --format json --timeline --histogram all -o RUN.json
@@ -25,14 +29,14 @@ def command(runs: tuple[Path, ...], output: Path) -> None:
     """
     from nmpsim.report.read import read_report
     from nmpsim.views.html import html_page, require_html
-    from nmpsim.views.html.compare import run_names
+    from nmpsim.views.html.compare import unique_names
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    check_outputs([output], runs)
+    check_outputs([request.output], request.runs)
     require_html()
-    names = run_names([path.stem for path in runs])
-    reports = dict(zip(names, map(read_report, runs), strict=True))
+    names = unique_names([path.stem for path in request.runs])
+    reports = dict(zip(names, map(read_report, request.runs), strict=True))
     with RunProgress(stderr_console()) as progress:
         page = html_page(reports, progress)
-    emit(page, output)
-    say(f"wrote {output}: {len(page.encode()) / 1e6:.1f} MB")
+    emit(page, request.output)
+    print_message(f"wrote {request.output}: {len(page.encode()) / 1e6:.1f} MB")

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import click
 
 from nmpsim.atomic import STDOUT, write_npz
-from nmpsim.cli.ahead import engine_for
-from nmpsim.cli.files import check_outputs, emit
-from nmpsim.cli.guard import say
-from nmpsim.cli.input_options import input_option
-from nmpsim.cli.loading import load_program
-from nmpsim.cli.memory import max_memory_option
+from nmpsim.cli.environment import choose_engine
+from nmpsim.cli.guard import print_message
+from nmpsim.cli.loading import load_device, load_program, warn_if_float
 from nmpsim.cli.options import (
-    FILE,
+    EXECUTION,
     LAYER,
-    OUTPUT,
-    Command,
-    bundle_argument,
+    Engine,
+    Format,
+    InputOptions,
+    LimitOptions,
+    Size,
     device_option,
     engine_option,
     format_option,
-    limit_options,
-    load_device,
+    max_memory_option,
     output_option,
     patch_option,
-    printing,
-    show_json,
     strict_option,
 )
-from nmpsim.cli.traces import TraceRequest, open_traces, trace_options
+from nmpsim.cli.output import check_outputs, emit, emit_json, text_output
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    Positive,
+    argument,
+    define_command,
+    option,
+)
+from nmpsim.cli.run_files import TraceOptions, open_traces, save_core_file
 from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE, Diagnostic, Place, fail
 from nmpsim.records import frozen
 
@@ -43,42 +48,55 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nmpsim.bundle import Bundle
-    from nmpsim.cli.input_options import GivenInputs
-    from nmpsim.config import DeviceConfig
     from nmpsim.core.limits import TimeBudget
     from nmpsim.core.run import Progress, ProgressCallback
     from nmpsim.core.work import WorkListener
     from nmpsim.report.data import RunReport
-    from nmpsim.session import Shadow
+    from nmpsim.session import Device, Shadow
+
+    Arrays = Mapping[str, npt.NDArray[Any]]
+
+_ANALYSES = "Analyses"
+_LIMIT_CODES = {"cycle_limit": "LIMIT001", "timeout": "LIMIT002"}
+"""Kind of a trap at a limit -> its error code."""
 
 
-@frozen(kw_only=True, eq=False, repr=False)
-class _Request:
-    """What the command line asks for."""
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim run``."""
 
-    bundle: Path
-    inputs: GivenInputs
-    device: Path | None
-    patch: Path | None
-    engine: str
-    threads: int | None
-    max_memory: int | None
-    strict: bool
-    save_outputs: Path | None
-    save_layers: Path | None
-    core_on_trap: Path | None
-    shadow: bool
-    float_weights: Path | None
-    sensitivity: bool
-    histogram: tuple[str, ...]
-    timeline: bool
-    repeat: int
-    node_data: Path | None
-    traces: TraceRequest
-    max_cycles: int | None
-    timeout: float | None
-    style: str
-    output: Path | None
+    bundle: InputFile = argument("NET.bin|MODEL")
+    inputs: InputOptions
+    device: InputFile | None = device_option("the device that the bundle was made for")
+    save_outputs: OutputFile | None = option("Save the outputs.", "O.npz")
+    save_layers: OutputFile | None = option("Save every layer's output.", "L.npz")
+    shadow: bool = option("Measure the error of every layer by its source.")
+    repeat: Positive = option("Run N times and report the throughput.", "N", default=1)
+    patch: InputFile | None = patch_option()
+    format: Format = format_option()
+    output: OutputFile | None = output_option("REPORT", "Write to this file.  [default: stdout]")
+    float_weights: InputFile | None = option(
+        "Weights before quantization, for --shadow.", "F.npz|F.onnx", group=_ANALYSES
+    )
+    sensitivity: bool = option("Measure how cycles depend on assumed settings.", group=_ANALYSES)
+    histogram: tuple[str, ...] = option(
+        f"Histogram of a layer in the JSON report: {LAYER}, or all.", "LAYER", group=_ANALYSES
+    )
+    timeline: bool = option("Record units and scratchpads in the JSON report.", group=_ANALYSES)
+    node_data: OutputFile | None = option(
+        "Write node data for Model Explorer.", "FILE.json", group=_ANALYSES
+    )
+    core_on_trap: OutputFile | None = option(
+        "Write a core file for `nmpsim debug` if the run traps.", "FILE", group=_ANALYSES
+    )
+    traces: TraceOptions
+    engine: Engine = engine_option()
+    threads: Positive | None = option(
+        "Number of host threads.  [default: all processors]", "N", group=EXECUTION
+    )
+    strict: bool = strict_option()
+    limits: LimitOptions
+    max_memory: Size | None = max_memory_option()
 
     @property
     def outputs(self) -> tuple[Path | None, ...]:
@@ -90,150 +108,67 @@ class _Request:
 
         return (*files, *node_data_paths(self.node_data))
 
-    @property
-    def keeps_layers(self) -> bool:
-        """Whether the outputs of all layers are needed."""
-        return self.shadow or bool(self.histogram) or self.save_layers is not None
 
+@define_command("run", Request)
+def command(request: Request) -> int:
+    """Run a compiled network: its outputs, its cycles layer by layer, what saturated.
 
-@click.command("run", cls=Command)
-@bundle_argument
-@input_option(
-    "An array (.npy; .npz under the inputs' names), float or already quantized; an image (PNG,"
-    " JPEG, BMP); raw values (.bin, .raw); - for standard input. A folder, or a pattern in quotes,"
-    " is one run for each file. May be given several times."
-)
-@device_option("the device that the bundle was made for")
-@patch_option
-@engine_option(
-    "The fast engine, which must be compiled once, or the slow and simple one, or whichever has the"
-    " answer first; all give the same report."
-)
-@click.option(
-    "--threads",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Threads of this computer that share the work; nothing in the report but the time it took"
-    " depends on them. [default: as many as there are processors]",
-)
-@max_memory_option
-@strict_option
-@click.option("--save-outputs", metavar="O.npz", type=OUTPUT, help="Save the outputs.")
-@click.option("--save-layers", metavar="L.npz", type=OUTPUT, help="Save every layer's output.")
-@click.option(
-    "--core-on-trap",
-    metavar="FILE",
-    type=OUTPUT,
-    help="If the run traps, write a file that repeats it; `nmpsim debug FILE` opens it there.",
-)
-@click.option(
-    "--shadow",
-    is_flag=True,
-    help="Evaluate every layer exactly too, and split its error: bias, weights, rounding,"
-    " saturation, inherited.",
-)
-@click.option(
-    "--float-weights",
-    metavar="F.npz|F.onnx",
-    type=FILE,
-    help="The weights before quantization, for --shadow: arrays by their names in the LIR, or an"
-    " ONNX model. Without them those that a bundle of `nmpsim quantize` has; else only"
-    " rounding and saturation are known.",
-)
-@click.option(
-    "--sensitivity",
-    is_flag=True,
-    help="Run again with each assumed number of the device 20% lower and higher: which of them the"
-    " cycles depend on.",
-)
-@click.option(
-    "--repeat",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=1,
-    help="Run N times, one after the other, and report the throughput in steady state: cycles per"
-    " inference of all runs but the first. All else is of the first run, which tells the latency.",
-)
-@click.option(
-    "--histogram",
-    metavar="LAYER",
-    multiple=True,
-    help=f"Count the values of a layer's output for the JSON report: {LAYER}, or all."
-    " May be given several times.",
-)
-@click.option(
-    "--timeline",
-    is_flag=True,
-    help="Note when each unit of each core worked and what lay in the scratchpads, for the JSON"
-    " report.",
-)
-@click.option(
-    "--node-data",
-    metavar="FILE.json",
-    type=OUTPUT,
-    help="Write cycles, saturated values, SQNR (with --shadow) and placement of each node as Model"
-    " Explorer's node data: everything in words, and FILE.cycles.json and so on with one measure"
-    " each.",
-)
-@trace_options
-@limit_options("the run")
-@format_option
-@output_option("REPORT", "Write the report here instead of to stdout.", required=False)
-def command(**arguments: Any) -> int:
-    """Run a compiled network: its answer, its cycles layer by layer, what saturated.
+    An input is an array (.npy, or .npz under the inputs' names), float or already quantized; an
+    image (PNG, JPEG, BMP); or raw values (.bin, .raw). A folder, or a pattern in quotes, is one run
+    for each file. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the LIR.
 
-    Exit code 1 if the run trapped (fault, deadlock, cycle limit) or broke the contract, 124 if it
-    took longer than --timeout.
+    Exit code 1 if the run trapped (fault, deadlock, cycle limit) or violated the contract, 124 if
+    it took longer than --timeout.
     """
-    traces = TraceRequest.taken_from(arguments)
-    return _run(_Request(**arguments, traces=traces))
-
-
-def _run(request: _Request) -> int:
     _check(request)
     config = load_device(request.device)
     from nmpsim import session
-    from nmpsim.cli.float_models import say_if_float
-    from nmpsim.cli.inputs import input_paths, samples_of
-    from nmpsim.cli.samples import Taker
-    from nmpsim.core.limits import Limits, TimeBudget, TimeLimitError
-    from nmpsim.views.progress import RunProgress, stderr_console
+    from nmpsim.cli.inputs import find_samples, input_paths
+    from nmpsim.cli.samples import ProgramInputs, print_image_formats
 
-    bundle = load_program(
-        request.bundle, request.patch, device=config, inputs=request.inputs.arguments
-    )
+    arguments = request.inputs.arguments
+    bundle = load_program(request.bundle, request.patch, device=config, inputs=arguments)
     if session.is_model(request.bundle):
-        say_if_float(bundle.metadata, request.bundle)
-    request = attrs.evolve(request, histogram=_chosen_layers(bundle, request.histogram))
-    taker = Taker.of(bundle.metadata, request.inputs.images)
-    samples = samples_of(request.inputs.arguments, taker)
-    check_outputs(request.outputs, input_paths(request.inputs.arguments, list(taker.tensors)))
-    several = sum(len(sample.files) for sample in samples)
-    if several > 1:
-        _check_several(request, several)
-    arrays = samples[0].fitting()
-    for image in dict.fromkeys(str(one) for sample in samples for one in sample.formats.values()):
-        say(f"note: images are taken as {image}")
+        warn_if_float(bundle.metadata, request.bundle)
+    request = attrs.evolve(request, histogram=_find_layers(bundle, request.histogram))
+    inputs = ProgramInputs.of_bundle(bundle.metadata, request.inputs.images)
+    samples = find_samples(arguments, inputs)
+    check_outputs(request.outputs, input_paths(arguments, list(inputs.tensors)))
+    count = sum(len(sample.files) for sample in samples)
+    if count > 1:
+        _check_batch(request, count)
+    arrays = samples[0].load()
+    print_image_formats(samples)
     device = session.Device(
         config or session.device_of(bundle),
-        engine=engine_for(request.engine, runs_often=request.sensitivity),
+        engine=choose_engine(request.engine, runs_often=request.sensitivity),
         threads=request.threads,
         max_memory=request.max_memory,
     )
-    limits = Limits(request.max_cycles, request.timeout)
-    if several > 1:
-        from nmpsim.cli.several import run_several
+    if count <= 1:
+        return _run(request, bundle, device, arrays)
+    from nmpsim.cli.batch import run_batch
 
-        return run_several(
-            device,
-            bundle,
-            samples,
-            limits=limits,
-            strict=request.strict,
-            save_outputs=request.save_outputs,
-            style=request.style,
-            output=request.output,
-        )
+    return run_batch(
+        device,
+        bundle,
+        samples,
+        limits=request.limits.limits(),
+        strict=request.strict,
+        save_outputs=request.save_outputs,
+        format=request.format,
+        output=request.output,
+    )
+
+
+def _run(request: Request, bundle: Bundle, device: Device, arrays: Arrays) -> int:
+    """Run the bundle once, write the report and return the exit code."""
+    from nmpsim import session
+    from nmpsim.core.limits import TimeBudget, TimeLimitError
+    from nmpsim.views.progress import RunProgress, stderr_console
+
+    limits = request.limits.limits()
+    keeps_layers = request.shadow or bool(request.histogram) or request.save_layers is not None
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
     recorder = _Recorder(bundle) if request.timeline else None
     with RunProgress(stderr_console()) as progress:
@@ -241,52 +176,50 @@ def _run(request: _Request) -> int:
             report = device.run(
                 bundle,
                 arrays,
-                save_layers=request.keeps_layers,
+                save_layers=keeps_layers,
                 progress=progress,
-                work=_all_of(traces.listener, recorder),
+                work=_combine(traces.listener, recorder),
                 limits=limits,
                 strict=request.strict,
                 repeat=request.repeat,
             )
             traces.finish(report)
-        budget, late = TimeBudget(limits, report.host_seconds), None
+        budget, timeout = TimeBudget(limits, report.host_seconds), None
         try:
-            if shadow is not None and not _is_late(report):
-                report = _with_shadow(shadow, report, arrays, progress, budget)
+            if shadow is not None and not _has_timed_out(report):
+                report = _add_shadow(shadow, report, arrays, progress, budget)
             if request.sensitivity:
-                report = _with_sensitivity(bundle, arrays, report, device.config, progress, budget)
+                report = _add_sensitivity(bundle, arrays, report, device, progress, budget)
         except TimeLimitError as error:
-            (late,) = error.diagnostics
+            (timeout,) = error.diagnostics
     _save(request, bundle, report)
-    _tell_limit(request, report)
-    if late is not None:
-        say(str(attrs.evolve(late, place=Place(str(request.bundle)))))
-    if report.trap is not None and request.core_on_trap is not None:
-        from nmpsim.cli.core_files import save_core_file
-
-        save_core_file(
-            request.core_on_trap,
-            bundle,
-            arrays,
-            report,
-            limits.of_device(device.config),
-            request.max_memory,
-        )
+    place = Place(str(request.bundle))
+    trap, violation = report.trap, report.contract.violation
+    if trap is not None and trap.kind in _LIMIT_CODES:
+        print_message(str(Diagnostic(_LIMIT_CODES[trap.kind], trap.message, place)))
+    if timeout is not None:
+        print_message(str(attrs.evolve(timeout, place=place)))
+    if trap is not None and request.core_on_trap is not None:
+        config = limits.of_device(device.config)
+        save_core_file(request.core_on_trap, bundle, arrays, report, config, request.max_memory)
     if recorder is not None:
-        report = recorder.added_to(report)
-    _show(request, _with_details(request, bundle, report))
-    _say_violation(request, report)
-    if _is_late(report) or (report.trap is None and late is not None):
+        report = recorder.add_to(report)
+    _show(request, bundle, report)
+    if violation is not None:
+        print_message(
+            str(Diagnostic(violation.code, violation.message, place, hint=violation.hint))
+        )
+    if _has_timed_out(report) or (trap is None and timeout is not None):
         return EXIT_TIMEOUT
-    return EXIT_OK if report.trap is None else EXIT_WORSE
+    return EXIT_OK if trap is None else EXIT_WORSE
 
 
-def _check(request: _Request) -> None:
-    """Refuse what cannot be, before anything is read."""
+def _check(request: Request) -> None:
+    """Raise UserError for options that contradict each other, before anything is read."""
     if request.node_data is not None and request.node_data.suffix != ".json":
         raise fail(
             "ARG001",
-            "Model Explorer takes node data from .json files alone, and they are several",
+            "Model Explorer reads node data from .json files only",
             found=f"--node-data {request.node_data}",
             hint="--node-data NODES.json",
         )
@@ -294,18 +227,18 @@ def _check(request: _Request) -> None:
         request.outputs, [request.bundle, request.device, request.float_weights, request.patch]
     )
     if request.float_weights is not None and not request.shadow:
-        raise fail("ARG001", "--float-weights is for --shadow alone", hint="add --shadow")
+        raise fail("ARG001", "--float-weights requires --shadow", hint="add --shadow")
     if request.repeat > 1 and request.core_on_trap is not None:
-        message = "--core-on-trap repeats a single run"
+        message = "--core-on-trap reproduces a single run"
         raise fail("ARG001", message, found=f"--repeat {request.repeat}", hint="--repeat 1")
-    if (request.histogram or request.timeline) and request.style != "json":
-        message = "--histogram and --timeline are for the JSON report alone"
+    if (request.histogram or request.timeline) and request.format != "json":
+        message = "--histogram and --timeline are for the JSON report only"
         raise fail("ARG001", message, hint="add --format json; `nmpsim report` draws them")
 
 
-def _check_several(request: _Request, count: int) -> None:
-    """Refuse what tells of one run."""
-    asked = {
+def _check_batch(request: Request, count: int) -> None:
+    """Raise UserError for an option that needs a single run."""
+    given = {
         "--save-layers": request.save_layers,
         "--core-on-trap": request.core_on_trap,
         "--shadow": request.shadow,
@@ -315,27 +248,18 @@ def _check_several(request: _Request, count: int) -> None:
         "--repeat": request.repeat > 1,
         "--trace and --dram-trace": any(request.traces.outputs),
     }
-    for option, given in asked.items():
-        if given:
+    for name, value in given.items():
+        if value:
             hint = "give one file; an .npy file can hold a whole batch"
-            message = f"{option} is for one input"
-            raise fail("ARG001", message, found=f"{count} inputs", hint=hint)
+            raise fail("ARG001", f"{name} is for one input", found=f"{count} inputs", hint=hint)
 
 
-def _is_late(report: RunReport) -> bool:
+def _has_timed_out(report: RunReport) -> bool:
     return report.trap is not None and report.trap.kind == "timeout"
 
 
-def _say_violation(request: _Request, report: RunReport) -> None:
-    """The violation of the contract as an error with its code."""
-    found = report.contract.violation
-    if found is not None:
-        place = Place(str(request.bundle))
-        say(str(Diagnostic(found.code, found.message, place, hint=found.hint)))
-
-
 class _Recorder:
-    """Notes what the JSON report tells of units and scratchpads over time."""
+    """Records the work of units and the use of scratchpads for the JSON report."""
 
     def __init__(self, bundle: Bundle) -> None:
         from nmpsim.analysis.timeline import TimelineRecorder
@@ -348,95 +272,82 @@ class _Recorder:
         self._timeline(work)
         self._scratchpads(work)
 
-    def added_to(self, report: RunReport) -> RunReport:
+    def add_to(self, report: RunReport) -> RunReport:
         layers = len(report.layers)
         timeline, scratchpads = self._timeline.timeline(layers), self._scratchpads.blocks(layers)
         return attrs.evolve(report, timeline=timeline, scratchpads=scratchpads)
 
 
-def _all_of(*listeners: WorkListener | None) -> WorkListener | None:
-    """One listener that tells all of them; None if there are none, as then nothing is recorded."""
+def _combine(*listeners: Callable[[Any], None] | None) -> WorkListener | None:
+    """Return one listener that calls all of them; None, which records nothing, without any."""
     present = [listener for listener in listeners if listener is not None]
 
-    def tell(work: Any) -> None:
+    def call_all(work: Any) -> None:
         for listener in present:
             listener(work)
 
-    return tell if present else None
+    return call_all if present else None
 
 
-def _chosen_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Indices of the layers that are asked for.
+def _find_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the indices of layers as text.
 
-    Unknown ones, and those whose outputs are never kept, are refused before anything is run.
+    Raises UserError for an unknown layer, and if no output of the layers is kept in a run.
     """
     if not words:
         return ()
     from nmpsim.analysis.histograms import chosen_layers
 
-    chosen = chosen_layers(bundle.metadata.layers, words)
-    by_host = {i for step in bundle.metadata.steps if step.kind == "host" for i in step.layers}
-    if chosen and all(one.barrier is None and one.index not in by_host for one in chosen):
+    layers = chosen_layers(bundle.metadata.layers, words)
+    on_host = {i for step in bundle.metadata.steps if step.kind == "host" for i in step.layers}
+    if layers and all(one.barrier is None and one.index not in on_host for one in layers):
         raise fail(
             "ARG001",
             "the outputs of these layers are not kept: no barrier ends them",
             place=Place(str(bundle.path)),
-            found=", ".join(layer.display_name for layer in chosen[:5]),
+            found=", ".join(layer.display_name for layer in layers[:5]),
             hint="name the barrier in the `.layer` line of the assembly (docs/bundle.md);"
-            " `nmpsim debug` shows what lies in memory without it",
+            " `nmpsim debug` shows the memory without it",
         )
-    return tuple(str(layer.index) for layer in chosen)
+    return tuple(str(layer.index) for layer in layers)
 
 
-def _with_shadow(
+def _add_shadow(
     shadow: Shadow,
     report: RunReport,
-    arrays: Mapping[str, npt.NDArray[Any]],
+    arrays: Arrays,
     progress: ProgressCallback,
     budget: TimeBudget,
 ) -> RunReport:
     begin = time.perf_counter()
 
-    def done(state: Progress) -> None:
+    def check_time(state: Progress) -> None:
         progress(state)
         budget.check(time.perf_counter() - begin)
 
-    report = shadow.beside(report, arrays, progress=done)
+    report = shadow.beside(report, arrays, progress=check_time)
     budget.spend(time.perf_counter() - begin)
     return report
 
 
-def _with_sensitivity(
+def _add_sensitivity(
     bundle: Bundle,
-    arrays: Mapping[str, npt.NDArray[Any]],
+    arrays: Arrays,
     report: RunReport,
-    config: DeviceConfig,
+    device: Device,
     progress: ProgressCallback,
     budget: TimeBudget,
 ) -> RunReport:
     from nmpsim.experiments.sensitivity import sensitivity
 
     if report.trap is not None:
-        say("warning: the run did not reach its end, so there is no sensitivity of its cycles")
+        print_message("warning: the run did not complete; the sensitivity is not measured")
         return report
-    found = sensitivity(bundle, arrays, report, config, progress=progress, budget=budget)
+    found = sensitivity(bundle, arrays, report, device.config, progress=progress, budget=budget)
     return attrs.evolve(report, sensitivity=found)
 
 
-def _with_details(request: _Request, bundle: Bundle, report: RunReport) -> RunReport:
-    """What only the JSON report tells."""
-    if request.style != "json":
-        return report
-    from nmpsim.analysis.data_flow import layer_edges
-    from nmpsim.analysis.histograms import histograms
-    from nmpsim.analysis.memory_map import memory_map
-
-    counted = histograms(report, request.histogram)
-    memory, edges = memory_map(bundle), layer_edges(bundle)
-    return attrs.evolve(report, histograms=counted, memory=memory, edges=edges)
-
-
-def _save(request: _Request, bundle: Bundle, report: RunReport) -> None:
+def _save(request: Request, bundle: Bundle, report: RunReport) -> None:
     if request.node_data is not None:
         from nmpsim.views.graph.node_data import node_data
 
@@ -444,48 +355,38 @@ def _save(request: _Request, bundle: Bundle, report: RunReport) -> None:
             emit(text, path)
     if request.save_layers is not None:
         write_npz(request.save_layers, report.layer_outputs)
-        hidden = sum(len(layer.fused) - 1 for layer in bundle.metadata.layers if layer.fused)
-        if hidden:
-            say(_fused_note(hidden))
+        fused = sum(len(layer.fused) - 1 for layer in bundle.metadata.layers if layer.fused)
+        if fused:
+            from nmpsim.views.text import plural
+
+            print_message(
+                f"note: {plural(fused, 'fused instruction')} without an output of its own;"
+                " compile with --no-fuse to save every output"
+            )
     if request.save_outputs is None:
         return
     if report.trap is not None:
-        say(f"warning: the run did not reach its end; {request.save_outputs} is not written")
+        print_message(f"warning: the run did not complete; {request.save_outputs} is not written")
     else:
         write_npz(request.save_outputs, report.outputs)
 
 
-def _tell_limit(request: _Request, report: RunReport) -> None:
-    """A run beyond a limit is reported on stderr too, with its code."""
-    codes = {"cycle_limit": "LIMIT001", "timeout": "LIMIT002"}
-    if report.trap is not None and report.trap.kind in codes:
-        place = Place(str(request.bundle))
-        say(str(Diagnostic(codes[report.trap.kind], report.trap.message, place)))
-
-
-def _fused_note(count: int) -> str:
-    if count == 1:
-        text = "1 instruction is fused into another and has no output of its own"
-        return f"{text}; compile with --no-fuse to see it"
-    text = f"{count:,} instructions are fused into others and have no output of their own"
-    return f"{text}; compile with --no-fuse to see them"
-
-
-def _show(request: _Request, report: RunReport) -> None:
-    if request.style == "json":
+def _show(request: Request, bundle: Bundle, report: RunReport) -> None:
+    if request.format == "json":
+        from nmpsim.analysis.data_flow import layer_edges
+        from nmpsim.analysis.histograms import histograms
+        from nmpsim.analysis.memory_map import memory_map
         from nmpsim.report.json import to_json
 
-        show_json(to_json(report), request.output)
+        report = attrs.evolve(
+            report,
+            histograms=histograms(report, request.histogram),
+            memory=memory_map(bundle),
+            edges=layer_edges(bundle),
+        )
+        emit_json(to_json(report), request.output)
         return
     from nmpsim.views.run_text import print_run
 
-    with printing(request.output) as console:
+    with text_output(request.output) as console:
         print_run(report, console)
-        if report.shadow is not None:
-            from nmpsim.views.shadow_text import print_shadow
-
-            print_shadow(report.shadow, console)
-        if report.sensitivity is not None:
-            from nmpsim.views.sensitivity_text import print_sensitivity
-
-            print_sensitivity(report.sensitivity, console)

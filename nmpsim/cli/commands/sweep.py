@@ -1,203 +1,154 @@
-"""``nmpsim sweep``: a program on a grid of devices."""
+"""``nmpsim sweep``: run a network on a grid of devices."""
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import attrs
-import click
+from typing import TYPE_CHECKING
 
 from nmpsim.atomic import STDOUT
-from nmpsim.cli.files import check_outputs, what_is_kept
-from nmpsim.cli.guard import say
-from nmpsim.cli.input_options import input_option
-from nmpsim.cli.interrupt import noting
-from nmpsim.cli.loading import say_warning, told_of_loading
-from nmpsim.cli.memory import max_memory_option
+from nmpsim.cli.guard import print_message
+from nmpsim.cli.interrupt import add_interrupt_note
+from nmpsim.cli.loading import announce_loading, load_device, print_warnings
 from nmpsim.cli.options import (
-    FILE,
-    OUTPUT,
-    Command,
-    check_workers,
+    Format,
+    InputOptions,
+    LimitOptions,
+    Size,
+    WorkerOptions,
     device_option,
     format_option,
-    jobs_option,
-    limit_options,
-    load_device,
+    max_memory_option,
     output_option,
-    scheduler_option,
-    show,
     tensors_option,
+    weights_option,
 )
+from nmpsim.cli.output import check_outputs, describe_partial_results, emit_result
+from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
-    from nmpsim.cli.input_options import GivenInputs
-    from nmpsim.experiments import SweepResult, SweptProgram
+    from nmpsim.experiments import SweepResult
 
 
-@attrs.frozen(kw_only=True)
-class _Request:
-    """What the command line asks for."""
+@frozen(kw_only=True)
+class Request:
+    """Parameters of ``nmpsim sweep``."""
 
-    program: Path
-    weights: Path | None
-    tensors: Path | None
-    numerics: str | None
-    inputs: GivenInputs
-    grid: Path | None
-    settings: tuple[str, ...]
-    device: Path | None
-    max_cycles: int | None
-    timeout: float | None
-    jobs: int | None
-    scheduler: str | None
-    max_memory: int | None
-    plot: Path | None
-    style: str
-    output: Path
+    program: InputFile = argument("NET.lir|NET.bin|MODEL")
+    inputs: InputOptions
+    set: tuple[str, ...] = option(
+        "Values of a device setting, such as cores.count=1,2.", "SECTION.KEY=V1,V2"
+    )
+    grid: InputFile | None = option("Device file with lists of values.", "GRID.toml")
+    device: InputFile | None = device_option("the bundle's own device, or the NMP")
+    weights: InputFile | None = weights_option()
+    tensors: InputFile | None = tensors_option()
+    numerics: str | None = option("Numerics profile of a network in LIR.", "PROFILE")
+    plot: OutputFile | None = option("Also draw figures into this folder.", "DIR")
+    format: Format = format_option()
+    output: OutputFile = output_option("RESULTS.csv|.parquet", "The table of results; resumable.")
+    workers: WorkerOptions
+    limits: LimitOptions
+    max_memory: Size | None = max_memory_option()
 
 
-@click.command("sweep", cls=Command)
-@click.argument("program", metavar="NET.lir|NET.bin|MODEL", type=FILE)
-@click.option("--weights", metavar="W.npz", type=FILE, help="Constants of NET.lir.")
-@tensors_option
-@click.option("--numerics", metavar="PROFILE", help="The arithmetic that NET.lir is to follow.")
-@input_option("As for `nmpsim run`; one sample. May be given several times.")
-@click.option(
-    "--set",
-    "settings",
-    metavar="SECTION.KEY=V1,V2",
-    multiple=True,
-    help="Values of a device setting, such as cores.count=1,2,4. May be given several times; every"
-    " combination is run.",
-)
-@click.option(
-    "--grid",
-    metavar="GRID.toml",
-    type=FILE,
-    help="The same as a file: a device file with lists of values. --set goes before it.",
-)
-@device_option("the bundle's own device, or the NMP")
-@limit_options("each run")
-@jobs_option
-@scheduler_option
-@max_memory_option
-@click.option(
-    "--plot",
-    metavar="DIR",
-    type=OUTPUT,
-    help="Also draw cycles.svg, roofline.svg and pareto.svg into this folder.",
-)
-@format_option
-@output_option(
-    "RESULTS.csv|.parquet",
-    "The table. It is written after each point; points that it has are not run again.",
-    required=True,
-)
-def command(**arguments: Any) -> int:
+@define_command("sweep", Request)
+def command(request: Request) -> int:
     """Compile a network for every device of a grid and run it there, in parallel.
 
-    The same command again goes on after an interruption. A point where the network does not fit,
-    or does not reach its end, is a row that says so. Exit code 1 if that is all of them.
+    Every combination of the values of --set and --grid is run; --set takes precedence. The table is
+    written after each point, and the same command continues after an interruption. A point where
+    the network does not fit, or does not complete, is a row with the reason. Exit code 1 if no
+    point completes.
 
     \b
       nmpsim sweep NET.lir --weights W.npz --input X.npy \\
           --set cores.count=1,2,4,8 --set dram.bytes_per_cycle=4,8,16 -o results.csv
     """
-    return _sweep(_Request(**arguments))
-
-
-def _sweep(request: _Request) -> int:
-    read = [request.program, request.weights, request.tensors, request.grid, request.device]
-    check_outputs([request.output, STDOUT], read)
-    check_workers(request.jobs, request.scheduler)
+    files = request.program, request.weights, request.tensors
+    check_outputs([request.output, STDOUT], [*files, request.grid, request.device])
     if request.plot is not None:
         from nmpsim.views.sweep_plot import check_plots
 
         check_plots(request.plot)
-    from nmpsim.cli.inputs import only_sample, samples_of
-    from nmpsim.cli.samples import Taker
-    from nmpsim.core.limits import Limits
+    from nmpsim.cli.inputs import find_samples, single_sample
+    from nmpsim.cli.samples import ProgramInputs
     from nmpsim.experiments import load_swept, sweep_program
     from nmpsim.views.progress import RunProgress, stderr_console
 
-    grid = _grid(request)
+    grid = _read_grid(request)
     device = load_device(request.device)
-    with told_of_loading(request.program):
-        program = load_swept(request.program, request.weights, request.tensors, request.numerics)
-    for warning in program.warnings:
-        say_warning(warning)
-    taker = Taker(
+    with announce_loading(request.program):
+        program = load_swept(*files, request.numerics)
+    print_warnings(program.warnings)
+    inputs = ProgramInputs(
         {tensor.name: tensor for tensor in program.inputs()},
         request.inputs.images,
         program.channel_order,
         {one.input: one for one in program.normalizations},
     )
-    arrays = only_sample(samples_of(request.inputs.arguments, taker)).fitting()
-    kept = partial(what_is_kept, request.output)
-    with noting(kept), RunProgress(stderr_console()) as progress:
+    arrays = single_sample(find_samples(request.inputs.arguments, inputs)).load()
+    note = partial(describe_partial_results, request.output)
+    with add_interrupt_note(note), RunProgress(stderr_console()) as progress:
         result = sweep_program(
             program,
             arrays,
             grid,
             device=device,
             results=request.output,
-            jobs=request.jobs,
-            scheduler=request.scheduler,
+            jobs=request.workers.jobs,
+            scheduler=request.workers.scheduler,
             max_memory=request.max_memory,
             progress=progress,
-            limits=Limits(request.max_cycles, request.timeout),
+            limits=request.limits.limits(),
         )
-    return _tell(request, program, result)
+    return _show(request, result)
 
 
-def _grid(request: _Request) -> dict[str, tuple[int, ...]]:
+def _read_grid(request: Request) -> dict[str, tuple[int, ...]]:
     from nmpsim.experiments import read_grid
 
     grid = {} if request.grid is None else read_grid(request.grid)
     given: dict[str, tuple[int, ...]] = {}
-    for argument in request.settings:
-        name, values = _setting(argument)
+    for text in request.set:
+        name, values = _parse_setting(text)
         if name in given:
-            raise fail("GRID001", "a setting is given twice", found=f"--set {argument}")
+            raise fail("GRID001", "a setting is given twice", found=f"--set {text}")
         given[name] = values
     return grid | given
 
 
-def _setting(argument: str) -> tuple[str, tuple[int, ...]]:
+def _parse_setting(text: str) -> tuple[str, tuple[int, ...]]:
     from nmpsim.experiments.grid import setting_name
 
-    name, _, values = argument.partition("=")
+    name, _, values = text.partition("=")
     try:
         return setting_name(name), tuple(int(value) for value in values.split(","))
     except ValueError as error:
         raise fail(
             "GRID001",
-            "a setting has whole numbers, with commas between them",
-            found=f"--set {argument}",
+            "values of a setting are integers with commas between them",
+            found=f"--set {text}",
             expected="SECTION.KEY=V1,V2, such as cores.count=1,2,4",
         ) from error
 
 
-def _tell(request: _Request, program: SweptProgram, result: SweepResult) -> int:
+def _show(request: Request, result: SweepResult) -> int:
     from nmpsim.views.sweep_text import print_sweep, sweep_json
     from nmpsim.views.text import plural
 
+    total = len(result.rows)
     if result.reused:
-        say(f"{result.reused} of {len(result.rows)} points were in {request.output} already")
+        print_message(f"{result.reused} of {total} points were already in {request.output}")
     failed = sum(row["error"] is not None for row in result.rows)
-    say(f"{request.output}: {plural(len(result.rows), 'point')}, {failed} failed")
-    if request.plot is not None and failed < len(result.rows):
+    print_message(f"{request.output}: {plural(total, 'point')}, {failed} failed")
+    if request.plot is not None and failed < total:
         from nmpsim.views.sweep_plot import write_plots
 
         for path in write_plots(request.plot, result):
-            say(f"wrote {path}")
-    show(
-        request.style,
-        lambda: sweep_json(result),
-        lambda console: print_sweep(result, console),
+            print_message(f"wrote {path}")
+    emit_result(
+        request.format, lambda: sweep_json(result), lambda console: print_sweep(result, console)
     )
-    return EXIT_WORSE if failed == len(result.rows) else EXIT_OK
+    return EXIT_WORSE if failed == total else EXIT_OK

@@ -246,7 +246,7 @@ def _change(before: int | None, after: int | None) -> Cell:
     return Cell(f"{after - before:+,}{share}", after - before, "more" if after > before else "less")
 
 
-def run_names(names: Sequence[str]) -> list[str]:
+def unique_names(names: Sequence[str]) -> list[str]:
     """The names, with a number after those that come again."""
     seen: dict[str, int] = {}
     unique = []

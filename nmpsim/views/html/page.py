@@ -11,13 +11,13 @@ import attrs
 
 from nmpsim.extras import missing
 from nmpsim.report.data import RunReport
-from nmpsim.views.answers import output_lines
 from nmpsim.views.html import compare, tables
 from nmpsim.views.html.figures import MAX_MARKS, Figure
 from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.headline import Headline, headline, title_of
 from nmpsim.views.html.layer_graph import LayerGraph, layer_graph
 from nmpsim.views.html.run_figures import error_figures, run_figures
+from nmpsim.views.outputs import output_lines
 from nmpsim.views.run_text import run_totals
 from nmpsim.visible import visible, visible_line
 
@@ -93,7 +93,7 @@ def html_page(runs: Mapping[str, RunReport], listener: Listener | None = None) -
     require_html()
     from nmpsim.views.html.draw import script
 
-    names = compare.run_names([visible_line(name) for name in runs])
+    names = compare.unique_names([visible_line(name) for name in runs])
     runs = dict(zip(names, runs.values(), strict=True))
     errors = {name: list(error_figures(report)) for name, report in runs.items()}
     figures = {name: list(run_figures(report)) for name, report in runs.items()}

@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 
-from nmpsim.cli.npz import NpzFile
+from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.corefile import Core, load_core, save_core
 from nmpsim.debugger.edits import Edit
@@ -28,7 +28,7 @@ def run(data: bytes) -> None:
     warm()
     path = as_file(data, "core.npz")
     with refusals("DEBUG", "INPUT", "FILE001", "BUN", "DEV", "ARG001"):
-        core = load_core(path, NpzFile(path))
+        core = load_core(path, ArrayFile(path))
         debugger = Debugger(
             core.bundle(str(path)), core.inputs, config=limited(core.config), engine=core.engine,
             budget_mib=MAX_MEBIBYTES,

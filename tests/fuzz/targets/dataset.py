@@ -10,20 +10,20 @@ import numpy as np
 
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.cli.dataset import load_dataset
-from nmpsim.cli.samples import Taker
+from nmpsim.cli.samples import ProgramInputs
 
 from ..mutate import archive_changed
 from ..target import Target, as_file, refusals
 from . import npz
 
-_TAKER = Taker({"x": Tensor("x", "i8", (1, 4), 0)})
+_INPUTS = ProgramInputs({"x": Tensor("x", "i8", (1, 4), 0)})
 _MAX_MEMORY = 1 << 26
 
 
 def run(data: bytes) -> None:
     """Read labels and samples."""
     with refusals("DATA001", "INPUT003", "FILE001"):
-        found = load_dataset(as_file(data, "data.npz"), "labels", _TAKER, _MAX_MEMORY)
+        found = load_dataset(as_file(data, "data.npz"), "labels", _INPUTS, _MAX_MEMORY)
         assert len(found.labels) >= 0
         for index in range(min(len(found.samples), 4)):
             assert set(found.samples.read(index)) == {"x"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import chdir, suppress
 
-from nmpsim.cli.npz import NpzFile
+from nmpsim.cli.arrays import ArrayFile
 from nmpsim.config import from_settings
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.arguments import split_line
@@ -36,7 +36,7 @@ def run(data: bytes) -> None:
     program, inputs = programs.one_conv()
     config = limited(from_settings(program.metadata.device))
     debugger = Debugger(program, inputs, config=config, budget_mib=MAX_MEBIBYTES)
-    shell = Shell(debugger, NpzFile)
+    shell = Shell(debugger, ArrayFile)
     text = data.decode("utf-8", "replace")
     with chdir(folder()):
         for number, line in enumerate(text.splitlines()[:MAX_LINES], 1):

@@ -9,19 +9,21 @@ import numpy as np
 from PIL import Image
 
 from nmpsim.bundle.metadata import Tensor
-from nmpsim.cli.input_options import ImageOptions
-from nmpsim.cli.samples import Taker
+from nmpsim.cli.options import ImageOptions
+from nmpsim.cli.samples import ProgramInputs
 
 from ..target import Target, as_file, refusals
 
 _SHAPE = (1, 4, 5, 3)
-_TAKER = Taker({"x": Tensor("x", "float", _SHAPE, 0)}, ImageOptions(mode="0to1", resize=True))
+_INPUTS = ProgramInputs(
+    {"x": Tensor("x", "float", _SHAPE, 0)}, ImageOptions(mode="0to1", resize=True)
+)
 
 
 def run(data: bytes) -> None:
     """Read it in the shape of an input."""
     with refusals("INPUT", "FILE001"):
-        values = _TAKER.read_image("x", as_file(data, "image.png"))
+        values = _INPUTS.read_image("x", as_file(data, "image.png"))
         assert values.shape == _SHAPE
         assert np.isfinite(values).all()
 

@@ -1,4 +1,4 @@
-"""What ``nmpsim diff`` is given: reports, saved runs, and what Glow's instrumentation wrote."""
+"""Recorded runs that ``nmpsim diff`` and ``nmpsim reduce`` read: reports, arrays, Glow's dumps."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Given:
-    """An argument and what it is."""
+class RecordedRun:
+    """A file or folder with the results of a run, and its kind."""
 
     path: Path
     kind: str
-    """report, npz, folder or console."""
+    """``report``, ``npz``, ``folder`` (dumps of Glow) or ``console`` (text printed by Glow)."""
 
     def tensors(self, bundle: Bundle | None = None) -> list[Tensor]:
-        """The tensors of a run, not for a report; the bundle tells what unlisted dumps are."""
+        """Return the tensors of a run that is not a report.
+
+        ``bundle`` names dumps in a folder without a list of its files.
+        """
         from nmpsim.analysis.diff import console_tensors, folder_tensors, saved_tensors
         from nmpsim.cli.arrays import ArrayFile
 
@@ -32,33 +35,39 @@ class Given:
         if self.kind == "console":
             return console_tensors(self.path)
         file = ArrayFile(self.path)
-        return list(saved_tensors(file.keys, lambda key: file.array(key).read()))
+        return list(saved_tensors(file.keys, file.read))
 
 
-def given(path: Path) -> Given:
-    """What an argument is, by its contents; raises FILE001 or ARG001."""
+def find_run(path: Path) -> RecordedRun:
+    """Return the recorded run at a path, its kind found from the contents.
+
+    Raises
+    ------
+    UserError
+        FILE001 if the path cannot be read, ARG001 if it is not a recorded run.
+    """
     from nmpsim.analysis.diff import is_console_text
 
+    place = Place(str(path))
     if path.is_dir():
-        return Given(path, "folder")
+        return RecordedRun(path, "folder")
     if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
-        raise fail("FILE001", "cannot read the run: it is no file", place=Place(str(path)))
+        raise fail("FILE001", "cannot read the run: it is not a file", place=place)
     try:
         with path.open("rb") as file:
             start = file.read(64)
     except OSError as error:
-        message = f"cannot read the run: {error.strerror}"
-        raise fail("FILE001", message, place=Place(str(path))) from None
+        raise fail("FILE001", f"cannot read the run: {error.strerror}", place=place) from None
     if start.startswith(b"PK"):
-        return Given(path, "npz")
+        return RecordedRun(path, "npz")
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-        return Given(path, "report")
+        return RecordedRun(path, "report")
     if is_console_text(path):
-        return Given(path, "console")
+        return RecordedRun(path, "console")
     raise fail(
         "ARG001",
-        "this is nothing that runs can be compared by",
-        place=Place(str(path)),
+        "this is not a recorded run",
+        place=place,
         expected="a JSON report, an .npz file of a run, a folder of Glow's dumps, or the text that"
         " a program instrumented by Glow printed",
     )

@@ -1,4 +1,4 @@
-"""Several runs of one program: one line for each input, as text and as JSON."""
+"""Several runs of one program, as a table with a row per input and as JSON."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rich.console import Console
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
-from nmpsim.views.answers import is_classifier, range_text, top_classes
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import line
 from nmpsim.views.measures import Measure, Number
+from nmpsim.views.outputs import is_classifier, range_text, top_classes
 from nmpsim.views.text import plural
 from nmpsim.visible import visible_line
 
@@ -27,11 +27,11 @@ class ClassDocument(TypedDict):
     value: Annotated[float, "its score as a real number"]
 
 
-def _outputs(item: Item | OneRun) -> Mapping[str, Answer]:
+def _outputs(item: ItemSummary | RunSummary) -> Mapping[str, OutputSummary]:
     return {answer.output: answer for answer in item.answers}
 
 
-def _top(answer: Answer) -> list[ClassDocument]:
+def _top(answer: OutputSummary) -> list[ClassDocument]:
     return [{"index": index, "value": value} for index, value in answer.top]
 
 
@@ -75,17 +75,17 @@ class RunsDocument(TypedDict):
 
 
 @attrs.frozen
-class Answer:
-    """An output of one run, in short."""
+class OutputSummary:
+    """The best classes, or the range of values, of an output of one run."""
 
     output: str
     top: tuple[tuple[int, float], ...]
-    """Best classes with their real values, best first; empty if it is no classifier's."""
+    """Best classes with their real values, best first; empty if the output has no classes."""
     text: str
 
     @classmethod
-    def of(cls, output: OutputReport) -> Answer:
-        """What an output says."""
+    def of_output(cls, output: OutputReport) -> OutputSummary:
+        """Summarize an output."""
         if not is_classifier(output.values.shape):
             return cls(output.name, (), range_text(output))
         real = output.real().reshape(-1)
@@ -94,28 +94,28 @@ class Answer:
 
 
 @attrs.frozen
-class Item:
-    """A line: one file, and what the run says of it."""
+class ItemSummary:
+    """The outputs for one input file."""
 
     input: str
-    answers: tuple[Answer, ...]
+    answers: tuple[OutputSummary, ...]
 
 
 @attrs.frozen
-class OneRun:
-    """A run in a line, or in one for each item of its batch."""
+class RunSummary:
+    """The results of a run on one input file, or on the files of a batch."""
 
     input: str
     cycles: int
     saturated: int
     trap: str | None
-    answers: tuple[Answer, ...]
-    items: tuple[Item, ...]
-    """None if one file is all of the input."""
+    answers: tuple[OutputSummary, ...]
+    items: tuple[ItemSummary, ...]
+    """The items of a batch; empty if one file is the whole input."""
 
     @classmethod
-    def of(cls, files: Sequence[str], report: RunReport) -> OneRun:
-        """A run on this file, or on these items of a batch."""
+    def of_report(cls, files: Sequence[str], report: RunReport) -> RunSummary:
+        """Summarize a run on a file, or on the files of a batch."""
         outputs = report.output_reports if report.trap is None else []
         input = files[0] if files else ""
         return cls(
@@ -123,26 +123,26 @@ class OneRun:
             report.cycles,
             sum(layer.saturated for layer in report.layers),
             None if report.trap is None else report.trap.message,
-            tuple(map(Answer.of, outputs)),
+            tuple(map(OutputSummary.of_output, outputs)),
             tuple(_items(files, outputs)) if len(files) > 1 else (),
         )
 
     @property
-    def lines(self) -> tuple[Item, ...]:
-        """Its files and what it says of each."""
-        return self.items or (Item(self.input, self.answers),)
+    def rows(self) -> tuple[ItemSummary, ...]:
+        """The outputs for each file."""
+        return self.items or (ItemSummary(self.input, self.answers),)
 
 
-def _items(files: Sequence[str], outputs: Sequence[OutputReport]) -> Iterator[Item]:
-    apart = [one for one in outputs if one.values.shape[:1] == (len(files),)]
+def _items(files: Sequence[str], outputs: Sequence[OutputReport]) -> Iterator[ItemSummary]:
+    batched = [one for one in outputs if one.values.shape[:1] == (len(files),)]
     for index, file in enumerate(files):
-        parts = (attrs.evolve(one, values=one.values[index : index + 1]) for one in apart)
-        yield Item(file, tuple(map(Answer.of, parts)))
+        parts = (attrs.evolve(one, values=one.values[index : index + 1]) for one in batched)
+        yield ItemSummary(file, tuple(map(OutputSummary.of_output, parts)))
 
 
-def print_several(program: str, runs: Sequence[OneRun], console: Console) -> None:
-    """A table with a line for each input; cycles of a batch are on its first one."""
-    lines = [(run, item) for run in runs for item in run.lines]
+def print_batch(program: str, runs: Sequence[RunSummary], console: Console) -> None:
+    """Print a row for each input; the cycles of a batch are in its first row."""
+    lines = [(run, item) for run in runs for item in run.rows]
     batches = f" in {plural(len(runs), 'run')}" if len(runs) < len(lines) else ""
     line(console, f"{program}: {plural(len(lines), 'input')}{batches}", "bold")
     console.print()
@@ -168,18 +168,18 @@ def print_several(program: str, runs: Sequence[OneRun], console: Console) -> Non
             line(console, f"{run.input}: the run stopped: {run.trap}", "red")
 
 
-def _first(row: tuple[OneRun, Item], number: int) -> int | str:
+def _first(row: tuple[RunSummary, ItemSummary], number: int) -> int | str:
     run, item = row
-    return number if item == run.lines[0] else ""
+    return number if item == run.rows[0] else ""
 
 
-def _cell(output: str, row: tuple[OneRun, Item]) -> str:
+def _cell(output: str, row: tuple[RunSummary, ItemSummary]) -> str:
     run, item = row
     found = next((one.text for one in item.answers if one.output == output), None)
     return found or ("" if run.trap is None else "stopped")
 
 
-def several_json(program: str, bundle: str, runs: Sequence[OneRun]) -> RunsDocument:
-    """The runs as one document; ``bundle`` is the bundle's digest."""
+def batch_json(program: str, bundle: str, runs: Sequence[RunSummary]) -> RunsDocument:
+    """Return the runs as one document; ``bundle`` is the bundle's digest."""
     data = {"program": program, "bundle": bundle, "runs": runs}
     return to_json(data, RunsDocument)

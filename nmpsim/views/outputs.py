@@ -1,4 +1,4 @@
-"""The outputs of a run in a few lines: range of values, and the best classes of a classifier."""
+"""Short texts of the outputs of a run: range of values, best classes of a classifier."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nmpsim.report.data import OutputReport
 from nmpsim.views.text import elem_text, real_text, shape_text
 
 TOP = 5
-"""Classes to name."""
+"""Number of best classes."""
 CLASSES = range(2, 100_001)
-"""Sizes of a last dimension that looks like classes."""
+"""Sizes of a last dimension that is taken for classes."""
 
 
 def output_lines(output: OutputReport) -> Iterator[str]:
-    """Name, shape, type and range; the top classes if it looks like a classifier's answer."""
+    """Yield name, type, shape and range, and the best classes of a classifier's output."""
     values = output.values
     head = f"{output.name}: {elem_text(output.elem)} {shape_text(values.shape)}"
     if values.size == 0:
@@ -32,19 +32,19 @@ def output_lines(output: OutputReport) -> Iterator[str]:
 
 
 def is_classifier(shape: tuple[int, ...]) -> bool:
-    """True if all dimensions but the last are 1, and the last could be classes."""
+    """Return whether all dimensions but the last are 1, and the last may be classes."""
     return bool(shape) and shape[-1] in CLASSES and all(dim == 1 for dim in shape[:-1])
 
 
 def top_classes(values: npt.NDArray[Any], count: int = TOP) -> list[int]:
-    """Indices of the largest values, largest first; of equal ones the first comes first."""
+    """Return the indices of the largest values, largest first; equal values in index order."""
     flat = values.astype(np.float64).reshape(-1)
     order = np.argsort(-flat, kind="stable")[:count]
     return [int(index) for index in order]
 
 
 def range_text(output: OutputReport) -> str:
-    """Smallest and largest value as real numbers."""
+    """Return the smallest and the largest value as real numbers."""
     if output.values.size == 0:
         return "empty"
     real = output.real().astype(np.float64)

@@ -1,14 +1,13 @@
-"""How much of a program is Int8, Int16 and float: in layers, and in multiplications."""
+"""Share of Int8, Int16 and float in a program: layers and multiplications."""
 
 from __future__ import annotations
 
 import math
 from typing import Annotated
 
-import attrs
-
 from nmpsim.bundle import Layer, Metadata, ProgramStep
 from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_of
+from nmpsim.records import frozen
 
 KINDS = {
     "i8": "Int8",
@@ -17,15 +16,15 @@ KINDS = {
     "conversion": "to or from float",
     "other": "other",
 }
-"""What a layer works on -> how it is called, in this order."""
+"""Element type of layers -> its name, in the order of tables."""
 CONVERSIONS = opcodes_of(Kind.CONVERSION)
 SOURCE, FILTER = 1, 2
-"""Places of the input and the weights among a host step's operands."""
+"""Positions of the input and the weights among the operands of a host step."""
 
 
-@attrs.frozen
+@frozen
 class Share:
-    """All layers of one kind."""
+    """The layers of one element type."""
 
     kind: Annotated[str, "i8, i16, float, conversion or other: what the layers work on"]
     device: Annotated[int, "layers on the device"]
@@ -34,17 +33,17 @@ class Share:
 
     @property
     def layers(self) -> int:
-        """Layers in all."""
+        """Number of layers."""
         return self.device + self.host
 
 
 def shares(metadata: Metadata) -> tuple[Share, ...]:
-    """The kinds that a program has."""
+    """Return the share of each element type in a program."""
     steps = {step.layers[0]: step for step in metadata.steps if step.kind == "host"}
     found: dict[str, list[tuple[Layer, int]]] = {kind: [] for kind in KINDS}
     for layer in metadata.layers:
         step = steps.get(layer.index)
-        found[kind_of(layer, step)].append((layer, layer.macs or _host_macs(step)))
+        found[element_kind(layer, step)].append((layer, layer.macs or _host_macs(step)))
     return tuple(
         Share(
             kind,
@@ -57,8 +56,8 @@ def shares(metadata: Metadata) -> tuple[Share, ...]:
     )
 
 
-def kind_of(layer: Layer, step: ProgramStep | None) -> str:
-    """What a layer works on: its input for the host, which may make what is no number of it."""
+def element_kind(layer: Layer, step: ProgramStep | None) -> str:
+    """Return the element type of a layer: of its input on the host, else of its output."""
     if layer.op in CONVERSIONS:
         return "conversion"
     sources = [o.tensor.elem for o in step.operands if o.role != "out"] if step else []
@@ -66,14 +65,14 @@ def kind_of(layer: Layer, step: ProgramStep | None) -> str:
     return next((elem for elem in elems if elem in KINDS), "other")
 
 
-def nothing_quantized(metadata: Metadata) -> bool:
-    """Whether no layer works on Int8 or Int16 although there are layers."""
+def is_unquantized(metadata: Metadata) -> bool:
+    """Return whether a program has layers, but none of Int8 or Int16."""
     kinds = {share.kind for share in shares(metadata)}
     return bool(kinds) and not kinds & {"i8", "i16"}
 
 
 def _host_macs(step: ProgramStep | None) -> int:
-    """Multiplications with weights of what the host does; 0 where there are none."""
+    """Return the multiplications with weights of a host step."""
     if step is None or step.opcode is None or len(step.operands) <= FILTER:
         return 0
     result, source, weights = (step.operands[at].tensor for at in (0, SOURCE, FILTER))

@@ -1,0 +1,82 @@
+"""``nmpsim run`` on several inputs: one run after another, reported in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmpsim.atomic import write_npz
+from nmpsim.cli.guard import print_message
+from nmpsim.cli.output import emit_result
+from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from nmpsim.bundle import Bundle
+    from nmpsim.cli.samples import InputSample
+    from nmpsim.core.device import Device
+    from nmpsim.core.limits import Limits
+
+
+def run_batch(
+    device: Device,
+    bundle: Bundle,
+    samples: Sequence[InputSample],
+    *,
+    limits: Limits,
+    strict: bool,
+    save_outputs: Path | None,
+    format: str,
+    output: Path | None,
+) -> int:
+    """Run a bundle on each sample, write the report and return the exit code.
+
+    Raises UserError for a sample that does not fit, before the first run.
+    """
+    from nmpsim.core.run import Progress
+    from nmpsim.views.batch_text import RunSummary, batch_json, print_batch
+    from nmpsim.views.progress import RunProgress, stderr_console
+
+    for sample in samples:
+        sample.load()
+    runs: list[RunSummary] = []
+    outputs: list[dict[str, npt.NDArray[Any]]] = []
+    code = EXIT_OK
+    with RunProgress(stderr_console()) as progress:
+
+        def report_compiling(event: Progress) -> None:
+            if event.kind == "compiling":
+                progress(event)
+
+        for done, sample in enumerate(samples):
+            progress(Progress("sample", done, len(samples), sample.name))
+            report = device.run(
+                bundle, sample.load(), progress=report_compiling, limits=limits, strict=strict
+            )
+            runs.append(RunSummary.of_report(sample.files, report))
+            outputs.append(dict(report.outputs) if save_outputs is not None else {})
+            if report.trap is not None:
+                is_timeout = report.trap.kind == "timeout"
+                code = EXIT_TIMEOUT if is_timeout or code == EXIT_TIMEOUT else EXIT_WORSE
+    if save_outputs is not None:
+        _save(save_outputs, outputs, is_complete=code == EXIT_OK)
+    name = bundle.metadata.program
+    emit_result(
+        format,
+        lambda: batch_json(name, bundle.digest, runs),
+        lambda console: print_batch(name, runs, console),
+        output,
+    )
+    return code
+
+
+def _save(path: Path, outputs: Sequence[dict[str, npt.NDArray[Any]]], *, is_complete: bool) -> None:
+    """Write each output as one array with a row per input."""
+    if not is_complete:
+        print_message(f"warning: not every run completed; {path} is not written")
+        return
+    import numpy as np
+
+    write_npz(path, {name: np.stack([one[name] for one in outputs]) for name in outputs[0]})

@@ -1,0 +1,79 @@
+"""Environment variables that choose how kernels are compiled."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from nmpsim.cli.guard import print_message
+from nmpsim.kernels.flavours import SETTING, choose_flavour, features_for
+
+BACKGROUND_SETTING = "NMPSIM_COMPILE_AHEAD"
+_DISABLING = ("CI", "PYTEST_VERSION", "NUMBA_DISABLE_JIT")
+"""Variables of environments where background compilation is of no use, or would disturb."""
+_FEATURES = "NUMBA_CPU_FEATURES"
+_PROCESSOR = ("NUMBA_CPU_NAME", _FEATURES)
+"""Variables that make Numba compile for another processor."""
+
+
+def compiles_in_background(environment: Mapping[str, str]) -> bool:
+    """Return whether kernels are compiled in the background.
+
+    ``NMPSIM_COMPILE_AHEAD`` decides, 1 or 0; without it, true except on test machines.
+    """
+    setting = environment.get(BACKGROUND_SETTING)
+    if setting:
+        return setting != "0"
+    return not any(environment.get(name) for name in _DISABLING)
+
+
+def choose_engine(requested: str, *, runs_often: bool = False) -> str:
+    """Return the requested engine, or for ``auto`` the compiled one if the program runs often.
+
+    If nmpsim is free to choose, kernels for the next command are compiled in the background.
+    """
+    if requested == "auto" and runs_often:
+        return "compiled"
+    if requested == "auto" and compiles_in_background(os.environ):
+        from nmpsim.core.background_compile import start_background_compile
+
+        settings = [f"{name}={os.environ.get(name, '')}" for name in _PROCESSOR]
+        is_started = start_background_compile(
+            os.environ.get("NUMBA_CACHE_DIR", ""), " ".join(settings)
+        )
+        if is_started and sys.stderr is not None and sys.stderr.isatty():
+            print_message(
+                "note: kernels are being compiled in the background, once;"
+                f" {BACKGROUND_SETTING}=0 prevents it"
+            )
+    return requested
+
+
+def set_kernel_target() -> None:
+    """Apply ``NMPSIM_KERNELS``; to be called before Numba is imported.
+
+    Raises
+    ------
+    UserError
+        ENV001 for kernels that are unknown, or that this host cannot run.
+    """
+    os.environ.update(numba_settings(os.environ))
+
+
+def numba_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that make Numba compile for the vector instructions requested.
+
+    Processes started by this one inherit them. Raises UserError (ENV001), see
+    :func:`set_kernel_target`.
+    """
+    setting = environment.get(SETTING)
+    if not setting:
+        return {}
+    from nmpsim.kernels.target import known_features
+
+    features = known_features(environment)
+    target = choose_flavour(setting, features)
+    if target == choose_flavour(None, features):
+        return {}
+    return {_FEATURES: ",".join(sorted(features_for(target, features)))}

@@ -1,0 +1,114 @@
+"""Output of commands: files that are checked before the work begins, and standard output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmpsim.atomic import STDOUT, cannot_write, is_special, real_path, write_file
+from nmpsim.cli.guard import stdout_error
+from nmpsim.diagnostics import Place, fail
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
+    """Raise UserError if an output file cannot be written, before anything is computed.
+
+    ``STDOUT`` is one of the outputs of a command that prints.
+
+    Raises
+    ------
+    UserError
+        FILE002 for a missing folder or a folder in the file's place; ARG001 if an output would
+        overwrite an input or another output.
+    """
+    outputs = list(outputs)
+    if outputs.count(STDOUT) > 1:
+        message = "two results cannot both go to standard output"
+        raise fail("ARG001", message, place=Place("-"), hint="name a file for one of them")
+    taken = {real_path(path): "is also an input" for path in inputs if path is not None}
+    for path in outputs:
+        if path is None or path == STDOUT:
+            continue
+        try:
+            _check_output(path)
+        except OSError as error:  # the name is too long, or a folder is not accessible
+            raise cannot_write(path, error.strerror or str(error), None) from error
+        if is_special(path):
+            continue
+        real = real_path(path)
+        if real in taken:
+            message = f"the output file {taken[real]}"
+            raise fail("ARG001", message, place=Place(str(path)), hint="choose another name")
+        taken[real] = "is named twice"
+
+
+def _check_output(path: Path) -> None:
+    if path.is_dir():
+        raise cannot_write(path, "it is a folder", "name a file in it")
+    folder = real_path(path).parent
+    if not folder.exists():
+        raise cannot_write(path, "its folder is missing", f"mkdir -p '{path.parent}'")
+    if not folder.is_dir():
+        raise cannot_write(path, f"{path.parent} is not a folder", None)
+    if not os.access(folder, os.W_OK) and not is_special(path):
+        raise cannot_write(path, "its folder is not writable", None)
+
+
+def describe_partial_results(results: Path | None) -> str | None:
+    """Return how an interrupted command can be continued; None if no result was written yet."""
+    if results is None or not results.is_file():
+        return None
+    return f"partial results are in {results}; the same command continues from there"
+
+
+def emit(text: str, output: Path | None = None) -> None:
+    """Write the result of a command to the file ``output``, or to standard output."""
+    if output is not None:
+        write_file(output, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise stdout_error(error) from error
+
+
+def emit_result(
+    format: str,
+    data: Callable[[], Mapping[str, Any]],
+    view: Callable[[Console], None],
+    output: Path | None = None,
+) -> None:
+    """Write a result as JSON or as text, to a file or to standard output."""
+    if format == "json":
+        emit_json(data(), output)
+    else:
+        with text_output(output) as console:
+            view(console)
+
+
+def emit_json(data: Mapping[str, Any], output: Path | None = None) -> None:
+    """Write data as one JSON document, to a file or to standard output."""
+    from nmpsim.report.json import json_text
+
+    emit(json_text(data), output)
+
+
+@contextmanager
+def text_output(output: Path | None) -> Iterator[Console]:
+    """Provide a console whose text is written at the end, to a file or to standard output."""
+    from nmpsim.views.console import printed, text_console
+
+    terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
+    console = text_console(terminal=terminal)
+    yield console
+    emit(printed(console), output)
