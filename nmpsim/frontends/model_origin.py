@@ -27,9 +27,9 @@ class ModelOrigin:
     """The operators of a model file and the normalization of its inputs."""
 
     fates: Annotated[tuple[OperatorMapping, ...], limits.LAYERS]
-    """Of the operations of the model's file, in its order."""
+    """How each operator of the model file was compiled, in the order of the file."""
     normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
-    """Of inputs that are images, as far as the model's file says it."""
+    """Normalization of image inputs, as given in the model file."""
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-model-1"], Before("fates")]:
