@@ -20,7 +20,7 @@ from networks import Network
 
 import nmpsim
 from nmpsim.compiler.driver import compile_module
-from nmpsim.compiler.tiling import context, conv_scheme, search
+from nmpsim.compiler.tiling import conv_scheme, search
 from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.lir.nodes import Module
 
@@ -103,12 +103,12 @@ def tiled(module: Module, config: nmpsim.DeviceConfig) -> TiledLayer:
 def without_limits(most: int) -> Iterator[None]:
     """Simulate the most promising of all tilings, on all grids."""
     kept = (search.MAX_TRIALS, search.MIN_TRIALS, search.MAX_TILES)
-    ranked, grids = context.MAX_RANKED, conv_scheme.GRIDS_AT_ONCE
-    context.MAX_RANKED = search.MAX_TRIALS = search.MIN_TRIALS = most
+    ranked, grids = search.MAX_RANKED, conv_scheme.GRIDS_AT_ONCE
+    search.MAX_RANKED = search.MAX_TRIALS = search.MIN_TRIALS = most
     search.MAX_TILES = conv_scheme.GRIDS_AT_ONCE = EVERYTHING
     yield
     search.MAX_TRIALS, search.MIN_TRIALS, search.MAX_TILES = kept
-    context.MAX_RANKED, conv_scheme.GRIDS_AT_ONCE = ranked, grids
+    search.MAX_RANKED, conv_scheme.GRIDS_AT_ONCE = ranked, grids
 
 
 def row(layer: Layer, config: nmpsim.DeviceConfig, most: int) -> str:

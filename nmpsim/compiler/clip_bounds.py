@@ -1,4 +1,4 @@
-"""Bounds that the network clips results to, on a tensor's grid."""
+"""Bounds to which the network clips results, quantized with a tensor's scale."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from nmpsim.lir.opcodes import OPCODES
 
 
 def input_range(op: Operation) -> tuple[int, int]:
-    """Range that an activation that only clips clamps its input to."""
+    """Return the range to which an activation that only clips clamps its input."""
     return limits_on(op, op.operands[1])
 
 
 def limits_on(op: Operation, grid: View) -> tuple[int, int]:
-    """Return the range that an operation clips to, on a tensor's grid and within its type."""
+    """Return the range to which an operation clips, quantized and within the tensor's type."""
     low, high = bounds_on(op, grid)
     lowest, highest = grid.limits
-    return lowest if low is None else grid.held(low), highest if high is None else grid.held(high)
+    return lowest if low is None else grid.clamp(low), highest if high is None else grid.clamp(high)
 
 
 def bounds_on(op: Operation, grid: View) -> tuple[int | None, int | None]:
-    """Return the bounds that an operation clips to, quantized but not limited to the type.
+    """Return the bounds to which an operation clips, quantized but not limited to the type.
 
-    They are those of a fused activation or of an opcode that clips; None where it has no bound.
+    They come from a fused activation or from the opcode; None if there is no bound.
     """
     attributes = op.instruction.attributes
     limits: Sequence[object | None] = OPCODES[op.instruction.opcode].limits or (None, None)
@@ -37,16 +37,16 @@ def bounds_on(op: Operation, grid: View) -> tuple[int | None, int | None]:
     elif fused == "CLIP":
         limits = cast("tuple[float, float]", attributes["FusedActivationArgs"])
     reals = (attributes[one] if isinstance(one, str) else one for one in limits)
-    quantized = get_profile(op).quantized
-    low, high = (None if one is None else quantized(float(str(one)), grid) for one in reals)
+    quantize = get_profile(op).quantize
+    low, high = (None if one is None else quantize(float(str(one)), grid) for one in reals)
     return low, high
 
 
 def clipped_sides(op: Operation, grid: View) -> int:
-    """Return the sides on which an operation clips to a bound that the type holds.
+    """Return the sides on which an operation clips to a bound that the type can represent.
 
-    The bits are those of ``clip_wanted``. A bound may be the end of the type: what lies beyond it
-    is clipped by the network, not saturated by the type.
+    The bits are those of ``clip_wanted``. Where the bound is the limit of the type, values beyond
+    it count as clipped by the network, not as saturated.
     """
     low, high = bounds_on(op, grid)
     lowest, highest = grid.limits
@@ -56,19 +56,19 @@ def clipped_sides(op: Operation, grid: View) -> int:
 
 
 def clipped_ends(op: Operation, grid: View) -> int:
-    """Return the sides on which an operation clips to the very end of the type."""
+    """Return the sides on which an operation clips to the limit of the type."""
     low, high = bounds_on(op, grid)
     lowest, highest = grid.limits
     return (WANTED_LOW if low == lowest else 0) | (WANTED_HIGH if high == highest else 0)
 
 
 def hidden_relu(op: Operation) -> int:
-    """Return the lower side if the result's type begins at real zero: it stands for a ReLU."""
+    """Return the lower side if the result's range begins at real zero, as after a ReLU."""
     is_hidden = op.output.offset == op.output.limits[0]
     return WANTED_LOW if is_hidden and op.kind is not Kind.CONVERSION else 0
 
 
 def keeps_scale(op: Operation) -> bool:
-    """Return whether an operation of one input leaves its scale and zero point as they are."""
+    """Return whether the result of an operation has the scale and zero point of its input."""
     out, source = op.operands
     return (out.scale, out.offset) == (source.scale, source.offset)

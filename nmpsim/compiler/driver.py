@@ -26,12 +26,16 @@ from nmpsim.compiler.allocate import allocate
 from nmpsim.compiler.assign import assign_numerics, named_operations
 from nmpsim.compiler.emit import Emitter
 from nmpsim.compiler.fuse import fuse, with_clipped_sides, with_joined_numerics
-from nmpsim.compiler.numerics import DEFAULT_NUMERICS, get_profile, profile_name
+from nmpsim.compiler.numerics import (
+    DEFAULT_NUMERICS,
+    AveragePool,
+    get_profile,
+    profile_name,
+)
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.overflow import overflow_warning
 from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.resolve import place_of, resolve
-from nmpsim.compiler.tiling.channelwise import average_of
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.planner import options_of
@@ -242,6 +246,7 @@ class _Compilation:
 
     def _context(self, op: Operation) -> Context:
         return Context(
+            op.instruction.name,
             self._config,
             get_profile(op),
             self._place(op),
@@ -336,9 +341,10 @@ class _Compilation:
                 hint=f"on the device: {op.host_reason}",
             )
         if op.kind is Kind.AVERAGE_POOL and op.output.is_narrow:
-            get_profile(op).average(average_of(op, self._place(op)))  # refuses what it has not
+            pool = AveragePool.from_operation(op, self._place(op))
+            get_profile(op).average_words(pool)  # raises if the profile lacks it
         if opcode == "softmax" and op.output.is_narrow:
-            beta = float(str(op.instruction.attributes.get("Beta", 1.0)))
+            beta = op.number("Beta", 1.0)
             get_profile(op).check_softmax(op.operands[1], op.output, beta, self._place(op))
 
     def _host_step(self, index: int, op: Operation) -> ProgramStep:

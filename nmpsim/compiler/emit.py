@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.tiling.compiled.items import ARGUMENT, COMPUTE, KIND, LOAD, STORE, WAIT
-from nmpsim.compiler.tiling.plan import Commands, Integers, LayerPlan, ends_of, words_of
+from nmpsim.compiler.tiling.grid import Integers, ends_of
+from nmpsim.compiler.tiling.plan import Commands, LayerPlan, words_of
 from nmpsim.compiler.tiling.simulate import items_of
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_table
 from nmpsim.isa.table import REGISTERS, Csr, Unit

@@ -1,8 +1,9 @@
-"""What the passes hand to each other: buffers, operands, and the layers' work."""
+"""The compiler's representation of a program: buffers, views of them, and operations."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import attrs
 import numpy as np
@@ -12,13 +13,14 @@ from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import OPCODES, Kind
 
 NARROW = ("i8", "i16")
-"""Elements that the units work on, in the order of the descriptors' word ``element``."""
+"""Quantized element types of the device; the index is the descriptors' word ``element``."""
 ACCUMULATOR_BITS = (32, 48)
+"""Bits of the accumulator of each element type of ``NARROW``."""
 
 
 @attrs.frozen
 class Buffer:
-    """A piece of DRAM: a weight, an input, an output or an activation."""
+    """A region of DRAM: a weight, an input, an output or an activation."""
 
     name: str
     nbytes: int
@@ -28,7 +30,7 @@ class Buffer:
 
 @attrs.frozen
 class View:
-    """A tensor in a buffer: contiguous, row-major, from ``byte_offset``."""
+    """A contiguous, row-major tensor that begins at ``byte_offset`` of a buffer."""
 
     name: str
     buffer: Buffer
@@ -37,52 +39,52 @@ class View:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The logical shape."""
+        """Logical shape."""
         return self.type.shape
 
     @property
     def is_narrow(self) -> bool:
-        """True for what the device's arithmetic works on: quantized Int8 and Int16."""
+        """Whether the device can compute with it: quantized Int8 or Int16."""
         return self.type.elem in NARROW and self.type.quant is not None
 
     @property
     def element(self) -> int:
-        """The element as a descriptor has it; also the log2 of its bytes."""
+        """Value of the descriptors' word ``element``; also log2 of the element's bytes."""
         return NARROW.index(self.type.elem)
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element."""
+        """Size of one element in bytes."""
         return int(self.type.dtype.itemsize)
 
     @property
     def accumulator_bits(self) -> int:
-        """Bits of the device's sums of products of such elements."""
+        """Bits of the accumulator for products of such elements."""
         return ACCUMULATOR_BITS[self.element]
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Smallest and largest integer of the element."""
+        """Smallest and largest integer of the element type."""
         info = np.iinfo(self.type.dtype)
         return int(info.min), int(info.max)
 
-    def held(self, value: int) -> int:
-        """``value`` clipped to the element."""
+    def clamp(self, value: int) -> int:
+        """Clamp an integer to the range of the element type."""
         low, high = self.limits
         return max(low, min(high, value))
 
     @property
     def scale(self) -> float:
-        """Exact scale of a quantized tensor."""
+        """Exact scale; 1 if the tensor is not quantized."""
         return self.type.quant.scale if self.type.quant else 1.0
 
     @property
     def offset(self) -> int:
-        """Zero point of a quantized tensor."""
+        """Zero point; 0 if the tensor is not quantized."""
         return self.type.quant.offset if self.type.quant else 0
 
-    def meets(self, other: View) -> bool:
-        """True if both hold a byte of the same buffer."""
+    def overlaps(self, other: View) -> bool:
+        """Return whether two views share a byte."""
         return (
             self.buffer.name == other.buffer.name
             and self.byte_offset < other.byte_offset + other.type.nbytes
@@ -92,28 +94,29 @@ class View:
 
 @attrs.frozen
 class Operation:
-    """An LIR instruction with its operands resolved; what a layer begins as."""
+    """An LIR instruction with resolved operands and the activations fused into it."""
 
     instruction: Instruction
     operands: tuple[View, ...]
     """In print order."""
     numerics: str = "glow-int"
-    """Whose arithmetic it follows, as ``--numerics`` has it."""
+    """Arithmetic profile, as named by ``--numerics``."""
     chosen: bool = False
-    """Whether its numerics were given for it by name."""
+    """Whether the profile was chosen for this operation by name."""
     host_reason: str = ""
-    """Why the device cannot do it; empty if it can."""
+    """Why the operation runs on the host; empty if it runs on the device."""
     clip_low: int | None = None
-    """Lower clip of activations that were fused into it."""
+    """Lower bound of the fused activations."""
     clip_high: int | None = None
+    """Upper bound of the fused activations."""
     fused: tuple[Operation, ...] = ()
-    """The activations, in order; the output is the last one's."""
+    """Activations fused into the operation, in order; the last one's output is the result."""
     clipped_sides: int = 0
-    """Sides of the result that the network clips, as in the descriptor's ``clip_wanted``."""
+    """Sides of the result that the network clips, as bits of the word ``clip_wanted``."""
 
     @property
     def kind(self) -> Kind:
-        """What kind of operation it is."""
+        """Kind of the operation."""
         return OPCODES[self.instruction.opcode].kind
 
     @property
@@ -125,16 +128,30 @@ class Operation:
 
     @property
     def output(self) -> View:
-        """Where the result goes."""
+        """View of the result."""
         return self.last.outs()[0]
 
     @property
     def last(self) -> Operation:
-        """The last of the operations that it consists of."""
+        """The last fused activation, or the operation itself."""
         return self.fused[-1] if self.fused else self
 
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether the tensors hold uint8 values minus 128."""
+        return bool(self.number("Unsigned"))
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Return an attribute that is a list of integers; empty if it is missing."""
+        values = self.instruction.attributes.get(name)
+        return tuple(int(value) for value in values) if isinstance(values, tuple) else ()
+
+    def number(self, name: str, default: float | None = None) -> Any:
+        """Return an attribute that is a number, or ``default`` if it is missing."""
+        return self.instruction.attributes.get(name, default)
+
     def outs(self) -> tuple[View, ...]:
-        """Operands that are written."""
+        """Return the operands that are written, without those of fused activations."""
         return tuple(
             view
             for view, operand in zip(self.operands, self.instruction.operands, strict=True)
@@ -142,7 +159,7 @@ class Operation:
         )
 
     def ins(self) -> tuple[View, ...]:
-        """Operands that are read."""
+        """Return the operands that are read."""
         return tuple(
             view
             for view, operand in zip(self.operands, self.instruction.operands, strict=True)
@@ -150,11 +167,11 @@ class Operation:
         )
 
     def buffers(self) -> frozenset[str]:
-        """Names of all buffers that it touches, fused activations included."""
+        """Return the names of all buffers that are read or written, also by fused activations."""
         own = {view.buffer.name for view in self.operands}
         return frozenset(own.union(*(f.buffers() for f in self.fused)))
 
 
 def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Elements from index to index of each dimension."""
+    """Return the strides, in elements, of a row-major array."""
     return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))

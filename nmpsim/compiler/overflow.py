@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from nmpsim.compiler.numerics import get_profile
+from nmpsim.compiler.numerics import AveragePool, get_profile
 from nmpsim.compiler.numerics.ratios import overflow_of
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.tiling.channelwise import average_of
 from nmpsim.diagnostics import Place
 from nmpsim.isa.profiles import GLOW_INT, NMP
 from nmpsim.kernels.scale import INT32_MAX, INT32_MIN, IntegerScale
@@ -22,13 +21,12 @@ def overflow_warning(op: Operation, place: Place) -> str | None:
     if op.kind is not Kind.AVERAGE_POOL or op.output.type.elem != "i8" or len(op.output.shape) != 4:
         return None
     target, source = op.operands
-    window = average_of(op, place)
-    words = get_profile(op).average(window)
+    window = AveragePool.from_operation(op, place)
+    words = get_profile(op).average_words(window)
     if window.counts_padding or words["profile"] not in (GLOW_INT, NMP):
         return None
-    kernel = op.instruction.attributes["Kernels"]
-    assert isinstance(kernel, tuple)
-    taps = min(int(kernel[0]), source.shape[1]) * min(int(kernel[1]), source.shape[2])
+    kernel = op.integers("Kernels")
+    taps = min(kernel[0], source.shape[1]) * min(kernel[1], source.shape[2])
     post = words["out_post"]
     overflow = overflow_of(IntegerScale(words["out_pre"], post, words["out_mul"]), 32)
     lowest, highest = (limit - source.offset for limit in source.limits)

@@ -8,12 +8,7 @@ import attrs
 
 from nmpsim.compiler.numerics import get_profile
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.tiling.channelwise_scheme import (
-    POOLS,
-    image_of,
-    is_depthwise,
-    smallest_tile,
-)
+from nmpsim.compiler.tiling.channelwise import POOLS, is_depthwise, shape_of, smallest_tile
 from nmpsim.config import DeviceConfig
 from nmpsim.kernels.hostops import supports
 from nmpsim.lir.opcode import Kind
@@ -45,7 +40,7 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
     opcode = op.instruction.opcode
     if op.kind not in POOLS and not is_depthwise(op):
         return ""
-    needs = smallest_tile(image_of(op))
+    needs = smallest_tile(shape_of(op))
     dtypes = [view.type.dtype for view in op.operands]
     if needs <= config.scratchpad_bytes or supports(opcode, dtypes, get_profile(op).name):
         return ""
@@ -65,7 +60,7 @@ def _overlap(op: Operation) -> str:
     result = op.operands[0]
     for view in op.operands[1:]:
         in_place = view.byte_offset == result.byte_offset and view.type.nbytes == result.type.nbytes
-        if view.meets(result) and not (in_place and op.kind in ELEMENT_BY_ELEMENT):
+        if view.overlaps(result) and not (in_place and op.kind in ELEMENT_BY_ELEMENT):
             return f"the result lies on %{view.name}, which other cores may still read"
     return ""
 
@@ -119,8 +114,8 @@ def _activation(op: Operation) -> str:
 
 
 def _rescale(op: Operation) -> str:
-    alpha = op.instruction.attributes.get("Alpha")
-    return _narrow(op) or ("" if alpha is None else _slope(float(str(alpha))))
+    alpha = op.number("Alpha")
+    return _narrow(op) or ("" if alpha is None else _slope(alpha))
 
 
 def _slope(alpha: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import attrs
 import numpy as np
@@ -22,7 +23,8 @@ from nmpsim.compiler.tiling.compiled.events import simulated
 from nmpsim.compiler.tiling.compiled.items import NEVER
 from nmpsim.compiler.tiling.compiled.state import new_state
 from nmpsim.compiler.tiling.cost_model import Memory, box_cycles
-from nmpsim.compiler.tiling.plan import Command, StridedRuns, TileStep, load, plan_of, store
+from nmpsim.compiler.tiling.grid import TileGrid
+from nmpsim.compiler.tiling.plan import LOAD, STORE, PlanBuilder, box_words
 from nmpsim.compiler.tiling.simulate import Estimate, simulate, work_of
 from nmpsim.config import DeviceConfig, default_device, load_device
 from nmpsim.core.device import Device
@@ -37,30 +39,33 @@ ENTRY_CYCLES = 24
 
 
 @st.composite
-def boxes(draw: st.DrawFn) -> StridedRuns:
+def boxes(draw: st.DrawFn) -> dict[str, Any]:
     run = draw(st.integers(1, 3000))
     count_x, count_y = draw(st.integers(1, 9)), draw(st.integers(1, 5))
     stride_x = draw(st.one_of(st.just(run), st.integers(0, 5000)))
     stride_y = draw(st.one_of(st.just(stride_x * count_x), st.integers(0, 9000)))
     start = DRAM_BASE + draw(st.integers(0, 10_000))
-    return StridedRuns(start, SCRATCHPAD_BASE, run, count_x, count_y, stride_x, stride_y)
+    strides = {"dram_stride_x": stride_x, "dram_stride_y": stride_y}
+    return box_words(start, SCRATCHPAD_BASE, run, count_x, count_y, **strides)
 
 
-def loading(box: StridedRuns, memory: Memory) -> Estimate:
+def loading(box: dict[str, Any], memory: Memory) -> Estimate:
     """One core that loads a box."""
-    found = simulate(plan_of(Unit.MAC, [[TileStep((load(box),))]], ONE), memory)
+    builder = PlanBuilder(TileGrid.from_counts([1]), Unit.MAC, ONE)
+    builder.add(LOAD, box)
+    found = simulate(builder.plan(), memory)
     assert found is not None
     return found
 
 
 @examples(300)
 @given(boxes(), st.sampled_from([16, 64]), st.sampled_from([256, 2048]))
-def test_grants_are_those_one_by_one(box: StridedRuns, burst: int, row: int) -> None:
+def test_grants_are_those_one_by_one(box: dict[str, Any], burst: int, row: int) -> None:
     costs = COSTS._replace(dram_burst_bytes=burst, dram_row_bytes=row)
     cursor = np.zeros(CURSOR_WORDS, np.int64)
-    shape = (box.run, box.count_x, box.count_y, box.dram_stride_x, box.dram_stride_y)
-    start_transfer(cursor, box.dram, *shape)
-    runs = box.count_x * box.count_y
+    names = ("dram", "run_bytes", "count_x", "count_y", "dram_stride_x", "dram_stride_y")
+    start_transfer(cursor, *(box[name] for name in names))
+    runs = box["count_x"] * box["count_y"]
     expected = []
     while cursor[6] < cursor[2] * cursor[3]:
         at = next_address(cursor) // row
@@ -70,12 +75,12 @@ def test_grants_are_those_one_by_one(box: StridedRuns, burst: int, row: int) -> 
     assert (found.grants, found.bursts) == (len(expected), sum(bursts))
     assert found.row_misses == 1 + sum(a != b for a, b in pairwise(rows))
     blind = loading(box, Memory(costs, blind=True))
-    assert blind.memory >= runs * box.run // costs.dram_bytes_per_cycle
+    assert blind.memory >= runs * box["run_bytes"] // costs.dram_bytes_per_cycle
 
 
 def test_a_blind_slicer_sees_no_bursts() -> None:
     """Sixteen runs of 16 bytes, each in a burst of its own."""
-    box = StridedRuns(DRAM_BASE, SCRATCHPAD_BASE, 16, 16, 1, 64)
+    box = box_words(DRAM_BASE, SCRATCHPAD_BASE, 16, 16, dram_stride_x=64)
     found = loading(box, Memory(COSTS))
     assert (found.grants, found.bursts, found.memory) == (1, 16, 16 * 4 + 20)
     assert loading(box, Memory(COSTS, blind=True)).memory == 16
@@ -83,8 +88,9 @@ def test_a_blind_slicer_sees_no_bursts() -> None:
 
 def test_a_simulation_ends_where_it_is_too_long() -> None:
     """Half of what a plan takes is too little, one cycle less is, and all of it is not."""
-    box = StridedRuns(DRAM_BASE, SCRATCHPAD_BASE, 4096)
-    plan = plan_of(Unit.MAC, [[TileStep((load(box),))]] * 3, default_device())
+    builder = PlanBuilder(TileGrid.from_counts([1] * 3), Unit.MAC, default_device())
+    builder.add(LOAD, box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096))
+    plan = builder.plan()
     found = simulate(plan, Memory(COSTS))
     assert found is not None
     assert simulate(plan, Memory(COSTS), found.cycles) == found
@@ -94,23 +100,13 @@ def test_a_simulation_ends_where_it_is_too_long() -> None:
 
 def test_without_a_compiler_it_is_the_same() -> None:
     """Tiles of three cores that are loaded, filled and stored."""
-    fill = Command("nmp.fill", {"count": 700, "output": SCRATCHPAD_BASE})
-    cores = [
-        [
-            TileStep(
-                (
-                    load(
-                        StridedRuns(DRAM_BASE + 9000 * core + 40 * tile, SCRATCHPAD_BASE, 48, 9, 3)
-                    ),
-                ),
-                (fill,),
-                (store(StridedRuns(DRAM_BASE + 700 * tile, SCRATCHPAD_BASE, 700)),),
-            )
-            for tile in range(5 - core)
-        ]
-        for core in range(3)
-    ]
-    plan = plan_of(Unit.VECTOR, cores, default_device())
+    grid = TileGrid.from_counts([5, 4, 3])
+    builder = PlanBuilder(grid, Unit.VECTOR, default_device())
+    source = DRAM_BASE + 9000 * grid.core + 40 * grid.number
+    builder.add(LOAD, box_words(source, SCRATCHPAD_BASE, 48, 9, 3))
+    builder.add("nmp.fill", {"count": 700, "output": SCRATCHPAD_BASE})
+    builder.add(STORE, box_words(DRAM_BASE + 700 * grid.number, SCRATCHPAD_BASE, 700))
+    plan = builder.plan()
     work, costs = work_of(plan), Memory(COSTS).costs
     plain, compiled = new_state(work), new_state(work)
     cycles = simulated(work, plain, costs, False, NEVER)
@@ -121,7 +117,7 @@ def test_without_a_compiler_it_is_the_same() -> None:
 
 def test_the_worked_example() -> None:
     """One core loads 4096 bytes: docs/timing.md has the same, from issue to data, as 340 cycles."""
-    box = StridedRuns(DRAM_BASE, SCRATCHPAD_BASE, 4096)
+    box = box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096)
     found = loading(box, Memory(COSTS))
     address, descriptor, waits, barrier = 2, 8, 4, 4 + 16
     assert found.cycles == address + descriptor + 340 + waits + barrier

@@ -9,11 +9,19 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.weighted import WEIGHTED, scales_of, values_of
-from nmpsim.compiler.numerics import PROFILES, Bias, Profile, Sums, Words, effective_profile
+from nmpsim.compiler.numerics import (
+    PROFILES,
+    AveragePool,
+    Bias,
+    Pair,
+    Profile,
+    WeightedScales,
+    Words,
+    effective_profile,
+)
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.resolve import place_of
-from nmpsim.compiler.tiling.channelwise import average_of
-from nmpsim.compiler.tiling.elementwise import BINARY, is_unsigned
+from nmpsim.compiler.tiling.elementwise import BINARY
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.isa.profiles import (
     FBGEMM,
@@ -82,7 +90,7 @@ def real_biases(module: Module, op: Operation) -> tuple[int, float, Mapping[str,
     kept: dict[str, float] = {}
     for name in PROFILES:
         try:
-            made = PROFILES[effective_profile(name, op)].sums(sums)
+            made = PROFILES[effective_profile(name, op)].requantize(sums)
         except UserError:
             continue
         word = made.bias[channel]
@@ -124,7 +132,7 @@ def _question(module: Module, op: Operation) -> _Question | None:
     return None if sums is None else lambda profile: _of_sums(profile, sums)
 
 
-def _sums(module: Module, op: Operation) -> Sums | None:
+def _sums(module: Module, op: Operation) -> WeightedScales | None:
     """The layer's scales as the compiler hands them to a profile; a bias not known counts as 0."""
     scales = scales_of(module, op)
     if scales is None:
@@ -133,7 +141,7 @@ def _sums(module: Module, op: Operation) -> Sums | None:
     channels = view.type.elements
     payload = values_of(module, view)
     one_each = np.ones(channels, np.float32)
-    return Sums(
+    return WeightedScales(
         source=source,
         target=target,
         weight_scales=one_each * scales.weights,
@@ -148,8 +156,8 @@ def _sums(module: Module, op: Operation) -> Sums | None:
     )
 
 
-def _of_sums(profile: Profile, sums: Sums) -> _Answer:
-    made = profile.sums(sums)
+def _of_sums(profile: Profile, sums: WeightedScales) -> _Answer:
+    made = profile.requantize(sums)
     several = slice(None) if sums.by_channel else slice(1)
     stages = {"bias": made.bias_scales[several], "out": made.out_scales[several]}
     if ROWS[made.profile].form is FLOAT64:
@@ -180,22 +188,22 @@ def _form(words: Words, prefix: str) -> IntegerScale:
 
 def _pair(profile: Profile, op: Operation, place: Place) -> Words:
     target, lhs, rhs = op.operands
-    return profile.pair(op.instruction.opcode, (target, lhs, rhs), place, is_unsigned(op))
+    pair = Pair(op.instruction.opcode, target, lhs, rhs, place, op.is_unsigned)
+    return profile.pair_words(pair)
 
 
 def _matmul(profile: Profile, op: Operation, place: Place) -> Words:
     target, lhs, rhs = op.operands
-    return profile.matmul(lhs, rhs, target, place)
+    return profile.matmul_words(Pair(op.instruction.opcode, target, lhs, rhs, place))
 
 
 def _unary(profile: Profile, op: Operation, place: Place) -> Words:
     target, source = op.operands
-    alpha = op.instruction.attributes.get("Alpha")
-    return profile.unary(source, target, None if alpha is None else float(str(alpha)), place)
+    return profile.unary_words(source, target, op.number("Alpha"), place)
 
 
 def _average(profile: Profile, op: Operation, place: Place) -> Words:
-    return profile.average(average_of(op, place))
+    return profile.average_words(AveragePool.from_operation(op, place))
 
 
 _WORDS: dict[str, Callable[[Profile, Operation, Place], Words]] = {

@@ -14,7 +14,6 @@ from nmpsim.analysis.explain.factors import Factor, factor_of
 from nmpsim.analysis.weighted import WEIGHTED, Scales, scales_of
 from nmpsim.compiler.numerics.ratios import product, quotient
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.compiler.tiling.window import numbers
 from nmpsim.kernels.scale import InvalidScaleError
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcodes import OPCODES
@@ -117,7 +116,7 @@ def _average(op: Operation) -> Iterator[Stage]:
         yield _source_to_result(op)
         return
     out, source = op.operands
-    height, width = numbers(op.instruction, "Kernels")
+    height, width = op.integers("Kernels")
     ratio = quotient(quotient(source.scale, out.scale), float(height * width))
     yield _stage("out", f"S_in / S_out / {height * width}", ratio)
 

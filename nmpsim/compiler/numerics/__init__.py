@@ -1,22 +1,43 @@
-"""Whose arithmetic a layer follows: from the scales in a program to the words of descriptors.
+"""Arithmetic profiles: from the scales of a program to the words of descriptors.
 
-One module for each row of ``NUMERICS``; ``profile.py`` says what it is asked, ``glow.py`` and
-``torch.py`` have what several share, ``ratios.py`` the forms in which a factor is carried.
+:mod:`~nmpsim.compiler.numerics.profile` defines their interface,
+:mod:`~nmpsim.compiler.numerics.ratios` the forms of a factor.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from nmpsim.compiler.numerics.profile import Average, Bias, Profile, Requantization, Sums, Words
+from nmpsim.compiler.numerics.float import Float
+from nmpsim.compiler.numerics.glow import GlowFloat, GlowInt, Nmp
+from nmpsim.compiler.numerics.profile import (
+    AveragePool,
+    Bias,
+    Pair,
+    Profile,
+    Requantization,
+    WeightedScales,
+    Words,
+)
+from nmpsim.compiler.numerics.q31 import Q31
+from nmpsim.compiler.numerics.torch import Fbgemm, Onednn, Qnnpack
 from nmpsim.compiler.operations import Operation
-from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS
+from nmpsim.isa.exhaustive import exhaustive_table
+from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.kernels.hostops import MOVES_OR_COMPARES
 
-PROFILES: dict[str, Profile] = {
-    row.name: import_module(f"{__name__}.{row.module}").PROFILE for row in NUMERICS
-}
-"""Name, as ``--numerics`` has it -> profile, that of the module with its name."""
+_PROFILES: tuple[Profile, ...] = (
+    GlowInt(),
+    GlowFloat(),
+    Nmp(),
+    Q31(),
+    Float(),
+    Fbgemm(),
+    Qnnpack(),
+    Onednn(),
+)
+PROFILES: dict[str, Profile] = exhaustive_table(
+    f"{__name__}.PROFILES", {profile.name: profile for profile in _PROFILES}, NUMERICS_NAMES
+)
+"""Profiles by name, in the order of ``--numerics``."""
 
 EXACT = MOVES_OR_COMPARES | frozenset(
     {
@@ -34,13 +55,13 @@ EXACT = MOVES_OR_COMPARES | frozenset(
         "dequantize",
     }
 )
-"""Operations whose answer no profile changes; Int8 softmax is always Glow's."""
+"""Operations with the same result in every profile; Int8 softmax is always Glow's."""
 
 
 def effective_profile(numerics: str, op: Operation) -> str:
-    """The profile that an operation takes where ``numerics`` is asked for.
+    """Return the name of the profile that an operation follows if ``numerics`` is asked for.
 
-    Of Glow's compiled kernels only the one that rescales knows Int16; its Interpreter has all.
+    Of Glow's compiled kernels only the one that rescales supports Int16; its Interpreter has all.
     """
     wide = any(view.type.elem == "i16" for view in op.operands[:1])
     lacks = wide and op.instruction.opcode != "rescalequantized"
@@ -48,12 +69,12 @@ def effective_profile(numerics: str, op: Operation) -> str:
 
 
 def get_profile(op: Operation) -> Profile:
-    """The arithmetic of an operation."""
+    """Return the arithmetic profile of an operation."""
     return PROFILES[effective_profile(op.numerics, op)]
 
 
 def profile_name(op: Operation) -> str:
-    """The profile of an operation for a report; empty where none applies."""
+    """Return the name of an operation's profile; empty if all profiles give the same result."""
     quantized = any(view.type.quant is not None for view in op.operands)
     if op.instruction.opcode in EXACT or not quantized:
         return ""
@@ -64,13 +85,14 @@ __all__ = [
     "DEFAULT_NUMERICS",
     "EXACT",
     "PROFILES",
-    "Average",
+    "AveragePool",
     "Bias",
+    "Pair",
     "Profile",
     "Requantization",
-    "Sums",
+    "WeightedScales",
     "Words",
     "effective_profile",
-    "profile_name",
     "get_profile",
+    "profile_name",
 ]

@@ -1,38 +1,46 @@
-"""What a profile is asked: the words of a descriptor that make its arithmetic, from scales.
+"""The interface of an arithmetic profile: from scales to the words of descriptors.
 
-Each answer holds the word ``profile`` and the factors; what is not named is 0. The formulas that
-the words go into are the device's, in ``docs/isa.md``; ``docs/numerics.md`` has their sources.
+Each answer holds the word ``profile`` and the factors; words that are not named are 0. The device's
+formulas are in ``docs/isa.md``; ``docs/numerics.md`` names their sources.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.numerics.ratios import NOTHING, quotient, scale_words
-from nmpsim.compiler.operations import View
+from nmpsim.compiler.numerics.ratios import (
+    ZERO_SCALE,
+    ScaleForm,
+    factor_words,
+    product,
+    quotient,
+)
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
 from nmpsim.kernels.scale import IntegerScale
 
-Array = npt.NDArray[Any]
-Words = dict[str, int]
+Array: TypeAlias = npt.NDArray[Any]
+Integers: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float32]
+Words: TypeAlias = dict[str, int]
 
 
 @attrs.frozen(eq=False)
 class Bias:
-    """Real value ``scale * (value - offset)`` of each channel; a float bias has scale 1."""
+    """The bias of each output channel: ``scale * (value - offset)``; a float bias has scale 1."""
 
     values: Array
-    """int64 or float32 [O]"""
-    scales: npt.NDArray[np.float32]
+    """[O] int64 or float32"""
+    scales: Floats
     """[O]"""
-    offsets: npt.NDArray[np.int64]
+    offsets: Integers
     """[O]"""
 
     @property
@@ -41,50 +49,60 @@ class Bias:
         return self.values.dtype.kind == "f"
 
     @property
-    def integers(self) -> npt.NDArray[np.int64]:
-        """``q - offset``."""
-        difference: npt.NDArray[np.int64] = self.values.astype(np.int64) - self.offsets
+    def integers(self) -> Integers:
+        """[O] Values minus their zero points."""
+        difference: Integers = self.values.astype(np.int64) - self.offsets
         return difference
 
     @property
-    def reals(self) -> npt.NDArray[np.float32]:
-        """float32."""
+    def reals(self) -> Floats:
+        """[O] Real values."""
         if self.is_float:
             return self.values.astype(np.float32)
         return self.scales * self.integers.astype(np.float32)
 
 
 @attrs.frozen(eq=False)
-class Sums:
-    """A layer with weights, as far as its scales go; O output channels."""
+class WeightedScales:
+    """Scales and bias of a layer with weights; O is the number of output channels."""
 
     source: View
     target: View
-    weight_scales: npt.NDArray[np.float32]
+    weight_scales: Floats
     """[O]"""
     by_channel: bool
-    """Whether they may differ from channel to channel."""
+    """Whether the scales of the weights may differ from channel to channel."""
     bias: Bias
     opcode: str
     place: Place
 
     @property
     def is_convolution(self) -> bool:
-        """Plain or channelwise; else a fully connected layer."""
+        """Whether the layer is a convolution, not a fully connected layer."""
         return self.opcode.endswith("convolution")
 
     @property
     def channels(self) -> int:
-        """O."""
+        """Number of output channels."""
         return int(self.weight_scales.size)
 
     @property
-    def products(self) -> npt.NDArray[np.float32]:
-        """``fl(Sx * Sw)`` of each channel: the scale of its sum."""
+    def products(self) -> Floats:
+        """[O] Scales of the sums: ``fl(Sx * Sw)``."""
         return np.float32(self.source.scale) * self.weight_scales
 
-    def integer_bias(self, profile: Profile) -> npt.NDArray[np.int64]:
-        """``q - offset`` of each channel; COMP001 if the bias is float."""
+    @property
+    def bias_ratios(self) -> Floats:
+        """[O] ``fl(Sb / fl(Sx * Sw))``"""
+        return self.bias.scales / self.products
+
+    @property
+    def ratios(self) -> Floats:
+        """[O] ``fl(fl(Sx * Sw) / Sy)``"""
+        return self.products / np.float32(self.target.scale)
+
+    def integer_bias(self, profile: Profile) -> Integers:
+        """Return the bias minus its zero point; raise UserError (COMP001) for a float bias."""
         if self.bias.is_float:
             raise fail(
                 "COMP001",
@@ -95,130 +113,155 @@ class Sums:
             )
         return self.bias.integers
 
-    @property
-    def bias_ratios(self) -> npt.NDArray[np.float32]:
-        """``fl(Sb / fl(Sx * Sw))`` of each channel."""
-        return self.bias.scales / self.products
+
+@attrs.frozen
+class Pair:
+    """Scales of an elementwise operation or matrix product of two tensors."""
+
+    opcode: str
+    target: View
+    lhs: View
+    rhs: View
+    place: Place
+    is_unsigned: bool = False
+    """Whether the tensors hold uint8 values minus 128."""
 
     @property
-    def ratios(self) -> npt.NDArray[np.float32]:
-        """``fl(fl(Sx * Sw) / Sy)`` of each channel."""
-        return self.products / np.float32(self.target.scale)
+    def sides(self) -> tuple[tuple[str, View], tuple[str, View]]:
+        """Both operands with the prefixes of their words."""
+        return ("lhs", self.lhs), ("rhs", self.rhs)
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """Scale of each operand over that of the result, in float32."""
+        return quotient(self.lhs.scale, self.target.scale), quotient(
+            self.rhs.scale, self.target.scale
+        )
+
+    @property
+    def product(self) -> float:
+        """Product of the operands' scales in float32."""
+        return product(self.lhs.scale, self.rhs.scale)
+
+    @property
+    def product_ratio(self) -> float:
+        """Factor of a product: ``fl(fl(Sl * Sr) / Sy)``."""
+        return quotient(self.product, self.target.scale)
 
 
 @attrs.frozen
-class Average:
-    """An average pool, as far as its arithmetic goes."""
+class AveragePool:
+    """Scales and window of an average pool."""
 
     source: View
     target: View
     taps: int
-    """Of the whole window."""
+    """Taps of the whole window."""
     counts_padding: bool
-    """Whether the sum is divided by all taps; else by those that exist."""
+    """Whether the sum is divided by all taps, not only by the existing ones."""
     has_padding: bool
-    """Whether some windows lie partly outside the input."""
+    """Whether some windows extend beyond the input."""
     is_unsigned: bool
-    """Whether the values are those of uint8 less 128."""
+    """Whether the tensors hold uint8 values minus 128."""
     is_global: bool
-    """Whether it is ONNX's GlobalAveragePool."""
+    """Whether the operation is ONNX's GlobalAveragePool."""
     place: Place
+
+    @classmethod
+    def from_operation(cls, op: Operation, place: Place) -> AveragePool:
+        """Read an average pool of LIR."""
+        target, source = op.operands
+        return cls(
+            source,
+            target,
+            math.prod(op.integers("Kernels")),
+            bool(op.number("CountIncludePads")),
+            any(op.integers("Pads")),
+            op.is_unsigned,
+            bool(op.number("Global")),
+            place,
+        )
 
     @property
     def ratio(self) -> float:
-        """``fl(Sx / Sy)``."""
+        """``fl(Sx / Sy)``"""
         return quotient(self.source.scale, self.target.scale)
 
-    def words(self, profile: int, form: Callable[[float, Place], IntegerScale]) -> Words:
-        """``fl(Sx / Sy / n)``, or the division is left to the unit."""
+    def words(self, profile: int, form: ScaleForm) -> Words:
+        """Return the factor ``fl(Sx / Sy / n)``, or ``fl(Sx / Sy)`` if the unit divides by n."""
         ratio = quotient(self.ratio, float(self.taps)) if self.counts_padding else self.ratio
-        return {
-            "profile": profile,
-            "divide": 0 if self.counts_padding else DIVIDE_BY_VALID_TAPS,
-            **scale_words("out", form(ratio, self.place)),
-        }
+        words = factor_words(profile, form, self.place, out=ratio)
+        return words | {"divide": 0 if self.counts_padding else DIVIDE_BY_VALID_TAPS}
 
 
 @attrs.frozen(eq=False)
 class Requantization:
-    """What turns a layer's sums into results. O output channels."""
+    """How sums become results; O is the number of output channels."""
 
     profile: int
-    bias: npt.NDArray[np.int64]
-    """[O]: the word of the channel record"""
+    bias: Integers
+    """[O] Word of the channel record."""
     bias_scales: tuple[IntegerScale, ...]
-    """One a channel."""
+    """[O]"""
     out_scales: tuple[IntegerScale, ...]
+    """[O]"""
     result_scale: int = 0
     bias_in_sum: bool = True
-    """Whether the bias must fit the accumulator, on its own scale."""
+    """Whether the bias is added to the accumulator, and must fit it."""
 
     @classmethod
-    def of_product(cls, words: Words, channels: int) -> Requantization:
-        """A product of two matrices by these words, for a unit that takes one as weights."""
+    def from_words(cls, words: Words, channels: int) -> Requantization:
+        """Return the requantization of a matrix product whose right side becomes weights."""
         out = IntegerScale(words["out_pre"], words["out_post"], words["out_mul"])
         bias = np.zeros(channels, np.int64)
-        return cls(words["profile"], bias, (NOTHING,) * channels, (out,) * channels)
-
-    def with_bias_behind_the_sum(
-        self, scale: IntegerScale = NOTHING, result_scale: int = 0
-    ) -> Requantization:
-        """The same with a bias that is no part of the sum; ``scale`` goes into its words."""
-        return attrs.evolve(
-            self,
-            bias_in_sum=False,
-            bias_scales=(scale,) * len(self.bias_scales),
-            result_scale=result_scale,
-        )
+        return cls(words["profile"], bias, (ZERO_SCALE,) * channels, (out,) * channels)
 
 
 class Profile(ABC):
-    """A reference's arithmetic. What a method does not know, it refuses with COMP001."""
+    """Arithmetic of one reference; raises UserError (COMP001) for what the reference lacks."""
 
     name: str
-    """As ``--numerics`` has it."""
+    """Name, as taken by ``--numerics``."""
     clips_the_input: bool = False
-    """Whether ``clip`` clamps before it rescales, on the input's grid; else after."""
+    """Whether a clip clamps the input before it is rescaled, not the result."""
     has_leaky: bool = False
-    """Whether there is a leaky activation after a sum."""
+    """Whether a leaky activation may follow a sum."""
 
-    def sums(self, layer: Sums) -> Requantization:
-        """Convolution or fully connected layer."""
-        raise self.unknown("a layer with weights", layer.place)
+    def requantize(self, layer: WeightedScales) -> Requantization:
+        """Return how a convolution or fully connected layer makes results of sums."""
+        raise self.unsupported("a layer with weights", layer.place)
 
-    def matmul(self, lhs: View, rhs: View, target: View, place: Place) -> Words:
-        """Product of two matrices, of which the right one may be a constant."""
-        raise self.unknown("matmul", place)
+    def matmul_words(self, pair: Pair) -> Words:
+        """Return the words of a matrix product; its right side may be a constant."""
+        raise self.unsupported("matmul", pair.place)
 
-    def average(self, window: Average) -> Words:
-        """Average pool; ``divide`` is among the words."""
-        raise self.unknown("avgpool", window.place)
+    def average_words(self, pool: AveragePool) -> Words:
+        """Return the words of an average pool, ``divide`` among them."""
+        raise self.unsupported("avgpool", pool.place)
 
     def check_softmax(self, source: View, target: View, beta: float, place: Place) -> None:
-        """Refuse a quantized softmax of the host that the profile does not have."""
+        """Raise UserError (COMP001) for a quantized softmax that the profile does not have."""
         if beta != 1:
-            raise self.unknown("softmax with a Beta", place)
+            raise self.unsupported("softmax with a Beta", place)
 
-    def pair(
-        self, opcode: str, operands: tuple[View, View, View], place: Place, unsigned: bool = False
-    ) -> Words:
-        """Elementwise operation: target, lhs, rhs; are they those of uint8 less 128?"""
-        raise self.unknown(opcode, place)
+    def pair_words(self, pair: Pair) -> Words:
+        """Return the words of an elementwise operation."""
+        raise self.unsupported(pair.opcode, pair.place)
 
-    def unary(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
-        """Rescaling; below the zero point times ``alpha`` if given."""
-        raise self.unknown("rescaling", place)
+    def unary_words(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
+        """Return the words of a rescale; values below the zero point are scaled by ``alpha``."""
+        raise self.unsupported("rescaling", place)
 
-    def leaky(self, alpha: float, target: View, place: Place) -> Words:
-        """A leaky activation after a sum, where ``has_leaky``."""
-        raise self.unknown("leaky activation after a sum", place)
+    def leaky_words(self, alpha: float, target: View, place: Place) -> Words:
+        """Return the words of a leaky activation after a sum; see ``has_leaky``."""
+        raise self.unsupported("leaky activation after a sum", place)
 
     @abstractmethod
-    def quantized(self, value: float, grid: View) -> int:
-        """A real value on a tensor's grid, where an activation clips; not yet clipped."""
+    def quantize(self, value: float, grid: View) -> int:
+        """Quantize a real bound with a tensor's scale and zero point, without clamping it."""
 
-    def unknown(self, what: str, place: Place) -> UserError:
-        """The error that the profile has no such arithmetic."""
+    def unsupported(self, what: str, place: Place) -> UserError:
+        """Return the error (COMP001) that the profile does not support an operation."""
         return fail(
             "COMP001",
             f"numerics {self.name} has no {what}",

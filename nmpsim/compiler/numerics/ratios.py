@@ -1,6 +1,6 @@
-"""Ratios of scales, and the forms in which a descriptor carries a real factor.
+"""Ratios of scales, and the forms in which a descriptor holds a real factor.
 
-Products and quotients of scales are float32, each rounded on its own, unless a function says
+Products and quotients of scales are rounded to float32, each on its own, unless a function says
 otherwise.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,43 +24,45 @@ from nmpsim.kernels.scale import (
 from nmpsim.records import frozen
 
 LONGEST_SHIFT = 31
-"""A shift of the rescale unit."""
-NOTHING = IntegerScale(0, 0, 0)
-"""A factor of 0, and the words of a scale that a profile does not use."""
+"""Largest shift of the rescale unit."""
+ZERO_SCALE = IntegerScale(0, 0, 0)
+"""A factor of 0; also the words of a scale that a profile does not use."""
+ScaleForm: TypeAlias = Callable[[float, Place], IntegerScale]
+"""Converts a real factor to the words of a scale; errors name the place."""
 
 
 @frozen
 class Overflow:
-    """Inputs at or beyond which the 32-bit product of an integer form overflows; None for never."""
+    """Inputs from which on the 32-bit product of an integer form overflows; None for never."""
 
     low: int | None
     high: int | None
 
 
 def product(a: float, b: float) -> float:
-    """``a * b`` in float32."""
+    """Return ``a * b`` in float32."""
     with np.errstate(all="ignore"):
         return float(np.float32(a) * np.float32(b))
 
 
 def quotient(a: float, b: float) -> float:
-    """``a / b`` in float32."""
+    """Return ``a / b`` in float32."""
     with np.errstate(all="ignore"):
         return float(np.float32(a) / np.float32(b))
 
 
 def word_of(value: float, place: Place) -> int:
-    """The word that holds a float32; COMP001 if it is not finite."""
+    """Return the bits of a float32; raise UserError (COMP001) if it is not finite."""
     if not math.isfinite(value):
         raise _impossible("has no float32", value, place, "a finite number")
     return int(np.float32(value).view(np.uint32))
 
 
 def integer_form(ratio: float, place: Place, accumulator_bits: int = 32) -> IntegerScale:
-    """``((x >> pre) * mul + half) >> post`` as Glow's ``quantizeScaleOffset32To8`` chooses it.
+    """Return ``((x >> pre) * mul + half) >> post``, chosen as Glow's ``quantizeScaleOffset32To8``.
 
-    A ``post`` beyond 31 leaves nothing of 32 bits; of the 48 of Int16 it may, so what the unit
-    cannot shift after the product it shifts before (for a power of two that is the same).
+    A ``post`` beyond 31 leaves nothing of 32 bits, but may leave bits of the 48 of Int16. The unit
+    shifts the excess before the product, which is the same for a power of two.
     """
     try:
         scale = integer_scale(ratio)
@@ -68,22 +70,22 @@ def integer_form(ratio: float, place: Place, accumulator_bits: int = 32) -> Inte
         raise _impossible("has no integer form", ratio, place, str(error)) from error
     excess = max(scale.post - LONGEST_SHIFT, 0)
     if excess and (accumulator_bits == 32 or scale.pre + excess > LONGEST_SHIFT):
-        return NOTHING
+        return ZERO_SCALE
     return IntegerScale(scale.pre + excess, scale.post - excess, scale.mul)
 
 
 def float_form(factor: float, place: Place) -> IntegerScale:
-    """A factor that the unit multiplies with in float32."""
+    """Return a factor that the unit multiplies in float32."""
     if not (math.isfinite(factor) and factor >= 0):
         raise _impossible("is no factor of the rescale unit", factor, place, "a finite float32")
     return IntegerScale(0, 0, word_of(factor, place))
 
 
 def fixed_point_form(factor: float, place: Place, left_shift: int = 0) -> IntegerScale:
-    """``pre`` to the left, times ``mul / 2^31``, ``post`` to the right.
+    """Return a shift left by ``pre``, a factor ``mul / 2^31`` and a shift right by ``post``.
 
     Source: TFLite's ``QuantizeMultiplier`` (quantization_util.cc); ``factor`` is a double.
-    ``left_shift`` is a further shift to the left, which the caller has made up for.
+    ``left_shift`` is added to ``pre``.
     """
     if not (math.isfinite(factor) and factor >= 0):
         raise _impossible("is no factor of the rescale unit", factor, place, "0 or more, finite")
@@ -103,17 +105,23 @@ def _impossible(why: str, ratio: float, place: Place, expected: str) -> UserErro
     return fail("COMP001", f"a ratio of scales {why}", place=place, found=ratio, expected=expected)
 
 
-def forms(
-    form: Callable[[float], IntegerScale], factors: npt.NDArray[Any]
-) -> tuple[IntegerScale, ...]:
-    """The form of each factor; equal ones, as most are, are made once."""
-    known = {factor: form(factor) for factor in dict.fromkeys(factors.tolist())}
+def forms(form: ScaleForm, factors: npt.NDArray[Any], place: Place) -> tuple[IntegerScale, ...]:
+    """Convert each factor of an array; equal factors are converted once."""
+    known = {factor: form(factor, place) for factor in dict.fromkeys(factors.tolist())}
     return tuple(known[factor] for factor in factors.tolist())
 
 
 def scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
-    """The three words of a factor."""
+    """Return the three words of a scale, such as ``out_pre``."""
     return {f"{prefix}_pre": scale.pre, f"{prefix}_mul": scale.mul, f"{prefix}_post": scale.post}
+
+
+def factor_words(profile: int, form: ScaleForm, place: Place, **factors: float) -> dict[str, int]:
+    """Return the words of a profile and of its factors, named by their prefixes."""
+    words = {"profile": profile}
+    for prefix, factor in factors.items():
+        words |= scale_words(prefix, form(factor, place))
+    return words
 
 
 def overflow_of(form: IntegerScale, accumulator_bits: int) -> Overflow:

@@ -1,298 +1,367 @@
-"""Operations that keep channels separate: depthwise convolutions and pools.
+"""Planner of operations that keep channels separate: depthwise convolutions and pools.
 
-Cores form a grid of channel ranges and row ranges; a core's tiles are as many rows, columns and
-channels as fit.
+Cores form a grid of ranges of channels and of rows. The tiles of a core have as many rows, columns
+and channels as fit.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
 
-from nmpsim.compiler.numerics import Average
+from nmpsim.compiler.numerics import AveragePool
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.tiling.channelwise_scheme import (
-    VECTOR,
-    ChannelScheme,
-    Image,
-    Sums,
-    buffer_sizes,
-    image_of,
-    rough_cost_of,
-    schemes_of,
-    simple_scheme,
-    smallest_tile,
-)
-from nmpsim.compiler.tiling.context import Candidate, Context, Options, best_rows
-from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.plan import (
-    Arena,
-    Commands,
-    Integers,
-    LayerPlan,
-    Part,
-    StridedRuns,
-    commands,
-    core_ends,
-    sizes_of,
-    split,
-    too_large,
-)
-from nmpsim.compiler.tiling.tiles import (
-    Area,
-    area_of,
-    event_words,
-    input_box,
-    output_box,
-    padding_words,
+from nmpsim.compiler.tiling.context import Context, TilingOptions, select
+from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
+from nmpsim.compiler.tiling.grid import (
+    counts,
+    describe_count,
+    divisions,
+    grid_of,
+    halvings,
     ranges_of,
     row_ranges,
-    tiles_of,
+    split,
+)
+from nmpsim.compiler.tiling.image import (
+    Channels,
+    ImageTiles,
+    SpatialAxis,
+    add_table,
+    image_axes,
     window_words,
 )
-from nmpsim.compiler.tiling.weighted import Weighted, clip_words
-from nmpsim.compiler.tiling.window import Need, numbers
+from nmpsim.compiler.tiling.plan import LOAD, STORE, LayerPlan, PlanBuilder, align, box_words
+from nmpsim.compiler.tiling.weighted import WeightedLayer, clip_words, has_tables
 from nmpsim.config import DeviceConfig
-from nmpsim.diagnostics import Place
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 from nmpsim.lir.opcode import Kind
-from nmpsim.timing.compute import depthwise_cycles, pool_cycles
+from nmpsim.timing.compute import ceil_div, depthwise_cycles, pool_cycles
 
-
-@attrs.frozen(eq=False)
-class Tile:
-    """[tiles] tiles of results, and the scratchpad addresses of what they need."""
-
-    new: Integers
-    """The first tile of each range of channels."""
-    area: Area
-    first: Integers
-    depth: Integers
-    """Channels."""
-    needs: tuple[Need, Need]
-    """Of rows and columns."""
-    input: Integers
-    output: Integers
-    tables: Integers
-
-    @property
-    def steps(self) -> Integers:
-        """All tiles."""
-        return np.arange(self.first.size)
-
-
-def _tiles(image: Image, scheme: ChannelScheme, config: DeviceConfig) -> tuple[Integers, Tile]:
-    """Where each core's tiles begin, and all tiles."""
-    blocks = tuple(
-        (a * VECTOR, min(b * VECTOR, image.channels))
-        for a, b in split(math.ceil(image.channels / VECTOR), scheme.across)
-    )
-    channels = ranges_of(blocks, scheme.channels)
-    shares = split(image.images * image.rows.out, scheme.down)
-    rows = row_ranges(shares, image.rows.out, scheme.rows)
-    columns = ranges_of(((0, image.columns.out),), scheme.columns)
-    tiles = tiles_of((channels, rows, columns), (0, 1, 2))
-    piece, area = tiles.at[0], area_of(tiles, rows, columns, image.rows)
-    new = tiles.changes(piece)
-    arena = Arena(config)
-    inputs, outputs, tables = (
-        np.array(arena.take_twice(size)) for size in buffer_sizes(image, scheme)
-    )
-    turn = tiles.numbers % 2
-    tile = Tile(
-        np.flatnonzero(new),
-        area,
-        channels.begin[piece],
-        channels.end[piece] - channels.begin[piece],
-        (image.rows.need(*area.rows), image.columns.need(*area.columns)),
-        inputs[turn],
-        outputs[turn],
-        tables[tiles.turns(new) % 2],
-    )
-    return core_ends(sizes_of(tiles.ends), config), tile
+VECTOR = 16
+"""Ranges of channels are multiples of this if there are enough channels."""
+POOLS = frozenset({Kind.MAX_POOL, Kind.AVERAGE_POOL})
 
 
 @attrs.frozen
-class _Operation:
-    """What an operation of this module does with its tiles."""
+class ImageShape:
+    """Geometry of a pool or a depthwise convolution."""
 
-    unit: Unit
-    sums: Sums
-    addresses: tuple[int, int]
-    """Of input and output."""
-    commands: Callable[[Tile], tuple[Commands, Commands, Commands]]
-    """Loads, computations and stores."""
-    macs: int = 0
+    images: int
+    channels: int
+    axes: tuple[SpatialAxis, SpatialAxis]
+    """Rows and columns."""
+    element_bytes: int
+    table_bytes: int = 0
+    """Bytes of constants for each channel in the scratchpad."""
 
-
-def _options(image: Image, operation: _Operation, context: Context) -> Options[ChannelScheme]:
-    config = context.config
-    simple = simple_scheme(image, config)
-    if simple is None:
-        raise too_large(f"%{image.name}", smallest_tile(image), config, context.place)
-
-    def ranked(memory: Memory) -> list[Candidate[ChannelScheme]]:
-        schemes = schemes_of(image, config)
-        return best_rows(schemes, rough_cost_of(image, schemes, operation.sums, memory))
-
-    def build(scheme: ChannelScheme, _: bool) -> LayerPlan:
-        cores, tile = _tiles(image, scheme, config)
-        return LayerPlan(operation.unit, cores, *operation.commands(tile), operation.macs)
-
-    places = tuple(address % config.dram_row_bytes for address in operation.addresses)
-    key = (operation.unit, attrs.evolve(image, name=""), places)
-    return Options(key, simple, ranked, build)
+    @property
+    def total_rows(self) -> int:
+        """Rows of the result, all images together."""
+        return self.images * self.axes[0].out
 
 
-def _boxes(
-    image: Image, tile: Tile, source: int, target: int, padded: bool
-) -> tuple[StridedRuns, StridedRuns]:
-    """What is loaded and what is stored for each tile."""
-    axes, channels = (image.rows, image.columns), (tile.first, tile.depth)
-    pixel = (image.element_bytes, image.channels * image.element_bytes)
+class ChannelTiling(NamedTuple):
+    """A grid of cores and the tiles of each core; or many, as arrays."""
+
+    across: Any
+    """Number of ranges of channels."""
+    down: Any
+    """Number of ranges of rows, counted over all images."""
+    channels: Any
+    rows: Any
+    columns: Any
+
+    @property
+    def cores(self) -> Any:
+        """Number of cores with work."""
+        return self.across * self.down
+
+    @property
+    def label(self) -> str:
+        """Description: cores along channels and rows, size of tiles."""
+        channels = describe_count(self.channels, "channel")
+        return f"{self.across}x{self.down} cores, tiles {self.rows}x{self.columns} of {channels}"
+
+
+def is_depthwise(op: Operation) -> bool:
+    """Return whether an operation is a convolution with one group for each channel."""
+    if op.kind is not Kind.CONVOLUTION:
+        return False
+    groups = op.number("Group")
+    return bool(groups > 1 and groups == op.operands[1].shape[3] == op.operands[0].shape[3])
+
+
+def shape_of(op: Operation) -> ImageShape:
+    """Return the geometry of a pool or a depthwise convolution."""
+    source, axes, tables = op.operands[1], image_axes(op), 0
+    if op.kind not in POOLS:
+        weights = axes[0].kernel * axes[1].kernel * source.element_bytes
+        tables = weights + CHANNEL_BYTES + (SCALE_BYTES if has_tables(op) else 0)
+    return ImageShape(source.shape[0], source.shape[3], axes, source.element_bytes, tables)
+
+
+def smallest_tile(shape: ImageShape) -> int:
+    """Return the scratchpad bytes that the smallest tile needs."""
+    return int(scratchpad_bytes(shape, ChannelTiling(1, 1, 1, 1, 1)))
+
+
+def buffer_sizes(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any, Any, Any]:
+    """Return the bytes of a tile's input, of its result and of its constants."""
+    rows, columns = shape.axes
+    wide = shape.element_bytes
+    in_pixels = rows.extent(tiling.rows) * columns.extent(tiling.columns)
     return (
-        input_box(source, tile.input, tile.needs, tile.area.image, axes, channels, pixel, padded),
-        output_box(target, tile.output, tile.area, axes, channels, pixel),
+        in_pixels * tiling.channels * wide,
+        tiling.rows * tiling.columns * tiling.channels * wide,
+        tiling.channels * shape.table_bytes,
     )
 
 
-def depthwise_options(op: Operation, layer: Weighted, context: Context) -> Options[ChannelScheme]:
-    """The tilings of a convolution in which each channel has its own window."""
-    taps = layer.rows.kernel * layer.columns.kernel
-    scale_bytes = 0 if layer.scale_records is None else SCALE_BYTES
-    wide = layer.element_bytes
-    image = image_of(op)
-    records = context.lay("channels", layer.channel_records)
+def scratchpad_bytes(shape: ImageShape, tiling: ChannelTiling) -> Any:
+    """Return the scratchpad bytes that a core needs; all buffers are double."""
+    return 2 * sum(align(size) for size in buffer_sizes(shape, tiling))
+
+
+def largest_share(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any, Any]:
+    """Return the most channels and rows that a core computes."""
+    blocks = ceil_div(shape.channels, VECTOR)
+    channels = np.minimum(ceil_div(blocks, tiling.across) * VECTOR, shape.channels)
+    return channels, ceil_div(shape.total_rows, tiling.down)
+
+
+def simple_tiling(shape: ImageShape, config: DeviceConfig) -> ChannelTiling | None:
+    """Return the tiling of one obvious rule: as many cores as have work, the largest tiles.
+
+    Cores divide the rows first. Tiles have all columns if possible, then all channels, then rows.
+    """
+    cores, total_rows = config.cores_count, shape.total_rows
+    across = max(
+        range(1, min(cores, ceil_div(shape.channels, VECTOR)) + 1),
+        key=lambda across: (min(across * min(cores // across, total_rows), cores), -across),
+    )
+    grid = ChannelTiling(across, min(cores // across, total_rows), 0, 0, 0)
+    channels, rows = (int(n) for n in largest_share(shape, grid))
+    for columns in halvings(shape.axes[1].out):
+        for depth in halvings(channels):
+            for count in halvings(rows):
+                tiling = grid._replace(channels=depth, rows=count, columns=columns)
+                if scratchpad_bytes(shape, tiling) <= config.scratchpad_bytes:
+                    return tiling
+    return None
+
+
+def channel_tilings(shape: ImageShape, config: DeviceConfig) -> ChannelTiling:
+    """Return all useful tilings that fit; tiles are narrow only where whole rows do not fit."""
+    cores, found = config.cores_count, []
+    for across in counts(ceil_div(shape.channels, VECTOR), cores):
+        for down in counts(shape.total_rows, cores // across):
+            grid = ChannelTiling(across, down, 0, 0, 0)
+            channels, rows = (int(n) for n in largest_share(shape, grid))
+            for columns in halvings(shape.axes[1].out):
+                every = np.meshgrid(halvings(channels), divisions(rows), indexing="ij")
+                depth, high = (one.reshape(-1) for one in every)
+                ones = np.ones_like(depth)
+                tiled = ChannelTiling(ones * across, ones * down, depth, high, ones * columns)
+                fits = scratchpad_bytes(shape, tiled) <= config.scratchpad_bytes
+                found.append(select(tiled, fits))
+                if fits.any():
+                    break
+    return ChannelTiling(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+UnitCycles = Callable[[Any, int, Any], Any]
+"""Returns the cycles of a unit for numbers of pixels, taps and channels."""
+
+
+def rough_cost_of(
+    shape: ImageShape, tiling: ChannelTiling, unit_cycles: UnitCycles, memory: Memory
+) -> RoughCost:
+    """Return the rough costs of many tilings."""
+    row_axis, column_axis = shape.axes
+    channels, rows = largest_share(shape, tiling)
+    depth, high = np.minimum(tiling.channels, channels), np.minimum(tiling.rows, rows)
+    slices = ceil_div(channels, tiling.channels)
+    tiles = slices * ceil_div(rows, tiling.rows) * ceil_div(column_axis.out, tiling.columns)
+    run, pixel = depth * shape.element_bytes, shape.channels * shape.element_bytes
+    in_rows = np.minimum(row_axis.extent(high), row_axis.size)
+    in_columns = np.minimum(column_axis.extent(tiling.columns), column_axis.size)
+    in_row, out_row = pixel * column_axis.size, pixel * column_axis.out
+    tables = Traffic(slices, box_cycles(memory, depth * shape.table_bytes))
+    load = Traffic(tiles, box_cycles(memory, run, in_columns, pixel, in_rows, in_row))
+    store = Traffic(tiles, box_cycles(memory, run, tiling.columns, pixel, high, out_row))
+    return RoughCost(
+        tiling.cores,
+        tiles * unit_cycles(high * tiling.columns, row_axis.kernel * column_axis.kernel, depth),
+        tiles,
+        (tables, load) if shape.table_bytes else (load,),
+        store,
+    )
+
+
+@attrs.frozen
+class _Tiles:
+    """The tiles of a layer with their buffers in the scratchpad."""
+
+    builder: PlanBuilder
+    image: ImageTiles
+    channels: Channels
+    input: Any
+    output: Any
+    tables: Any
+    new_channels: Any
+    """[tiles] Whether a tile is the core's first with its channels."""
+
+
+def _options(
+    shape: ImageShape,
+    unit: Unit,
+    unit_cycles: UnitCycles,
+    addresses: tuple[int, int],
+    add_commands: Callable[[_Tiles], None],
+    context: Context,
+    macs: int = 0,
+) -> TilingOptions:
+    """Return the tilings of an operation whose commands are added by ``add_commands``."""
+    config = context.config
+    simple = simple_tiling(shape, config)
+    if simple is None:
+        raise context.tile_too_large(smallest_tile(shape))
+
+    def candidates(memory: Memory) -> tuple[ChannelTiling, RoughCost]:
+        tilings = channel_tilings(shape, config)
+        return tilings, rough_cost_of(shape, tilings, unit_cycles, memory)
+
+    def build(tiling: ChannelTiling, _: bool) -> LayerPlan:
+        blocks = tuple(
+            (a * VECTOR, min(b * VECTOR, shape.channels))
+            for a, b in split(math.ceil(shape.channels / VECTOR), tiling.across)
+        )
+        rows, columns = shape.axes
+        grid = grid_of(
+            (
+                ranges_of(blocks, tiling.channels),
+                row_ranges(split(shape.total_rows, tiling.down), rows.out, tiling.rows),
+                ranges_of(((0, columns.out),), tiling.columns),
+            )
+        )
+        builder = PlanBuilder(grid, unit, config, macs)
+        input_size, output_size, table_size = buffer_sizes(shape, tiling)
+        first, new = grid.begin[0], grid.changes(grid.index[0])
+        tiles = _Tiles(
+            builder,
+            ImageTiles.from_grid(grid, *shape.axes),
+            Channels(first, grid.end[0] - first, shape.channels, shape.element_bytes),
+            builder.buffers(input_size),
+            builder.buffers(output_size),
+            builder.buffers(table_size, changed=new),
+            new,
+        )
+        add_commands(tiles)
+        builder.add(STORE, tiles.image.output_words(addresses[1], tiles.output, tiles.channels))
+        return builder.plan()
+
+    key = (unit, shape, context.row_offsets(*addresses))
+    return TilingOptions(key, simple, candidates, build)
+
+
+def depthwise_options(op: Operation, layer: WeightedLayer, context: Context) -> TilingOptions:
+    """Return the tilings of a convolution in which each channel has its own window."""
+    taps, wide = layer.axes[0].kernel * layer.axes[1].kernel, layer.element_bytes
+    records = context.add_constant("channels", layer.channel_records)
     scales = layer.scale_records
-    scale_table = 0 if scales is None else context.lay("scales", scales)
+    scale_table = 0 if scales is None else context.add_constant("scales", scales)
     by_tap = np.ascontiguousarray(layer.weights.reshape(layer.channels, taps).T)
-    weights = context.lay("weights", by_tap)
+    weights = context.add_constant("weights", by_tap)
     source, target = context.address_of(layer.source), context.address_of(layer.target)
 
-    def tables(tile: Tile) -> list[Part]:
-        new = tile.new
-        first, depth, spm = tile.first[new], tile.depth[new], tile.tables[new]
-        parts = [StridedRuns(records + first * CHANNEL_BYTES, spm, depth * CHANNEL_BYTES)]
-        spm = spm + depth * CHANNEL_BYTES
+    def add_commands(tiles: _Tiles) -> None:
+        builder, image, channels = tiles.builder, tiles.image, tiles.channels
+        scales_at = tiles.tables + channels.count * CHANNEL_BYTES
+        weights_at = scales_at + channels.count * layer.scale_bytes
+        run, in_width = channels.run_bytes, layer.axes[1].extent(image.width)
+        add_table(builder, records, tiles.tables, channels, CHANNEL_BYTES, tiles.new_channels)
         if scales is not None:
-            parts.append(StridedRuns(scale_table + first * SCALE_BYTES, spm, depth * SCALE_BYTES))
-        spm, run = spm + depth * scale_bytes, depth * wide
-        parts.append(
-            StridedRuns(weights + first * wide, spm, run, taps, 1, layer.channels * wide, 0, run)
+            add_table(builder, scale_table, scales_at, channels, SCALE_BYTES, tiles.new_channels)
+        weights_box = box_words(
+            weights + channels.first * wide,
+            weights_at,
+            run,
+            taps,
+            dram_stride_x=layer.channels * wide,
+            spm_stride_x=run,
         )
-        return [(new, part.words()) for part in parts]
-
-    def commands_of(tile: Tile) -> tuple[Commands, Commands, Commands]:
-        run = tile.depth * wide
-        scales_at = tile.tables + tile.depth * CHANNEL_BYTES
-        columns = tile.needs[1]
-        loads, stores = _boxes(image, tile, source, target, padded=True)
-        pixel = tile.area.pixel(layer.rows, layer.columns)
+        builder.add(LOAD, weights_box, tiles.new_channels)
+        input_words = image.input_words(source, tiles.input, channels, in_width)
+        padding = image.padding_words(layer.element, layer.source.offset)
+        builder.add(LOAD, input_words | padding)
         words = {
             **layer.words,
-            "input": tile.input,
-            "weights": scales_at + tile.depth * scale_bytes,
-            "channels": tile.tables,
+            "input": tiles.input,
+            "weights": weights_at,
+            "channels": tiles.tables,
             "scales": scales_at if scales is not None else 0,
-            "output": tile.output,
-            "channels_count": tile.depth,
-            **window_words(layer),
-            "out_h": tile.area.height,
-            "out_w": tile.area.width,
-            "in_row_stride": (columns.before + columns.count + columns.after) * run,
-            "in_pixel_stride": run,
-            "out_row_stride": tile.area.width * run,
-            "out_pixel_stride": run,
-            **event_words(pixel, layer.columns, layer.out_channels, tile.first),
+            "output": tiles.output,
+            "channels_count": channels.count,
+            **window_words(*layer.axes, "kernel", "stride", "dilation"),
+            **image.shape_words(in_width, run, run),
+            **image.event_words(channels),
         }
-        steps = tile.steps
-        inputs = {**loads.words(), **padding_words(tile.needs, layer)}
-        return (
-            commands("nmp.load", steps.size, *tables(tile), (steps, inputs)),
-            commands("nmp.dwconv", steps.size, (steps, words)),
-            commands("nmp.store", steps.size, (steps, stores.words())),
-        )
+        builder.add("nmp.dwconv", words)
 
-    def sums(pixels: Any, taps: int, channels: Any) -> Any:
+    def unit_cycles(pixels: Any, taps: int, channels: Any) -> Any:
         return depthwise_cycles(pixels, taps, channels, layer.element, context.costs)
 
-    operation = _Operation(Unit.MAC, sums, (source, target), commands_of, layer.macs)
-    return _options(image, operation, context)
+    addresses = (source, target)
+    return _options(
+        shape_of(op), Unit.MAC, unit_cycles, addresses, add_commands, context, layer.macs
+    )
 
 
-def pool_options(op: Operation, context: Context) -> Options[ChannelScheme]:
-    """The tilings of a maximum or average pool."""
+def pool_options(op: Operation, context: Context) -> TilingOptions:
+    """Return the tilings of a maximum or average pool."""
     target, source = op.output, op.operands[1]
-    image = image_of(op)
-    rows, columns, wide = image.rows, image.columns, source.element_bytes
-    source_at, target_at = context.address_of(source), context.address_of(target)
-    average = op.kind is Kind.AVERAGE_POOL
-    extra = _average_words(op, context) if average else {"empty_value": source.offset}
+    shape = shape_of(op)
+    addresses = context.address_of(source), context.address_of(target)
+    is_average = op.kind is Kind.AVERAGE_POOL
+    extra: dict[str, Any] = {"empty_value": source.offset}
+    if is_average:
+        extra = {
+            "in_offset": source.offset,
+            "out_offset": op.operands[0].offset,
+            **context.profile.average_words(AveragePool.from_operation(op, context.place)),
+            **clip_words(op, op.operands[0]),
+        }
 
-    def commands_of(tile: Tile) -> tuple[Commands, Commands, Commands]:
-        run = tile.depth * wide
-        row_need, column_need = tile.needs
-        loads, stores = _boxes(image, tile, source_at, target_at, padded=False)
+    def add_commands(tiles: _Tiles) -> None:
+        image, channels = tiles.image, tiles.channels
+        rows, columns, run = image.rows, image.columns, channels.run_bytes
+        tiles.builder.add(
+            LOAD, image.input_words(addresses[0], tiles.input, channels, columns.count)
+        )
         words = {
-            "input": tile.input,
-            "output": tile.output,
+            "input": tiles.input,
+            "output": tiles.output,
             "element": source.element,
-            "channels": tile.depth,
-            "in_h": row_need.count,
-            "in_w": column_need.count,
-            "kernel_h": rows.kernel,
-            "kernel_w": columns.kernel,
-            "stride_h": rows.stride,
-            "stride_w": columns.stride,
-            "pad_top": row_need.first - row_need.origin,
-            "pad_left": column_need.first - column_need.origin,
-            "out_h": tile.area.height,
-            "out_w": tile.area.width,
-            "in_row_stride": column_need.count * run,
-            "in_pixel_stride": run,
-            "out_row_stride": tile.area.width * run,
-            "out_pixel_stride": run,
+            "channels": channels.count,
+            "in_h": rows.count,
+            "in_w": columns.count,
+            **window_words(*shape.axes, "kernel", "stride"),
+            "pad_top": rows.first - rows.origin,
+            "pad_left": columns.first - columns.origin,
+            **image.shape_words(columns.count, run, run),
             **extra,
         }
-        if average:
-            pixel = tile.area.pixel(rows, columns)
-            words |= event_words(pixel, columns, image.channels, tile.first)
-        steps = tile.steps
-        return (
-            commands("nmp.load", steps.size, (steps, loads.words())),
-            commands("nmp.avgpool" if average else "nmp.maxpool", steps.size, (steps, words)),
-            commands("nmp.store", steps.size, (steps, stores.words())),
-        )
+        if is_average:
+            words |= image.event_words(channels)
+        tiles.builder.add("nmp.avgpool" if is_average else "nmp.maxpool", words)
 
-    def sums(pixels: Any, taps: int, channels: Any) -> Any:
+    def unit_cycles(pixels: Any, taps: int, channels: Any) -> Any:
         return pool_cycles(pixels, taps, channels, source.element, context.costs)
 
-    operation = _Operation(Unit.VECTOR, sums, (source_at, target_at), commands_of)
-    return _options(image, operation, context)
-
-
-def average_of(op: Operation, place: Place) -> Average:
-    """What a profile is asked of an average pool."""
-    target, source = op.operands
-    taps = math.prod(numbers(op.instruction, "Kernels"))
-    counts_padding = bool(op.instruction.attributes["CountIncludePads"])
-    has_padding = any(numbers(op.instruction, "Pads"))
-    unsigned = bool(op.instruction.attributes.get("Unsigned"))
-    is_global = bool(op.instruction.attributes.get("Global"))
-    return Average(source, target, taps, counts_padding, has_padding, unsigned, is_global, place)
-
-
-def _average_words(op: Operation, context: Context) -> dict[str, int]:
-    target, source = op.operands
-    window = average_of(op, context.place)
-    return {
-        "in_offset": source.offset,
-        "out_offset": target.offset,
-        **context.profile.average(window),
-        **clip_words(op, target),
-    }
+    return _options(shape, Unit.VECTOR, unit_cycles, addresses, add_commands, context)

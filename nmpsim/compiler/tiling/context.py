@@ -1,12 +1,11 @@
-"""What every planner needs to know, and the tilings of a layer that it offers."""
+"""The interface between planners and the search: what a planner gets, and what it offers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import attrs
-import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.debug import PackedConstant
@@ -14,93 +13,77 @@ from nmpsim.bundle.elf import LazyBytes
 from nmpsim.compiler.numerics import Profile
 from nmpsim.compiler.operations import View
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost
-from nmpsim.compiler.tiling.plan import Integers, LayerPlan
+from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.config import DeviceConfig
-from nmpsim.diagnostics import Place
+from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.timing import Costs, costs_of
 
 
 @attrs.frozen(eq=False)
 class Context:
-    """Given to a planner for one layer."""
+    """What a planner knows about a layer's surroundings."""
 
+    name: str
+    """Name of the layer's instruction, for messages."""
     config: DeviceConfig
     profile: Profile
-    """Whose arithmetic the layer follows."""
+    """Arithmetic of the layer."""
     place: Place
     address_of: Callable[[View], int]
-    """DRAM address of a view; a constant is laid down as it is when it is first asked for."""
+    """Returns the DRAM address of a view; places a constant when it is first asked for."""
     values_of: Callable[[View], npt.NDArray[Any]]
-    """Values of a constant, in its logical shape."""
-    lay: Callable[[str, npt.NDArray[Any] | LazyBytes], int]
-    """Lay down an array; the name is the constant's it was made from and what it is."""
-    packed: Callable[[View, PackedConstant], None]
-    """Says where a constant's values lie that are laid down in packed form."""
+    """Returns the values of a constant, in its logical shape."""
+    add_constant: Callable[[str, npt.NDArray[Any] | LazyBytes], int]
+    """Places an array derived from a constant; takes what it is, and returns its address."""
+    record_packed: Callable[[View, PackedConstant], None]
+    """Records where the values of a packed constant are."""
     next_address: Callable[[], int]
-    """Where the next array would be laid down."""
+    """Returns the address that the next array would get."""
 
     @property
     def costs(self) -> Costs:
-        """The device's costs."""
+        """Costs of the device."""
         return costs_of(self.config)
 
+    def row_offsets(self, *addresses: int) -> tuple[int, ...]:
+        """Return the offsets of addresses in their DRAM rows."""
+        return tuple(address % self.config.dram_row_bytes for address in addresses)
 
-MAX_RANKED = 64
-"""Of the most promising ways that a planner hands on."""
-
-
-class Labelled(Protocol):
-    """A tiling of a layer."""
-
-    @property
-    def label(self) -> str:
-        """For a reader."""
-
-
-S = TypeVar("S", bound=Labelled)
-
-
-class Columns(Protocol[S]):
-    """Many tilings; each field is an array."""
-
-    def chosen(self, which: Integers) -> Columns[S]:
-        """Some of them."""
-
-    def each(self) -> list[S]:
-        """All of them."""
-
-
-@attrs.frozen
-class Candidate(Generic[S]):
-    """A tiling that is worth a look, and about how long its plan is."""
-
-    scheme: S
-    tiles: int
-    """Of all cores."""
+    def tile_too_large(self, needs: int) -> UserError:
+        """Return the error (COMP002) that not even the smallest tile fits the scratchpad."""
+        return fail(
+            "COMP002",
+            f"the smallest tile of %{self.name} does not fit a scratchpad",
+            place=self.place,
+            found=f"{needs} bytes",
+            expected=f"at most {self.config.scratchpad_bytes} bytes",
+            hint="a device file with a larger [scratchpad] bytes can run it",
+        )
 
 
 @attrs.frozen(eq=False)
-class Options(Generic[S]):
-    """What the search chooses from."""
+class TilingOptions:
+    """The tilings of a layer that a planner offers.
+
+    A tiling is a named tuple with a property ``label``. Many tilings are one named tuple whose
+    fields are arrays.
+    """
 
     key: Hashable
-    """Layers with equal keys are tiled alike."""
-    simple: S
-    """By one obvious rule, without a search."""
-    ranked: Callable[[Memory], Sequence[Candidate[S]]]
-    """The most promising first."""
-    build: Callable[[S, bool], LayerPlan]
-    """The plan; True if it is the final one, which lays down the constants that it needs."""
+    """Layers with equal keys get equal tilings."""
+    simple: Any
+    """The tiling that is used without a search."""
+    candidates: Callable[[Memory], tuple[Any, RoughCost]]
+    """Returns many tilings and their rough costs."""
+    build: Callable[[Any, bool], LayerPlan]
+    """Returns the plan of a tiling; True if it is final, so that constants are placed."""
 
 
-def best_first(schemes: Sequence[S], costs: Sequence[RoughCost]) -> list[Candidate[S]]:
-    """The cheapest few, in order; of equal ones the first."""
-    order = np.argsort([float(cost.cycles) for cost in costs], kind="stable")[:MAX_RANKED]
-    return [Candidate(schemes[i], int(costs[i].cores * costs[i].tiles)) for i in order.tolist()]
+def select(tilings: Any, which: Any) -> Any:
+    """Return some of many tilings, chosen by a mask or by their indices."""
+    return type(tilings)(*(column[which] for column in tilings))
 
 
-def best_rows(schemes: Columns[S], cost: RoughCost) -> list[Candidate[S]]:
-    """As ``best_first``, of schemes and costs whose fields are arrays."""
-    order = np.argsort(cost.cycles, kind="stable")[:MAX_RANKED]
-    tiles = np.broadcast_to(cost.cores * cost.tiles, cost.cycles.shape)[order].tolist()
-    return list(map(Candidate, schemes.chosen(order).each(), tiles))
+def to_list(tilings: Any) -> list[Any]:
+    """Return many tilings one by one."""
+    return [type(tilings)(*row) for row in zip(*(c.tolist() for c in tilings), strict=True)]

@@ -1,120 +1,199 @@
-"""Convolutions and fully connected layers on the MAC array.
+"""Planner of convolutions and fully connected layers on the MAC array.
 
-Cores form a grid of ranges of output channels, output rows and output columns. Within a core,
-slices of output channels pass by tiles of the input, or the other way round; a convolution too
-deep for one tile goes over parts of its input channels.
+Cores form a grid of ranges of output channels, output rows and output columns. A core loops over
+slices of output channels and over tiles of the input, in either order. A convolution too deep for
+one tile is summed in parts of its input channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
 from nmpsim.bundle.debug import PackedConstant
 from nmpsim.bundle.elf import Buffer, LazyBytes, flat_bytes
-from nmpsim.compiler.tiling.context import Candidate, Context, Options, best_rows
-from nmpsim.compiler.tiling.conv_core import Addresses, conv_plan
+from nmpsim.compiler.tiling.context import Context, TilingOptions
 from nmpsim.compiler.tiling.conv_scheme import (
-    Scheme,
+    ConvTiling,
     buffers_of,
-    schemes_of,
-    simple_scheme,
+    conv_tilings,
+    simple_tiling,
 )
-from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.plan import Integers, LayerPlan, align, ends_of, too_large
-from nmpsim.compiler.tiling.slices import Pieces, Slicer
-from nmpsim.compiler.tiling.tiles import Ranges
-from nmpsim.compiler.tiling.weighted import Weighted
+from nmpsim.compiler.tiling.grid import (
+    Integers,
+    Ranges,
+    ends_of,
+    grid_of,
+    ranges_of,
+    row_ranges,
+    split,
+)
+from nmpsim.compiler.tiling.image import Channels, ImageTiles, add_table, window_words
+from nmpsim.compiler.tiling.plan import LOAD, STORE, LayerPlan, PlanBuilder, align, box_words
+from nmpsim.compiler.tiling.slices import ChannelSlices, Slicer
+from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.isa.layouts import pack, packed_bytes
+from nmpsim.isa.table import Unit
+from nmpsim.isa.words import (
+    CHANNEL_BYTES,
+    PART_FIRST,
+    PART_LAST,
+    PART_MIDDLE,
+    PART_ONLY,
+    SCALE_BYTES,
+)
+
+_SLICE, _ROWS, _COLUMNS, _PART = range(4)
 
 
-def conv_options(layer: Weighted, context: Context) -> Options[Scheme]:
-    """The tilings of a convolution or fully connected layer."""
+def conv_options(layer: WeightedLayer, context: Context) -> TilingOptions:
+    """Return the tilings of a convolution or fully connected layer."""
     config, slicer = context.config, Slicer(layer)
-    simple = simple_scheme(layer, slicer, config)
+    simple = simple_tiling(layer, slicer, config)
     if simple is None:
-        smallest = Scheme(1, layer.images * layer.rows.out, layer.columns.out, 1, 1, 1, 1)
+        smallest = ConvTiling(1, layer.total_rows, layer.axes[1].out, 1, 1, 1, 1)
         needs = buffers_of(layer, slicer.sizes(slicer.atoms, 1), smallest).total
-        raise too_large(f"%{layer.name}", needs, config, context.place)
+        raise context.tile_too_large(needs)
     source, target = context.address_of(layer.source), context.address_of(layer.target)
-    channels = context.lay("channels", layer.channel_records)
+    channels = context.add_constant("channels", layer.channel_records)
     records = layer.scale_records
-    scales = None if records is None else context.lay("scales", records)
+    scales = None if records is None else context.add_constant("scales", records)
+    known: dict[ConvTiling, tuple[ConvTiling, ...]] = {}
 
-    known: dict[Scheme, tuple[Scheme, ...]] = {}
+    def build(tiling: ConvTiling, is_final: bool) -> LayerPlan:
+        slices = slicer.slices(tiling.across, tiling.atoms)
+        parts = ranges_of(((0, layer.depth),), tiling.part)
+        pack_weights = _place_weights if is_final else _estimate_weights
+        weights, nbytes = pack_weights(layer, context, slices, parts)
+        rows = row_ranges(split(layer.total_rows, tiling.down), layer.axes[0].out, tiling.rows)
+        columns = ranges_of(split(layer.axes[1].out, tiling.beside), tiling.columns)
+        inner = (_ROWS, _COLUMNS, _SLICE) if tiling.input_stays else (_SLICE, _ROWS, _COLUMNS)
+        grid = grid_of((slices.channels, rows, columns, parts), (*inner, _PART))
+        tiles = ImageTiles.from_grid(grid, *layer.axes)
+        slice_of, part = grid.index[_SLICE], grid.index[_PART]
+        part_begin, part_end = grid.begin[_PART], grid.end[_PART]
+        groups = slices.groups[slice_of]
+        first_input = slices.first_input[slice_of] + part_begin
+        in_depth = part_end - part_begin
+        inputs = Channels(first_input, groups * in_depth, layer.channels, layer.element_bytes)
+        count = slices.count[slice_of]
+        results = Channels(grid.begin[_SLICE], count, layer.out_channels, layer.element_bytes)
 
-    def ranked(memory: Memory) -> list[Candidate[Scheme]]:
-        schemes, cost = schemes_of(layer, slicer, config, memory, known)
-        return best_rows(schemes, cost)
+        builder = PlanBuilder(grid, Unit.MAC, config, layer.macs)
+        buffers = buffers_of(layer, slicer.sizes(tiling.across, tiling.atoms), tiling)
+        new_weights, new_slice = grid.changes(slice_of, part), grid.changes(slice_of)
+        rows_and_columns = grid.index[_ROWS], grid.index[_COLUMNS]
+        new_input = grid.changes(*rows_and_columns, first_input)
+        new_output = grid.changes(slice_of, *rows_and_columns)
+        weights_at = builder.buffers(buffers.weights, buffers.weight_copies, new_weights)
+        tables = align(buffers.channels) + buffers.scales
+        channels_at = builder.buffers(tables, buffers.weight_copies, new_slice)
+        scales_at = channels_at + align(buffers.channels)
+        input_at = builder.buffers(buffers.input, buffers.input_copies, new_input)
+        output_at = builder.buffers(buffers.output, buffers.output_copies, new_output)
 
-    def build(scheme: Scheme, final: bool) -> LayerPlan:
-        at = Addresses(source, target, channels, scales, _weights(layer, context, final))
-        buffers = buffers_of(layer, slicer.sizes(scheme.across, scheme.atoms), scheme)
-        pieces = slicer.pieces(scheme.across, scheme.atoms)
-        return conv_plan(layer, scheme, pieces, buffers, at, config)
+        add_table(builder, channels, channels_at, results, CHANNEL_BYTES, new_slice)
+        if scales is not None:
+            add_table(builder, scales, scales_at, results, SCALE_BYTES, new_slice)
+        which = slice_of * parts.begin.size + part
+        builder.add(LOAD, box_words(weights[which], weights_at, nbytes[which]), new_weights)
+        in_width = layer.axes[1].extent(tiles.width)
+        input_words = tiles.input_words(source, input_at, inputs, in_width)
+        padding = tiles.padding_words(layer.element, layer.source.offset)
+        builder.add(LOAD, input_words | padding, new_input)
+        words = {
+            **layer.words,
+            "input": input_at,
+            "weights": weights_at,
+            "channels": channels_at,
+            "scales": 0 if scales is None else scales_at,
+            "output": output_at,
+            "groups": groups,
+            "in_channels": in_depth,
+            "out_channels": count,
+            **window_words(*layer.axes, "kernel", "stride", "dilation"),
+            **tiles.shape_words(in_width, inputs.run_bytes, results.run_bytes),
+            "part": part_words(part_begin == 0, part_end == layer.depth),
+            "partial": builder.allocate(buffers.partial),
+            **tiles.event_words(results),
+        }
+        builder.add("nmp.conv", words)
+        is_last = part_end == layer.depth
+        builder.add(STORE, tiles.output_words(target, output_at, results), is_last)
+        return builder.plan()
 
-    return Options(_key(layer, context, source, target), simple, ranked, build)
-
-
-def _key(layer: Weighted, context: Context, source: int, target: int) -> tuple[object, ...]:
-    row = context.config.dram_row_bytes
-    return (
+    key = (
         "conv",
         layer.images,
         layer.channels,
         layer.out_channels,
         layer.groups,
-        layer.rows,
-        layer.columns,
+        layer.axes,
         layer.element,
         layer.scale_records is None,
         layer.is_exact,
-        source % row,
-        target % row,
+        context.row_offsets(source, target),
+    )
+    return TilingOptions(
+        key, simple, lambda memory: conv_tilings(layer, slicer, config, memory, known), build
     )
 
 
-def _weights(
-    layer: Weighted, context: Context, final: bool
-) -> Callable[[Pieces, Ranges], tuple[Integers, Integers]]:
-    """Packed weights, which the final plan alone lays down."""
+def part_words(is_first: Integers, is_last: Integers) -> Integers:
+    """Return the values of the word ``part``: the place of an instruction in a sum."""
+    return np.where(
+        is_first,
+        np.where(is_last, PART_ONLY, PART_FIRST),
+        np.where(is_last, PART_LAST, PART_MIDDLE),
+    )
 
-    def weights(pieces: Pieces, parts: Ranges) -> tuple[Integers, Integers]:
-        row = layer.columns.kernel * (parts.end - parts.begin) * layer.element_bytes
-        nbytes = packed_bytes(pieces.count[:, None], layer.rows.kernel, row).reshape(-1)
-        if not final:
-            return context.next_address() + ends_of(align(nbytes))[:-1], nbytes
-        addresses = [
-            context.lay(
-                f"weights.{box[0].start}.{box[1].start}",
-                LazyBytes(size, partial(_packed, layer, box)),
-            )
-            for size, box in zip(nbytes.tolist(), _boxes(pieces, parts), strict=True)
-        ]
-        context.packed(
-            layer.constant,
-            PackedConstant(
-                layer.constant.buffer.name,
-                layer.order,
-                (*pieces.first.tolist(), layer.out_channels),
-                (*parts.begin.tolist(), layer.depth),
-                tuple(addresses),
-            ),
+
+def _estimate_weights(
+    layer: WeightedLayer, context: Context, slices: ChannelSlices, parts: Ranges
+) -> tuple[Integers, Integers]:
+    """Return [pieces] addresses and sizes that packed weights would have if placed next."""
+    row = layer.axes[1].kernel * (parts.end - parts.begin) * layer.element_bytes
+    nbytes = packed_bytes(slices.count[:, None], layer.axes[0].kernel, row).reshape(-1)
+    return context.next_address() + ends_of(align(nbytes))[:-1], nbytes
+
+
+def _place_weights(
+    layer: WeightedLayer, context: Context, slices: ChannelSlices, parts: Ranges
+) -> tuple[Integers, Integers]:
+    """Place packed weights among the constants; return [pieces] their addresses and sizes."""
+    _, nbytes = _estimate_weights(layer, context, slices, parts)
+    outputs = slices.channels
+    addresses = [
+        context.add_constant(
+            f"weights.{box[0].start}.{box[1].start}",
+            LazyBytes(size, partial(_pack_box, layer, box)),
         )
-        return np.array(addresses), nbytes
+        for size, box in zip(nbytes.tolist(), _boxes(outputs, parts), strict=True)
+    ]
+    context.record_packed(
+        layer.constant,
+        PackedConstant(
+            layer.constant.buffer.name,
+            layer.order,
+            (*outputs.begin.tolist(), layer.out_channels),
+            (*parts.begin.tolist(), layer.depth),
+            tuple(addresses),
+        ),
+    )
+    return np.array(addresses), nbytes
 
-    return weights
+
+def _boxes(outputs: Ranges, inputs: Ranges) -> Iterator[tuple[slice, slice]]:
+    """Yield output channels and input channels of each piece of the weights."""
+    outs, depths = (
+        [slice(*edges) for edges in zip(one.begin.tolist(), one.end.tolist(), strict=True)]
+        for one in (outputs, inputs)
+    )
+    return ((out, depth) for out in outs for depth in depths)
 
 
-def _boxes(pieces: Pieces, parts: Ranges) -> Iterator[tuple[slice, slice]]:
-    """Output channels and input channels of each piece of the weights."""
-    outs = zip(pieces.first.tolist(), (pieces.first + pieces.count).tolist(), strict=True)
-    inputs = list(zip(parts.begin.tolist(), parts.end.tolist(), strict=True))
-    return ((slice(*out), slice(*depth)) for out in outs for depth in inputs)
-
-
-def _packed(layer: Weighted, box: tuple[slice, slice]) -> Buffer:
+def _pack_box(layer: WeightedLayer, box: tuple[slice, slice]) -> Buffer:
     out, depth = box
     return flat_bytes(pack(layer.weights[out, :, :, depth]))

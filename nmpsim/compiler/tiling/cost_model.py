@@ -1,7 +1,7 @@
-"""The rough cost of a plan: what it computes and moves, and about how long that takes.
+"""Rough costs of tilings: how much they compute and move, and approximately how long it takes.
 
-Good enough to say which of thousands of tilings of a layer are worth simulating
-(:mod:`nmpsim.compiler.tiling.simulate`), and no more than that.
+They select which of thousands of tilings are simulated
+(:mod:`nmpsim.compiler.tiling.simulate`).
 """
 
 from __future__ import annotations
@@ -16,55 +16,57 @@ from nmpsim.timing import Costs
 
 @attrs.frozen
 class Memory:
-    """How a slicer sees the DRAM; a blind one counts bytes only, as if there were no bursts."""
+    """Model of the DRAM that a search assumes."""
 
     costs: Costs
     blind: bool = False
+    """Whether only bytes count, as if there were neither bursts nor rows."""
 
 
 @attrs.frozen(eq=False)
 class Traffic:
-    """Transfers of one kind that a core makes."""
+    """Transfers of one kind by one core."""
 
     count: Any
     cycles: Any
-    """That the DRAM serves each."""
+    """Cycles that the DRAM needs for each transfer."""
 
     @property
     def total(self) -> Any:
-        """Of all of them."""
+        """Cycles that the DRAM needs for all transfers."""
         return self.count * self.cycles
 
 
 @attrs.frozen(eq=False)
 class RoughCost:
-    """Tilings of a layer whose cores all do what the busiest does; numbers, or arrays of them."""
+    """Cost of one tiling, or arrays for many; every core counts as the busiest one."""
 
     cores: Any
     compute: Any
-    """Cycles of a core's unit."""
+    """Cycles of computation of a core."""
     tiles: Any
-    """That a core computes one after the other."""
+    """Tiles of a core."""
     loads: tuple[Traffic, ...]
     store: Traffic
 
     @property
     def memory(self) -> Any:
-        """Cycles that the DRAM is busy."""
+        """Cycles that the DRAM is busy with all cores."""
         return self.cores * (sum(load.total for load in self.loads) + self.store.total)
 
     @property
     def bound(self) -> Any:
-        """About what it takes if everything overlaps."""
+        """Approximate cycles of the layer if all transfers overlap with computation."""
         return np.maximum(self.memory, self.compute)
 
     @property
     def cycles(self) -> Any:
-        """About what the layer takes.
+        """Approximate cycles of the layer.
 
-        The DRAM serves all traffic while cores compute, each after its first loads: on average half
-        of the cores are served before it. The more equal the two are, the less they overlap
-        perfectly. The last tile's sums and its store come after all others.
+        The DRAM serves all traffic while cores compute. A core begins after its first loads, for
+        which it waits until half of the cores, on average, are served. The more equal transfers
+        and computation are, the less perfectly they overlap. The computation and the store of the
+        last tile come after everything else.
         """
         memory, first = self.memory * 1.0, sum(load.cycles for load in self.loads)
         cores = self.compute + self.cores * first / 2
@@ -75,21 +77,22 @@ class RoughCost:
 def box_cycles(
     memory: Memory,
     run: Any,
-    count_x: Any,
-    stride_x: Any,
-    count_y: Any,
-    stride_y: Any,
+    count_x: Any = 1,
+    stride_x: Any = 0,
+    count_y: Any = 1,
+    stride_y: Any = 0,
     aligned: Any = False,
 ) -> Any:
-    """About the cycles that the DRAM serves a box of runs; strides in bytes.
+    """Return the approximate cycles that the DRAM needs for a box of runs; strides in bytes.
 
-    ``aligned`` says that it begins where a row does. Of the banks all but one are expected to open
-    rows while others are served; what refresh and turnaround cost is much the same for all boxes.
+    ``aligned`` tells that the box begins at the begin of a row. All banks but one are expected to
+    open rows while others are served. Refresh and turnaround, which cost nearly the same for all
+    boxes, are left out.
     """
     costs, burst = memory.costs, memory.costs.dram_burst_bytes
     if memory.blind:
         return run * count_x * count_y / costs.dram_bytes_per_cycle
-    for _ in range(2):  # runs that touch each other become one
+    for _ in range(2):  # adjacent runs become one
         joins = (count_x == 1) | (stride_x == run)
         run = np.where(joins, run * count_x, run)
         stride_x, count_x = np.where(joins, stride_y, stride_x), np.where(joins, count_y, count_x)
@@ -108,5 +111,5 @@ def box_cycles(
 
 
 def _rows_of(extent: Any, costs: Costs) -> Any:
-    """DRAM rows that so many consecutive bytes touch, on average over all places."""
+    """Return the average number of DRAM rows of so many consecutive bytes."""
     return (extent - 1) / costs.dram_row_bytes + 1

@@ -1,184 +1,148 @@
-"""Products of two matrices that are both activations."""
+"""Planner of products of two matrices that are both activations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-import attrs
+import numpy as np
 
+from nmpsim.compiler.numerics import Pair
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.tiling.context import Candidate, Context, Options, best_first
+from nmpsim.compiler.tiling.context import Context, TilingOptions
+from nmpsim.compiler.tiling.conv import part_words
 from nmpsim.compiler.tiling.conv_scheme import SUM_BYTES
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.plan import (
-    Arena,
-    Command,
-    LayerPlan,
-    StridedRuns,
-    TileStep,
-    align,
-    chunks,
+from nmpsim.compiler.tiling.grid import (
+    TileGrid,
     counts,
+    grid_of,
     halvings,
-    load,
-    plan_of,
+    ranges_of,
     split,
-    store,
-    too_large,
 )
+from nmpsim.compiler.tiling.plan import LOAD, STORE, LayerPlan, PlanBuilder, align, box_words
 from nmpsim.compiler.tiling.weighted import clip_words
 from nmpsim.isa.table import Unit
-from nmpsim.isa.words import PART_FIRST, PART_LAST, PART_MIDDLE, PART_ONLY
-from nmpsim.timing.compute import gemm_cycles
+from nmpsim.timing.compute import ceil_div, gemm_cycles
 
 
-@attrs.frozen
-class MatmulScheme:
-    """A grid of cores; tiles are the largest that fit."""
+class MatmulTiling(NamedTuple):
+    """A grid of cores, whose tiles are the largest that fit; or many grids, as arrays."""
 
-    down: int
-    across: int
-
-    @property
-    def cores(self) -> int:
-        """Cores with work."""
-        return self.down * self.across
+    down: Any
+    across: Any
 
     @property
     def label(self) -> str:
-        """For a reader: cores along rows and columns."""
+        """Description: cores along rows and columns."""
         return f"{self.down}x{self.across} cores, the largest tiles"
 
 
-def matmul_options(op: Operation, context: Context) -> Options[MatmulScheme]:
-    """The tilings of a matrix product; cores form a grid of rows and columns of the result."""
+def matmul_options(op: Operation, context: Context) -> TilingOptions:
+    """Return the tilings of a matrix product; cores form a grid of rows and columns."""
     target, lhs, rhs = op.operands
-    rows, inner = lhs.shape
-    columns = rhs.shape[1]
-    wide = target.element_bytes
-    words = {
+    (rows, inner), columns, wide = lhs.shape, rhs.shape[1], target.element_bytes
+    config = context.config
+    constant = {
         "element": target.element,
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,
-        **context.profile.matmul(lhs, rhs, target, context.place),
+        **context.profile.matmul_words(
+            Pair(op.instruction.opcode, target, lhs, rhs, context.place)
+        ),
         "out_offset": target.offset,
         **clip_words(op, target),
         "event_stride_y": columns,
     }
-    left, right, result = (context.address_of(v) for v in (lhs, rhs, op.output))
+    addresses = left, right, result = tuple(map(context.address_of, (lhs, rhs, op.output)))
 
-    def steps(down: tuple[int, int], across: tuple[int, int]) -> Iterator[TileStep]:
-        size = _tile(op, down[1] - down[0], across[1] - across[0], inner, context)
-        arena = Arena(context.config)
-        lefts, rights, outs = map(arena.take_twice, _buffer_sizes(size, wide))
-        partial = arena.take(SUM_BYTES * wide * size.rows * size.columns)
-        number = tile = 0
-        for top, bottom in chunks(*down, size.rows):
-            for first, last in chunks(*across, size.columns):
-                for begin, end in chunks(0, inner, size.inner):
-                    k, out = number % 2, outs[tile % 2]
-                    h, w, d = bottom - top, last - first, end - begin
-                    kind = {(True, True): PART_ONLY, (True, False): PART_FIRST}.get(
-                        (begin == 0, end == inner), PART_LAST if end == inner else PART_MIDDLE
-                    )
-                    compute = Command(
-                        "nmp.gemm",
-                        {
-                            **words,
-                            "lhs": lefts[k],
-                            "rhs": rights[k],
-                            "output": out,
-                            "rows": h,
-                            "inner": d,
-                            "columns": w,
-                            "lhs_stride": d * wide,
-                            "rhs_stride": w * wide,
-                            "out_stride": w * wide,
-                            "part": kind,
-                            "partial": partial,
-                            "event_origin": top * columns + first,
-                        },
-                    )
-                    loads = (
-                        load(_box(left, lefts[k], (top, begin), (h, d), inner, wide)),
-                        load(_box(right, rights[k], (begin, first), (d, w), columns, wide)),
-                    )
-                    box = _box(result, out, (top, first), (h, w), columns, wide)
-                    yield TileStep(loads, (compute,), (store(box),) if end == inner else ())
-                    number += 1
-                tile += 1
+    def tile_size(rows: int, columns: int) -> tuple[int, int, int]:
+        """Return the rows, columns and inner size of a tile: as deep, then as wide as fits."""
+        needs = 0
+        for deep in halvings(inner):
+            for across in halvings(columns):
+                for high in halvings(rows):
+                    sizes = (high * deep, deep * across, high * across)
+                    needs = 2 * sum(align(size * wide) for size in sizes)
+                    needs += align(SUM_BYTES * wide * high * across)
+                    if needs <= config.scratchpad_bytes:
+                        return high, across, deep
+        raise context.tile_too_large(needs)
 
-    def schemes() -> Iterator[MatmulScheme]:
-        for down in counts(rows, context.config.cores_count):
-            for across in counts(columns, context.config.cores_count // down):
-                yield MatmulScheme(down, across)
+    def core_grid(down: tuple[int, int], across: tuple[int, int]) -> TileGrid:
+        shares = (down, across, (0, inner))
+        sizes = tile_size(down[1] - down[0], across[1] - across[0])
+        ranges = [ranges_of((share,), size) for share, size in zip(shares, sizes, strict=True)]
+        return grid_of(ranges)
 
-    def rough_cost(scheme: MatmulScheme, memory: Memory) -> RoughCost:
-        h, w = -(-rows // scheme.down), -(-columns // scheme.across)
-        size = _tile(op, h, w, inner, context)
-        high, wider, parts = -(-h // size.rows), -(-w // size.columns), -(-inner // size.inner)
-        steps = high * wider * parts
-        left_box = (size.inner * wide, size.rows, inner * wide, 1, 0)
-        right_box = (size.columns * wide, size.inner, columns * wide, 1, 0)
-        out_box = (size.columns * wide, size.rows, columns * wide, 1, 0)
-        compute = gemm_cycles(high * size.rows, inner, w, target.element, memory.costs)
-        loads = tuple(Traffic(steps, box_cycles(memory, *box)) for box in (left_box, right_box))
-        store_traffic = Traffic(high * wider, box_cycles(memory, *out_box))
-        return RoughCost(scheme.cores, compute, steps, loads, store_traffic)
+    def candidates(memory: Memory) -> tuple[MatmulTiling, RoughCost]:
+        cores = config.cores_count
+        grids = [
+            (down, across)
+            for down in counts(rows, cores)
+            for across in counts(columns, cores // down)
+        ]
+        down, across = np.array(grids, np.int64).T
+        shares = [(ceil_div(rows, down), ceil_div(columns, across)) for down, across in grids]
+        h, w = np.array(shares, np.int64).T
+        sizes = [tile_size(*share) for share in shares]
+        high, wider, deep = np.array(sizes, np.int64).T
+        results = ceil_div(h, high) * ceil_div(w, wider)
+        steps = results * ceil_div(inner, deep)
+        compute = gemm_cycles(ceil_div(h, high) * high, inner, w, target.element, memory.costs)
+        load_left, load_right, store = (
+            box_cycles(memory, width * wide, height, stride * wide)
+            for width, height, stride in (
+                (deep, high, inner),
+                (wider, deep, columns),
+                (wider, high, columns),
+            )
+        )
+        loads = Traffic(steps, load_left), Traffic(steps, load_right)
+        cost = RoughCost(down * across, compute, steps, loads, Traffic(results, store))
+        return MatmulTiling(down, across), cost
 
-    def ranked(memory: Memory) -> list[Candidate[MatmulScheme]]:
-        every = list(schemes())
-        return best_first(every, [rough_cost(one, memory) for one in every])
+    def build(tiling: MatmulTiling, _: bool) -> LayerPlan:
+        downs, acrosses = split(rows, tiling.down), split(columns, tiling.across)
+        grid = TileGrid.concatenate([core_grid(r, c) for r in downs for c in acrosses])
+        builder = PlanBuilder(grid, Unit.MAC, config, rows * inner * columns)
+        (top, first, begin), (h, w, d) = grid.begin, grid.end - grid.begin
+        high, wider, deep = map(grid.largest, (h, w, d))
+        left_at, right_at = (builder.buffers(n * wide) for n in (high * deep, deep * wider))
+        new_result = grid.changes(top, first)
+        output_at = builder.buffers(high * wider * wide, changed=new_result)
+        partial = builder.allocate(SUM_BYTES * wide * high * wider)
+        builder.add(LOAD, _box(left, left_at, (top, begin), (h, d), inner, wide))
+        builder.add(LOAD, _box(right, right_at, (begin, first), (d, w), columns, wide))
+        is_last = grid.end[2] == inner
+        words = {
+            "lhs": left_at,
+            "rhs": right_at,
+            "output": output_at,
+            "rows": h,
+            "inner": d,
+            "columns": w,
+            "lhs_stride": d * wide,
+            "rhs_stride": w * wide,
+            "out_stride": w * wide,
+            "part": part_words(begin == 0, is_last),
+            "partial": partial[grid.core],
+            "event_origin": top * columns + first,
+        }
+        builder.add("nmp.gemm", constant | words)
+        builder.add(STORE, _box(result, output_at, (top, first), (h, w), columns, wide), is_last)
+        return builder.plan()
 
-    def build(scheme: MatmulScheme, _: bool) -> LayerPlan:
-        downs, acrosses = split(rows, scheme.down), split(columns, scheme.across)
-        cores = [tuple(steps(r, c)) for r in downs for c in acrosses]
-        return plan_of(Unit.MAC, cores, context.config, rows * inner * columns)
-
-    down = min(rows, context.config.cores_count)
-    simple = MatmulScheme(down, min(columns, context.config.cores_count // down))
-    places = tuple(at % context.config.dram_row_bytes for at in (left, right, result))
-    return Options(
-        ("matmul", rows, inner, columns, wide, places),
-        simple,
-        ranked,
-        build,
-    )
+    down = min(rows, config.cores_count)
+    simple = MatmulTiling(down, min(columns, config.cores_count // down))
+    key = ("matmul", rows, inner, columns, wide, context.row_offsets(*addresses))
+    return TilingOptions(key, simple, candidates, build)
 
 
 def _box(
-    dram: int, spm: int, corner: tuple[int, int], size: tuple[int, int], columns: int, wide: int
-) -> StridedRuns:
-    """A tile of a matrix that has ``columns`` columns; corner and size are (rows, columns)."""
+    dram: int, spm: Any, corner: tuple[Any, Any], size: tuple[Any, Any], columns: int, wide: int
+) -> dict[str, Any]:
+    """Return the words of a transfer of a tile; corner and size are (rows, columns)."""
     run, row = size[1] * wide, columns * wide
-    return StridedRuns(dram + corner[0] * row + corner[1] * wide, spm, run, size[0], 1, row, 0, run)
-
-
-@attrs.frozen
-class _Size:
-    rows: int
-    columns: int
-    inner: int
-
-
-def _buffer_sizes(size: _Size, wide: int) -> tuple[int, int, int]:
-    """Bytes of the tiles of both sides and of the result."""
-    return (
-        size.rows * size.inner * wide,
-        size.inner * size.columns * wide,
-        size.rows * size.columns * wide,
-    )
-
-
-def _tile(op: Operation, rows: int, columns: int, inner: int, context: Context) -> _Size:
-    """The size of a tile: as deep, then as wide, then as high as fits."""
-    needs, wide = 0, op.output.element_bytes
-    for deep in halvings(inner):
-        for across in halvings(columns):
-            for high in halvings(rows):
-                size = _Size(high, across, deep)
-                needs = 2 * sum(map(align, _buffer_sizes(size, wide)))
-                needs += align(SUM_BYTES * wide * high * across)
-                if needs <= context.config.scratchpad_bytes:
-                    return size
-    raise too_large(f"%{op.instruction.name}", needs, context.config, context.place)
+    address = dram + corner[0] * row + corner[1] * wide
+    return box_words(address, spm, run, size[0], dram_stride_x=row, spm_stride_x=run)

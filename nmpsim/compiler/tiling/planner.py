@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
-from nmpsim.compiler.tiling.channelwise import depthwise_options, pool_options
-from nmpsim.compiler.tiling.channelwise_scheme import is_depthwise
-from nmpsim.compiler.tiling.context import Context, Options
+from nmpsim.compiler.tiling.channelwise import depthwise_options, is_depthwise, pool_options
+from nmpsim.compiler.tiling.context import Context, TilingOptions
 from nmpsim.compiler.tiling.conv import conv_options
 from nmpsim.compiler.tiling.elementwise import (
     batchedadd_options,
@@ -24,14 +22,14 @@ from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.lir.opcode import Kind
 
 
-def _weighted(op: Operation, context: Context) -> Options[Any]:
+def _weighted(op: Operation, context: Context) -> TilingOptions:
     layer = read_weighted(op, context)
     if is_depthwise(op):
         return depthwise_options(op, layer, context)
     return conv_options(layer, context)
 
 
-def _matmul(op: Operation, context: Context) -> Options[Any]:
+def _matmul(op: Operation, context: Context) -> TilingOptions:
     """A constant right side is weights, where no order of summing can saturate the sum.
 
     Sums of weights begin with a zero point term, those of activations do not: only exact ones are
@@ -45,7 +43,7 @@ def _matmul(op: Operation, context: Context) -> Options[Any]:
     return matmul_options(op, context)
 
 
-_BY_KIND: dict[Kind, Callable[[Operation, Context], Options[Any]]] = {
+_BY_KIND: dict[Kind, Callable[[Operation, Context], TilingOptions]] = {
     Kind.CONVOLUTION: _weighted,
     Kind.FULLY_CONNECTED: _weighted,
     Kind.PRODUCT: _matmul,
@@ -63,6 +61,6 @@ PLANNERS = exhaustive_table("the planners", _BY_KIND, KINDS_ON_THE_DEVICE)
 """Every kind of operation that the device has a unit for."""
 
 
-def options_of(op: Operation, context: Context) -> Options[Any]:
+def options_of(op: Operation, context: Context) -> TilingOptions:
     """The tilings of an operation."""
     return PLANNERS[op.kind](op, context)

@@ -1,7 +1,7 @@
-"""Which tiling of a layer is taken.
+"""Choice of a tiling for each layer.
 
-``burst`` simulates the most promising ones with all costs of the device and takes the fastest;
-``bytes`` does the same with a DRAM that has neither bursts nor rows; ``simple`` does not search.
+``burst`` simulates the most promising tilings with all costs of the device and takes the fastest.
+``bytes`` does the same with a DRAM that has neither bursts nor rows. ``simple`` does not search.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Callable, Hashable
 from typing import Annotated, Any
 
 import attrs
+import numpy as np
 
 from nmpsim.compiler.tiling.compiled.items import NEVER
-from nmpsim.compiler.tiling.context import Options
+from nmpsim.compiler.tiling.context import TilingOptions, select, to_list
 from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.simulate import Estimate, complete, simulate
@@ -24,19 +25,22 @@ from nmpsim.timing import costs_of
 TILINGS = ("burst", "bytes", "simple")
 DEFAULT_TILING = "burst"
 NOTABLE = 1.01
-"""A ratio above this is a reason."""
+"""Ratio of costs from which on a difference is a reason for a choice."""
+MAX_RANKED = 64
+"""Most tilings that are considered for simulation."""
 MAX_TRIALS = 48
-"""Tilings of a layer that are simulated because they seem fast with all costs of the device."""
+"""Most tilings that are simulated because they seem fast with all costs of the device."""
 MIN_TRIALS = 20
+"""Fewest tilings that are simulated, even if they have more than MAX_TILES tiles."""
 MAX_TILES = 20_000
-"""Of their plans; where they have more, fewer are simulated, but MIN_TRIALS at least."""
+"""Most tiles of all plans that are simulated."""
 BLIND_SHARE = 6
-"""One more for each of so many, because it seems fast without bursts and rows."""
+"""For each so many trials, one more that seems fast without bursts and rows is simulated."""
 
 
 @attrs.frozen
 class Trial:
-    """A tiling of a layer, and what it is expected to take."""
+    """A tiling of a layer and its simulated cost."""
 
     label: Annotated[str, Key("tiling")]
     estimate: Annotated[Estimate, FLAT]
@@ -44,7 +48,7 @@ class Trial:
 
 @attrs.frozen
 class LayerName:
-    """Which layer is tiled."""
+    """Identification of a layer."""
 
     index: int
     name: str
@@ -53,7 +57,7 @@ class LayerName:
 
 @attrs.frozen
 class TiledLayer:
-    """How a layer is tiled, and what else was tried."""
+    """The chosen tiling of a layer and the tilings that were compared."""
 
     layer: Annotated[LayerName, FLAT]
     chosen: Annotated[Trial, "with all costs of the device, whatever chose it"]
@@ -79,7 +83,7 @@ class TiledLayer:
 
 
 def _reason(best: Estimate, second: Estimate, tried: int) -> str:
-    """What the second best has more of."""
+    """Return by which costs the best tiling beats the second best."""
     if second.cycles == best.cycles:
         return f"none of {tried} that were simulated is faster"
     causes = {
@@ -100,12 +104,12 @@ def _reason(best: Estimate, second: Estimate, tried: int) -> str:
 @attrs.frozen
 class _Decision:
     layer: str
-    scheme: Any
+    tiling: Any
     trials: tuple[Trial, ...]
 
 
 class Search:
-    """Chooses for all layers of a program; equal layers get equal tilings."""
+    """Chooses a tiling for each layer of a program; equal layers get equal tilings."""
 
     def __init__(
         self, slicing: str, config: DeviceConfig, on_slicing: Callable[[TiledLayer], None] | None
@@ -115,51 +119,58 @@ class Search:
         self._on_slicing = on_slicing
         self._decisions: dict[Hashable, _Decision] = {}
 
-    def choose(self, layer: LayerName, options: Options[Any]) -> LayerPlan:
-        """The plan of a layer."""
+    def choose(self, layer: LayerName, options: TilingOptions) -> LayerPlan:
+        """Return the final plan of a layer, whose tiling is reported to the listener."""
         if options.key not in self._decisions:
             self._decisions[options.key] = self._decide(layer, options)
         decision = self._decisions[options.key]
-        plan = options.build(decision.scheme, True)
+        plan = options.build(decision.tiling, True)
         if self._on_slicing:
-            chosen = Trial(decision.scheme.label, complete(plan, self._memory))
+            chosen = Trial(decision.tiling.label, complete(plan, self._memory))
             like = None if decision.layer == layer.name else decision.layer
             self._on_slicing(TiledLayer(layer, chosen, like, decision.trials))
         return plan
 
-    def _decide(self, layer: LayerName, options: Options[Any]) -> _Decision:
+    def _decide(self, layer: LayerName, options: TilingOptions) -> _Decision:
         if self._slicing == "simple":
             return _Decision(layer.name, options.simple, ())
         memory = attrs.evolve(self._memory, blind=self._slicing == "bytes")
         trials: list[tuple[Trial, Any]] = []
         slower = []
         fastest = NEVER
-        for scheme in self._candidates(options):
-            estimate = simulate(options.build(scheme, False), memory, fastest)
+        for tiling in self._candidates(options):
+            estimate = simulate(options.build(tiling, False), memory, fastest)
             if estimate is None:
-                slower.append(scheme)
+                slower.append(tiling)
             else:
-                trials.append((Trial(scheme.label, estimate), scheme))
+                trials.append((Trial(tiling.label, estimate), tiling))
                 fastest = min(fastest, estimate.cycles)
-        if self._on_slicing:  # who asks gets to know how much slower
-            for scheme in slower:
-                estimate = complete(options.build(scheme, False), memory)
-                trials.append((Trial(scheme.label, estimate), scheme))
+        if self._on_slicing:  # the listener is told how much slower the others are
+            for tiling in slower:
+                estimate = complete(options.build(tiling, False), memory)
+                trials.append((Trial(tiling.label, estimate), tiling))
         trials.sort(key=lambda t: (t[0].estimate.cycles, t[0].estimate.cores))
         return _Decision(layer.name, trials[0][1], tuple(trial for trial, _ in trials))
 
-    def _candidates(self, options: Options[Any]) -> list[Any]:
-        """What is simulated: the same in both modes, so that knowing more is never worse.
+    def _candidates(self, options: TilingOptions) -> list[Any]:
+        """Return the tilings to simulate: the same in both modes, so that ``burst`` is never worse.
 
-        Of equal ones that counts as the first which the mode itself expects to be faster.
+        Those that the mode itself expects to be fast come first, and win among equals.
         """
-        sighted, blind = (
-            options.ranked(attrs.evolve(self._memory, blind=is_blind)) for is_blind in (False, True)
+        (sighted, tiles), (blind, _) = (
+            _rank(options, attrs.evolve(self._memory, blind=is_blind)) for is_blind in (False, True)
         )
-        tiles = itertools.accumulate(candidate.tiles for candidate in sighted[:MAX_TRIALS])
-        count = max(MIN_TRIALS, sum(total <= MAX_TILES for total in tiles))
+        totals = itertools.accumulate(tiles[:MAX_TRIALS])
+        count = max(MIN_TRIALS, sum(total <= MAX_TILES for total in totals))
         parts = [sighted[:count], blind[: count // BLIND_SHARE]]
         if self._slicing == "bytes":
             parts.reverse()
-        found = [candidate.scheme for part in parts for candidate in part]
-        return list(dict.fromkeys([*found, options.simple]))
+        return list(dict.fromkeys([*parts[0], *parts[1], options.simple]))
+
+
+def _rank(options: TilingOptions, memory: Memory) -> tuple[list[Any], list[int]]:
+    """Return the most promising tilings, the best first, and the number of tiles of each."""
+    tilings, cost = options.candidates(memory)
+    order = np.argsort(cost.cycles, kind="stable")[:MAX_RANKED]
+    tiles = np.broadcast_to(cost.cores * cost.tiles, cost.cycles.shape)[order].tolist()
+    return to_list(select(tilings, order)), tiles

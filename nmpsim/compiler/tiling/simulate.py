@@ -1,6 +1,6 @@
-"""How long a planned layer takes: its instructions simulated, without data.
+"""Simulation of a planned layer's instructions without data, to estimate its cycles.
 
-What needs LLVM is imported when it is needed first.
+Modules that need LLVM are imported when they are first needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 
 from nmpsim.compiler.tiling.compiled.items import NEVER, UNKNOWN
 from nmpsim.compiler.tiling.cost_model import Memory
-from nmpsim.compiler.tiling.plan import Commands, Integers, LayerPlan, words_of
+from nmpsim.compiler.tiling.grid import Integers
+from nmpsim.compiler.tiling.plan import Commands, LayerPlan, words_of
 from nmpsim.compiling import say_compiling
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.words import KINDS
@@ -27,7 +28,7 @@ _BOX = ("run_bytes", "count_x", "count_y")
 
 @attrs.frozen
 class Estimate:
-    """What a layer is expected to take, from barrier to barrier."""
+    """Simulated cost of a layer, from barrier to barrier."""
 
     cycles: int
     compute: Annotated[int, "cycles that the busiest core's unit works"]
@@ -40,7 +41,10 @@ class Estimate:
 
 
 def items_of(plan: LayerPlan) -> tuple[Integers, Integers]:
-    """Every core's instructions in order, and where each core's begin: see ``schedule``."""
+    """Return the instructions of all cores in order, and the offset of each core's first.
+
+    See :func:`~nmpsim.compiler.tiling.compiled.schedule.schedule`.
+    """
     from nmpsim.compiler.tiling.compiled.entries import schedule
 
     ends = (plan.loads.ends, plan.computes.ends, plan.stores.ends)
@@ -50,7 +54,7 @@ def items_of(plan: LayerPlan) -> tuple[Integers, Integers]:
 
 
 def work_of(plan: LayerPlan) -> Work:
-    """A plan as the simulation takes it."""
+    """Convert a plan to the arrays that the simulation takes."""
     from nmpsim.compiler.tiling.compiled.state import Work
 
     commands = (plan.loads, plan.stores, plan.computes)
@@ -63,7 +67,7 @@ def work_of(plan: LayerPlan) -> Work:
 
 @functools.cache
 def _announce() -> None:
-    """Say that something is compiled, which takes some seconds, if it is not kept."""
+    """Report that the simulation is being compiled, which takes seconds, if it is not cached."""
     from nmpsim.compiler.tiling.compiled.entries import simulated
 
     if not simulated.is_kept():
@@ -71,7 +75,7 @@ def _announce() -> None:
 
 
 def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | None:
-    """Simulate a plan; None if it takes more than ``limit`` cycles."""
+    """Simulate a plan; return None if it takes more than ``limit`` cycles."""
     from nmpsim.compiler.tiling.compiled.entries import simulated
     from nmpsim.compiler.tiling.compiled.state import WORKED, new_state
 
@@ -89,7 +93,7 @@ def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | 
 
 
 def complete(plan: LayerPlan, memory: Memory) -> Estimate:
-    """Simulate a plan to its end."""
+    """Simulate a plan without a limit of cycles."""
     estimate = simulate(plan, memory)
     assert estimate is not None
     return estimate

@@ -1,4 +1,4 @@
-"""Output channels of a convolution, split where weights and inputs allow it."""
+"""Slices of a convolution's output channels, cut where weights and inputs allow it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from nmpsim.compiler.tiling.plan import Integers, chunks, ends_of, sizes_of, split
-from nmpsim.compiler.tiling.weighted import Weighted
+from nmpsim.compiler.tiling.grid import Integers, Ranges, ends_of, sizes_of, split
+from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.isa.layouts import LANES
 
 
@@ -22,23 +22,22 @@ class Slice:
     count: int
     groups: int
     first_input: int
-    """First input channel that they read."""
+    """First input channel of the group."""
 
 
-def atoms_of(layer: Weighted) -> list[Slice]:
-    """The smallest slices: blocks of 16 channels, or whole groups where those are smaller."""
+def atoms_of(layer: WeightedLayer) -> list[Slice]:
+    """Return the smallest slices: blocks of 16 channels, or whole groups if those are smaller."""
     per_group = layer.out_channels // layer.groups
-    if takes_whole_groups(layer):
-        return [Slice(g * per_group, per_group, 1, g * layer.depth) for g in range(layer.groups)]
+    step = per_group if takes_whole_groups(layer) else LANES
     return [
-        Slice(g * per_group + a, b - a, 1, g * layer.depth)
+        Slice(g * per_group + a, min(step, per_group - a), 1, g * layer.depth)
         for g in range(layer.groups)
-        for a, b in chunks(0, per_group, LANES)
+        for a in range(0, per_group, step)
     ]
 
 
 def slices_of(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Slice]:
-    """Atoms joined to slices of at most ``most``; only whole groups may differ in their input."""
+    """Join atoms to slices of at most ``most``; only whole groups may differ in their input."""
     begin = 0
     while begin < len(atoms):
         end = begin + 1
@@ -47,34 +46,35 @@ def slices_of(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Sli
                 break
             end += 1
         joined = atoms[begin:end]
-        yield Slice(
-            joined[0].first,
-            sum(a.count for a in joined),
-            len(joined) if whole_groups else 1,
-            joined[0].first_input,
-        )
+        groups = len(joined) if whole_groups else 1
+        channels = sum(atom.count for atom in joined)
+        yield Slice(joined[0].first, channels, groups, joined[0].first_input)
         begin = end
 
 
-def takes_whole_groups(layer: Weighted) -> bool:
-    """Whether groups are so small that a slice is made of whole ones."""
+def takes_whole_groups(layer: WeightedLayer) -> bool:
+    """Return whether groups are so small that a slice consists of whole groups."""
     return layer.groups > 1 and layer.out_channels // layer.groups <= LANES
 
 
 @attrs.frozen(eq=False)
-class Pieces:
-    """Slices of output channels of all ranges; [slices] each."""
+class ChannelSlices:
+    """Slices of all ranges of output channels."""
 
-    first: Integers
-    count: Integers
+    channels: Ranges
     groups: Integers
+    """[slices]"""
     first_input: Integers
-    ends: Integers
-    """[ranges + 1] where each range's begin"""
+    """[slices]"""
+
+    @property
+    def count(self) -> Integers:
+        """[slices] Output channels of each slice."""
+        return self.channels.end - self.channels.begin
 
 
 class SliceSizes(NamedTuple):
-    """What slices of this many atoms come to, over all ranges of output channels."""
+    """Largest sizes of the slices of all ranges of output channels."""
 
     out: Any
     """Channels of the largest slice."""
@@ -83,37 +83,39 @@ class SliceSizes(NamedTuple):
     slices: Any
     """Most slices of a range."""
     one_input: Any
-    """All slices of a range read the same input channels."""
+    """Whether all slices of a range read the same input channels."""
 
 
 class Slicer:
-    """Splits a layer's output channels; what has been asked for before is remembered."""
+    """Splits a layer's output channels; results are cached."""
 
-    def __init__(self, layer: Weighted) -> None:
+    def __init__(self, layer: WeightedLayer) -> None:
         self._whole = takes_whole_groups(layer)
         self._atoms = atoms_of(layer)
         self.atoms = len(self._atoms)
-        self.pieces = lru_cache(None)(self._pieces)
-        """The slices of each of so many ranges, of so many atoms at most."""
+        self.slices = lru_cache(None)(self._slices)
+        """Returns the slices, of at most so many atoms, of each of so many ranges."""
         self.sizes = lru_cache(None)(self._sizes)
-        """Of these slices."""
+        """Returns the sizes of these slices."""
 
-    def _pieces(self, across: int, atoms: int) -> Pieces:
+    def _slices(self, across: int, atoms: int) -> ChannelSlices:
         ranges = [
             list(slices_of(self._atoms[a:b], atoms, self._whole))
             for a, b in split(self.atoms, across)
         ]
         rows = [(s.first, s.count, s.groups, s.first_input) for one in ranges for s in one]
         first, count, groups, first_input = np.array(rows, np.int64).T
-        return Pieces(first, count, groups, first_input, ends_of([len(one) for one in ranges]))
+        ends = ends_of([len(one) for one in ranges])
+        return ChannelSlices(Ranges(first, first + count, ends), groups, first_input)
 
     def _sizes(self, across: int, atoms: int) -> SliceSizes:
-        pieces = self.pieces(across, atoms)
-        differs = pieces.first_input[1:] != pieces.first_input[:-1]
-        differs[pieces.ends[1:-1] - 1] = False
+        slices = self.slices(across, atoms)
+        ends = slices.channels.ends
+        differs = slices.first_input[1:] != slices.first_input[:-1]
+        differs[ends[1:-1] - 1] = False
         return SliceSizes(
-            int(pieces.count.max()),
-            int(pieces.groups.max()),
-            int(sizes_of(pieces.ends).max()),
+            int(slices.count.max()),
+            int(slices.groups.max()),
+            int(sizes_of(ends).max()),
             not differs.any(),
         )

@@ -1,4 +1,4 @@
-"""A convolution or fully connected layer, read from its operation into plain numbers."""
+"""Convolutions and fully connected layers as plain numbers: geometry, weights, descriptor words."""
 
 from __future__ import annotations
 
@@ -9,46 +9,56 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.clip_bounds import limits_on
-from nmpsim.compiler.numerics import Bias, Requantization, Sums
+from nmpsim.compiler.numerics import Bias, Pair, Requantization, WeightedScales
 from nmpsim.compiler.numerics.ratios import scale_words
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.tiling.context import Context
-from nmpsim.compiler.tiling.window import Axis, axes
+from nmpsim.compiler.tiling.image import SpatialAxis, image_axes
 from nmpsim.diagnostics import fail
-from nmpsim.isa.words import ACTIVATION_LEAKY
+from nmpsim.isa.words import ACTIVATION_LEAKY, SCALE_BYTES
 from nmpsim.lir.opcode import Kind
 
 Array = npt.NDArray[Any]
 
 
 @attrs.frozen(eq=False)
-class Weighted:
-    """What a planner needs to know of a layer with weights. O outputs, I inputs of a group."""
+class WeightedLayer:
+    """A layer with constant weights; O is its output channels, I the input channels of a group."""
 
-    name: str
     source: View
     target: View
-    images: int
-    channels: int
-    """Of the input, all groups."""
-    out_channels: int
     groups: int
-    rows: Axis
-    columns: Axis
+    axes: tuple[SpatialAxis, SpatialAxis]
+    """Rows and columns."""
     weights: Array
-    """[O, kernel_h, kernel_w, I], of the input's element"""
+    """[O, kernel_h, kernel_w, I], of the input's element type."""
     constant: View
-    """Where they come from."""
+    """The constant that holds the weights."""
     order: Literal["OI", "IO"]
-    """Of the constant's dimensions."""
+    """Order of the constant's dimensions."""
     channel_records: Array
-    """int64 [O, 2]: bias as the profile has it, zero term"""
+    """int64 [O, 2]: bias in the form that the profile takes, zero term."""
     scale_records: Array | None
-    """int32 [O, 7] where each channel has its own scales, else None"""
+    """int32 [O, 7] if each channel has its own scales, else None."""
     words: dict[str, int]
     """Words of the descriptor that are the same for all tiles."""
     is_exact: bool
-    """No order of summing can saturate a sum."""
+    """Whether no order of summation can saturate a sum."""
+
+    @property
+    def images(self) -> int:
+        """Number of images."""
+        return self.source.shape[0] if len(self.source.shape) == 4 else 1
+
+    @property
+    def channels(self) -> int:
+        """Channels of the input, all groups together."""
+        return self.source.shape[-1]
+
+    @property
+    def out_channels(self) -> int:
+        """Channels of the result, all groups together."""
+        return int(self.weights.shape[0])
 
     @property
     def depth(self) -> int:
@@ -57,77 +67,58 @@ class Weighted:
 
     @property
     def element(self) -> int:
-        """The descriptor's word: 0 for Int8, 1 for Int16."""
+        """Value of the descriptor's word ``element``: 0 for Int8, 1 for Int16."""
         return self.source.element
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an input, a weight or a result."""
+        """Bytes of an element of input, weights and result."""
         return self.source.element_bytes
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of the result, all images together."""
+        return self.images * self.axes[0].out
+
+    @property
+    def scale_bytes(self) -> int:
+        """Bytes of each channel's scale record; 0 if there is none."""
+        return 0 if self.scale_records is None else SCALE_BYTES
 
     @property
     def macs(self) -> int:
         """Multiplications of the whole layer."""
-        return self.images * self.rows.out * self.columns.out * int(self.weights.size)
+        return self.total_rows * self.axes[1].out * int(self.weights.size)
 
 
-def read_weighted(op: Operation, context: Context) -> Weighted:
-    """Read any operation with constant weights."""
-    if op.kind is Kind.CONVOLUTION:
-        return _convolution(op, context)
-    return _fully_connected(op, context)
-
-
-def _convolution(op: Operation, context: Context) -> Weighted:
-    target, source, filter_ = op.operands[:3]
-    rows, columns = axes(op.instruction, source.shape, target.shape)
-    weights = context.values_of(filter_)
-    groups = int(str(op.instruction.attributes["Group"]))
-    return _weighted(op, context, weights, rows, columns, groups, "OI")
-
-
-def _fully_connected(op: Operation, context: Context) -> Weighted:
-    target, source, matrix = op.operands[:3]
-    values = context.values_of(matrix)
+def read_weighted(op: Operation, context: Context) -> WeightedLayer:
+    """Read an operation with constant weights; raises UserError (COMP001) if it has no words."""
+    target, source, constant = op.operands[:3]
+    values = context.values_of(constant)
     order: Literal["OI", "IO"] = "OI"
-    if op.instruction.opcode != "rowwisequantizedfullyconnected":
-        order, values = "IO", values.T
-    weights = values[:, None, None, :]
-    row = Axis(1, 1, 1, 1, 0)
-    column = Axis(source.shape[0], target.shape[0], 1, 1, 0)
-    return _weighted(op, context, weights, row, column, 1, order)
-
-
-def _weighted(
-    op: Operation,
-    context: Context,
-    weights: Array,
-    rows: Axis,
-    columns: Axis,
-    groups: int,
-    order: Literal["OI", "IO"],
-) -> Weighted:
-    target, source = op.operands[:2]
-    with np.errstate(all="ignore"):  # what no float32 can hold is refused, not warned of
+    if op.kind is Kind.CONVOLUTION:
+        axes, weights, groups = image_axes(op), values, op.number("Group")
+    else:
+        if op.instruction.opcode != "rowwisequantizedfullyconnected":
+            order, values = "IO", values.T
+        row = SpatialAxis(1, 1, 1, 1, 0)
+        column = SpatialAxis(source.shape[0], target.shape[0], 1, 1, 0)
+        axes, weights, groups = (row, column), values[:, None, None, :], 1
+    with np.errstate(all="ignore"):  # values that float32 cannot hold are errors, not warnings
         requantization, offsets = _requantization(op, context, weights.shape[0])
     terms = zero_terms(weights, offsets, source.offset)
-    first = _first_sums(op, context, requantization, terms)
+    first = _largest_start(op, context, requantization, terms)
     products = int(weights[0].size) << 2 * source.element_bytes * 8
-    return Weighted(
-        name=op.instruction.name,
-        source=source,
-        target=op.output,
-        images=source.shape[0] if len(source.shape) == 4 else 1,
-        channels=source.shape[-1],
-        out_channels=int(weights.shape[0]),
-        groups=groups,
-        rows=rows,
-        columns=columns,
-        weights=weights.astype(source.type.dtype, copy=False),  # Int16 with weights of Int8
-        constant=op.operands[2],
-        order=order,
+    return WeightedLayer(
+        source,
+        op.output,
+        groups,
+        axes,
+        weights.astype(source.type.dtype, copy=False),  # widens Int8 weights of Int16 layers
+        constant,
+        order,
         channel_records=np.stack([requantization.bias, terms], axis=1),
-        scale_records=_records(requantization, offsets) if has_tables(op) else None,
+        scale_records=_scale_records(requantization, offsets) if has_tables(op) else None,
         words={
             "element": source.element,
             "profile": requantization.profile,
@@ -136,30 +127,31 @@ def _weighted(
             **scale_words("out", requantization.out_scales[0]),
             "result_scale": requantization.result_scale,
             "out_offset": target.offset,
-            **activation_words(op, target, context),
+            **_activation_words(op, target, context),
         },
         is_exact=first + products < 1 << (source.accumulator_bits - 1),
     )
 
 
 def has_tables(op: Operation) -> bool:
-    """Whether scales and zero points of the weights differ from channel to channel."""
+    """Return whether each channel of the weights has its own scale and zero point."""
     return len(op.operands) > 4
 
 
 def _requantization(op: Operation, context: Context, channels: int) -> tuple[Requantization, Array]:
-    """What makes results of sums, and the zero point of each channel's weights."""
+    """Return how sums become results, and the zero point of each channel's weights."""
     target, source, weights = op.operands[:3]
     if op.kind is Kind.PRODUCT:
-        words = context.profile.matmul(source, weights, target, context.place)
+        pair = Pair(op.instruction.opcode, target, source, weights, context.place)
+        words = context.profile.matmul_words(pair)
         offsets = np.full(channels, weights.offset, np.int64)
-        return Requantization.of_product(words, channels), offsets
+        return Requantization.from_words(words, channels), offsets
     tables = [context.values_of(view) for view in op.operands[4:]]
     scales = np.full(channels, weights.scale, np.float32)
     offsets = np.full(channels, weights.offset, np.int64)
     if tables:
         scales, offsets = tables[0].astype(np.float32), tables[1].astype(np.int64)
-    sums = Sums(
+    layer = WeightedScales(
         source=source,
         target=target,
         weight_scales=scales,
@@ -168,7 +160,7 @@ def _requantization(op: Operation, context: Context, channels: int) -> tuple[Req
         opcode=op.instruction.opcode,
         place=context.place,
     )
-    return context.profile.sums(sums), offsets
+    return context.profile.requantize(layer), offsets
 
 
 def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -> Bias:
@@ -192,12 +184,12 @@ def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -
     return Bias(values, scales, np.full(channels, view.offset, np.int64))
 
 
-def _first_sums(
+def _largest_start(
     op: Operation, context: Context, requantization: Requantization, terms: Array
 ) -> int:
-    """The largest amount that a sum has before its products.
+    """Return the largest absolute value with which a sum starts, before any product.
 
-    A bias or zero term beyond the accumulator would saturate every sum.
+    Raises UserError (COMP001) if a bias or zero term alone exceeds the accumulator.
     """
     limit = 1 << (op.operands[1].accumulator_bits - 1)
     parts = np.stack([terms, requantization.bias]) if requantization.bias_in_sum else terms
@@ -214,7 +206,7 @@ def _first_sums(
     return int(np.abs(parts).reshape(-1, terms.size).sum(axis=0).max(initial=0))
 
 
-def _records(requantization: Requantization, offsets: Array) -> Array:
+def _scale_records(requantization: Requantization, offsets: Array) -> Array:
     rows = [
         (int(offset), b.pre, b.mul, b.post, o.pre, o.mul, o.post)
         for offset, b, o in zip(
@@ -224,8 +216,8 @@ def _records(requantization: Requantization, offsets: Array) -> Array:
     return np.array(rows, np.int64).astype(np.int32)
 
 
-def activation_words(op: Operation, target: View, context: Context) -> dict[str, int]:
-    """Activation and clip of an operation, its own and those that were fused into it."""
+def _activation_words(op: Operation, target: View, context: Context) -> dict[str, int]:
+    """Return the words of an operation's own and fused activations."""
     words: dict[str, int] = {}
     low, high = target.limits
     kind = op.instruction.attributes.get("FusedActivation", "NONE")
@@ -234,7 +226,7 @@ def activation_words(op: Operation, target: View, context: Context) -> dict[str,
     elif kind == "LEAKY_RELU":
         words = {"activation": ACTIVATION_LEAKY}
         slope = cast("tuple[float]", op.instruction.attributes["FusedActivationArgs"])[0]
-        words |= context.profile.leaky(float(slope), target, context.place)
+        words |= context.profile.leaky_words(float(slope), target, context.place)
     return {**words, **clip_words(op, target, low, high)}
 
 
@@ -250,7 +242,7 @@ def clip_words(
 
 
 def zero_terms(weights: Array, offsets: npt.NDArray[Any], in_offset: int) -> npt.NDArray[np.int64]:
-    """``K*Ow*Ox - Ox*sum(w)`` of each output channel; ``weights`` is [out][...]."""
+    """Return ``K*Ow*Ox - Ox*sum(w)`` for each output channel of ``weights`` [out, ...]."""
     flat = weights.reshape(weights.shape[0], -1)
     sums = flat.sum(axis=1, dtype=np.int64)
     terms: npt.NDArray[np.int64] = in_offset * (flat.shape[1] * offsets.astype(np.int64) - sums)
