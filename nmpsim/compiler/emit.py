@@ -1,4 +1,4 @@
-"""Plans to code: every core's program. A barrier of all cores ends every layer."""
+"""Code generation from plans: the program of each core, with a barrier after each layer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nmpsim.compiler.tiling.grid import Integers, ends_of
 from nmpsim.compiler.tiling.plan import Commands, LayerPlan, words_of
 from nmpsim.compiler.tiling.simulate import items_of
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_table
+from nmpsim.isa.expressions import high_part, low_part
 from nmpsim.isa.table import REGISTERS, Csr, Unit
 
 T0, T1 = REGISTERS.index("t0"), REGISTERS.index("t1")
@@ -18,16 +19,16 @@ Words = npt.NDArray[np.uint32]
 
 
 class Emitter:
-    """Turns the plans of consecutive device layers into descriptors, then into code."""
+    """Emits descriptors and code for the plans of device layers."""
 
     def __init__(self, builder: BundleBuilder, cores: int) -> None:
         self._builder = builder
         self._cores = cores
         self._programs: list[list[list[Words]]] = []
-        """[segment][core] instruction words, layer by layer"""
+        """[segment][core] Instruction words, layer by layer."""
 
     def begin_segment(self) -> None:
-        """The layers that follow run without the host in between."""
+        """Begin a sequence of layers that run without the host in between."""
         self._programs.append([[] for _ in range(self._cores)])
 
     def add_layer(self, plan: LayerPlan, layer: int, barrier: int) -> None:
@@ -39,11 +40,11 @@ class Emitter:
             program += [words[ends[begins[core]] : ends[begins[core + 1]]], last]
 
     def finish(self) -> list[int]:
-        """Lay down all code; entry address of each segment."""
+        """Place all code; return the entry address of each segment."""
         return [self._segment(index, p) for index, p in enumerate(self._programs)]
 
     def _add_descriptors(self, plan: LayerPlan, items: Integers, layer: int) -> Integers:
-        """Lay down descriptors in the order of their instructions; where each item's is."""
+        """Place descriptors in the order of their instructions; return their addresses."""
         commands = _by_kind(plan)
         sizes = np.zeros(2 * WAIT, np.int64)
         sizes[list(commands)] = [one.words.shape[1] for one in commands.values()]
@@ -66,7 +67,7 @@ class Emitter:
         ]
 
     def _segment(self, index: int, programs: list[list[Words]]) -> int:
-        """Entry code, which sends each core to its own, then every core's."""
+        """Place the entry code, which jumps to the code of each core, then that code."""
         halt = np.array([encode("nmp.halt", {})], np.uint32)
         code = [np.concatenate([*words, halt]) for words in programs]
         start = self._builder.code_address()
@@ -87,13 +88,13 @@ def _by_kind(plan: LayerPlan) -> dict[int, Commands]:
 
 
 def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words, Integers]:
-    """Instruction words of all items, and where each item's begin, the end included."""
+    """Return the instruction words of all items, and the offset of each item's with the end."""
     kinds = items[:, KIND]
     is_wait = kinds >= WAIT
     ends = ends_of(np.where(is_wait, 1, 3))
     words = np.empty(ends[-1], np.uint32)
     lui, addi = (np.uint32(word) for word in load_address(T0, 0))
-    low = ((addresses & 0xFFF) ^ 0x800) - 0x800
+    low = low_part(addresses)
     at = ends[:-1][~is_wait]
     words[at] = lui | (addresses - low)[~is_wait].astype(np.uint32)
     words[at + 1] = addi | ((low & 0xFFF) << 20)[~is_wait].astype(np.uint32)
@@ -112,25 +113,18 @@ def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words,
 
 
 def load_address(register: int, value: int) -> list[int]:
-    """``lui`` and ``addi`` that put a 32-bit value into a register."""
-    high, low = split_address(value)
+    """Return ``lui`` and ``addi``, which load a 32-bit value into a register."""
     return [
-        encode("lui", {"rd": register, "imm": high}),
-        encode("addi", {"rd": register, "rs1": register, "imm": low}),
+        encode("lui", {"rd": register, "imm": high_part(value) << 12}),
+        encode("addi", {"rd": register, "rs1": register, "imm": low_part(value)}),
     ]
-
-
-def split_address(value: int) -> tuple[int, int]:
-    """Upper part for ``lui`` and signed lower part for ``addi`` of a 32-bit value."""
-    low = ((value & 0xFFF) ^ 0x800) - 0x800
-    return (value - low) & 0xFFFF_FFFF, low
 
 
 ENTRY_WORDS = 6
 
 
 def _entry(jumps: int) -> list[int]:
-    """Core n goes on at ``jumps`` + 8n."""
+    """Return code that continues at ``jumps`` + 8n on core n."""
     return [
         encode("csrrs", {"rd": T1, "csr": Csr.MHARTID, "rs1": 0}),
         encode("slli", {"rd": T1, "rs1": T1, "shamt": 3}),
@@ -141,8 +135,7 @@ def _entry(jumps: int) -> list[int]:
 
 
 def _jump(address: int) -> list[int]:
-    high, low = split_address(address)
     return [
-        encode("lui", {"rd": T0, "imm": high}),
-        encode("jalr", {"rd": 0, "rs1": T0, "imm": low}),
+        encode("lui", {"rd": T0, "imm": high_part(address) << 12}),
+        encode("jalr", {"rd": 0, "rs1": T0, "imm": low_part(address)}),
     ]

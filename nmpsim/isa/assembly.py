@@ -1,7 +1,6 @@
-"""Instructions as text, both ways: parse and assemble one, disassemble one.
+"""Assembler and disassembler of single instructions.
 
-Whole programs (sections, directives, labels) are :mod:`nmpsim.bundle.assembly.assembler`'s and
-:mod:`nmpsim.bundle.assembly.disassembler`'s.
+:mod:`nmpsim.bundle.assembly` handles whole programs with sections, directives and labels.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from nmpsim.diagnostics import UserError
-from nmpsim.isa.codec import BY_MNEMONIC, Decoded, decode, did_you_mean, encode
+from nmpsim.isa.codec import BY_MNEMONIC, Decoded, decode, encode
 from nmpsim.isa.expressions import (
     Cursor,
     Expression,
@@ -21,6 +20,7 @@ from nmpsim.isa.expressions import (
     constant,
     parse_expression,
     tokenize,
+    unknown_name,
 )
 from nmpsim.isa.fields import BitField
 from nmpsim.isa.table import IMM_U, REGISTERS, Csr, Format, Instruction, Unit
@@ -39,13 +39,13 @@ _MEMORY_FORMATS = (Format.LOAD, Format.S)
 
 @attrs.frozen
 class Pseudo:
-    """A shorthand: its operands and the instructions that it stands for."""
+    """A pseudo-instruction: its operands and the instructions that replace it."""
 
     mnemonic: str
     operands: tuple[str, ...]
     expansion: tuple[str, ...]
     short: tuple[str, ...] = ()
-    """Instead of the expansion, if the last operand is a number of -2048 to 2047."""
+    """Replaces the expansion if the last operand is a number from -2048 to 2047."""
 
 
 _ABSOLUTE = ("lui rd, %hi(value)", "addi rd, rd, %lo(value)")
@@ -71,14 +71,14 @@ _PSEUDO = {p.mnemonic: p for p in PSEUDO_INSTRUCTIONS}
 
 @attrs.frozen
 class PendingInstruction:
-    """An instruction whose operands may still name symbols; four bytes in any case."""
+    """An instruction whose operands may contain symbols; its size is four bytes in any case."""
 
     instruction: Instruction
     operands: Mapping[str, Expression]
     column: int
 
     def word(self, pc: int, scope: Scope) -> int:
-        """The instruction word at address ``pc``; branch operands are target addresses."""
+        """Return the instruction word at address ``pc``; branch operands are target addresses."""
         values = {}
         for field in self.instruction.format.fields:
             expression = self.operands[field.name]
@@ -95,21 +95,16 @@ class PendingInstruction:
 def parse_instruction(
     mnemonic: Token, tokens: Sequence[Token], end_column: int, known: Scope
 ) -> list[PendingInstruction]:
-    """The instruction, or those that a pseudo-instruction stands for.
+    """Parse an instruction, or a pseudo-instruction, which becomes one or more instructions.
 
-    ``known`` gives the symbols whose value is fixed at this point (``li`` needs it).
+    ``known`` resolves the symbols whose value is fixed at this point (``li`` needs it).
     """
     pseudo = _PSEUDO.get(mnemonic.text)
     if pseudo is not None:
         return _expand(pseudo, mnemonic, tokens, end_column, known)
     instruction = BY_MNEMONIC.get(mnemonic.text)
     if instruction is None:
-        raise SourceError(
-            "ASM002",
-            f"unknown instruction {mnemonic.text!r}",
-            mnemonic.column,
-            hint=did_you_mean(mnemonic.text, [*BY_MNEMONIC, *_PSEUDO]),
-        )
+        raise unknown_name("instruction", mnemonic, [*BY_MNEMONIC, *_PSEUDO])
     cursor = Cursor(tokens, end_column)
     operands = _parse_operands(instruction.format, cursor)
     cursor.finish()
@@ -123,7 +118,7 @@ def _expand(
     if len(given) != len(pseudo.operands):
         raise SourceError(
             "ASM001",
-            f"{pseudo.mnemonic} has other operands",
+            f"wrong number of operands of {pseudo.mnemonic}",
             mnemonic.column,
             found=f"{len(given)} operands",
             expected=", ".join(pseudo.operands) or "no operands",
@@ -177,7 +172,7 @@ def _parse_operands(form: Format, cursor: Cursor) -> dict[str, Expression]:
 
 
 def _parse_memory_operands(form: Format, cursor: Cursor) -> dict[str, Expression]:
-    """``register, offset(base)``; the offset may be left out."""
+    """Parse ``register, offset(base)``; the offset is optional."""
     register, offset, base = form.fields
     operands = {register.name: _parse_operand(register, cursor)}
     cursor.expect(",")
@@ -193,12 +188,7 @@ def _parse_operand(field: BitField, cursor: Cursor) -> Expression:
     if field.name in _REGISTER_FIELDS:
         token = cursor.take("name", "a register")
         if token.text not in REGISTER_NUMBERS:
-            raise SourceError(
-                "ASM002",
-                f"unknown register {token.text!r}",
-                token.column,
-                hint=did_you_mean(token.text, REGISTER_NUMBERS),
-            )
+            raise unknown_name("register", token, REGISTER_NUMBERS)
         return constant(REGISTER_NUMBERS[token.text], token.column)
     names = _NAMED_VALUES.get(field.name)
     if names is None:
@@ -212,17 +202,12 @@ def _parse_named(what: str, names: Mapping[str, int], cursor: Cursor) -> Express
         return parse_expression(cursor)
     cursor.take("name", what)
     if token.text not in names:
-        raise SourceError(
-            "ASM002",
-            f"unknown {what} {token.text!r}",
-            token.column,
-            hint=did_you_mean(token.text, names) or f"known are {', '.join(names)}",
-        )
+        raise unknown_name(what, token, names, f"known are {', '.join(names)}")
     return constant(names[token.text], token.column)
 
 
 def _upper(value: int, column: int) -> int:
-    """What ``lui`` and ``auipc`` hold: the text gives the upper 20 bits alone."""
+    """Return the value of ``lui`` or ``auipc``, whose text gives the upper 20 bits only."""
     if not 0 <= value <= 0xF_FFFF:
         raise SourceError(
             "ASM003",
@@ -248,7 +233,7 @@ def _check_field(mnemonic: str, field: BitField, value: int, column: int) -> Non
 
 
 def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = None) -> str:
-    """The instruction as text that assembles to the same word; ``.word`` if it is none.
+    """Disassemble a word to text that assembles to the same word; ``.word`` if it is illegal.
 
     ``labels`` names addresses, for the targets of branches.
     """
@@ -262,7 +247,7 @@ def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = 
 
 
 def instruction_text(decoded: Decoded, pc: int, labels: Mapping[int, str]) -> str:
-    """One instruction: mnemonic and operands as the assembler reads them."""
+    """Return the text of an instruction, as the assembler reads it."""
     form = decoded.instruction.format
     texts = [_operand_text(f, decoded.operands[f.name], pc, labels) for f in form.fields]
     if form in _MEMORY_FORMATS:

@@ -1,21 +1,23 @@
-"""Assembly text: tokens of a line, and expressions over numbers and symbols."""
+"""Tokens of assembly text, and expressions of numbers and symbols."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
 
 import attrs
 
+from nmpsim.isa.codec import did_you_mean
+
 Scope = Callable[["Token"], int]
-"""Gives a symbol's value, or raises :class:`SourceError` at its token."""
+"""Returns the value of a symbol, or raises :class:`SourceError` at its token."""
 
 
 class SourceError(Exception):
-    """Something is wrong at a column of the line at hand; the assembler adds file and line."""
+    """Error at a column of a line of assembly; the assembler adds file and line."""
 
     def __init__(
         self,
@@ -36,9 +38,15 @@ class SourceError(Exception):
         self.hint = hint
 
 
+def unknown_name(what: str, name: Token, known: Iterable[str], hint: str = "") -> SourceError:
+    """Return the error (ASM002) for an unknown name; the hint is the nearest known name."""
+    near = did_you_mean(name.text, known) or hint or None
+    return SourceError("ASM002", f"unknown {what} {name.text!r}", name.column, hint=near)
+
+
 @attrs.frozen
 class Token:
-    """A piece of a line; ``column`` is 1-based. A quoted name is a name without its quotes."""
+    """A token of a line; ``column`` is 1-based. A quoted name is stored without its quotes."""
 
     kind: Literal["name", "number", "mark"]
     text: str
@@ -52,11 +60,11 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 PLAIN_NAME = re.compile(r"[A-Za-z_$][\w.$]*", re.ASCII)
-"""A name that needs no quotes and is not local (those start with ``.L``)."""
+"""Pattern of names that need no quotes and are not local (local names start with ``.L``)."""
 
 
 def tokenize(line: str, first_column: int = 1) -> list[Token]:
-    """The tokens of a line without spaces and comment."""
+    """Return the tokens of a line; spaces and comments are dropped."""
     tokens = []
     position = 0
     while position < len(line):
@@ -82,7 +90,7 @@ def _token(kind: str, text: str, column: int) -> Token:
 
 
 class Cursor:
-    """Walks over the tokens of one statement."""
+    """Reads the tokens of one statement one after the other."""
 
     def __init__(self, tokens: Sequence[Token], end_column: int) -> None:
         self._tokens = tokens
@@ -91,7 +99,7 @@ class Cursor:
 
     @property
     def column(self) -> int:
-        """Column of the next token, or behind the last."""
+        """Column of the next token, or after the last one."""
         token = self.peek()
         return token.column if token else self._end_column
 
@@ -101,28 +109,28 @@ class Cursor:
         return self.peek() is None
 
     def peek(self) -> Token | None:
-        """The next token, not consumed."""
+        """Return the next token without consuming it."""
         return self._tokens[self._position] if self._position < len(self._tokens) else None
 
     def next_is(self, mark: str) -> bool:
-        """Whether the next token is this mark."""
+        """Return whether the next token is this mark."""
         token = self.peek()
         return token is not None and token.kind == "mark" and token.text == mark
 
     def accept(self, mark: str) -> bool:
-        """Consume this mark if it is next."""
+        """Consume this mark if it is next; return whether it was."""
         if self.next_is(mark):
             self._position += 1
             return True
         return False
 
     def expect(self, mark: str) -> None:
-        """Consume this mark, or complain."""
+        """Consume this mark; raise SourceError if another token is next."""
         if not self.accept(mark):
             raise self.unexpected(repr(mark))
 
     def take(self, kind: str, expected: str) -> Token:
-        """Consume a token of this kind, or complain that ``expected`` is missing."""
+        """Consume a token of this kind; raise SourceError if it is not next."""
         token = self.peek()
         if token is None or token.kind != kind:
             raise self.unexpected(expected)
@@ -130,110 +138,86 @@ class Cursor:
         return token
 
     def finish(self) -> None:
-        """Complain if anything is left."""
+        """Raise SourceError if a token is left."""
         if not self.at_end:
             raise self.unexpected("end of line")
 
     def unexpected(self, expected: str) -> SourceError:
-        """The error that something else stands here."""
+        """Return the error that another token is next."""
         token = self.peek()
         found = repr(token.text) if token else "end of line"
         return SourceError("ASM001", "unexpected text", self.column, found=found, expected=expected)
 
 
 @attrs.frozen
-class Factor:
-    """A number, a symbol, or ``%hi`` or ``%lo`` of an expression."""
-
-    value: int | Token | Expression
-    part: str = ""
-
-    def evaluate(self, scope: Scope) -> int:
-        """The factor's value."""
-        if isinstance(self.value, int):
-            return self.value
-        if isinstance(self.value, Token):
-            return scope(self.value)
-        whole = self.value.evaluate(scope)
-        return high_part(whole) if self.part == "%hi" else low_part(whole)
-
-
-@attrs.frozen
-class Term:
-    """A product with its sign."""
-
-    sign: int
-    factors: tuple[Factor, ...]
-
-    def evaluate(self, scope: Scope) -> int:
-        """The term's value."""
-        return self.sign * math.prod(factor.evaluate(scope) for factor in self.factors)
-
-
-@attrs.frozen
 class Expression:
-    """A sum of terms."""
+    """An integer expression that may contain symbols."""
 
-    terms: tuple[Term, ...]
+    evaluate: Callable[[Scope], int]
+    """Returns the value; the scope resolves symbols."""
     column: int
-
-    def evaluate(self, scope: Scope) -> int:
-        """The expression's value."""
-        return sum(term.evaluate(scope) for term in self.terms)
 
 
 def constant(value: int, column: int) -> Expression:
-    """An expression that is just a number."""
-    return Expression((Term(1, (Factor(value),)),), column)
+    """Return an expression that is a number."""
+    return Expression(lambda _: value, column)
 
 
 def high_part(value: int) -> int:
-    """The ``lui`` operand that, with :func:`low_part` added, makes a 32-bit value."""
+    """Return the upper 20 bits for ``lui`` such that adding :func:`low_part` gives the value."""
     return (value + 0x800) >> 12 & 0xF_FFFF
 
 
-def low_part(value: int) -> int:
-    """The signed low 12 bits of a value."""
+def low_part(value: Any) -> Any:
+    """Return the lower 12 bits of a value, sign-extended."""
     return ((value & 0xFFF) ^ 0x800) - 0x800
 
 
 def parse_expression(cursor: Cursor) -> Expression:
-    """``[-] term {(+|-) term}`` with ``term = factor {* factor}``."""
+    """Parse ``[-] term {(+|-) term}`` with ``term = factor {* factor}``."""
     column = cursor.column
     sign = -1 if cursor.accept("-") else 1
-    terms = [_parse_term(cursor, sign)]
+    terms = [(sign, _parse_term(cursor))]
     while cursor.next_is("+") or cursor.next_is("-"):
         sign = 1 if cursor.accept("+") else -1
         if sign < 0:
             cursor.expect("-")
-        terms.append(_parse_term(cursor, sign))
-    return Expression(tuple(terms), column)
+        terms.append((sign, _parse_term(cursor)))
+    return Expression(
+        lambda scope: sum(sign * math.prod(f(scope) for f in factors) for sign, factors in terms),
+        column,
+    )
 
 
-def _parse_term(cursor: Cursor, sign: int) -> Term:
+def _parse_term(cursor: Cursor) -> list[Callable[[Scope], int]]:
     factors = [_parse_factor(cursor)]
     while cursor.accept("*"):
         factors.append(_parse_factor(cursor))
-    return Term(sign, tuple(factors))
+    return factors
 
 
-def _parse_factor(cursor: Cursor) -> Factor:
+def _parse_factor(cursor: Cursor) -> Callable[[Scope], int]:
+    """Parse a number, a symbol, or ``%hi`` or ``%lo`` of an expression."""
     token = cursor.peek()
     if token is None or token.kind == "mark":
         raise cursor.unexpected("a number or a symbol")
     if token.kind == "number":
-        return Factor(_number(cursor.take("number", "a number")))
+        number = _number(cursor.take("number", "a number"))
+        return lambda _: number
     name = cursor.take("name", "a symbol")
     if name.quoted or not name.text.startswith("%"):
-        return Factor(name)
-    if name.text not in ("%hi", "%lo"):
+        return lambda scope: scope(name)
+    if name.text not in _PARTS:
         raise SourceError(
-            "ASM002", f"unknown function {name.text}", name.column, expected="%hi, %lo"
+            "ASM002", f"unknown function {name.text}", name.column, expected=", ".join(_PARTS)
         )
     cursor.expect("(")
     inner = parse_expression(cursor)
     cursor.expect(")")
-    return Factor(inner, name.text)
+    return lambda scope: _PARTS[name.text](inner.evaluate(scope))
+
+
+_PARTS = {"%hi": high_part, "%lo": low_part}
 
 
 def _number(token: Token) -> int:

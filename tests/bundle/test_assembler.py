@@ -181,7 +181,7 @@ foo: .descriptor conv, out_heigt=3, \\
         (".input x, i8<3> 4", "ASM001", 17, "unexpected"),
         (".input _start, i8<3>", "ASM002", 8, "already defined"),
         (".layer 1, a, b, c", "ASM003", 8, "expected: 0"),
-        (".layer 0, a, b, _start", "ASM002", 17, "no tensor"),
+        (".layer 0, a, b, _start", "ASM002", 17, "not a tensor"),
         (".entry stat", "ASM002", 8, "unknown symbol"),
         (".set a, b + 1", "ASM002", 9, "unknown symbol 'b'"),
         (".size a, 1", "ASM002", 7, "unknown symbol 'a'"),

@@ -1,7 +1,7 @@
-"""Assembly text to the contents of a bundle, in two passes.
+"""Two-pass assembler: from text to the contents of a bundle.
 
-The first pass gives everything its place, the second makes the bytes. Errors are collected over
-the whole text, so one run tells them all.
+The first pass places everything, the second makes the bytes. Errors are collected over the whole
+text, so that one run reports all of them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from nmpsim.isa.codec import did_you_mean
 from nmpsim.isa.expressions import Scope, SourceError, Token, tokenize
 
 ENTRY = "_start"
-"""Where every core starts if no ``.entry`` says otherwise."""
+"""Label where all cores start, unless ``.entry`` names another one."""
 NUMERICS = "assembly"
-"""The metadata's numerics of a program whose descriptors were written by hand."""
+"""Value of the metadata's ``numerics`` for assembled programs."""
 
 
 @attrs.frozen
 class AssembledProgram:
-    """Everything that the bundle of an assembled program holds."""
+    """Contents of the bundle of an assembled program."""
 
     text: bytes
     data: bytes
@@ -49,7 +49,7 @@ class AssembledProgram:
     """Contents of the debug sections."""
 
     def bundle(self) -> bytes:
-        """The bundle file."""
+        """Return the bundle file."""
         builder = BundleBuilder()
         builder.add_constant("", self.data)
         builder.add_descriptor(self.descriptors)
@@ -65,9 +65,21 @@ class AssembledProgram:
 def assemble(
     text: str, file: str = "<text>", device: Mapping[str, Any] | None = None
 ) -> AssembledProgram:
-    """Assemble a program; ``device`` are the settings of the device file to record with it.
+    """Assemble a program.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` with every ASM001 to ASM003 that was found.
+    Parameters
+    ----------
+    text : str
+        Assembly text.
+    file : str
+        Name for error messages.
+    device : mapping, optional
+        Settings of the device file to record in the bundle.
+
+    Raises
+    ------
+    UserError
+        With all errors (ASM001 to ASM003) of the text.
     """
     draft = Draft()
     for statement in statements(text, file):
@@ -81,7 +93,7 @@ def assemble(
 
 @contextmanager
 def _collecting(draft: Draft, statement: Statement) -> Iterator[None]:
-    """Note an error and go on after the block."""
+    """Record an error of the block and continue after it."""
     try:
         yield
     except SourceError as error:
@@ -99,7 +111,7 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
         return
     try:
         tokens = statement.tokens()
-    except SourceError as error:  # its labels are good all the same
+    except SourceError as error:  # its labels are defined nevertheless
         _take_labels(draft, tokenize(statement.text[: error.column - 1]))
         raise
     tokens = _take_labels(draft, tokens)
@@ -115,7 +127,7 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
 
 
 def _take_labels(draft: Draft, tokens: list[Token]) -> list[Token]:
-    """Define the labels that a statement begins with; the tokens after them."""
+    """Define the labels at the begin of a statement; return the remaining tokens."""
     count = 0
     while any(t.kind == "mark" and t.text == ":" for t in tokens[2 * count + 1 : 2 * count + 2]):
         count += 1
@@ -134,7 +146,7 @@ def _add_instruction(
     if draft.current != TEXT or draft.section.nbytes % 4:
         raise SourceError(
             "ASM001",
-            "an instruction cannot be here",
+            "an instruction is not allowed here",
             name.column,
             found=f"{draft.current} at byte {draft.section.nbytes}",
             expected="the section .text, at a multiple of 4",
@@ -148,7 +160,7 @@ def _instruction_bytes(pending: PendingInstruction, pc: int, scope: Scope) -> by
 
 
 class _SecondPass:
-    """Values of all symbols, and what follows from them."""
+    """Evaluates all symbols and makes the contents of the sections."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
@@ -161,7 +173,7 @@ class _SecondPass:
                 self._values[name] = expression.evaluate(self._value)
 
     def program(self, file: str, device: Mapping[str, Any]) -> AssembledProgram:
-        """The finished program; worth nothing if the draft has problems then."""
+        """Return the assembled program; it is meaningless if the draft has problems afterwards."""
         draft = self._draft
         contents = {
             name: self._section_bytes(section, self._addresses[name])
@@ -236,7 +248,7 @@ class _SecondPass:
             if variable is None:
                 raise SourceError(
                     "ASM002",
-                    f"{record.output.text!r} is no tensor",
+                    f"{record.output.text!r} is not a tensor",
                     record.output.column,
                     expected="a name that .input, .output or .buffer declared",
                     hint=did_you_mean(record.output.text, self._draft.variables),
@@ -265,7 +277,7 @@ class _SecondPass:
             self._draft.problems.append(
                 Diagnostic(
                     "ASM002",
-                    "the program has no entry",
+                    "the program has no entry point",
                     Place(file),
                     expected=f"the label {ENTRY}, or `.entry LABEL`",
                 )

@@ -1,4 +1,4 @@
-"""What each directive does to the draft of a program; the table is at the end."""
+"""Directives of the assembler; the table ``DIRECTIVES`` is at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from nmpsim.bundle.assembly.source import Statement
 from nmpsim.bundle.layout import CONSTANTS, DEBUG_SECTIONS, DESCRIPTORS, PART_ALIGNMENT, TEXT
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.codec import did_you_mean, encode_descriptor, word_range
-from nmpsim.isa.expressions import Cursor, Expression, Scope, SourceError, Token, parse_expression
+from nmpsim.isa.expressions import (
+    Cursor,
+    Expression,
+    Scope,
+    SourceError,
+    Token,
+    constant,
+    parse_expression,
+    unknown_name,
+)
 from nmpsim.isa.table import DESCRIPTORS as DESCRIPTOR_KINDS
 from nmpsim.isa.table import Descriptor, Word
 from nmpsim.lir.line import Line
@@ -32,7 +41,7 @@ def _switch(section: str, draft: Draft, _: Statement, cursor: Cursor) -> None:
 
 
 def _section(draft: Draft, _: Statement, cursor: Cursor) -> None:
-    """``.section NAME``: what follows goes to a debug section."""
+    """``.section NAME``: continue in a debug section."""
     name = cursor.take("name", "a section")
     cursor.finish()
     if name.text not in DEBUG_SECTIONS:
@@ -66,7 +75,7 @@ def _value_bytes(expression: Expression, nbytes: int, scope: Scope) -> bytes:
 
 
 def _limited(expression: Expression, scope: Scope, low: int, high: int, message: str) -> int:
-    """The value of an expression; ASM003 with this message if it is beyond the limits."""
+    """Evaluate an expression; raise SourceError (ASM003) if it is out of range."""
     value = expression.evaluate(scope)
     if not low <= value <= high:
         expected = f"{low} to {high}"
@@ -75,7 +84,7 @@ def _limited(expression: Expression, scope: Scope, low: int, high: int, message:
 
 
 def _number(draft: Draft, cursor: Cursor, low: int, high: int) -> int:
-    """A number that is known at once, and the end of the line."""
+    """Parse a number that is known in the first pass, and the end of the line."""
     expression = parse_expression(cursor)
     cursor.finish()
     return _limited(expression, draft.known_number, low, high, "number out of range")
@@ -96,21 +105,21 @@ def _ascii(draft: Draft, statement: Statement, cursor: Cursor) -> None:
 
 
 def _align(draft: Draft, statement: Statement, cursor: Cursor) -> None:
-    """``.align n``: to a multiple of 2^n bytes, as GNU's assembler does it for RISC-V."""
+    """``.align n``: align to 2^n bytes, as GNU's assembler does for RISC-V."""
     _pad(draft, statement, 1 << _number(draft, cursor, 0, PART_ALIGNMENT.bit_length() - 1))
 
 
 def _balign(draft: Draft, statement: Statement, cursor: Cursor) -> None:
-    """``.balign n``: to a multiple of n bytes, a power of two."""
+    """``.balign n``: align to n bytes, a power of two."""
     column = cursor.column
     alignment = _number(draft, cursor, 1, PART_ALIGNMENT)
     if alignment & (alignment - 1):
-        raise SourceError("ASM003", "no power of two", column, found=alignment)
+        raise SourceError("ASM003", "not a power of two", column, found=alignment)
     _pad(draft, statement, alignment)
 
 
 def _pad(draft: Draft, statement: Statement, alignment: int) -> None:
-    """Zeros, or in code as many ``nop`` as fit."""
+    """Pad with zeros, or in code with as many ``nop`` as fit."""
     here = draft.section.nbytes
     nbytes = elf.align_up(here, alignment) - here
     whole = _NOP * (nbytes // 4) if draft.current == TEXT else b""
@@ -121,18 +130,15 @@ def _pad(draft: Draft, statement: Statement, alignment: int) -> None:
 def _descriptor(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     """``.descriptor KIND, word=value, ...``; words that are not named are 0.
 
-    It goes to the descriptors whatever the current section is, and so do its statement's labels.
+    The descriptor and the labels of its statement go to the section of descriptors, whatever the
+    current section is.
     """
     name = cursor.take("name", "kind of descriptor")
     kind = DESCRIPTOR_KINDS.get(name.text)
     if kind is None:
-        raise SourceError(
-            "ASM002",
-            f"unknown descriptor {name.text!r}",
-            name.column,
-            hint=did_you_mean(name.text, DESCRIPTOR_KINDS) or ", ".join(DESCRIPTOR_KINDS),
-        )
-    values: dict[str, Expression | int] = {}
+        known = ", ".join(DESCRIPTOR_KINDS)
+        raise unknown_name("descriptor", name, DESCRIPTOR_KINDS, known)
+    values: dict[str, Expression] = {}
     while cursor.accept(","):
         word = _descriptor_word(kind, cursor, values)
         cursor.expect("=")
@@ -143,7 +149,7 @@ def _descriptor(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     )
 
 
-def _descriptor_word(kind: Descriptor, cursor: Cursor, values: dict[str, Expression | int]) -> Word:
+def _descriptor_word(kind: Descriptor, cursor: Cursor, values: dict[str, Expression]) -> Word:
     token = cursor.take("name", "a word of the descriptor")
     word = next((w for w in kind if w.name == token.text), None)
     if word is None:
@@ -158,7 +164,7 @@ def _descriptor_word(kind: Descriptor, cursor: Cursor, values: dict[str, Express
     return word
 
 
-def _descriptor_value(word: Word, cursor: Cursor) -> Expression | int:
+def _descriptor_value(word: Word, cursor: Cursor) -> Expression:
     token = cursor.peek()
     if not word.choices or token is None or token.kind != "name":
         return parse_expression(cursor)
@@ -171,23 +177,16 @@ def _descriptor_value(word: Word, cursor: Cursor) -> Expression | int:
             expected=", ".join(word.choices),
             hint=did_you_mean(token.text, word.choices),
         )
-    return word.choices.index(token.text)
+    return constant(word.choices.index(token.text), token.column)
 
 
-def _descriptor_bytes(kind: Descriptor, values: dict[str, Expression | int], scope: Scope) -> bytes:
+def _descriptor_bytes(kind: Descriptor, values: dict[str, Expression], scope: Scope) -> bytes:
     numbers = {word.name: 0 for word in kind}
     for word in kind:
-        value = values.get(word.name, 0)
-        if isinstance(value, Expression):
-            numbers[word.name] = _checked_word(word, value, scope)
-        else:
-            numbers[word.name] = value
+        if word.name in values:
+            message = f"{word.name} cannot hold this value"
+            numbers[word.name] = _limited(values[word.name], scope, *word_range(word), message)
     return encode_descriptor(kind.name, numbers)
-
-
-def _checked_word(word: Word, expression: Expression, scope: Scope) -> int:
-    low, high = word_range(word)
-    return _limited(expression, scope, low, high, f"{word.name} cannot hold this value")
 
 
 def _variable(role: str, draft: Draft, statement: Statement, cursor: Cursor) -> None:
@@ -203,7 +202,7 @@ def _variable(role: str, draft: Draft, statement: Statement, cursor: Cursor) -> 
 
 
 def _tensor_type(statement: Statement, column: int) -> TensorType:
-    """The LIR type that the statement ends with; the range after a scale may be left out."""
+    """Parse the LIR type at the end of a statement; the range after a scale is optional."""
     text = " " * (column - 1) + statement.text[column - 1 :]
     line = Line(_SCALE_WITHOUT_RANGE.sub(r"\1[0,0]", text), statement.line, statement.file)
     try:
@@ -224,17 +223,22 @@ def _tensor_type(statement: Statement, column: int) -> TensorType:
 
 
 def _reserve(draft: Draft, _: Statement, cursor: Cursor) -> None:
-    """``.reserve N``: at least N bytes of read-write memory in all."""
+    """``.reserve N``: reserve at least N bytes of read-write memory in total."""
     column = cursor.column
     draft.grow_rw(_number(draft, cursor, 0, (1 << 32) - 1), column)
 
 
-def _set(draft: Draft, statement: Statement, cursor: Cursor) -> None:
-    """``.set NAME, EXPRESSION``: a symbol with this value."""
-    name = cursor.take("name", "a name")
+def _name_and_value(cursor: Cursor, expected: str) -> tuple[Token, Expression]:
+    name = cursor.take("name", expected)
     cursor.expect(",")
     expression = parse_expression(cursor)
     cursor.finish()
+    return name, expression
+
+
+def _set(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+    """``.set NAME, EXPRESSION``: define a symbol."""
+    name, expression = _name_and_value(cursor, "a name")
     text = draft.define(name)
     try:
         draft.numbers[text] = expression.evaluate(draft.known_number)
@@ -243,21 +247,18 @@ def _set(draft: Draft, statement: Statement, cursor: Cursor) -> None:
 
 
 def _size(draft: Draft, statement: Statement, cursor: Cursor) -> None:
-    """``.size NAME, BYTES``: how many bytes a symbol names."""
-    name = cursor.take("name", "a symbol")
-    cursor.expect(",")
-    expression = parse_expression(cursor)
-    cursor.finish()
+    """``.size NAME, BYTES``: set the size of a symbol."""
+    name, expression = _name_and_value(cursor, "a symbol")
     draft.sizes.append((name, expression, statement))
 
 
 def _layer(draft: Draft, statement: Statement, cursor: Cursor) -> None:
-    """``.layer NUMBER, NAME, OP, OUTPUT [, BARRIER]``: a layer of the report."""
+    """``.layer NUMBER, NAME, OP, OUTPUT [, BARRIER]``: declare a layer of the report."""
     number_column = cursor.column
     number = parse_expression(cursor).evaluate(draft.known_number)
     if number != len(draft.layers):
         raise SourceError(
-            "ASM003", "layers are numbered in order", number_column, found=number,
+            "ASM003", "layers must be numbered in order", number_column, found=number,
             expected=len(draft.layers),
         )  # fmt: skip
     names = []
@@ -273,14 +274,14 @@ def _layer(draft: Draft, statement: Statement, cursor: Cursor) -> None:
 
 
 def _entry(draft: Draft, statement: Statement, cursor: Cursor) -> None:
-    """``.entry LABEL``: where every core starts."""
+    """``.entry LABEL``: set the address where all cores start."""
     name = cursor.take("name", "a label")
     cursor.finish()
     draft.entry = (name, statement)
 
 
 def _metadata(draft: Draft, statement: Statement, _: Cursor) -> None:
-    """``.metadata JSON``: the bundle's whole metadata; the assembler then adds nothing."""
+    """``.metadata JSON``: set all metadata of the bundle; the assembler adds nothing."""
     text = statement.text.split(".metadata", maxsplit=1)[1]
     draft.metadata = (text, statement)
 
@@ -311,22 +312,17 @@ DIRECTIVES: dict[str, Directive] = {
 
 
 def run_directive(name: Token, draft: Draft, statement: Statement, operands: list[Token]) -> None:
-    """Do what the directive says; SourceError if it is unknown or cannot be understood."""
+    """Execute a directive; raise SourceError if it is unknown or malformed."""
     directive = DIRECTIVES.get(name.text)
     if directive is None:
-        raise SourceError(
-            "ASM002",
-            f"unknown directive {name.text!r}",
-            name.column,
-            hint=did_you_mean(name.text, DIRECTIVES),
-        )
+        raise unknown_name("directive", name, DIRECTIVES)
     directive(draft, statement, statement.cursor(operands))
 
 
 def raw_words(text: str) -> bytes | None:
-    """The bytes of a line that is nothing but ``.word`` and plain hexadecimal numbers.
+    """Return the bytes of a line ``.word`` with plain hexadecimal numbers, else None.
 
-    Constants of a disassembled bundle are millions of those.
+    A fast path: the constants of a disassembled bundle are millions of such lines.
     """
     if not _RAW_WORDS.fullmatch(text):
         return None

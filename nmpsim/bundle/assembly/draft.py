@@ -1,4 +1,4 @@
-"""A program while it is assembled: sections with what they will hold, symbols, records."""
+"""A program while it is assembled: sections and their items, symbols, layers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from nmpsim.bundle.layout import (
     TEXT,
 )
 from nmpsim.diagnostics import Diagnostic
-from nmpsim.isa.codec import did_you_mean
-from nmpsim.isa.expressions import Expression, Scope, SourceError, Token
+from nmpsim.isa.expressions import Expression, Scope, SourceError, Token, unknown_name
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.lir.nodes import TensorType
 
 Emit = Callable[[int, Scope], bytes]
-"""Makes an item's bytes from its address and the symbols."""
+"""Returns the bytes of an item at an address; the scope resolves symbols."""
 
 
 @attrs.frozen
 class Item:
-    """Something that takes room in a section; its bytes are made when all symbols are known."""
+    """A part of a section; its bytes are made when all symbols are known."""
 
     offset: int
     nbytes: int
@@ -41,13 +40,13 @@ class Item:
 
 @attrs.define
 class Section:
-    """Items one after the other."""
+    """A section that is being filled: items one after the other."""
 
     items: list[Item] = attrs.field(factory=list)
     nbytes: int = 0
 
     def append(self, nbytes: int, emit: Emit, statement: Statement, column: int = 1) -> None:
-        """Take room for an item; SourceError if a bundle cannot hold that much."""
+        """Append an item; raise SourceError if the section exceeds what a bundle can hold."""
         if self.nbytes + nbytes > READ_ONLY_LIMIT:
             raise SourceError(
                 "ASM003",
@@ -71,7 +70,7 @@ class Variable:
 
 @attrs.frozen
 class LayerRecord:
-    """What a ``.layer`` directive said."""
+    """A layer declared by a ``.layer`` directive."""
 
     statement: Statement
     name: str
@@ -82,23 +81,23 @@ class LayerRecord:
 
 @attrs.define
 class Draft:
-    """Everything that the first pass collects."""
+    """The result of the assembler's first pass."""
 
     sections: dict[str, Section] = attrs.field(
         factory=lambda: {CONSTANTS: Section(), DESCRIPTORS: Section(), TEXT: Section()}
     )
     debug: dict[str, Section] = attrs.field(factory=dict)
-    """Sections that the device never sees."""
+    """Debug sections, which are not loaded."""
     current: str = TEXT
     defined: set[str] = attrs.field(factory=set)
     local: set[str] = attrs.field(factory=set)
-    """Names that stay out of the bundle's symbols."""
+    """Local names, which do not become symbols of the bundle."""
     labels: dict[str, tuple[str, int]] = attrs.field(factory=dict)
-    """Name -> section and offset."""
+    """Label -> section and offset."""
     numbers: dict[str, int] = attrs.field(factory=dict)
-    """Names whose value is known at once: ``.set`` to a number, read-write memory."""
+    """Values known in the first pass: ``.set`` to a number, and read-write memory."""
     deferred: dict[str, tuple[Expression, Statement]] = attrs.field(factory=dict)
-    """Names that ``.set`` gives an expression with labels."""
+    """Names that ``.set`` defines by an expression with labels."""
     sizes: list[tuple[Token, Expression, Statement]] = attrs.field(factory=list)
     rw_bytes: int = 0
     variables: dict[str, Variable] = attrs.field(factory=dict)
@@ -107,7 +106,7 @@ class Draft:
     layers: list[LayerRecord] = attrs.field(factory=list)
     entry: tuple[Token, Statement] | None = None
     metadata: tuple[str, Statement] | None = None
-    """JSON of a ``.metadata`` directive."""
+    """JSON text of a ``.metadata`` directive."""
     problems: list[Diagnostic] = attrs.field(factory=list)
 
     @property
@@ -116,7 +115,7 @@ class Draft:
         return self.sections.get(self.current) or self.debug[self.current]
 
     def define(self, name: Token) -> str:
-        """Take a name for a new symbol; SourceError if it is taken."""
+        """Define a symbol; raise SourceError if the name is already defined or impossible."""
         if name.text in self.defined:
             raise SourceError("ASM002", f"{name.text!r} is already defined", name.column)
         if not name.text or "\0" in name.text:
@@ -128,13 +127,13 @@ class Draft:
         return name.text
 
     def place_label(self, name: Token, section: str) -> None:
-        """Define a label at the current end of a section; SourceError if it has no address."""
+        """Define a label at the end of a section; raise SourceError in a debug section."""
         if section in self.debug:
             raise SourceError("ASM001", f"{section} has no addresses to label", name.column)
         self.labels[self.define(name)] = (section, self.sections[section].nbytes)
 
     def reserve(self, name: Token, type: TensorType) -> None:
-        """Read-write memory for a tensor."""
+        """Define a tensor in read-write memory."""
         address = RW_BASE + elf.align_up(self.rw_bytes, TENSOR_ALIGNMENT)
         self.grow_rw(address - RW_BASE + type.nbytes, name.column)
         text = self.define(name)
@@ -142,11 +141,11 @@ class Draft:
         self.variables[text] = Variable(text, type, address)
 
     def grow_rw(self, nbytes: int, column: int) -> None:
-        """Have at least this much read-write memory."""
+        """Reserve at least this much read-write memory in total."""
         if not 0 <= nbytes <= RW_LIMIT:
             raise SourceError(
                 "ASM003",
-                "that much read-write memory cannot be",
+                "the read-write memory is too large",
                 column,
                 found=f"{nbytes} bytes",
                 expected=f"0 to {RW_LIMIT} bytes",
@@ -154,18 +153,18 @@ class Draft:
         self.rw_bytes = max(self.rw_bytes, nbytes)
 
     def known_number(self, name: Token) -> int:
-        """Scope of what must be known in the first pass."""
+        """Return a value in the first pass; raise SourceError if it is not known yet."""
         if name.text in self.numbers:
             return self.numbers[name.text]
         raise SourceError(
             "ASM002",
-            f"{name.text!r} is no number that is known here",
+            f"{name.text!r} is not a number known at this point",
             name.column,
             hint="use `la` for an address, and `.set` before the use for a number",
         )
 
     def section_addresses(self) -> dict[str, int]:
-        """First address of each section, as the bundle builder will give them."""
+        """Return the first address of each section, as the bundle builder will place it."""
         addresses = {}
         offset = CONSTANTS_OFFSET
         for name, section in self.sections.items():
@@ -175,10 +174,5 @@ class Draft:
         return addresses
 
     def unknown_symbol(self, name: Token) -> SourceError:
-        """The error for a symbol that nothing defines."""
-        return SourceError(
-            "ASM002",
-            f"unknown symbol {name.text!r}",
-            name.column,
-            hint=did_you_mean(name.text, self.defined),
-        )
+        """Return the error for a symbol that is not defined."""
+        return unknown_name("symbol", name, self.defined)

@@ -1,4 +1,4 @@
-"""Assembly text as statements: lines without comments, continued lines joined."""
+"""Statements of assembly text: lines without comments, continued lines joined."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from nmpsim.diagnostics import Diagnostic, Place
 from nmpsim.isa.expressions import Cursor, SourceError, Token, tokenize
 
 _CODE = re.compile(r'(?:[^"#]|"(?:[^"\\]|\\.)*"|")*')
-"""A line up to its comment; a ``#`` within quotes starts none."""
+"""Pattern of a line up to its comment; a ``#`` within quotes starts no comment."""
 
 _METADATA = re.compile(r"\s*\.metadata(?=\s)")
 
 
 @attrs.frozen
 class Statement:
-    """A line, or several that end in a backslash; columns count over the joined text."""
+    """A line, or several lines joined by backslashes; columns count over the joined text."""
 
     text: str
     file: str
     starts: tuple[tuple[int, int], ...]
-    """Where each physical line starts in the text (0-based), and its number (1-based)."""
+    """Offset in the text (0-based) and number (1-based) of each physical line."""
 
     @property
     def line(self) -> int:
@@ -37,22 +37,22 @@ class Statement:
         return len(self.text.rstrip()) + 1
 
     def place(self, column: int) -> Place:
-        """The place of a column of the joined text."""
+        """Return the place of a column of the joined text."""
         index = bisect_right(self.starts, (column - 1, 1 << 62)) - 1
         start, line = self.starts[index]
         return Place(self.file, line, column - start)
 
     def tokens(self) -> list[Token]:
-        """The tokens of the whole statement; of ``.metadata``, whose rest is JSON, the first."""
+        """Return the tokens of the statement; of ``.metadata``, followed by JSON, the first."""
         directive = _METADATA.match(self.text)
         return tokenize(directive.group() if directive else self.text)
 
     def cursor(self, tokens: list[Token]) -> Cursor:
-        """A cursor over some of this statement's tokens."""
+        """Return a cursor over some tokens of the statement."""
         return Cursor(tokens, self.end_column)
 
     def diagnostic(self, error: SourceError) -> Diagnostic:
-        """The error with file, line and column."""
+        """Return an error with file, line and column."""
         return Diagnostic(
             error.code,
             error.message,
@@ -64,7 +64,7 @@ class Statement:
 
 
 def statements(text: str, file: str) -> Iterator[Statement]:
-    """The statements of a text, empty ones left out."""
+    """Yield the statements of a text; empty ones are skipped."""
     joined = ""
     starts: list[tuple[int, int]] = []
     for number, line in enumerate(text.split("\n"), start=1):
