@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nmpsim.config import default_device as default_device
     from nmpsim.config import load_device as load_device
     from nmpsim.debugger import Debugger as Debugger
-    from nmpsim.debugger.scratchpads import ScratchpadRecorder as ScratchpadRecorder
+    from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder as ScratchpadRecorder
     from nmpsim.diagnostics import UserError as UserError
     from nmpsim.experiments import Evaluation as Evaluation
     from nmpsim.experiments import SweepResult as SweepResult
@@ -72,7 +72,7 @@ _HOMES = {
     "QuantizedProgram": "nmpsim.quantization",
     "RescaledBias": "nmpsim.compiler.passes.rescale_bias",
     "RunReport": "nmpsim.report.data",
-    "ScratchpadRecorder": "nmpsim.debugger.scratchpads",
+    "ScratchpadRecorder": "nmpsim.debugger.scratchpad_recorder",
     "Shadow": "nmpsim.session",
     "SweepResult": "nmpsim.experiments",
     "TimelineRecorder": "nmpsim.analysis.timeline",

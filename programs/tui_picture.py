@@ -35,7 +35,9 @@ class _Arrays:
 
     def __init__(self, debugger: Debugger) -> None:
         debugger.run()
-        self._values = {layer.name: debugger.outputs[layer.index] for layer in debugger.layers}
+        self._values = {
+            layer.name: debugger.layer_outputs[layer.index] for layer in debugger.layers
+        }
         self._values["pool1__2"] = self._values["pool1__2"].copy()
         self._values["pool1__2"].flat[100:112] += 3
         self.keys = list(self._values)

@@ -40,7 +40,7 @@ from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
 from nmpsim.core.run import ProgressCallback
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.corefile import Core, save_core
+from nmpsim.debugger.core_dump import CoreDump, write_core_file
 from nmpsim.debugger.hazards import Hazard
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
@@ -250,10 +250,10 @@ def with_core_file(
         if is_violation and not hazards:
             hazards = find_hazards(bundle, inputs, config, budget=budget, max_found=1)
         debugger = Debugger(bundle, inputs, config=config, engine=ENGINE)
-        with debugger.execution.within(budget or TimeBudget(NO_LIMITS)):
+        with debugger.execution.limit_time(budget or TimeBudget(NO_LIMITS)):
             position, stands = _place(result, debugger, hazards)
         values = prepare_inputs(bundle.metadata, inputs)
-        save_core(path, Core(bytes(bundle.file), values, config, ENGINE, position))
+        write_core_file(path, CoreDump(bytes(bundle.file), values, config, ENGINE, position))
     except UserError as error:
         return attrs.evolve(result, errors=(*result.errors, *error.diagnostics))
     return attrs.evolve(result, core=CoreFile(str(path), stands))

@@ -13,8 +13,8 @@ from nmpsim.checking.results import Check, Culprit
 from nmpsim.config import DeviceConfig
 from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
 from nmpsim.core.run import Progress, ProgressCallback
-from nmpsim.debugger.events import Hazards
-from nmpsim.debugger.execution import Execution, Why
+from nmpsim.debugger.events import HazardLog
+from nmpsim.debugger.execution import Execution, PauseReason
 from nmpsim.debugger.hazards import Hazard
 from nmpsim.report.data import LayerReport
 
@@ -40,8 +40,8 @@ def find_hazards(
             ``budget`` has no time left.
     """
     execution = Execution(bundle, inputs, config, max_memory=max_memory)
-    hazards, layers, done = Hazards(execution), bundle.metadata.layers, 0
-    with execution.within(budget or TimeBudget(NO_LIMITS)):
+    hazards, layers, done = HazardLog(execution), bundle.metadata.layers, 0
+    with execution.limit_time(budget or TimeBudget(NO_LIMITS)):
         while len(hazards.found) < max_found:
             pause = execution.advance()
             hazards.watch(pause)
@@ -50,7 +50,7 @@ def find_hazards(
                 progress(
                     Progress("layer", done, len(layers), layers[pause.layers[-1]].display_name)
                 )
-            if pause.why in (Why.END, Why.TRAP):
+            if pause.reason in (PauseReason.END, PauseReason.TRAP):
                 break
     return hazards.found
 

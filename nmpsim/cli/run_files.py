@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nmpsim.analysis.trace import DramTrace, TimelineTrace
     from nmpsim.bundle import Bundle
     from nmpsim.config import DeviceConfig
-    from nmpsim.debugger.scratchpads import ScratchpadRecorder
+    from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
     from nmpsim.report.data import RunReport
 
 _MEGABYTE = 1_000_000
@@ -111,7 +111,7 @@ def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> 
         yield RunTraces(None, None, None)
         return
     from nmpsim.analysis.trace import DramTrace, TimelineTrace, selection
-    from nmpsim.debugger.scratchpads import ScratchpadRecorder
+    from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
     from nmpsim.timing import costs_of
 
     cores = config.cores_count
@@ -166,7 +166,7 @@ def save_core_file(
         print_message(f"warning: a timeout cannot be reproduced; {path} is not written")
         return
     from nmpsim.core.inputs import prepare_inputs
-    from nmpsim.debugger.corefile import Core, save_core
+    from nmpsim.debugger.core_dump import CoreDump, write_core_file
 
     position = None
     if trap.kind == "contract":
@@ -175,5 +175,5 @@ def save_core_file(
         found = find_hazards(bundle, arrays, config, max_memory=max_memory, max_found=1)
         position = found[0].position if found else None
     inputs = prepare_inputs(bundle.metadata, arrays)
-    save_core(path, Core(bytes(bundle.file), inputs, config, report.engine, position))
+    write_core_file(path, CoreDump(bytes(bundle.file), inputs, config, report.engine, position))
     print_message(f"wrote {path}; `nmpsim debug {path}` opens it where the run stopped")

@@ -16,13 +16,13 @@ from nmpsim.core.reference.mac import scale_tables
 from nmpsim.core.reference.operands import Scratchpad
 from nmpsim.core.state import Machine
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.inspect import coordinates
-from nmpsim.debugger.instructions import Done
+from nmpsim.debugger.inspect import unravel_index
+from nmpsim.debugger.instructions import ExecutedInstruction
 from nmpsim.isa.profiles import FLOAT64, INTEGER, ROWS, ScaleKind, ScaleWords, float64_scale
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 
-SAME_SCALE = 1e-4
+SCALE_TOLERANCE = 1e-4
 """Scales that are no further apart, of one another, are the same but for rounding."""
 
 
@@ -50,7 +50,7 @@ class OperandType:
     text: str
 
 
-def operand_types(facts: LayerFacts | None) -> list[OperandType]:
+def describe_operands(facts: LayerFacts | None) -> list[OperandType]:
     """Operands of a layer's instruction, with element, shape, scale, offset."""
     found = []
     for one in facts.operands if facts else ():
@@ -60,7 +60,7 @@ def operand_types(facts: LayerFacts | None) -> list[OperandType]:
     return found
 
 
-def bias_note(facts: LayerFacts | None) -> str:
+def describe_bias_scale(facts: LayerFacts | None) -> str:
     """How a bias's scale differs from that of the sum; empty where it does not, or has none."""
     scales = {one.role: one.scale for one in facts.operands} if facts else {}
     source, bias, dest = scales.get("Src"), scales.get("Bias"), scales.get("Dest")
@@ -69,9 +69,9 @@ def bias_note(facts: LayerFacts | None) -> str:
     if not source or not weights or not bias or by_channel:
         return ""
     ratio = bias / (source * weights)
-    if abs(ratio - 1) < SAME_SCALE:
+    if abs(ratio - 1) < SCALE_TOLERANCE:
         return ""
-    which = ", that of the result" if dest and abs(bias / dest - 1) < SAME_SCALE else ""
+    which = ", that of the result" if dest and abs(bias / dest - 1) < SCALE_TOLERANCE else ""
     return f"the bias has {ratio:.6g} times the scale of Src times weights{which}"
 
 
@@ -92,7 +92,7 @@ def audit_constants(
             continue
         apart = np.flatnonzero(ours.reshape(-1) != theirs.reshape(-1))
         if apart.size:
-            at = coordinates(int(apart[0]), ours.shape)
+            at = unravel_index(int(apart[0]), ours.shape)
             found = attrs.evolve(
                 found, differing=int(apart.size), first=at, ours=ours[at].item(),
                 theirs=theirs[at].item(),
@@ -102,7 +102,7 @@ def audit_constants(
 
 # --- rescale integers -------------------------------------------------------------------------
 
-RESULT = "result"
+RESULT_STAGE = "result"
 """The stage whose factor is the word result_scale."""
 
 
@@ -142,7 +142,7 @@ class StageAudit:
 
 
 def audit_integers(
-    debugger: Debugger, facts: LayerFacts | None, layer: Layer, trace: Sequence[Done]
+    debugger: Debugger, facts: LayerFacts | None, layer: Layer, trace: Sequence[ExecutedInstruction]
 ) -> Iterator[StageAudit]:
     """The rescalings of a layer that has run, as its profile has them and as the device got them.
 
@@ -182,7 +182,7 @@ _Found = dict[str, dict[int | None, set[ScaleWords]]]
 
 
 def _found(
-    debugger: Debugger, layer: Layer, trace: Sequence[Done], stages: Iterable[str]
+    debugger: Debugger, layer: Layer, trace: Sequence[ExecutedInstruction], stages: Iterable[str]
 ) -> _Found:
     found: _Found = {}
     channels = layer.output.shape[-1] if layer.output.shape else 1
@@ -205,12 +205,12 @@ def _found(
 
 
 def _factors(
-    machine: Machine, done: Done, stage: str, first: int
+    machine: Machine, done: ExecutedInstruction, stage: str, first: int
 ) -> Iterator[tuple[int | None, ScaleWords]]:
     """The factors of a stage that an instruction takes; ``first`` is its first channel."""
     d = done.words
     form = ROWS[d["profile"]].form
-    if stage == RESULT:
+    if stage == RESULT_STAGE:
         yield None, (0, d["result_scale"], 0)
     elif stage in ("bias", "out") and d.get("scales"):
         count = d["out_channels"] if "out_channels" in d else d["channels_count"]
@@ -236,15 +236,15 @@ def _scale(words: Mapping[str, int], prefix: str) -> ScaleWords:
     return words[f"{prefix}_pre"], words[f"{prefix}_mul"], words[f"{prefix}_post"]
 
 
-Facts = Mapping[str, LayerFacts]
+FactsByName = Mapping[str, LayerFacts]
 """What the LIR says of each instruction, by its name."""
 
 
-def all_facts(module: Module) -> Facts:
+def explain_instructions(module: Module) -> FactsByName:
     """Of every instruction."""
     return {one.name: one for one in explain_layers(module)}
 
 
-def facts_of(facts: Facts, layer: Layer) -> LayerFacts | None:
+def find_facts(facts: FactsByName, layer: Layer) -> LayerFacts | None:
     """Of the instruction that rescales: the first of those that were fused."""
     return facts.get(layer.fused[0] if layer.fused else layer.name) or facts.get(layer.name)

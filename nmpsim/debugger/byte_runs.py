@@ -1,4 +1,4 @@
-"""Pieces of memory that an instruction touches: runs of bytes, in rows, in planes."""
+"""Pieces of memory that an instruction accesses: runs of bytes, in rows, in planes."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ class ByteRuns:
         """Bytes that it holds, those that lie on one another counted each."""
         return 0 if self.is_empty else self.run * math.prod(n for n, _ in self.repeats)
 
-    def holds(self, address: int) -> bool:
+    def contains(self, address: int) -> bool:
         """Is the byte at ``address`` one of them?"""
-        return self.meets(address, address + 1)
+        return self.overlaps_range(address, address + 1)
 
-    def meets(self, start: int, end: int) -> bool:
+    def overlaps_range(self, start: int, end: int) -> bool:
         """Does it hold a byte of a range?"""
         if end <= self.start or start >= self.end:
             return False
         if not self.repeats:
             return True
-        starts = self.starts()
+        starts = self.list_starts()
         return bool(((starts < end) & (starts + self.run > start)).any())
 
-    def starts(self) -> npt.NDArray[np.int64]:
+    def list_starts(self) -> npt.NDArray[np.int64]:
         """Address of each run."""
         starts = np.array([self.start], np.int64)
         for count, step in self.repeats:
             starts = (starts[:, None] + step * np.arange(count)).reshape(-1)
         return starts
 
-    def meets_box(self, other: ByteRuns) -> bool:
+    def overlaps(self, other: ByteRuns) -> bool:
         """Do two of the same memory share a byte?"""
         if self.space != other.space or self.is_empty or other.is_empty:
             return False
@@ -79,24 +79,24 @@ class ByteRuns:
             other.start - self.start, self.run, self.repeats, other.run, other.repeats
         )
 
-    def merged(self) -> ByteRuns:
+    def coalesce(self) -> ByteRuns:
         """The same bytes in runs that are as long as can be."""
         run, repeats = self.run, list(self.repeats)
         while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):
             run *= repeats.pop()[0]
         return ByteRuns(self.space, self.start, run, tuple(repeats))
 
-    def mask(self) -> npt.NDArray[np.bool_]:
+    def get_mask(self) -> npt.NDArray[np.bool_]:
         """[end - start] which bytes from its first to its last one it holds."""
-        merged = self.merged()
-        if not merged.repeats:
-            return np.ones(merged.end - merged.start, np.bool_)
-        return merged._marked(merged.start, merged.end)
+        coalesce = self.coalesce()
+        if not coalesce.repeats:
+            return np.ones(coalesce.end - coalesce.start, np.bool_)
+        return coalesce._marked(coalesce.start, coalesce.end)
 
     def _marked(self, low: int, high: int) -> npt.NDArray[np.bool_]:
         """[high - low] which bytes of a range it holds."""
         edges = np.zeros(high - low + 1, np.int64)
-        starts = self.starts()
+        starts = self.list_starts()
         begin = np.clip(starts - low, 0, high - low)
         end = np.clip(starts + self.run - low, 0, high - low)
         np.add.at(edges, begin, 1)

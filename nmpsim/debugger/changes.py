@@ -12,13 +12,19 @@ import numpy.typing as npt
 from nmpsim.analysis.difference import Difference
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.edits import Edit, Piece, Scales, image_slice, scales_of
-from nmpsim.debugger.inspect import flat_index, layer_states
-from nmpsim.debugger.instructions import Done
-from nmpsim.debugger.position import Stopped
-from nmpsim.debugger.rederive import Program, Rederived, as_compiled, rederive, with_scales
-from nmpsim.debugger.reference import difference, on_scale_of
-from nmpsim.debugger.tracing import last_writer, loaded_from, trace_of
+from nmpsim.debugger.edits import Edit, Piece, ScaleChanges, find_image_slice, list_scale_changes
+from nmpsim.debugger.inspect import list_layer_states, ravel_index
+from nmpsim.debugger.instructions import ExecutedInstruction
+from nmpsim.debugger.position import StopResult
+from nmpsim.debugger.reference import convert_scale, measure_difference
+from nmpsim.debugger.scale_changes import (
+    CompiledProgram,
+    ScaleChange,
+    apply_scale_changes,
+    change_scale,
+    recompile,
+)
+from nmpsim.debugger.tracing import find_last_writer, find_load_source, trace_layer
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.profiles import INTEGER, PROFILES, ROWS
 from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
@@ -29,8 +35,8 @@ NO_CHANGE = ("layer",)
 """Words that cannot be changed: what counts for a layer is found by them."""
 
 
-def pieces_of(
-    done: Done, word: str, channel: int | None, trace: list[Done]
+def find_word_addresses(
+    done: ExecutedInstruction, word: str, channel: int | None, trace: list[ExecutedInstruction]
 ) -> Iterator[tuple[int, int]]:
     """(address, bytes) of a word of an instruction; ``channel`` counts from its first one."""
     d = done.words
@@ -44,35 +50,35 @@ def pieces_of(
         for one in chosen:
             yield from _record(done, "scales", SCALE_RECORD, word, one, trace, 4)
     elif channel is None and word in d and word not in NO_CHANGE:
-        yield done.rs1 + 4 * index_of(done, word), 4
+        yield done.rs1 + 4 * find_word_index(done, word), 4
 
 
 def _record(
-    done: Done,
+    done: ExecutedInstruction,
     table: str,
     record: Descriptor,
     word: str,
     channel: int,
-    trace: list[Done],
+    trace: list[ExecutedInstruction],
     size: int,
 ) -> Iterator[tuple[int, int]]:
     """Where a record of a table in the scratchpad came from, if a load brought it."""
     names = [w.name for w in record]
     address = done.words[table] + channel * record.nbytes + 4 * names.index(word)
     before = [o for o in trace if o.core == done.core and o.position < done.position]
-    load = last_writer(before, "scratchpad", address)
-    source = loaded_from(load, address) if load and load.words.get("dram") else None
+    load = find_last_writer(before, "scratchpad", address)
+    source = find_load_source(load, address) if load and load.words.get("dram") else None
     if source is not None:
         yield source, size
 
 
-def index_of(done: Done, word: str) -> int:
+def find_word_index(done: ExecutedInstruction, word: str) -> int:
     """Which word of its descriptor one is."""
     names = [w.name for w in DESCRIPTORS[done.instruction.descriptor or ""]]
     return names.index(word)
 
 
-def packed(value: int, size: int) -> bytes:
+def pack_integer(value: int, size: int) -> bytes:
     """A number as bytes, signed or not; UserError (DEBUG002) if it does not fit."""
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < 1 << bits:
@@ -89,7 +95,7 @@ class Baseline:
 
 
 @attrs.frozen
-class Effect:
+class LayerEffect:
     """What changes did to a layer."""
 
     index: int
@@ -99,13 +105,13 @@ class Effect:
     saturated: int
 
 
-class Changes:
+class ProgramChanges:
     """Changes to a session, and what comes of them."""
 
     def __init__(self, debugger: Debugger) -> None:
         self._debugger = debugger
         self._baseline: Baseline | None = None
-        self._programs: dict[Scales, Program] = {}
+        self._programs: dict[ScaleChanges, CompiledProgram] = {}
         """The last program, by the scales that it has."""
 
     @property
@@ -123,35 +129,35 @@ class Changes:
         pieces = list(dict.fromkeys(self._pieces(layer, word, channel)))
         if not pieces:
             raise self._unknown(layer, word, channel)
-        changed = [(address, packed(value, size)) for address, size in pieces]
-        self.program(changed, f"{layer.display_name} {word} = {value}", layer)
+        changed = [(address, pack_integer(value, size)) for address, size in pieces]
+        self.change_program(changed, f"{layer.display_name} {word} = {value}", layer)
         return len(pieces)
 
-    def set_scale(self, layer: Layer, scale: float) -> Rederived:
+    def set_scale(self, layer: Layer, scale: float) -> ScaleChange:
         """Give a layer's output another scale; all layers that make or read it follow.
 
-        Raises UserError: DEBUG002 if there is no scale, or as :mod:`nmpsim.debugger.rederive` says;
+        Raises UserError: DEBUG002 if there is no scale, or as :mod:`scale_changes` says;
         BUN005 if the bundle carries no LIR.
         """
         _check_scale(layer, scale)
-        found = rederive(self._program(), layer, float(np.float32(scale)))
+        found = change_scale(self._program(), layer, float(np.float32(scale)))
         by_name = {one.name: one for one in self._debugger.layers}
-        order = self._debugger.layer_order()
+        order = self._debugger.get_layer_order()
         first = min(
-            (by_name[name] for name in found.makers), key=lambda one: order.index(one.index)
+            (by_name[name] for name in found.producers), key=lambda one: order.index(one.index)
         )
         what = f"{layer.display_name} scale = {scale:g}"
-        self.program(found.pieces, what, first, found.scales)
-        self._programs = {scales_of(self.edits): found.program}
+        self.change_program(found.pieces, what, first, found.scales)
+        self._programs = {list_scale_changes(self.edits): found.program}
         return found
 
-    def _program(self) -> Program:
+    def _program(self) -> CompiledProgram:
         """The program with the scales that it has now."""
-        scales = scales_of(self.edits)
+        scales = list_scale_changes(self.edits)
         if scales not in self._programs:
             bundle = self._debugger.bundle
-            made = as_compiled(bundle, bundle.module())
-            self._programs = {scales: with_scales(made, scales)}
+            made = recompile(bundle, bundle.module())
+            self._programs = {scales: apply_scale_changes(made, scales)}
         return self._programs[scales]
 
     def set_own_scale(self, layer: Layer, scale: float) -> int:
@@ -175,11 +181,11 @@ class Changes:
             real = d["out_mul"] / 2.0 ** (d["out_pre"] + d["out_post"])
             integers = _integers(real * ratio)
             for word, value in zip(("out_pre", "out_mul", "out_post"), integers, strict=True):
-                pieces.append((done.rs1 + 4 * index_of(done, word), packed(value, 4)))
-        self.program(pieces, f"{layer.display_name} scale = {scale:g} alone", layer)
+                pieces.append((done.rs1 + 4 * find_word_index(done, word), pack_integer(value, 4)))
+        self.change_program(pieces, f"{layer.display_name} scale = {scale:g} alone", layer)
         return len(computes)
 
-    def program(
+    def change_program(
         self,
         pieces: Sequence[Piece],
         what: str,
@@ -192,7 +198,7 @@ class Changes:
         """
         debugger = self._debugger
         for address, now in pieces:
-            if image_slice(debugger.bundle, address, len(now)) is None:
+            if find_image_slice(debugger.bundle, address, len(now)) is None:
                 raise fail(
                     "DEBUG002",
                     "only the program's own memory can be changed for good",
@@ -202,9 +208,9 @@ class Changes:
         here = debugger.execution.position
         debugger.change((*self.edits, Edit(0, tuple(pieces), what, scales or {})))
         if layer is not None:
-            debugger.go_to_layer(layer.index, here)
+            debugger.go_to_layer_start(layer.index, here)
 
-    def element(self, tensor: Tensor, at: tuple[int, ...], value: float) -> None:
+    def change_element(self, tensor: Tensor, at: tuple[int, ...], value: float) -> None:
         """Change an element in DRAM here, and whenever the run comes by."""
         debugger, here = self._debugger, self._debugger.execution.position
         address, now = _element(tensor, at, value)
@@ -218,21 +224,23 @@ class Changes:
         self._debugger.change(())
         return count
 
-    def effects(self) -> tuple[Stopped, list[Effect]]:
+    def measure_effects(self) -> tuple[StopResult, list[LayerEffect]]:
         """Run to the end, and what the changes made of every layer."""
         base, debugger = self._without(), self._debugger
         stopped, effects = debugger.run_to_end(), []
-        states, outputs = layer_states(debugger), debugger.outputs
-        for index in debugger.layer_order():
+        states, outputs = list_layer_states(debugger), debugger.layer_outputs
+        for index in debugger.get_layer_order():
             layer, actual = debugger.layers[index], outputs.get(index)
             before, compiled = base.outputs.get(index), debugger.bundle.metadata.layers[index]
             found = None
             if actual is not None and before is not None:
-                expected = on_scale_of(before, compiled.output, layer.output)
-                apart = difference(layer, actual, expected)
+                expected = convert_scale(before, compiled.output, layer.output)
+                apart = measure_difference(layer, actual, expected)
                 found = apart if isinstance(apart, Difference) else None
             saturated = base.saturated.get(index, 0)
-            effects.append(Effect(index, layer.name, found, saturated, states[index].saturated))
+            effects.append(
+                LayerEffect(index, layer.name, found, saturated, states[index].saturated)
+            )
         return stopped, effects
 
     def _without(self) -> Baseline:
@@ -242,39 +250,41 @@ class Changes:
             debugger.change(())
             try:
                 debugger.run_to_end()
-                states = layer_states(debugger)
+                states = list_layer_states(debugger)
                 self._baseline = Baseline(
-                    debugger.outputs, {state.index: state.saturated for state in states}
+                    debugger.layer_outputs, {state.index: state.saturated for state in states}
                 )
             finally:
                 debugger.change(edits)
         return self._baseline
 
-    def trace(self, layer: Layer) -> list[Done]:
+    def trace_layer(self, layer: Layer) -> list[ExecutedInstruction]:
         """What a layer did; it is run for that if it has not been."""
         debugger = self._debugger
-        if layer.index not in debugger.ends:
+        if layer.index not in debugger.layer_ends:
             with debugger.execution.visit():
                 debugger.reach_layer(layer.index)
-        return trace_of(debugger, layer.index)
+        return trace_layer(debugger, layer.index)
 
-    def _computes(self, layer: Layer) -> list[Done]:
+    def _computes(self, layer: Layer) -> list[ExecutedInstruction]:
         transfers = ("load", "store")
         return [
             done
-            for done in self.trace(layer)
+            for done in self.trace_layer(layer)
             if done.instruction.descriptor not in (None, *transfers)
         ]
 
     def _pieces(self, layer: Layer, word: str, channel: int | None) -> Iterator[tuple[int, int]]:
         """(address, bytes) of each place where a word of a layer stands."""
-        trace = self.trace(layer)
+        trace = self.trace_layer(layer)
         channels = layer.output.shape[-1] if layer.output.shape else 1
         for done in trace:
             if done.instruction.descriptor in (None, "load", "store"):
                 continue
             first = done.words.get("event_origin", 0) % channels
-            yield from pieces_of(done, word, None if channel is None else channel - first, trace)
+            yield from find_word_addresses(
+                done, word, None if channel is None else channel - first, trace
+            )
 
     def _unknown(self, layer: Layer, word: str, channel: int | None) -> UserError:
         computes = self._computes(layer)
@@ -316,7 +326,7 @@ def _integers(real: float) -> tuple[int, int, int]:
 def _element(tensor: Tensor, at: tuple[int, ...], value: float) -> Piece:
     """Address and bytes of a new value; UserError (DEBUG002) if it does not fit."""
     dtype = ELEM_DTYPES[tensor.elem]
-    flat = flat_index(at, tensor.shape)
+    flat = ravel_index(at, tensor.shape)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max or value != int(value):

@@ -14,23 +14,23 @@ from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.state import NEVER
 from nmpsim.core.stop_conditions import ANY_INSTRUCTION
 from nmpsim.debugger.breakpoints import (
-    AtAddress,
+    AddressCondition,
     Breakpoint,
+    BreakpointHit,
     Condition,
-    Hit,
-    OnHazard,
-    addresses_of,
-    is_step,
-    next_cycle,
-    place_hits,
+    HazardCondition,
+    ends_step,
+    find_place_hits,
+    find_stop_cycle,
+    list_stop_addresses,
 )
 from nmpsim.debugger.edits import Edit
-from nmpsim.debugger.events import Events, Hazards
-from nmpsim.debugger.execution import FOREVER, Execution, Pause, Why
+from nmpsim.debugger.events import EventObserver, HazardLog
+from nmpsim.debugger.execution import FOREVER, Execution, Pause, PauseReason
 from nmpsim.debugger.hazards import Hazard
-from nmpsim.debugger.position import Location, RunPosition, Stopped
+from nmpsim.debugger.position import Location, RunPosition, StopResult
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
-from nmpsim.debugger.worklog import WorkLog
+from nmpsim.debugger.work_log import WorkLog
 from nmpsim.diagnostics import fail
 from nmpsim.isa.table import Unit
 from nmpsim.memory.address_map import word_at
@@ -82,21 +82,21 @@ class Debugger(RunPosition):
         self.breakpoints: list[Breakpoint] = []
         self.progress: ProgressCallback | None = None
         """Called when a layer is done."""
-        self.interrupted: Callable[[], bool] = lambda: False
+        self.is_interrupted: Callable[[], bool] = lambda: False
         """Asked now and then; the run stops when it says yes."""
-        self.events = Events(self.execution)
+        self.events = EventObserver(self.execution)
         self._number = 0
         self._since = 0
 
     def add_breakpoint(
-        self, condition: Condition, text: str, only_if: Callable[[], bool] | None = None
+        self, condition: Condition, text: str, predicate: Callable[[], bool] | None = None
     ) -> Breakpoint:
         """A new breakpoint or watchpoint; ``text`` is how it is shown.
 
-        ``only_if`` is asked in the state in which it would stop.
+        ``predicate`` is asked in the state in which it would stop.
         """
         self._number += 1
-        added = Breakpoint(self._number, condition, text, only_if=only_if)
+        added = Breakpoint(self._number, condition, text, predicate=predicate)
         self.breakpoints.append(added)
         return added
 
@@ -112,37 +112,37 @@ class Debugger(RunPosition):
         """Forget one."""
         self.breakpoints.remove(self.breakpoint(number))
 
-    def hazards(self) -> Sequence[Hazard]:
-        """Hazards up to here; from now on every instruction is looked at."""
+    def find_hazards(self) -> Sequence[Hazard]:
+        """HazardLog up to here; from now on every instruction is looked at."""
         found = self._checked_hazards().found
         return [one for one in found if one.position <= self.execution.position]
 
-    def _checked_hazards(self) -> Hazards:
+    def _checked_hazards(self) -> HazardLog:
         """What the check has found, which has come this far at least."""
-        known, here = self.known, self.execution.position
-        if known.hazards is None:
-            known.hazards = Hazards(self.execution)
-        if known.hazards.checked < here:
+        cache, here = self.cache, self.execution.position
+        if cache.hazards is None:
+            cache.hazards = HazardLog(self.execution)
+        if cache.hazards.checked < here:
             with self.execution.visit():
-                self.execution.go_to(known.hazards.checked)
+                self.execution.go_to(cache.hazards.checked)
                 self.execution.replay(here, self._watch)
-        return known.hazards
+        return cache.hazards
 
-    def keep_work(self) -> None:
+    def record_work(self) -> None:
         """Keep the record of what units do, from the start on."""
-        self.known.work = WorkLog()
+        self.cache.work = WorkLog()
         here = self.execution.position
         with self.execution.visit():
             self.execution.go_to(0)
             self.execution.replay(here, self._watch)
 
-    def work_log(self) -> WorkLog:
+    def get_work_log(self) -> WorkLog:
         """What units did, if it is kept."""
-        return self.known.work or WorkLog()
+        return self.cache.work or WorkLog()
 
     def report(self) -> RunReport:
         """The report of the run up to here; a layer has its critical path when it is done."""
-        paths, here = self.known.paths, self.execution.position
+        paths, here = self.cache.paths, self.execution.position
         if paths.position < here:  # somebody interrupted it
             with self.execution.visit():
                 self.execution.go_to(paths.position)
@@ -160,7 +160,7 @@ class Debugger(RunPosition):
 
     def step(
         self, unit: StepUnit, count: int = 1, *, core: int | None = None, back: bool = False
-    ) -> Stopped:
+    ) -> StopResult:
         """Go on, or back, by ``count`` layers, tiles, tensor instructions or instructions.
 
         ``core``: count its instructions only (others go on meanwhile, in order of simulated
@@ -173,70 +173,72 @@ class Debugger(RunPosition):
             return self._back(UNITS[unit], cores, count)
         return self._forward(after=UNITS[unit], cores=cores, steps=count)
 
-    def step_over(self, core: int | None = None, *, back: bool = False) -> Stopped:
+    def step_over(self, core: int | None = None, *, back: bool = False) -> StopResult:
         """As a step by one instruction, but a call is gone through until it returns."""
-        chosen = self.next_core() if core is None else core
+        chosen = self.find_next_core() if core is None else core
         target = None if chosen is None or back else self._return_address(chosen)
         if chosen is None or target is None:
             return self.step("instruction", core=core, back=back)
-        return self._forward(address=AtAddress(target, chosen))
+        return self._forward(address=AddressCondition(target, chosen))
 
-    def run(self, *, back: bool = False) -> Stopped:
+    def run(self, *, back: bool = False) -> StopResult:
         """Until a breakpoint, a trap or the end; or back to the last breakpoint or the start."""
         return self._run_back() if back else self._forward()
 
-    def until_cycle(self, cycle: int) -> Stopped:
+    def run_until_cycle(self, cycle: int) -> StopResult:
         """Until everything before ``cycle`` has begun; goes back if it is past it."""
         if cycle <= self.execution.cycle:
             self.go_to(0)
-        return self._forward(cycle=cycle) if cycle > 0 else self.stopped("begin")
+        return self._forward(cycle=cycle) if cycle > 0 else self.make_stop("begin")
 
-    def until_layer(self, index: int) -> Stopped:
+    def run_until_layer(self, index: int) -> StopResult:
         """Until a layer is done; goes back if it was done earlier."""
-        known = self.ends.get(index)
+        known = self.layer_ends.get(index)
         if known is not None:
             self.go_to(known)
-            return self.stopped("step")
+            return self.make_stop("step")
         return self._forward(layer=index)
 
-    def reach_layer(self, index: int) -> Stopped:
-        """As ``until_layer``, whatever breakpoints are on the way."""
+    def reach_layer(self, index: int) -> StopResult:
+        """As ``run_until_layer``, whatever breakpoints are on the way."""
         enabled = [one for one in self.breakpoints if one.is_enabled]
         for one in enabled:
             one.is_enabled = False
         try:
-            return self.until_layer(index)
+            return self.run_until_layer(index)
         finally:
             for one in enabled:
                 one.is_enabled = True
 
-    def go_to(self, position: int) -> Stopped:
+    def go_to(self, position: int) -> StopResult:
         """The state after this many moves, whatever breakpoints are on the way."""
         self.execution.go_to(position, self._watch)
-        return self.stopped("begin" if self.execution.position == 0 else "step")
+        return self.make_stop("begin" if self.execution.position == 0 else "step")
 
-    def run_to_end(self) -> Stopped:
+    def run_to_end(self) -> StopResult:
         """The end, or a trap, whatever breakpoints are on the way."""
         self.execution.go_to(FOREVER, self._watch)
         return self._over()
 
-    def restart(self) -> Stopped:
+    def restart(self) -> StopResult:
         """Back to the start."""
         return self.go_to(0)
 
-    def go_to_layer(self, index: int, until: int) -> Stopped:
+    def go_to_layer_start(self, index: int, until: int) -> StopResult:
         """Where a layer begins, or ``until`` if that is earlier, whatever is on the way."""
-        order = self.layer_order()
+        order = self.get_layer_order()
         before = set(order[: order.index(index)])
         self.go_to(0)
-        while self.execution.position < until and not before <= set(self.ends):
+        while self.execution.position < until and not before <= set(self.layer_ends):
             pause = self.execution.advance(until)
             self._watch(pause)
-            if pause.why in (Why.END, Why.TRAP):
+            if pause.reason in (PauseReason.END, PauseReason.TRAP):
                 return self._over()
-        return self.go_to(min(until, self.start_of(index)) if before <= set(self.ends) else until)
+        return self.go_to(
+            min(until, self.get_layer_start(index)) if before <= set(self.layer_ends) else until
+        )
 
-    def output_after(self, index: int) -> npt.NDArray[Any] | None:
+    def run_single_layer(self, index: int) -> npt.NDArray[Any] | None:
         """Do one layer, from the machine's state as it is, and give its output; keep no traces.
 
         None if it is not reached. The machine is left where that was; restore it.
@@ -245,7 +247,7 @@ class Debugger(RunPosition):
             pause = self.execution.advance()
             if index in pause.layers:
                 return read_tensor(self.execution.machine, self.layers[index].output).copy()
-            if pause.why in (Why.END, Why.TRAP, Why.LAYER):
+            if pause.reason in (PauseReason.END, PauseReason.TRAP, PauseReason.LAYER):
                 return None
 
     # --- how it moves -----------------------------------------------------------------------
@@ -259,18 +261,18 @@ class Debugger(RunPosition):
         layers: int = 0,
         layer: int | None = None,
         cycle: int = NEVER,
-        address: AtAddress | None = None,
-    ) -> Stopped:
+        address: AddressCondition | None = None,
+    ) -> StopResult:
         """Go on until a goal is reached or a breakpoint met."""
         execution = self.execution
         if execution.is_over:
             return self._over()
         self._begin()
-        execution.pass_address(self.next_core())
-        addresses = addresses_of(self.breakpoints, address)
+        execution.skip_address(self.find_next_core())
+        addresses = list_stop_addresses(self.breakpoints, address)
         while True:
             pause = execution.advance(
-                cycle=min(cycle, next_cycle(self.breakpoints, self._since)),
+                cycle=min(cycle, find_stop_cycle(self.breakpoints, self._since)),
                 after=after,
                 cores=cores,
                 addresses=addresses,
@@ -279,60 +281,62 @@ class Debugger(RunPosition):
             stopped = self._first_met(hits, pause)
             if stopped is not None:
                 return stopped
-            if pause.why in (Why.END, Why.TRAP):
+            if pause.reason in (PauseReason.END, PauseReason.TRAP):
                 return self._over()
-            if pause.why == Why.LAYER:
+            if pause.reason == PauseReason.LAYER:
                 layers -= 1
                 if layers == 0 or layer in pause.layers:
-                    return self.stopped("step")
+                    return self.make_stop("step")
             if hits and not self._is_goal(pause, after, cores, cycle, address):
                 self._pass_by()
-            elif is_step(pause, after, cores):
+            elif ends_step(pause, after, cores):
                 steps -= 1
                 if steps <= 0:
-                    return self.stopped("step", core=pause.core)
-            if self.interrupted():
-                return self.stopped("interrupted")
+                    return self.make_stop("step", core=pause.core)
+            if self.is_interrupted():
+                return self.make_stop("interrupted")
 
     def _begin(self) -> None:
         """The run goes on: what happens from here on counts."""
         self._since = self.execution.cycle
         self.events.begin()
-        if any(isinstance(one.condition, OnHazard) for one in self.breakpoints):
+        if any(isinstance(one.condition, HazardCondition) for one in self.breakpoints):
             self._checked_hazards()
 
-    def _over(self) -> Stopped:
+    def _over(self) -> StopResult:
         trap = self.execution.trap
         if trap is None:
-            return self.stopped("end")
-        return self.stopped("trap", message=trap.message, core=trap.core)
+            return self.make_stop("end")
+        return self.make_stop("trap", message=trap.message, core=trap.core)
 
-    def _look(self, pause: Pause) -> list[Hit]:
+    def _look(self, pause: Pause) -> list[BreakpointHit]:
         """Note what happened; the breakpoints that it met, the earliest first."""
         self._watch(pause)
         active = [one for one in self.breakpoints if one.is_enabled]
-        hits = place_hits(active, pause, self.execution, self.current_layer(), self._since)
-        hits += self.events.hits(active, pause, self.known.found_hazards)
+        hits = find_place_hits(
+            active, pause, self.execution, self.find_current_layer(), self._since
+        )
+        hits += self.events.hits(active, pause, self.cache.found_hazards)
         return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
 
     def _watch(self, pause: Pause) -> None:
         """Note where layers end, and keep snapshots there."""
-        known = self.known
+        cache = self.cache
         for index in pause.layers:
-            known.ends.setdefault(index, pause.position)
+            cache.layer_ends.setdefault(index, pause.position)
             output = read_tensor(self.execution.machine, self.layers[index].output)
-            known.outputs[index] = output.copy()
-        if pause.why == Why.LAYER:
+            cache.layer_outputs[index] = output.copy()
+        if pause.reason == PauseReason.LAYER:
             self.execution.take_snapshot()
             if self.progress is not None:
-                self.progress(self.location())
-        known.paths.watch(pause)
-        if known.hazards is not None:
-            known.hazards.watch(pause)
-        if known.work is not None:
-            known.work.watch(pause)
+                self.progress(self.get_location())
+        cache.paths.watch(pause)
+        if cache.hazards is not None:
+            cache.hazards.watch(pause)
+        if cache.work is not None:
+            cache.work.watch(pause)
 
-    def _first_met(self, hits: list[Hit], pause: Pause) -> Stopped | None:
+    def _first_met(self, hits: list[BreakpointHit], pause: Pause) -> StopResult | None:
         """Stop at the earliest whose own condition holds; None if that of none does."""
         for position in dict.fromkeys(hit.position for hit in hits):
             stopped = self._at_hits(position, hits)
@@ -342,7 +346,7 @@ class Debugger(RunPosition):
             self.execution.go_to(pause.position, self._watch)
         return None
 
-    def _at_hits(self, position: int, hits: list[Hit]) -> Stopped | None:
+    def _at_hits(self, position: int, hits: list[BreakpointHit]) -> StopResult | None:
         """Stop where some were met, if a condition of theirs holds there; all of them are told."""
         if self.execution.position != position:
             self.execution.go_to(position, self._watch)
@@ -352,16 +356,16 @@ class Debugger(RunPosition):
         for hit in met:
             self.breakpoint(hit.breakpoint).hits += 1
         if self.execution.trap is not None:
-            return self.stopped("trap", hits=met, message=self.execution.trap.message)
-        return self.stopped("breakpoint", hits=met)
+            return self.make_stop("trap", hits=met, message=self.execution.trap.message)
+        return self.make_stop("breakpoint", hits=met)
 
-    def _holds(self, hit: Hit) -> bool:
-        only_if = self.breakpoint(hit.breakpoint).only_if
-        return only_if is None or only_if()
+    def _holds(self, hit: BreakpointHit) -> bool:
+        predicate = self.breakpoint(hit.breakpoint).predicate
+        return predicate is None or predicate()
 
     def _pass_by(self) -> None:
         """Go on from a place without stopping there again."""
-        self.execution.pass_address(self.next_core())
+        self.execution.skip_address(self.find_next_core())
         self._since = self.execution.cycle
 
     def _is_goal(
@@ -370,27 +374,30 @@ class Debugger(RunPosition):
         after: int,
         cores: npt.NDArray[np.bool_] | None,
         cycle: int,
-        address: AtAddress | None,
+        address: AddressCondition | None,
     ) -> bool:
         """Would the run have stopped here without breakpoints?"""
         execution = self.execution
-        if pause.why != Why.STOPPED or execution.cycle >= cycle:
+        if pause.reason != PauseReason.STOPPED or execution.cycle >= cycle:
             return True
         if address is not None and pause.core == address.core:
             return int(execution.machine.cores[address.core].pc) == address.address
         if not after:
             return False
         execution.go_to(pause.start)
-        return execution.advance(pause.position, after=after, cores=cores).why == Why.STOPPED
+        return (
+            execution.advance(pause.position, after=after, cores=cores).reason
+            == PauseReason.STOPPED
+        )
 
     def _chosen(self, core: int | None) -> npt.NDArray[np.bool_] | None:
         if core is None:
             return None
         chosen = np.zeros(self.execution.config.cores_count, np.bool_)
-        chosen[self.checked_core(core)] = True
+        chosen[self.check_core(core)] = True
         return chosen
 
-    def checked_core(self, core: int) -> int:
+    def check_core(self, core: int) -> int:
         """A core's number; UserError (DEBUG002) if there is none such."""
         count = self.execution.config.cores_count
         if not 0 <= core < count:
@@ -408,31 +415,31 @@ class Debugger(RunPosition):
 
     # --- backwards --------------------------------------------------------------------------
 
-    def _layers_back(self, count: int) -> Stopped:
-        ends = sorted({0, *self.ends.values()})
+    def _layers_back(self, count: int) -> StopResult:
+        ends = sorted({0, *self.layer_ends.values()})
         earlier = [end for end in ends if end < self.execution.position]
         return self.go_to(earlier[-count] if count <= len(earlier) else 0)
 
-    def _back(self, after: int, cores: npt.NDArray[np.bool_] | None, count: int) -> Stopped:
+    def _back(self, after: int, cores: npt.NDArray[np.bool_] | None, count: int) -> StopResult:
         """Back to just before the last ``count`` such instructions were done."""
 
         def stops(pause: Pause) -> list[int]:
-            return [pause.position] if is_step(pause, after, cores) else []
+            return [pause.position] if ends_step(pause, after, cores) else []
 
         found = self._earlier(count, stops, after=after, cores=cores)
         return self.go_to(found if found is not None else 0)
 
-    def _run_back(self) -> Stopped:
+    def _run_back(self) -> StopResult:
         """To the last position before this one where a breakpoint was met."""
         while True:
-            hits: list[Hit] = []
+            hits: list[BreakpointHit] = []
 
-            def met(pause: Pause, hits: list[Hit] = hits) -> list[int]:
+            def met(pause: Pause, hits: list[BreakpointHit] = hits) -> list[int]:
                 new = self._look(pause)
                 hits.extend(new)
                 return [hit.position for hit in new]
 
-            addresses = addresses_of(self.breakpoints)
+            addresses = list_stop_addresses(self.breakpoints)
             position = self._earlier(1, met, addresses=addresses, is_run=True)
             if position is None:
                 return self.go_to(0)
@@ -451,18 +458,18 @@ class Debugger(RunPosition):
         execution, here = self.execution, self.execution.position
         until, found, window = here, set[int](), FIRST_WINDOW
         while until > 0:
-            begin = execution.snapshots.before(until - 1).position
+            begin = execution.snapshots.find_before(until - 1).position
             if not is_run:  # stops at every step on the way: the last ones are enough
                 begin, window = max(begin, until - window), 4 * window
             execution.go_to(begin)
             self._begin()
             while execution.position < until:
-                execution.pass_address(self.next_core())
+                execution.skip_address(self.find_next_core())
                 pause = execution.advance(until, cycle=self._stop_cycle(is_run), **conditions)
                 found |= {position for position in look(pause) if position < here}
-                if pause.why == Why.STOPPED:
+                if pause.reason == PauseReason.STOPPED:
                     self._since = execution.cycle  # a cycle is met once
-                if pause.why in (Why.END, Why.TRAP):
+                if pause.reason in (PauseReason.END, PauseReason.TRAP):
                     break
             if is_run and execution.position == until < here:
                 # A run that goes on from a snapshot does not stop where it begins.
@@ -475,4 +482,4 @@ class Debugger(RunPosition):
 
     def _stop_cycle(self, is_run: bool) -> int:
         """The next cycle that a run must stop at; steps go by them."""
-        return next_cycle(self.breakpoints, self._since) if is_run else NEVER
+        return find_stop_cycle(self.breakpoints, self._since) if is_run else NEVER

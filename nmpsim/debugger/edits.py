@@ -18,7 +18,7 @@ from nmpsim.diagnostics import fail
 
 Piece = tuple[int, bytes]
 """Address and new bytes."""
-Scales = tuple[tuple[tuple[str, float], ...], ...]
+ScaleChanges = tuple[tuple[tuple[str, float], ...], ...]
 """Of each change of scales, in order, the buffers with their scales."""
 
 
@@ -40,8 +40,8 @@ class Edit:
 def check_edit(bundle: Bundle, edit: Edit) -> None:
     """Raise UserError DEBUG002 unless all of an edit lies in memory that it can change."""
     for address, now in edit.pieces:
-        in_program = image_slice(bundle, address, len(now)) is not None and edit.position == 0
-        if not in_program and ram_slice(bundle, address, len(now)) is None:
+        in_program = find_image_slice(bundle, address, len(now)) is not None and edit.position == 0
+        if not in_program and find_ram_slice(bundle, address, len(now)) is None:
             raise fail(
                 "DEBUG002",
                 "there is no memory there that can be changed",
@@ -50,12 +50,12 @@ def check_edit(bundle: Bundle, edit: Edit) -> None:
             )
 
 
-def image_slice(bundle: Bundle, address: int, count: int) -> slice | None:
+def find_image_slice(bundle: Bundle, address: int, count: int) -> slice | None:
     """Where bytes of the read-only memory are in its image; None if they are not all there."""
     return _inside(address - bundle.image_base, count, bundle.image.size)
 
 
-def ram_slice(bundle: Bundle, address: int, count: int) -> slice | None:
+def find_ram_slice(bundle: Bundle, address: int, count: int) -> slice | None:
     """Where bytes of the writable DRAM are in it; None if they are not all there."""
     return _inside(address - bundle.rw_base, count, bundle.rw_bytes)
 
@@ -64,16 +64,16 @@ def _inside(start: int, count: int, size: int) -> slice | None:
     return slice(start, start + count) if count > 0 and 0 <= start <= size - count else None
 
 
-def program_pieces(bundle: Bundle, edits: Sequence[Edit]) -> list[tuple[slice, bytes, str]]:
+def list_program_pieces(bundle: Bundle, edits: Sequence[Edit]) -> list[tuple[slice, bytes, str]]:
     """What edits change of the program: where in its image, new bytes, meaning; in order."""
     pieces = [(address, now, edit.what) for edit in edits for address, now in edit.pieces]
-    found = [(image_slice(bundle, at, len(now)), now, what) for at, now, what in pieces]
+    found = [(find_image_slice(bundle, at, len(now)), now, what) for at, now, what in pieces]
     return [(where, now, what) for where, now, what in found if where is not None]
 
 
-def patch_of(bundle: Bundle, edits: Sequence[Edit]) -> tuple[Change, ...]:
+def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[Change, ...]:
     """What the program has become, each byte once, with the meaning of the last edit there."""
-    pieces = program_pieces(bundle, edits)
+    pieces = list_program_pieces(bundle, edits)
     now, last = bundle.image.copy(), np.full(bundle.image.size, -1, np.int32)
     for number, (where, data, _) in enumerate(pieces):
         now[where], last[where] = np.frombuffer(data, np.uint8), number
@@ -86,12 +86,12 @@ def patch_of(bundle: Bundle, edits: Sequence[Edit]) -> tuple[Change, ...]:
     )
 
 
-def scales_of(edits: Sequence[Edit]) -> Scales:
+def list_scale_changes(edits: Sequence[Edit]) -> ScaleChanges:
     """The changes of scales among edits."""
     return tuple(tuple(edit.scales.items()) for edit in edits if edit.scales)
 
 
-def rescaled(tensor: Tensor, edits: Sequence[Edit]) -> Tensor:
+def apply_scale(tensor: Tensor, edits: Sequence[Edit]) -> Tensor:
     """A tensor with the scale that its values have with these edits."""
     scale = next((e.scales[tensor.name] for e in reversed(edits) if tensor.name in e.scales), None)
     return tensor if scale is None else attrs.evolve(tensor, scale=scale)

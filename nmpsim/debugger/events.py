@@ -11,35 +11,40 @@ from nmpsim.core.counters import host_saturation
 from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.stop_conditions import TraceColumn
 from nmpsim.debugger.breakpoints import (
+    AccessCondition,
     Breakpoint,
-    Hit,
-    OnAccess,
-    OnDifference,
-    OnHazard,
-    OnSaturation,
-    OnStall,
+    BreakpointHit,
+    DifferenceCondition,
+    HazardCondition,
+    SaturationCondition,
+    StallCondition,
 )
 from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.execution import Execution, Pause
-from nmpsim.debugger.hazards import Hazard, HazardCheck
-from nmpsim.debugger.instructions import Done, Touch, TouchKind, instructions
+from nmpsim.debugger.hazards import Hazard, HazardDetector
+from nmpsim.debugger.instructions import (
+    AccessKind,
+    ExecutedInstruction,
+    MemoryAccess,
+    iterate_instructions,
+)
 from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, SCRATCHPAD_BASE, Unit
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 
-WANTED_STAGE = STAGE_NAMES.index("activation")
+ACTIVATION_STAGE = STAGE_NAMES.index("activation")
 """Clips that the network asks for; they are no saturation."""
-COMPUTES = 1 << Unit.MAC | 1 << Unit.VECTOR
+COMPUTE_UNITS = 1 << Unit.MAC | 1 << Unit.VECTOR
 
-Differs = Callable[[int], tuple[int, str] | None]
+MeasureDifference = Callable[[int], tuple[int, str] | None]
 """Of a layer that is done: how far it is from the reference and that in words; None if unknown."""
 
 
-class Hazards:
+class HazardLog:
     """The hazard check over a whole run, once for each instruction."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
-        self._check = HazardCheck(
+        self._check = HazardDetector(
             execution.config.cores_count,
             execution.costs.queues_depth,
             execution.bundle.rw_base,
@@ -53,26 +58,26 @@ class Hazards:
         """Look at what is new in a pause, unless there is a gap before it."""
         if not pause.start <= self.checked < pause.position:
             return
-        for done in instructions(pause, self._execution.machine, self.checked):
+        for done in iterate_instructions(pause, self._execution.machine, self.checked):
             self.found += self._check.feed(done)
         if pause.is_segment_end:
             self._check.end_segment()
-        for touch in self._of_host(pause):
-            self.found += self._check.host(pause.position, touch)
+        for access in self._of_host(pause):
+            self.found += self._check.host(pause.position, access)
         self.checked = pause.position
 
-    def _of_host(self, pause: Pause) -> Iterator[Touch]:
+    def _of_host(self, pause: Pause) -> Iterator[MemoryAccess]:
         """What the host reads and writes: for an operation, and the outputs at the end."""
         execution = self._execution
-        step = host_step(execution, pause)
-        touches = [] if step is None else sorted(host_touches(step), key=lambda one: one[0])
+        step = find_host_step(execution, pause)
+        accesses = [] if step is None else sorted(list_host_accesses(step), key=lambda one: one[0])
         ends = execution.bundle.metadata.outputs if execution.step is None else ()
-        for kind, tensor in (*touches, *(("read", tensor) for tensor in ends)):
+        for kind, tensor in (*accesses, *(("read", tensor) for tensor in ends)):
             nbytes = read_tensor(execution.machine, tensor).nbytes
-            yield Touch(kind, tensor.name, ByteRuns("dram", tensor.address, nbytes))
+            yield MemoryAccess(kind, tensor.name, ByteRuns("dram", tensor.address, nbytes))
 
 
-def host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
+def find_host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
     """The operation of the host that was done in a pause, if it was one."""
     steps = execution.bundle.metadata.steps
     done = [s for s in steps if s.kind == "host" and set(s.layers) & set(pause.layers)]
@@ -80,11 +85,11 @@ def host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
 
 
 @attrs.define(eq=False)
-class Events:
+class EventObserver:
     """The observer for ``saturation``, ``stall``, ``hazard``, ``result differs`` and watches."""
 
     execution: Execution
-    differs: Differs | None = None
+    differs: MeasureDifference | None = None
     _cuts: dict[int, int] = attrs.field(factory=dict)
     """Values that each layer had saturated when the last pause began."""
 
@@ -94,27 +99,29 @@ class Events:
 
     def hits(
         self, breakpoints: Sequence[Breakpoint], pause: Pause, hazards: Sequence[Hazard]
-    ) -> Sequence[Hit]:
+    ) -> Sequence[BreakpointHit]:
         """Which breakpoints did it meet, and where? ``hazards`` are those known of the run."""
         before, self._cuts = self._cuts, self._saturated_now()
-        found: list[Hit] = []
+        found: list[BreakpointHit] = []
         conditions = [one.condition for one in breakpoints]
-        if any(isinstance(c, OnAccess) for c in conditions):
-            done = list(instructions(pause, self.execution.machine))
+        if any(isinstance(c, AccessCondition) for c in conditions):
+            done = list(iterate_instructions(pause, self.execution.machine))
             found += self._accesses(breakpoints, pause, done)
         for one in breakpoints:
             condition = one.condition
-            if isinstance(condition, OnStall):
+            if isinstance(condition, StallCondition):
                 found += self._stalls(one, condition, pause)
-            elif isinstance(condition, OnHazard):
+            elif isinstance(condition, HazardCondition):
                 found += _hazard_hits(one, pause, hazards)
-            elif isinstance(condition, OnDifference):
+            elif isinstance(condition, DifferenceCondition):
                 found += self._differences(one, condition, pause)
-            elif isinstance(condition, OnSaturation):
+            elif isinstance(condition, SaturationCondition):
                 found += self._saturation(one, condition, pause, before)
         return found
 
-    def _stalls(self, one: Breakpoint, condition: OnStall, pause: Pause) -> Iterator[Hit]:
+    def _stalls(
+        self, one: Breakpoint, condition: StallCondition, pause: Pause
+    ) -> Iterator[BreakpointHit]:
         rows = pause.trace
         long = rows[rows[:, TraceColumn.END] - rows[:, TraceColumn.BEGIN] > condition.limit]
         for row in long:
@@ -124,35 +131,39 @@ class Events:
                 cycles = int(row[TraceColumn.END] - row[TraceColumn.BEGIN])
                 pc = int(row[TraceColumn.PC])
                 text = f"core {core} stood {cycles} cycles at {name}, {pc:#x}"
-                yield Hit(int(row[TraceColumn.TURN]) + 1, one.number, text, code_command(core, pc))
+                yield BreakpointHit(
+                    int(row[TraceColumn.TURN]) + 1, one.number, text, format_code_command(core, pc)
+                )
 
-    def _differences(self, one: Breakpoint, condition: OnDifference, pause: Pause) -> Iterator[Hit]:
+    def _differences(
+        self, one: Breakpoint, condition: DifferenceCondition, pause: Pause
+    ) -> Iterator[BreakpointHit]:
         for index in pause.layers:
             if self.differs is None or condition.layer not in (None, index):
                 continue
             apart = self.differs(index)
             if apart is not None and apart[0] > condition.limit:
-                yield Hit(pause.position, one.number, apart[1])
+                yield BreakpointHit(pause.position, one.number, apart[1])
 
     # --- saturation -------------------------------------------------------------------------
 
     def _saturated_now(self) -> dict[int, int]:
         """Values that each layer has saturated so far, without clips that the network asks for."""
         stages = self.execution.machine.layers.saturated.sum(axis=2)
-        counts = stages.sum(axis=1) - stages[:, WANTED_STAGE]
+        counts = stages.sum(axis=1) - stages[:, ACTIVATION_STAGE]
         found = {index: int(counts[index]) for index in range(len(self.execution.layers))}
         for index, host in self.execution.account.clips.items():
             found[index] = sum(one.count for one in host_saturation(host) if not one.wanted)
         return found
 
     def _saturation(
-        self, one: Breakpoint, condition: OnSaturation, pause: Pause, before: dict[int, int]
-    ) -> Iterator[Hit]:
+        self, one: Breakpoint, condition: SaturationCondition, pause: Pause, before: dict[int, int]
+    ) -> Iterator[BreakpointHit]:
         for index, count in self._cuts.items():
             if condition.layer in (None, index) and count > condition.limit >= before[index]:
                 name = self.execution.layers[index].name
                 position, exact = self._where(index, condition.limit, pause, count)
-                yield Hit(position, one.number, f"{name} has saturated {exact} values")
+                yield BreakpointHit(position, one.number, f"{name} has saturated {exact} values")
 
     def _where(self, index: int, limit: int, pause: Pause, count: int) -> tuple[int, int]:
         """The instruction with which a layer's count went beyond a limit, and the count then."""
@@ -163,7 +174,7 @@ class Events:
             execution.go_to(pause.start)
             now = 0
             while execution.position < here:
-                execution.advance(here, after=COMPUTES)
+                execution.advance(here, after=COMPUTE_UNITS)
                 now = self._saturated_now()[index]
                 if now > limit:
                     break
@@ -172,42 +183,44 @@ class Events:
     # --- watchpoints ------------------------------------------------------------------------
 
     def _accesses(
-        self, breakpoints: Sequence[Breakpoint], pause: Pause, done: Sequence[Done]
-    ) -> Iterator[Hit]:
+        self, breakpoints: Sequence[Breakpoint], pause: Pause, done: Sequence[ExecutedInstruction]
+    ) -> Iterator[BreakpointHit]:
         for one in breakpoints:
             condition = one.condition
-            if not isinstance(condition, OnAccess):
+            if not isinstance(condition, AccessCondition):
                 continue
             for instruction in done:
-                for touch in (*instruction.fetched, *instruction.touches):
-                    if _is_watched(condition, instruction.core, touch):
-                        text = access_text(instruction, touch)
-                        place = code_command(instruction.core, instruction.pc)
-                        yield Hit(instruction.position, one.number, text, place)
+                for access in (*instruction.fetches, *instruction.accesses):
+                    if _is_watched(condition, instruction.core, access):
+                        text = format_access(instruction, access)
+                        place = format_code_command(instruction.core, instruction.pc)
+                        yield BreakpointHit(instruction.position, one.number, text, place)
                         break
             for text in self._host_accesses(condition, pause):
-                yield Hit(pause.position, one.number, text)
+                yield BreakpointHit(pause.position, one.number, text)
 
-    def _host_accesses(self, condition: OnAccess, pause: Pause) -> Iterator[str]:
-        step = host_step(self.execution, pause)
+    def _host_accesses(self, condition: AccessCondition, pause: Pause) -> Iterator[str]:
+        step = find_host_step(self.execution, pause)
         if step is None:
             return
         layer = self.execution.layers[pause.layers[0]]
-        for kind, tensor in host_touches(step):
+        for kind, tensor in list_host_accesses(step):
             end = tensor.address + read_tensor(self.execution.machine, tensor).nbytes
             is_kind = condition.access in (kind, "access")
             if is_kind and tensor.address < condition.end and condition.start < end:
                 yield f"the host {kind}s {tensor.name} ({layer.display_name})"
 
 
-def _hazard_hits(one: Breakpoint, pause: Pause, hazards: Sequence[Hazard]) -> Iterator[Hit]:
+def _hazard_hits(
+    one: Breakpoint, pause: Pause, hazards: Sequence[Hazard]
+) -> Iterator[BreakpointHit]:
     for hazard in hazards:
         if pause.start < hazard.position <= pause.position:
-            place = code_command(hazard.place.core, hazard.place.pc)
-            yield Hit(hazard.position, one.number, hazard.what, place)
+            place = format_code_command(hazard.place.core, hazard.place.pc)
+            yield BreakpointHit(hazard.position, one.number, hazard.what, place)
 
 
-def host_touches(step: ProgramStep) -> Iterable[tuple[TouchKind, Tensor]]:
+def list_host_accesses(step: ProgramStep) -> Iterable[tuple[AccessKind, Tensor]]:
     """What a host operation reads and writes."""
     for operand in step.operands:
         if operand.role in ("in", "inout"):
@@ -216,25 +229,25 @@ def host_touches(step: ProgramStep) -> Iterable[tuple[TouchKind, Tensor]]:
             yield "write", operand.tensor
 
 
-def _is_watched(condition: OnAccess, core: int, touch: Touch) -> bool:
-    if condition.access not in (touch.kind, "access"):
+def _is_watched(condition: AccessCondition, core: int, access: MemoryAccess) -> bool:
+    if condition.access not in (access.kind, "access"):
         return False
     if condition.core not in (None, core):
         return False
     is_local = SCRATCHPAD_BASE <= condition.start < DRAM_BASE
-    if (touch.box.space == "scratchpad") != is_local:
+    if (access.box.space == "scratchpad") != is_local:
         return False
-    return touch.box.meets(condition.start, condition.end)
+    return access.box.overlaps_range(condition.start, condition.end)
 
 
-def code_command(core: int, pc: int) -> str:
+def format_code_command(core: int, pc: int) -> str:
     """The command that shows an instruction."""
     return f"code {pc:#x} core {core}"
 
 
-def access_text(done: Done, touch: Touch) -> str:
+def format_access(done: ExecutedInstruction, access: MemoryAccess) -> str:
     """An access in words."""
     return (
-        f"core {done.core} {done.instruction.mnemonic} at {done.pc:#x} {touch.kind}s"
-        f" {touch.what}, cycle {done.end}"
+        f"core {done.core} {done.instruction.mnemonic} at {done.pc:#x} {access.kind}s"
+        f" {access.what}, cycle {done.end}"
     )

@@ -38,14 +38,14 @@ from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start
 from nmpsim.core.stop_conditions import StopConditions, StopState, make_stop_conditions
 from nmpsim.core.termination import build_trap_report
 from nmpsim.core.work import take_waits, take_work, with_waits
-from nmpsim.debugger.edits import Edit, check_edit, program_pieces, ram_slice, rescaled
+from nmpsim.debugger.edits import Edit, apply_scale, check_edit, find_ram_slice, list_program_pieces
 from nmpsim.debugger.snapshots import (
     DEFAULT_BUDGET_MIB,
     Snapshot,
-    Snapshots,
-    restore,
-    small_arrays,
-    take_pages,
+    SnapshotStore,
+    copy_pages,
+    list_small_arrays,
+    restore_machine,
 )
 from nmpsim.host_memory import checked_limit
 from nmpsim.report.data import RunReport
@@ -58,7 +58,7 @@ MAX_TURNS = 1 << 14
 FOREVER = 1 << 62
 
 
-class Why(Enum):
+class PauseReason(Enum):
     """Why an advance came back."""
 
     LIMIT = "limit"
@@ -76,7 +76,7 @@ class Why(Enum):
 class Pause:
     """An advance came back."""
 
-    why: Why
+    reason: PauseReason
     start: int
     """Position where it began."""
     position: int
@@ -129,10 +129,10 @@ class Execution:
         """Changes to the program and to DRAM, see ``change``."""
         self.layers = bundle.metadata.layers
         """The program's layers, outputs with the scale that they have with the edits."""
-        self.snapshots = Snapshots(budget_mib)
+        self.snapshots = SnapshotStore(budget_mib)
         self.position = 0
         self.trap: TrapReport | None = None
-        self.before_moves: Callable[[], None] = lambda: None
+        self.on_move: Callable[[], None] = lambda: None
         """Called before some moves are made; what it raises ends the advance there."""
         self._step, self._is_started, self._furthest = 0, False, 0
         self.account = CycleAccount.of(self.layers)
@@ -189,12 +189,12 @@ class Execution:
             cores: those that ``after`` looks at, [cores]; all if None.
             addresses: comes back before these, [n, 2] core (-1: any) and address.
         """
-        self.before_moves()
+        self.on_move()
         start, step = self.position, self.step
         if step is None:
-            return self._pause(Why.END, start)
+            return self._pause(PauseReason.END, start)
         if self.position >= until:
-            return self._pause(Why.LIMIT, start)
+            return self._pause(PauseReason.LIMIT, start)
         until = min(until, *(e.position for e in self.edits if e.position > start), FOREVER)
         if start < self._furthest:  # so a pause is wholly new to who has seen all before it, or not
             until = min(until, self._furthest)
@@ -225,7 +225,7 @@ class Execution:
         return self._device(step, stops, min(until - self.position, MAX_TURNS))
 
     @contextmanager
-    def within(self, budget: TimeBudget) -> Iterator[None]:
+    def limit_time(self, budget: TimeBudget) -> Iterator[None]:
         """Meanwhile moves take from a budget; without time left they raise ``TimeLimitError``."""
 
         def now() -> float:
@@ -233,45 +233,48 @@ class Execution:
 
         # No turns: the engine is compiled or read from the cache, which is no simulation.
         self.engine.run(self.machine, self.costs, 0, False)
-        begin, before = now(), self.before_moves
+        begin, before = now(), self.on_move
 
         def check() -> None:
             before()
             budget.check(now() - begin)
 
-        self.before_moves = check
+        self.on_move = check
         try:
             yield
             budget.spend(now() - begin)
         finally:
-            self.before_moves = before
+            self.on_move = before
 
-    def pass_address(self, core: int | None) -> None:
+    def skip_address(self, core: int | None) -> None:
         """Let a core leave the address that it stands at without stopping there."""
         if core is not None:
             self._stops.passed[core] = self.machine.cores[core].retired
 
     def take_snapshot(self) -> None:
         """Keep the state at this position."""
-        if self.snapshots.has(self.position):
+        if self.snapshots.has_position(self.position):
             return
-        before = self.snapshots.before(self.position) if len(self.snapshots) else None
-        records = (*(a.copy() for a in small_arrays(self.machine)), self._stops.clocks.copy())
+        before = self.snapshots.find_before(self.position) if len(self.snapshots) else None
+        records = (*(a.copy() for a in list_small_arrays(self.machine)), self._stops.clocks.copy())
         self.snapshots.add(
             Snapshot(
                 self.position,
                 self._step,
                 self._is_started,
                 self.account.copy(),
-                take_pages(self.machine, before),
+                copy_pages(self.machine, before),
                 records,
             )
         )
 
     def go_to(self, position: int, look: Callable[[Pause], None] | None = None) -> None:
         """Go back or forth to a position, or to the end if that comes first."""
-        if position < self.position or self.snapshots.before(position).position > self.position:
-            self.restore(self.snapshots.before(position))
+        if (
+            position < self.position
+            or self.snapshots.find_before(position).position > self.position
+        ):
+            self.restore(self.snapshots.find_before(position))
         self.replay(position, look)
 
     def replay(self, position: int, look: Callable[[Pause], None] | None = None) -> None:
@@ -280,7 +283,7 @@ class Execution:
             pause = self.advance(position)
             if look is not None:
                 look(pause)
-            if pause.why in (Why.END, Why.TRAP):
+            if pause.reason in (PauseReason.END, PauseReason.TRAP):
                 break
 
     @contextmanager
@@ -290,14 +293,14 @@ class Execution:
         try:
             yield
         finally:
-            self.restore(self.snapshots.before(here))
+            self.restore(self.snapshots.find_before(here))
             self.go_to(here)
             self.trap = trap
 
     def restore(self, snapshot: Snapshot) -> None:
         """Be where a snapshot was taken."""
         *records, clocks = snapshot.records
-        restore(self.machine, attrs.evolve(snapshot, records=tuple(records)))
+        restore_machine(self.machine, attrs.evolve(snapshot, records=tuple(records)))
         self._stops.clocks[:] = clocks
         self._stops.passed[:] = -1
         self.position, self.trap = snapshot.position, None
@@ -314,25 +317,25 @@ class Execution:
         for edit in edits:
             check_edit(bundle, edit)
         image = bundle.image
-        if pieces := program_pieces(bundle, edits):
+        if pieces := list_program_pieces(bundle, edits):
             image = image.copy()
             for where, now, _ in pieces:
                 image[where] = np.frombuffer(now, np.uint8)
         self.machine = self.machine._replace(image=image)
         self.edits, self._furthest = tuple(edits), 0
         self.layers = tuple(
-            attrs.evolve(layer, output=rescaled(layer.output, edits))
+            attrs.evolve(layer, output=apply_scale(layer.output, edits))
             for layer in bundle.metadata.layers
         )
         # The first one was taken before anything was edited.
         self.snapshots.drop_after(0)
-        self.restore(self.snapshots.before(0))
+        self.restore(self.snapshots.find_before(0))
 
     def _edit_here(self) -> None:
         """Make the edits of this position in DRAM."""
         for edit in self.edits:
             for address, now in edit.pieces if edit.position == self.position else ():
-                where = ram_slice(self.bundle, address, len(now))
+                where = find_ram_slice(self.bundle, address, len(now))
                 if where is not None:
                     self.machine.ram[where] = np.frombuffer(now, np.uint8)
 
@@ -363,14 +366,14 @@ class Execution:
         record_host_step(self.account, step, clip, self.config)
         self._step += 1
         self.position += 1
-        return self._pause(Why.LAYER, self.position - 1, step.layers)
+        return self._pause(PauseReason.LAYER, self.position - 1, step.layers)
 
     def _start(self, step: ProgramStep) -> Pause:
         start_cores(self.machine, step.entry or 0)
         self._stops.clocks[:] = self.machine.cores.clock
         self._is_started = True
         self.position += 1
-        return self._pause(Why.BUSY, self.position - 1)
+        return self._pause(PauseReason.BUSY, self.position - 1)
 
     def _device(self, step: ProgramStep, stops: StopConditions, turns: int) -> Pause:
         start = self.position
@@ -381,14 +384,14 @@ class Execution:
             barrier = int(self.machine.shared[0].last_barrier)
             index = int(self.machine.barriers[barrier].layer)
             done = (index,) if index < len(self.layers) else ()
-            return self._pause(Why.LAYER if done else Why.BUSY, start, done)
+            return self._pause(PauseReason.LAYER if done else PauseReason.BUSY, start, done)
         if outcome == Outcome.DONE:
             return self._end(step, start)
         if outcome in (Outcome.TRAP, Outcome.DEADLOCK, Outcome.CYCLE_LIMIT):
             self.trap = build_trap_report(self.machine, outcome, self.config, self.layers)
-            return self._pause(Why.TRAP, start)
+            return self._pause(PauseReason.TRAP, start)
         is_stop = outcome == Outcome.STOPPED and not self._is_full(stops)
-        return self._pause(Why.STOPPED if is_stop else Why.BUSY, start)
+        return self._pause(PauseReason.STOPPED if is_stop else PauseReason.BUSY, start)
 
     def _end(self, step: ProgramStep, start: int) -> Pause:
         last_core = int(self.machine.cores.clock.argmax())
@@ -398,7 +401,9 @@ class Execution:
         self._is_started = False
         self.position += 1
         without_barrier = tuple(i for i in step.layers if self.layers[i].barrier is None)
-        pause = self._pause(Why.LAYER if without_barrier else Why.BUSY, start, without_barrier)
+        pause = self._pause(
+            PauseReason.LAYER if without_barrier else PauseReason.BUSY, start, without_barrier
+        )
         return attrs.evolve(pause, last_core=last_core)
 
     @staticmethod
@@ -407,16 +412,16 @@ class Execution:
             stops.noted[StopState.CORE] < 0 and stops.noted[StopState.ROWS] >= len(stops.trace)
         )
 
-    def _pause(self, why: Why, start: int, layers: tuple[int, ...] = ()) -> Pause:
+    def _pause(self, reason: PauseReason, start: int, layers: tuple[int, ...] = ()) -> Pause:
         noted = self._stops.noted
         rows, words = (
             one[: noted[StopState.ROWS]].copy() for one in (self._stops.trace, self._stops.words)
         )
         core = (
             int(noted[StopState.CORE])
-            if why == Why.STOPPED and noted[StopState.CORE] >= 0
+            if reason == PauseReason.STOPPED and noted[StopState.CORE] >= 0
             else None
         )
         noted[StopState.ROWS] = 0
         work, waits = take_work(self.machine), take_waits(self.machine)
-        return Pause(why, start, self.position, rows, words, work, waits, tuple(layers), core)
+        return Pause(reason, start, self.position, rows, words, work, waits, tuple(layers), core)

@@ -23,10 +23,17 @@ from nmpsim.debugger.arithmetic import (
     trace_result,
 )
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.events import host_touches
-from nmpsim.debugger.inspect import coordinates, flat_index, values_of
-from nmpsim.debugger.instructions import Done
-from nmpsim.debugger.tracing import Sources, last_writer, place_in, stored_from, touch_of, trace_of
+from nmpsim.debugger.events import list_host_accesses
+from nmpsim.debugger.inspect import ravel_index, read_values, unravel_index
+from nmpsim.debugger.instructions import ExecutedInstruction
+from nmpsim.debugger.tracing import (
+    ScratchpadSources,
+    find_access,
+    find_last_writer,
+    find_store_source,
+    locate_byte,
+    trace_layer,
+)
 from nmpsim.isa.table import Unit
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.memory.address_map import bytes_at
@@ -90,7 +97,7 @@ def _explain_host_element(
 ) -> Explanation:
     """Name the inputs of a host operation, and trace the steps of quantize and dequantize."""
     step = debugger.find_step(layer.index)
-    inputs = [tensor for kind, tensor in host_touches(step) if kind == "read"]
+    inputs = [tensor for kind, tensor in list_host_accesses(step) if kind == "read"]
     sources = tuple(
         f"{tensor.name}: {tensor.elem} {'x'.join(map(str, tensor.shape))}" for tensor in inputs
     )
@@ -99,7 +106,7 @@ def _explain_host_element(
         return found
     (source,) = inputs
     with debugger.execution.visit():
-        debugger.execution.go_to(debugger.start_of(layer.index))
+        debugger.execution.go_to(debugger.get_layer_start(layer.index))
         value = read_tensor(debugger.execution.machine, source).reshape(-1)[flat].item()
     tensor = layer.output if step.opcode == "quantize" else source
     scale, offset = np.float32(tensor.scale or 1.0), tensor.offset or 0
@@ -115,7 +122,7 @@ def _explain_host_element(
     else:
         steps = [("less offset", f"x - {offset}", value - offset)]
         steps.append(("real", f"* {scale:.9g}, as float32", found.value))
-    term = Term(coordinates(flat, source.shape), source.address, value)
+    term = Term(unravel_index(flat, source.shape), source.address, value)
     made = ResultTrace((term,), tuple(ArithmeticStep(*one) for one in steps), found.value)
     named = NamedTerm(term, f"{source.name}{list(term.at)}", "")
     return attrs.evolve(found, made=made, terms=(named,))
@@ -128,12 +135,12 @@ def explain_element(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> Ex
     has not run yet.
     """
     flat, address = _locate(layer, at)
-    done = trace_of(debugger, layer.index)
-    value = debugger.outputs[layer.index].reshape(-1)[flat].item()
+    done = trace_layer(debugger, layer.index)
+    value = debugger.layer_outputs[layer.index].reshape(-1)[flat].item()
     found = Explanation(layer.name, layer.op, layer.placement, at, value, address)
     if layer.placement == "host":
         return _explain_host_element(debugger, layer, found, flat)
-    store = last_writer(done, "dram", address)
+    store = find_last_writer(done, "dram", address)
     if store is None:
         return _explain_earlier_element(debugger, layer, found)
     return _explain_stored_element(debugger, layer, found, done, store)
@@ -141,18 +148,18 @@ def explain_element(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> Ex
 
 def _locate(layer: Layer, at: tuple[int, ...]) -> tuple[int, int]:
     """Return the flat index and the address of an element of a layer's output."""
-    flat = flat_index(at, layer.output.shape)
+    flat = ravel_index(at, layer.output.shape)
     return flat, layer.output.address + flat * ELEM_DTYPES[layer.output.elem].itemsize
 
 
 def _explain_earlier_element(debugger: Debugger, layer: Layer, found: Explanation) -> Explanation:
     """Explain an element that a layer left unchanged, such as a part of a concatenation."""
-    order = debugger.layer_order()
+    order = debugger.get_layer_order()
     for index in reversed(order[: order.index(layer.index)]):
         earlier = debugger.layers[index]
-        values, start = debugger.outputs[index], earlier.output.address
+        values, start = debugger.layer_outputs[index], earlier.output.address
         if start <= found.address < start + values.nbytes:
-            at = coordinates((found.address - start) // values.itemsize, earlier.output.shape)
+            at = unravel_index((found.address - start) // values.itemsize, earlier.output.shape)
             there = explain_element(debugger, earlier, at)
             note = f"{earlier.display_name}{list(at)}: {layer.display_name} left it as it was"
             return attrs.evolve(
@@ -163,15 +170,19 @@ def _explain_earlier_element(debugger: Debugger, layer: Layer, found: Explanatio
 
 
 def _explain_stored_element(
-    debugger: Debugger, layer: Layer, found: Explanation, done: Sequence[Done], store: Done
+    debugger: Debugger,
+    layer: Layer,
+    found: Explanation,
+    done: Sequence[ExecutedInstruction],
+    store: ExecutedInstruction,
 ) -> Explanation:
     own = [one for one in done if one.core == store.core and one.position < store.position]
     stored = _make_event("store", store, layer)
     if store.unit is None:
         made = _trace_scalar_store(store, found.address, layer)
         return attrs.evolve(found, made=made, events=(stored,), sources=("a core's register",))
-    spm = stored_from(store, found.address)
-    maker = last_writer(own, "scratchpad", spm)
+    spm = find_store_source(store, found.address)
+    maker = find_last_writer(own, "scratchpad", spm)
     if maker is None:
         return attrs.evolve(found, events=(stored,), sources=("nothing wrote it on this core",))
     computed = _make_event("compute", maker, layer)
@@ -183,10 +194,10 @@ def _explain_stored_element(
         return _explain_moved_element(debugger, layer, found, own, (maker, store), spm)
     before = [one for one in own if one.position < maker.position]
     made, parts = _trace_element(debugger, before, maker, spm)
-    sources = Sources(debugger, layer.index, before)
+    sources = ScratchpadSources(debugger, layer.index, before)
 
     def name(address: int | None) -> str:
-        return "" if address is None else sources.of(address)[1]
+        return "" if address is None else sources.find(address)[1]
 
     return attrs.evolve(
         found,
@@ -209,13 +220,13 @@ def _explain_moved_element(
     debugger: Debugger,
     layer: Layer,
     found: Explanation,
-    own: Sequence[Done],
-    moves: tuple[Done, Done],
+    own: Sequence[ExecutedInstruction],
+    moves: tuple[ExecutedInstruction, ExecutedInstruction],
     spm: int,
 ) -> Explanation:
     """Explain a value that was loaded to scratchpad address ``spm`` and stored from there."""
     load, store = moves
-    _, source = Sources(debugger, layer.index, own).of(spm)
+    _, source = ScratchpadSources(debugger, layer.index, own).find(spm)
     with debugger.execution.visit():
         debugger.execution.go_to(store.position - 1)
         dtype = ELEM_DTYPES[layer.output.elem]
@@ -232,11 +243,13 @@ def _explain_moved_element(
     )
 
 
-def _trace_scalar_store(store: Done, address: int, layer: Layer) -> ResultTrace | None:
+def _trace_scalar_store(
+    store: ExecutedInstruction, address: int, layer: Layer
+) -> ResultTrace | None:
     """Return the value that a core stored from a register; None if it took several stores."""
     dtype = ELEM_DTYPES[layer.output.elem]
-    (touch,) = store.touches
-    first, nbytes = address - touch.box.start, store.instruction.access_bytes
+    (access,) = store.accesses
+    first, nbytes = address - access.box.start, store.instruction.access_bytes
     data = store.rs2.to_bytes(4, "little")[:nbytes][first : first + dtype.itemsize]
     if len(data) < dtype.itemsize:
         return None
@@ -246,15 +259,18 @@ def _trace_scalar_store(store: Done, address: int, layer: Layer) -> ResultTrace 
 
 
 def _trace_element(
-    debugger: Debugger, before: Sequence[Done], maker: Done, address: int
-) -> tuple[ResultTrace, list[Done]]:
+    debugger: Debugger,
+    before: Sequence[ExecutedInstruction],
+    maker: ExecutedInstruction,
+    address: int,
+) -> tuple[ResultTrace, list[ExecutedInstruction]]:
     """Return the arithmetic and the instructions that began the sum.
 
     Each part of the sum is read from memory as it stood when that part was issued.
     """
     name = maker.instruction.descriptor or ""
-    (box,) = (touch.box for touch in maker.touches if touch.what == "output")
-    at, byte = place_in(box, address)
+    (box,) = (access.box for access in maker.accesses if access.what == "output")
+    at, byte = locate_byte(box, address)
     element = OutputElement(at, byte >> maker.words.get("element", 0))
     parts = _find_parts(before, maker)
     execution, earlier = debugger.execution, list[Term]()
@@ -267,11 +283,13 @@ def _trace_element(
     return made, parts
 
 
-def _find_parts(before: Sequence[Done], maker: Done) -> list[Done]:
+def _find_parts(
+    before: Sequence[ExecutedInstruction], maker: ExecutedInstruction
+) -> list[ExecutedInstruction]:
     """Return the instructions that began the sum which ``maker`` finishes."""
     if maker.words.get("part", 0) == 0:
         return []
-    parts: list[Done] = []
+    parts: list[ExecutedInstruction] = []
     for one in reversed(before):
         is_same = one.words.get("partial") == maker.words["partial"]
         if one.instruction == maker.instruction and is_same and one.words["part"] in MIDDLE_PARTS:
@@ -281,23 +299,25 @@ def _find_parts(before: Sequence[Done], maker: Done) -> list[Done]:
     return parts
 
 
-def _operand_writers(sources: Sources, made: ResultTrace) -> list[tuple[Done, str]]:
+def _operand_writers(
+    sources: ScratchpadSources, made: ResultTrace
+) -> list[tuple[ExecutedInstruction, str]]:
     """Return the instructions that wrote the operands, each with the first operand it wrote."""
-    found: dict[int, tuple[Done, str]] = {}
+    found: dict[int, tuple[ExecutedInstruction, str]] = {}
     for term in made.terms:
         for address in (term.address, term.weight_address):
-            writer, name = (None, "") if address is None else sources.of(address)
+            writer, name = (None, "") if address is None else sources.find(address)
             if writer is not None and not found.get(writer.position, (writer, ""))[1]:
                 found[writer.position] = (writer, name)  # not what is padding there
     return [found[position] for position in sorted(found)]
 
 
-def _make_operand_event(writer: Done, data: str, layer: Layer) -> ElementEvent:
+def _make_operand_event(writer: ExecutedInstruction, data: str, layer: Layer) -> ElementEvent:
     is_load = writer.unit == Unit.LOAD
     return _make_event("load" if is_load else "made", writer, layer, data if is_load else "")
 
 
-def _make_event(what: str, done: Done, layer: Layer, data: str = "") -> ElementEvent:
+def _make_event(what: str, done: ExecutedInstruction, layer: Layer, data: str = "") -> ElementEvent:
     return ElementEvent(
         what=what,
         core=done.core,
@@ -311,7 +331,7 @@ def _make_event(what: str, done: Done, layer: Layer, data: str = "") -> ElementE
     )
 
 
-def _describe_tile(maker: Done) -> str:
+def _describe_tile(maker: ExecutedInstruction) -> str:
     d = maker.words
     if "out_h" in d:
         channels = d.get("out_channels", d.get("channels_count", d.get("channels")))
@@ -331,10 +351,10 @@ def find_readers(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> tuple
     At most MAX_READERS are returned, from the part of the run that has been executed.
     """
     _, address = _locate(layer, at)
-    order = debugger.layer_order()
+    order = debugger.get_layer_order()
     found: list[ElementEvent] = []
     for index in order[order.index(layer.index) + 1 :]:
-        if index not in debugger.outputs or len(found) >= MAX_READERS:
+        if index not in debugger.layer_outputs or len(found) >= MAX_READERS:
             break
         reads, is_written = _list_uses(debugger, debugger.layers[index], address)
         found += reads
@@ -349,14 +369,14 @@ def _list_uses(debugger: Debugger, layer: Layer, address: int) -> tuple[list[Ele
         step = debugger.find_step(layer.index)
         kinds = {
             kind
-            for kind, tensor in host_touches(step)
-            if tensor.address <= address < tensor.address + values_of(debugger, tensor).nbytes
+            for kind, tensor in list_host_accesses(step)
+            if tensor.address <= address < tensor.address + read_values(debugger, tensor).nbytes
         }
-        position = debugger.ends[layer.index]
+        position = debugger.layer_ends[layer.index]
         event = ElementEvent("read", -1, step.opcode or "", 0, 0, 0, position, layer.name)
         return [event] if "read" in kinds else [], "write" in kinds
-    done = trace_of(debugger, layer.index)
+    done = trace_layer(debugger, layer.index)
     reads = [
-        _make_event("read", one, layer) for one in done if touch_of(one, "read", "dram", address)
+        _make_event("read", one, layer) for one in done if find_access(one, "read", "dram", address)
     ]
-    return reads, last_writer(done, "dram", address) is not None
+    return reads, find_last_writer(done, "dram", address) is not None

@@ -17,7 +17,7 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr
 from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.edits import rescaled
+from nmpsim.debugger.edits import apply_scale
 from nmpsim.debugger.execution import FOREVER
 from nmpsim.diagnostics import fail
 from nmpsim.isa.assembly import disassemble_word
@@ -79,14 +79,16 @@ class CodeLine:
     is_next: bool
 
 
-def layer_states(debugger: Debugger, report: RunReport | None = None) -> tuple[LayerState, ...]:
+def list_layer_states(
+    debugger: Debugger, report: RunReport | None = None
+) -> tuple[LayerState, ...]:
     """Every layer, in the order of the report of the run so far, which may be known already."""
-    current, position = debugger.current_layer(), debugger.execution.position
+    current, position = debugger.find_current_layer(), debugger.execution.position
     report = debugger.report() if report is None else report
     states = []
     for layer, told in zip(debugger.layers, report.layers, strict=True):
         state: Literal["done", "running", "pending"] = "pending"
-        if debugger.ends.get(layer.index, FOREVER) <= position:
+        if debugger.layer_ends.get(layer.index, FOREVER) <= position:
             state = "done"
         elif layer.index == current and position > 0:
             state = "running"
@@ -112,7 +114,7 @@ def layer_states(debugger: Debugger, report: RunReport | None = None) -> tuple[L
     return tuple(states)
 
 
-def saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
+def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
     """What saturated in a layer so far, by stage and side."""
     clip = debugger.execution.account.clips.get(layer.index)
     if clip is not None:
@@ -125,12 +127,12 @@ def find_layer(debugger: Debugger, text: str) -> Layer:
     return layer_among(debugger.layers, text)
 
 
-def tensors(debugger: Debugger) -> Mapping[str, Tensor]:
+def list_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
     """Every tensor that has a place in DRAM, by the names a user may give."""
     metadata, edits = debugger.bundle.metadata, debugger.execution.edits
     operands = [operand.tensor for step in metadata.steps for operand in step.operands]
     known = (*metadata.inputs, *metadata.outputs, *operands)
-    found = {tensor.name: rescaled(tensor, edits) for tensor in known}
+    found = {tensor.name: apply_scale(tensor, edits) for tensor in known}
     for layer in debugger.layers:
         found.setdefault(layer.output.name, layer.output)
         found[layer.name] = layer.output
@@ -139,13 +141,13 @@ def tensors(debugger: Debugger) -> Mapping[str, Tensor]:
 
 def find_tensor(debugger: Debugger, name: str) -> Tensor:
     """A tensor by its name, or by the layer whose output it is; UserError (LAYER001) if none."""
-    known = tensors(debugger)
+    known = list_tensors(debugger)
     if name in known:
         return known[name]
     return find_layer(debugger, name).output
 
 
-def values_of(debugger: Debugger, tensor: Tensor) -> npt.NDArray[Any]:
+def read_values(debugger: Debugger, tensor: Tensor) -> npt.NDArray[Any]:
     """A copy of a tensor's values as they are in memory now.
 
     Layers may share memory: what is there is the tensor's from the end of its layer until the
@@ -154,7 +156,7 @@ def values_of(debugger: Debugger, tensor: Tensor) -> npt.NDArray[Any]:
     return read_tensor(debugger.execution.machine, tensor).copy()
 
 
-def core_states(debugger: Debugger) -> tuple[CoreState, ...]:
+def list_core_states(debugger: Debugger) -> tuple[CoreState, ...]:
     """Every core at a glance."""
     layers = debugger.layers
     states = []
@@ -167,26 +169,26 @@ def core_states(debugger: Debugger) -> tuple[CoreState, ...]:
                 pc=pc,
                 clock=int(core.clock),
                 retired=int(core.retired),
-                instruction=debugger.instruction_at(number, pc),
+                instruction=debugger.disassemble_at(number, pc),
                 layer=layers[index].name if 0 <= index < len(layers) else "",
             )
         )
     return tuple(states)
 
 
-def registers(debugger: Debugger, core: int) -> Mapping[str, int]:
+def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
     """``pc`` and the registers of a core by their ABI names, unsigned, then its CSRs."""
-    state = debugger.execution.machine.cores[debugger.checked_core(core)]
+    state = debugger.execution.machine.cores[debugger.check_core(core)]
     named = {name: int(state.registers[i]) & 0xFFFF_FFFF for i, name in enumerate(REGISTERS)}
     one = Core(debugger.execution.machine, core)
     csrs = {csr.name.lower(): read_csr(one, csr) for csr in Csr}
     return {"pc": int(state.pc), **named, **csrs}
 
 
-def memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
+def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
     """Bytes as a core sees them; UserError (DEBUG002) if they are not all in one memory."""
     machine = debugger.execution.machine
-    found = bytes_at(machine, debugger.checked_core(core), address, count)
+    found = bytes_at(machine, debugger.check_core(core), address, count)
     if found is not None and 0 <= count <= MAX_BYTES:
         return found
     raise fail(
@@ -198,12 +200,12 @@ def memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes
     )
 
 
-def code(
+def disassemble(
     debugger: Debugger, core: int, address: int | None = None, before: int = 4, after: int = 12
 ) -> tuple[CodeLine, ...]:
     """Instructions around an address (a core's next one if None)."""
     machine = debugger.execution.machine
-    pc = int(machine.cores[debugger.checked_core(core)].pc)
+    pc = int(machine.cores[debugger.check_core(core)].pc)
     start = (pc if address is None else address) - 4 * before
     symbols = {a: name for name, a in debugger.bundle.symbols.items() if name.startswith("segment")}
     lines = []
@@ -235,7 +237,7 @@ def find_address(debugger: Debugger, word: str) -> int:
     )
 
 
-def flat_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
+def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
     """Row-major index of an element; UserError (DEBUG002) if it lies outside."""
     if len(at) == 1 and len(shape) != 1 and 0 <= at[0] < math.prod(shape):
         return at[0]
@@ -252,7 +254,7 @@ def flat_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
     return index
 
 
-def coordinates(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def unravel_index(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Coordinates of a row-major index that lies inside."""
     at = []
     for n in reversed(shape):

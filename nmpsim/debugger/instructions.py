@@ -41,23 +41,23 @@ from nmpsim.memory.footprint import (
     footprint,
 )
 
-TouchKind = Literal["read", "write"]
+AccessKind = Literal["read", "write"]
 WORD_BYTES = 4
 _NAMES = {name: [word.name for word in record] for name, record in DESCRIPTORS.items()}
 
 
 @attrs.frozen
-class Touch:
+class MemoryAccess:
     """A piece of memory that an instruction reads or writes."""
 
-    kind: TouchKind
+    kind: AccessKind
     what: str
     """The operand: input, weights, output, ..."""
     box: ByteRuns
 
 
 @attrs.frozen
-class Done:
+class ExecutedInstruction:
     """An instruction that a core has done."""
 
     position: int
@@ -78,8 +78,8 @@ class Done:
     word: int
     words: Mapping[str, int]
     """Words of its descriptor by name, empty if it has none."""
-    touches: tuple[Touch, ...]
-    fetched: tuple[Touch, ...] = ()
+    accesses: tuple[MemoryAccess, ...]
+    fetches: tuple[MemoryAccess, ...] = ()
     """What the core itself read for it: its descriptor, and its word if that is in memory that can
     change."""
 
@@ -94,7 +94,9 @@ class Done:
         return self.instruction.unit
 
 
-def instructions(pause: Pause, machine: Machine, since: int = 0) -> Iterator[Done]:
+def iterate_instructions(
+    pause: Pause, machine: Machine, since: int = 0
+) -> Iterator[ExecutedInstruction]:
     """Every instruction that was done in a pause after position ``since``."""
     new = pause.trace[:, TraceColumn.TURN] >= since
     image = range(base := int(machine.shared[0].image_base), base + machine.image.size)
@@ -102,7 +104,7 @@ def instructions(pause: Pause, machine: Machine, since: int = 0) -> Iterator[Don
         yield _done(row, held, image)
 
 
-def _done(row: Sequence[int], held: Sequence[int], image: range) -> Done:
+def _done(row: Sequence[int], held: Sequence[int], image: range) -> ExecutedInstruction:
     """Return the instruction of a row of a trace, and of what its descriptor held.
 
     ``image``: addresses of code that cannot change.
@@ -112,7 +114,7 @@ def _done(row: Sequence[int], held: Sequence[int], image: range) -> Done:
     words: dict[str, int] = {}
     if instruction.descriptor is not None:
         words = dict(zip(_NAMES[instruction.descriptor], held, strict=False))
-    return Done(
+    return ExecutedInstruction(
         position=turn + 1,
         core=core,
         pc=pc,
@@ -125,13 +127,13 @@ def _done(row: Sequence[int], held: Sequence[int], image: range) -> Done:
         finished=None if finished >= NEVER else finished,
         word=word,
         words=words,
-        touches=touches_of(instruction, words, word, rs1),
-        fetched=_fetched(instruction, pc, rs1, image),
+        accesses=list_accesses(instruction, words, word, rs1),
+        fetches=_fetched(instruction, pc, rs1, image),
     )
 
 
-def _fetched(instruction: Instruction, pc: int, rs1: int, image: range) -> tuple[Touch, ...]:
-    found: tuple[Touch, ...] = ()
+def _fetched(instruction: Instruction, pc: int, rs1: int, image: range) -> tuple[MemoryAccess, ...]:
+    found: tuple[MemoryAccess, ...] = ()
     if pc not in image:
         found = (_touch("read", "code", _space_of(pc), pc, WORD_BYTES),)
     if instruction.descriptor is not None:
@@ -157,9 +159,9 @@ def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dic
     }
 
 
-def touches_of(
+def list_accesses(
     instruction: Instruction, words: Mapping[str, int], word: int, rs1: int
-) -> tuple[Touch, ...]:
+) -> tuple[MemoryAccess, ...]:
     """Which memory an instruction reads and writes."""
     name = instruction.descriptor
     if name is not None:
@@ -171,11 +173,11 @@ def touches_of(
     address = (rs1 + immediate) & 0xFFFF_FFFF
     if address < CONTROL_BASE:
         return ()
-    kind: TouchKind = "write" if is_store else "read"
+    kind: AccessKind = "write" if is_store else "read"
     return (_touch(kind, "word", _space_of(address), address, nbytes),)
 
 
-def _operands(name: str, words: Mapping[str, int]) -> tuple[Touch, ...]:
+def _operands(name: str, words: Mapping[str, int]) -> tuple[MemoryAccess, ...]:
     """What a tensor instruction reads, then what it writes, with each axis as it was asked for."""
     # An address says where an operand is, not how large it is; 0: it is not there.
     addresses = {operand: int(words[operand] != 0) for operand in _OPERANDS[name]}
@@ -187,7 +189,7 @@ def _operands(name: str, words: Mapping[str, int]) -> tuple[Touch, ...]:
 _OPERANDS = {name: [word.name for word in record.operands] for name, record in DESCRIPTORS.items()}
 _NO_SIZES = {"layer": 0, "event_origin": 0}
 """Words that differ from tile to tile, and say nothing about the bytes that are touched."""
-_Shape = tuple[TouchKind, str, Space, int, tuple[tuple[int, int], ...]]
+_Shape = tuple[AccessKind, str, Space, int, tuple[tuple[int, int], ...]]
 
 
 @lru_cache(maxsize=1 << 12)
@@ -204,7 +206,7 @@ def _shapes(name: str, values: tuple[int, ...]) -> tuple[_Shape, ...]:
     )
 
 
-def _shape(kind: TouchKind, row: list[int]) -> _Shape:
+def _shape(kind: AccessKind, row: list[int]) -> _Shape:
     axes = zip(row[FIRST_AXIS::2], row[FIRST_AXIS + 1 :: 2], strict=True)
     what = OPERANDS[row[WHAT]]
     space: Space = "dram" if what == "dram" else "scratchpad"
@@ -213,11 +215,11 @@ def _shape(kind: TouchKind, row: list[int]) -> _Shape:
 
 @lru_cache(maxsize=1 << 12)
 def _touch(
-    kind: TouchKind,
+    kind: AccessKind,
     what: str,
     space: Space,
     start: int,
     run: int,
     repeats: tuple[tuple[int, int], ...] = (),
-) -> Touch:
-    return Touch(kind, what, ByteRuns(space, start, run, repeats))
+) -> MemoryAccess:
+    return MemoryAccess(kind, what, ByteRuns(space, start, run, repeats))

@@ -13,15 +13,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from nmpsim.debugger.breakpoints import (
-    AtAddress,
-    AtCycle,
-    AtLayer,
+    AddressCondition,
     Condition,
-    OnDifference,
-    OnHazard,
-    OnSaturation,
-    OnStall,
-    OnTrap,
+    CycleCondition,
+    DifferenceCondition,
+    HazardCondition,
+    LayerCondition,
+    SaturationCondition,
+    StallCondition,
+    TrapCondition,
 )
 from nmpsim.diagnostics import UserError, fail
 
@@ -147,12 +147,12 @@ class _ConditionParser(_Parser):
 
     def parse(self) -> Condition:
         parsers: dict[str, Callable[[], Condition]] = {
-            "layer": lambda: AtLayer(self._layer()),
-            "line": lambda: AtLayer(self._find_layer(f"line:{self._number('a line')}")),
+            "layer": lambda: LayerCondition(self._layer()),
+            "line": lambda: LayerCondition(self._find_layer(f"line:{self._number('a line')}")),
             "address": self._address,
-            "cycle": lambda: AtCycle(self._number("a cycle")),
-            "trap": OnTrap,
-            "hazard": OnHazard,
+            "cycle": lambda: CycleCondition(self._number("a cycle")),
+            "trap": TrapCondition,
+            "hazard": HazardCondition,
             "saturation": self._saturation,
             "stall": self._stall,
             "result": self._result,
@@ -167,24 +167,24 @@ class _ConditionParser(_Parser):
     def _layer(self) -> int:
         return self._find_layer(self._next("a layer"))
 
-    def _address(self) -> AtAddress:
+    def _address(self) -> AddressCondition:
         address = self._find_address(self._next("an address"))
-        return AtAddress(address, self._number("a core") if self._take("core") else None)
+        return AddressCondition(address, self._number("a core") if self._take("core") else None)
 
-    def _saturation(self) -> OnSaturation:
+    def _saturation(self) -> SaturationCondition:
         layer = self._layer() if self._take("in") else None
-        return OnSaturation(self._limit() if self._tokens else 0, layer)
+        return SaturationCondition(self._limit() if self._tokens else 0, layer)
 
-    def _stall(self) -> OnStall:
+    def _stall(self) -> StallCondition:
         core = None
         if self._take("on"):
             self._expect("core")
             core = self._number("a core")
         limit = self._limit()
         self._take("cycles")
-        return OnStall(limit, core)
+        return StallCondition(limit, core)
 
-    def _result(self) -> OnDifference:
+    def _result(self) -> DifferenceCondition:
         layer = self._layer() if self._take("in", "of") else None
         self._expect("differs")
         if self._take("from"):
@@ -194,7 +194,7 @@ class _ConditionParser(_Parser):
         if self._take("by"):
             self._expect("more", "than")
             limit = self._number("units of the last place")
-        return OnDifference(limit, layer)
+        return DifferenceCondition(limit, layer)
 
     def _limit(self) -> int:
         """Parse ``> N`` or ``>= N`` and return the number that must be exceeded."""

@@ -16,8 +16,8 @@ from nmpsim.compiler.resolve import resolve
 from nmpsim.core.state import Machine
 from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.inspect import tensors, values_of
-from nmpsim.debugger.instructions import Touch, read_descriptor, touches_of
+from nmpsim.debugger.inspect import list_tensors, read_values
+from nmpsim.debugger.instructions import MemoryAccess, list_accesses, read_descriptor
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
@@ -56,7 +56,7 @@ class LirOperands:
     views: Mapping[str, View]
 
 
-def lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
+def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
     """What the layers of a program read, by the LIR that it was made from."""
     views, operations = resolve(module)
     owner = {name: layer.index for layer in layers for name in (layer.name, *layer.fused)}
@@ -77,18 +77,18 @@ def lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
     return LirOperands({layer: tuple(found) for layer, found in roles.items()}, views)
 
 
-def layer_output(debugger: Debugger, layer: Layer) -> Operand:
+def read_layer_output(debugger: Debugger, layer: Layer) -> Operand:
     """A layer's output as the layer left it: layers share memory, so it is kept from its end."""
-    tensor, kept = layer.output, debugger.outputs.get(layer.index)
-    is_done = debugger.ends.get(layer.index, 1 << 62) <= debugger.execution.position
+    tensor, kept = layer.output, debugger.layer_outputs.get(layer.index)
+    is_done = debugger.layer_ends.get(layer.index, 1 << 62) <= debugger.execution.position
     if kept is not None and is_done:
         return _of(tensor, kept, layer=layer.index)
-    is_current = layer.index == debugger.current_layer() and debugger.execution.position > 0
+    is_current = layer.index == debugger.find_current_layer() and debugger.execution.position > 0
     state = "being computed" if is_current else "not computed yet"
-    return _of(tensor, values_of(debugger, tensor), f"{state}: this is what memory holds now")
+    return _of(tensor, read_values(debugger, tensor), f"{state}: this is what memory holds now")
 
 
-def named_operand(
+def find_operand(
     debugger: Debugger, module: Module | None, known: LirOperands, name: str, before: int
 ) -> Operand | None:
     """A tensor of the LIR or of the device by its name; None if there is none.
@@ -99,17 +99,17 @@ def named_operand(
     buffer = name if view is None else view.buffer.name
     if module is not None and view is not None and buffer in module.constants:
         return _part_of(view, _plain(name, module.constants[buffer]))
-    order = debugger.layer_order()
+    order = debugger.get_layer_order()
     ahead = order[: order.index(before)] if before in order else order
     writers = [i for i in ahead if debugger.layers[i].output.name == buffer]
     if writers:
-        found = layer_output(debugger, debugger.layers[writers[-1]])
+        found = read_layer_output(debugger, debugger.layers[writers[-1]])
     elif buffer in debugger.execution.inputs:
         tensor = next(t for t in debugger.bundle.metadata.inputs if t.name == buffer)
         found = _of(tensor, debugger.execution.inputs[buffer])
-    elif buffer in (tensor_at := tensors(debugger)):
+    elif buffer in (tensor_at := list_tensors(debugger)):
         tensor = tensor_at[buffer]
-        found = _of(tensor, values_of(debugger, tensor), "this is what memory holds now")
+        found = _of(tensor, read_values(debugger, tensor), "this is what memory holds now")
     else:
         return None
     return found if view is None or name == buffer else _part_of(view, found)
@@ -137,27 +137,27 @@ def _part_of(view: View, whole: Operand) -> Operand:
 
 
 @attrs.frozen
-class Placed:
+class OperandLocation:
     """An operand of an instruction and the memory that it lies in."""
 
-    touch: Touch
+    access: MemoryAccess
     dtype: np.dtype[Any]
     holds: str
     """What it holds by name: the operand, or the tensor that is moved."""
 
 
 @attrs.frozen
-class AtHand:
+class CurrentInstruction:
     """A tensor instruction that a core is about to do, or has just done."""
 
     core: int
     mnemonic: str
     pc: int
     is_done: bool
-    operands: tuple[Placed, ...]
+    operands: tuple[OperandLocation, ...]
 
 
-def instruction_at_hand(debugger: Debugger, core: int) -> AtHand | None:
+def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstruction | None:
     """The next instruction if it has operands in memory, or the one just before it."""
     machine = debugger.execution.machine
     state = machine.cores[core]
@@ -169,20 +169,24 @@ def instruction_at_hand(debugger: Debugger, core: int) -> AtHand | None:
         name = decoded.instruction.descriptor
         address = int(state.registers[decoded.operands["rs1"]]) & 0xFFFF_FFFF
         words = read_descriptor(machine, core, name, address)
-        touches = touches_of(decoded.instruction, words, word, address)
-        moved = [dram_name(debugger, t.box.start) for t in touches if t.box.space == "dram"]
+        accesses = list_accesses(decoded.instruction, words, word, address)
+        moved = [
+            describe_dram_address(debugger, t.box.start) for t in accesses if t.box.space == "dram"
+        ]
         placed = tuple(
-            Placed(touch, _dtype(touch, words), moved[0] if moved else touch.what)
-            for touch in touches
+            OperandLocation(access, _dtype(access, words), moved[0] if moved else access.what)
+            for access in accesses
         )
-        return AtHand(core, decoded.instruction.mnemonic, pc, pc < int(state.pc), placed)
+        return CurrentInstruction(
+            core, decoded.instruction.mnemonic, pc, pc < int(state.pc), placed
+        )
     return None
 
 
-def dram_name(debugger: Debugger, address: int) -> str:
+def describe_dram_address(debugger: Debugger, address: int) -> str:
     """What an address in DRAM holds now: ``NAME+BYTES``; empty if nothing known."""
-    bundle, at = debugger.bundle, debugger.current_layer()
-    order = debugger.layer_order()
+    bundle, at = debugger.bundle, debugger.find_current_layer()
+    order = debugger.get_layer_order()
     until = order if at is None else order[: order.index(at) + 1]
     outputs = [debugger.layers[index].output for index in reversed(until)]
     for tensor in (*outputs, *bundle.metadata.inputs):
@@ -199,37 +203,37 @@ def _behind(name: str, offset: int) -> str:
     return f"{name}+{offset}" if offset else name
 
 
-def _dtype(touch: Touch, words: Mapping[str, int]) -> np.dtype[Any]:
+def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
     """How an operand's values lie: as the instruction reads them."""
     wide = words.get("element", 0)
-    if touch.what in ("channels", "scales") or (touch.what == "rhs" and words.get("rhs_kind")):
+    if access.what in ("channels", "scales") or (access.what == "rhs" and words.get("rhs_kind")):
         return np.dtype(np.int32)
-    if touch.what == "partial":
+    if access.what == "partial":
         return np.dtype(np.int64 if wide else np.int32)
     nbytes = words.get("element_bytes", 1 << wide if wide in (0, 1) else 1)
     return np.dtype({2: np.int16, 4: np.int32}.get(nbytes, np.int8))
 
 
-def placed_operand(debugger: Debugger, core: int, placed: Placed) -> Operand:
+def read_operand(debugger: Debugger, core: int, placed: OperandLocation) -> Operand:
     """Its values as they are in memory now; none where they do not lie in one memory."""
-    box, dtype = placed.touch.box, placed.dtype
+    box, dtype = placed.access.box, placed.dtype
     elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
     name = f"{placed.holds} at {box.start:#010x}"
-    data = bytes_of(debugger.execution.machine, core, box)
+    data = read_byte_runs(debugger.execution.machine, core, box)
     if data is None:
         return Operand(name, elem, np.zeros((0, 1), dtype), note="it does not lie in one memory")
     counts = [count for count, _ in box.repeats if count > 1]
     values = data.view(dtype if box.run % dtype.itemsize == 0 else np.int8).reshape(*counts, -1)
-    if placed.touch.what == "weights" and box.run % WEIGHT_BLOCK == 0 and not box.repeats:
+    if placed.access.what == "weights" and box.run % WEIGHT_BLOCK == 0 and not box.repeats:
         values = values.reshape(-1, WEIGHT_BLOCK // dtype.itemsize)
     return Operand(name, elem, values, note="as it lies in memory now")
 
 
-def bytes_of(machine: Machine, core: int, box: ByteRuns) -> npt.NDArray[np.uint8] | None:
+def read_byte_runs(machine: Machine, core: int, box: ByteRuns) -> npt.NDArray[np.uint8] | None:
     """[runs * bytes of a run], or None if it does not lie in one memory."""
     for memory, base in _memories(machine, core):
         if base <= box.start and box.end <= base + memory.size and box.nbytes <= MAX_BYTES:
-            starts = box.starts() - base
+            starts = box.list_starts() - base
             if int(starts.min()) < 0:
                 return None
             index = starts[:, None] + np.arange(box.run)

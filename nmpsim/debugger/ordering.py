@@ -18,7 +18,7 @@ from operator import itemgetter
 
 import attrs
 
-Rivals = Mapping[tuple[int, int], Mapping[int, int]]
+RivalPosts = Mapping[tuple[int, int], Mapping[int, int]]
 """(semaphore, how manieth pend was served there) -> how much each core posted later that could have
 come first."""
 
@@ -58,12 +58,12 @@ class _Semaphore:
         )
 
 
-class Order:
+class HappensBefore:
     """Follows what cores do to meet."""
 
-    def __init__(self, cores: int, rivals: Rivals | None = None) -> None:
+    def __init__(self, cores: int, rivals: RivalPosts | None = None) -> None:
         """``rivals`` are those that are known from the start."""
-        self._known: Rivals = rivals or {}
+        self._known: RivalPosts = rivals or {}
         self._seen: dict[tuple[int, int], dict[int, int]] = {}
         self.is_too_strict = False
         """Did a rival come that was not known?"""
@@ -82,7 +82,7 @@ class Order:
         return len(self._times)
 
     @property
-    def rivals(self) -> Rivals:
+    def rivals(self) -> RivalPosts:
         """All that have come so far or were known."""
         found = {key: dict(counts) for key, counts in self._known.items()}
         for key, counts in self._seen.items():

@@ -12,17 +12,17 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.core.state import CoreStatus
-from nmpsim.debugger.breakpoints import Hit
+from nmpsim.debugger.breakpoints import BreakpointHit
 from nmpsim.debugger.edits import Edit
-from nmpsim.debugger.events import Hazards
+from nmpsim.debugger.events import HazardLog
 from nmpsim.debugger.execution import FOREVER, Execution
 from nmpsim.debugger.hazards import Hazard
-from nmpsim.debugger.worklog import PathLog, WorkLog
+from nmpsim.debugger.work_log import CriticalPathLog, WorkLog
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import word_at
 
 Reason = Literal["start", "step", "breakpoint", "trap", "end", "begin", "interrupted"]
-Outputs = Mapping[int, npt.NDArray[Any]]
+LayerOutputs = Mapping[int, npt.NDArray[Any]]
 
 
 @attrs.frozen
@@ -47,12 +47,12 @@ class Location:
 
 
 @attrs.frozen
-class Stopped:
+class StopResult:
     """A step or a run came back."""
 
     reason: Reason
     location: Location
-    hits: tuple[Hit, ...] = ()
+    hits: tuple[BreakpointHit, ...] = ()
     message: str = ""
     """More about it: a trap's message, or what could not be done."""
     core: int | None = None
@@ -60,16 +60,16 @@ class Stopped:
 
 
 @attrs.define(eq=False)
-class Known:
+class RunCache:
     """Results cached for a run with these ``edits``; other edits make another run."""
 
     edits: tuple[Edit, ...]
-    paths: PathLog
-    ends: dict[int, int] = attrs.field(factory=dict)
+    paths: CriticalPathLog
+    layer_ends: dict[int, int] = attrs.field(factory=dict)
     """Position at which each layer was done."""
-    outputs: dict[int, npt.NDArray[Any]] = attrs.field(factory=dict)
+    layer_outputs: dict[int, npt.NDArray[Any]] = attrs.field(factory=dict)
     """Output of each layer when it was done last."""
-    hazards: Hazards | None = None
+    hazards: HazardLog | None = None
     """None until somebody asks."""
     work: WorkLog | None = None
     """None unless somebody wants it."""
@@ -80,20 +80,20 @@ class Known:
         return self.hazards.found if self.hazards else ()
 
 
-def outputs_at(known: Known, layers: Sequence[Layer], position: int) -> Outputs:
+def collect_outputs(cache: RunCache, layers: Sequence[Layer], position: int) -> LayerOutputs:
     """Output of each layer as it was left, with what was set there after that, up to a position.
 
     Layers may share memory: a byte is of the layer that was done last there.
     """
-    found = dict(known.outputs)
-    order = sorted(known.ends, key=lambda index: -known.ends[index])
-    for edit in known.edits:
+    found = dict(cache.layer_outputs)
+    order = sorted(cache.layer_ends, key=lambda index: -cache.layer_ends[index])
+    for edit in cache.edits:
         for address, now in edit.pieces if edit.position <= position else ():
             owner = next(
                 (
                     index
                     for index in order
-                    if known.ends[index] < edit.position
+                    if cache.layer_ends[index] < edit.position
                     and 0 <= address - layers[index].output.address < found[index].nbytes
                 ),
                 None,
@@ -117,26 +117,26 @@ class RunPosition:
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
-        self._known = Known(execution.edits, PathLog(execution))
+        self._cache = RunCache(execution.edits, CriticalPathLog(execution))
 
     @property
-    def known(self) -> Known:
+    def cache(self) -> RunCache:
         """What is known of the run that the edits make now."""
-        if self._known.edits is not self.execution.edits:
-            work = None if self._known.work is None else WorkLog()
-            paths = PathLog(self.execution)
-            self._known = Known(self.execution.edits, paths, work=work)
-        return self._known
+        if self._cache.edits is not self.execution.edits:
+            work = None if self._cache.work is None else WorkLog()
+            paths = CriticalPathLog(self.execution)
+            self._cache = RunCache(self.execution.edits, paths, work=work)
+        return self._cache
 
     @property
-    def ends(self) -> Mapping[int, int]:
+    def layer_ends(self) -> Mapping[int, int]:
         """Position at which each layer was done, as far as the run has come once."""
-        return self.known.ends
+        return self.cache.layer_ends
 
     @property
-    def outputs(self) -> Outputs:
+    def layer_outputs(self) -> LayerOutputs:
         """Output of each layer as it was left, as far as the run has come once."""
-        return outputs_at(self.known, self.layers, self.execution.position)
+        return collect_outputs(self.cache, self.layers, self.execution.position)
 
     @property
     def bundle(self) -> Bundle:
@@ -148,7 +148,7 @@ class RunPosition:
         """The program's layers."""
         return self.execution.layers
 
-    def next_core(self) -> int | None:
+    def find_next_core(self) -> int | None:
         """The core that goes on next, unless the DRAM is earlier; None if all have stopped."""
         cores = self.execution.machine.cores
         running = np.flatnonzero(cores.status == CoreStatus.RUNNING)
@@ -156,7 +156,7 @@ class RunPosition:
             return None
         return int(running[np.argmin(cores.clock[running])])
 
-    def layer_order(self) -> list[int]:
+    def get_layer_order(self) -> list[int]:
         """Layers in the order in which they are computed."""
         return [index for step in self.bundle.metadata.steps for index in step.layers]
 
@@ -164,22 +164,22 @@ class RunPosition:
         """Return the step of the bundle that computes a layer."""
         return next(step for step in self.bundle.metadata.steps if index in step.layers)
 
-    def start_of(self, index: int) -> int:
+    def get_layer_start(self, index: int) -> int:
         """Position where a layer begins; those before it must have run."""
-        order = self.layer_order()
-        return max((self.ends[one] for one in order[: order.index(index)]), default=0)
+        order = self.get_layer_order()
+        return max((self.layer_ends[one] for one in order[: order.index(index)]), default=0)
 
-    def current_layer(self) -> int | None:
+    def find_current_layer(self) -> int | None:
         """The first layer that is not done yet; None at the end."""
         position = self.execution.position
-        for index in self.layer_order():
-            if self.ends.get(index, FOREVER) > position:
+        for index in self.get_layer_order():
+            if self.layer_ends.get(index, FOREVER) > position:
                 return index
         return None
 
-    def location(self) -> Location:
+    def get_location(self) -> Location:
         """Where the run is."""
-        index, core = self.current_layer(), self.next_core()
+        index, core = self.find_current_layer(), self.find_next_core()
         layer = None if index is None else self.layers[index]
         pc = None if core is None else int(self.execution.machine.cores[core].pc)
         position = self.execution.position
@@ -191,18 +191,18 @@ class RunPosition:
             layer_display_name=layer.display_name if layer else "",
             line=layer.line if layer else 0,
             placement=layer.placement if layer else "",
-            layers_done=sum(end <= position for end in self.ends.values()),
+            layers_done=sum(end <= position for end in self.layer_ends.values()),
             layers=len(self.layers),
             core=core,
             pc=pc,
-            instruction=self.instruction_at(core, pc) if core is not None and pc else "",
+            instruction=self.disassemble_at(core, pc) if core is not None and pc else "",
         )
 
-    def instruction_at(self, core: int, pc: int) -> str:
+    def disassemble_at(self, core: int, pc: int) -> str:
         """The instruction at an address, as a core sees it; empty if there is none."""
         word = word_at(self.execution.machine, core, pc)
         return "" if word is None else disassemble_word(word, pc, {})
 
-    def stopped(self, reason: Reason, **more: Any) -> Stopped:
+    def make_stop(self, reason: Reason, **more: Any) -> StopResult:
         """An answer that says where the run is now."""
-        return Stopped(reason, self.location(), **more)
+        return StopResult(reason, self.get_location(), **more)

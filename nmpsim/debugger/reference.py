@@ -19,7 +19,7 @@ from nmpsim.diagnostics import fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 
-class Arrays(Protocol):
+class ArrayReader(Protocol):
     """A file of arrays by their names."""
 
     @property
@@ -32,7 +32,7 @@ class Arrays(Protocol):
         ...
 
 
-OpenArrays = Callable[[Path], Arrays]
+ArrayOpener = Callable[[Path], ArrayReader]
 """Opens an ``.npz`` file that nobody vouches for."""
 
 
@@ -55,16 +55,16 @@ class LayerComparison:
     """The layer alone, on the reference's inputs; None if that was not asked for."""
     problem: str = ""
     """Why there is nothing to compare."""
-    alone: Array | None = attrs.field(default=None, eq=False, repr=False)
+    isolated_output: Array | None = attrs.field(default=None, eq=False, repr=False)
     """What the layer gives on the reference's inputs, where ``isolated`` is known."""
 
     @property
-    def breaks(self) -> bool:
+    def is_faulty(self) -> bool:
         """Does it go wrong by itself?"""
         return self.isolated is not None and not self.isolated.equal
 
     @property
-    def inherits(self) -> bool:
+    def inherits_error(self) -> bool:
         """Is it wrong only because its inputs are?"""
         is_wrong = self.accumulated is not None and not self.accumulated.equal
         return is_wrong and self.isolated is not None and self.isolated.equal
@@ -127,7 +127,7 @@ class Reference:
         values = None if key is None else _shaped(self._read(key), layer.output.shape)
         if values is None or values.dtype.kind == "f":
             return values
-        return on_scale_of(values, self._outputs[layer.index], layer.output)
+        return convert_scale(values, self._outputs[layer.index], layer.output)
 
 
 def _by_name(keys: Iterable[str]) -> Mapping[tuple[int | None, str, str | None], str]:
@@ -155,7 +155,7 @@ def _shaped(values: Array, shape: tuple[int, ...]) -> Array | None:
     return None
 
 
-def difference(layer: Layer, actual: Array, expected: Array) -> Difference | str:
+def measure_difference(layer: Layer, actual: Array, expected: Array) -> Difference | str:
     """How far a layer's output is from what is expected; a text if they cannot be compared."""
     output = layer.output
     if actual.dtype != expected.dtype and (expected.dtype.kind != "f" or output.scale is None):
@@ -163,19 +163,19 @@ def difference(layer: Layer, actual: Array, expected: Array) -> Difference | str
     return compare(actual, expected, output.elem, output.scale, output.offset)
 
 
-def on_scale_of(values: Array, old: Tensor, new: Tensor) -> Array:
+def convert_scale(values: Array, old: Tensor, new: Tensor) -> Array:
     """Values of a tensor, as they are if it has the same scale now, else as real numbers."""
     if old.scale is None or old.scale == new.scale:
         return values
-    return real_numbers(old, values)
+    return dequantize(old, values)
 
 
-def real_numbers(tensor: Tensor, values: Array) -> Array:
+def dequantize(tensor: Tensor, values: Array) -> Array:
     """What the integers of a quantized tensor stand for, in float64."""
     return np.asarray((tensor.scale or 1.0) * (values.astype(np.float64) - (tensor.offset or 0)))
 
 
-def quantized(tensor: Tensor, values: Array) -> Array:
+def quantize(tensor: Tensor, values: Array) -> Array:
     """Real values as a tensor stores them, the nearest one."""
     return nearest_stored(values, tensor.elem, tensor.scale or 1.0, tensor.offset)
 
@@ -183,18 +183,18 @@ def quantized(tensor: Tensor, values: Array) -> Array:
 def compare_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
     """A layer as the network ran it, compared with the reference."""
     layer = debugger.layers[index]
-    actual, expected = debugger.outputs.get(index), reference.output(layer)
+    actual, expected = debugger.layer_outputs.get(index), reference.output(layer)
     if expected is None:
         return LayerComparison(index, layer.name, None, problem="not in the reference")
     if actual is None:
         return LayerComparison(index, layer.name, None, problem="has not run yet")
-    found = difference(layer, actual, expected)
+    found = measure_difference(layer, actual, expected)
     if isinstance(found, str):
         return LayerComparison(index, layer.name, None, problem=found)
     return LayerComparison(index, layer.name, found)
 
 
-def isolate(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
+def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
     """As ``compare_layer``, and the layer alone on the reference's inputs.
 
     The machine goes to where the layer begins, gets the inputs again and the reference's outputs of
@@ -204,30 +204,30 @@ def isolate(debugger: Debugger, reference: Reference, index: int) -> LayerCompar
     layer, expected = debugger.layers[index], reference.output(debugger.layers[index])
     if told.accumulated is None or expected is None:
         return told
-    order = debugger.layer_order()
+    order = debugger.get_layer_order()
     before = order[: order.index(index)]
     with debugger.execution.visit():
-        debugger.execution.go_to(debugger.start_of(index))
+        debugger.execution.go_to(debugger.get_layer_start(index))
         for tensor in debugger.bundle.metadata.inputs:  # layers before it may have spoiled them
             values = debugger.execution.inputs[tensor.name]
             write_tensor(debugger.execution.machine, tensor, values)
         for one in before:
-            found = stored_output(debugger.layers[one], reference)
+            found = get_stored_output(debugger.layers[one], reference)
             write_tensor(
                 debugger.execution.machine,
                 debugger.layers[one].output,
-                debugger.outputs[one] if found is None else found,
+                debugger.layer_outputs[one] if found is None else found,
             )
-        actual = debugger.output_after(index)
-    apart = None if actual is None else difference(layer, actual, expected)
+        actual = debugger.run_single_layer(index)
+    apart = None if actual is None else measure_difference(layer, actual, expected)
     if not isinstance(apart, Difference):
         return told
-    return attrs.evolve(told, isolated=apart, alone=actual)
+    return attrs.evolve(told, isolated=apart, isolated_output=actual)
 
 
-def stored_output(layer: Layer, reference: Reference) -> Array | None:
+def get_stored_output(layer: Layer, reference: Reference) -> Array | None:
     """What a layer should answer as its type stores it; None if it is not known."""
     values = reference.output(layer)
     if values is None or values.dtype == ELEM_DTYPES[layer.output.elem]:
         return values
-    return quantized(layer.output, values) if layer.output.scale is not None else None
+    return quantize(layer.output, values) if layer.output.scale is not None else None

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 
-from nmpsim.debugger.commands.command import Result
+from nmpsim.debugger.commands.command import CommandResult
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
@@ -37,7 +37,7 @@ class DebugDocument(TypedDict):
 
 
 @attrs.frozen
-class Line:
+class ScriptLine:
     """A line of a script."""
 
     text: str
@@ -46,18 +46,18 @@ class Line:
 
 
 @attrs.frozen
-class Answer:
+class ScriptAnswer:
     """What became of a line."""
 
-    line: Line
-    result: Result
+    line: ScriptLine
+    result: CommandResult
 
 
 @attrs.frozen
-class Outcome:
+class ScriptOutcome:
     """What became of a script."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[ScriptAnswer, ...]
     never_hit: tuple[str, ...]
     """Breakpoints and watchpoints that were never met."""
 
@@ -69,10 +69,10 @@ class Outcome:
 
 def run_script(
     shell: Shell,
-    lines: Iterable[Line],
-    told: Callable[[Answer], None] = lambda _: None,
+    lines: Iterable[ScriptLine],
+    told: Callable[[ScriptAnswer], None] = lambda _: None,
     during: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Outcome:
+) -> ScriptOutcome:
     """Do line after line; ``told`` hears each answer, ``during`` is entered for each.
 
     Raises :class:`~nmpsim.diagnostics.UserError` at the first line that cannot be done, with its
@@ -82,7 +82,7 @@ def run_script(
     for line in lines:
         try:
             with during():
-                answer = Answer(line, shell.execute(line.text))
+                answer = ScriptAnswer(line, shell.execute(line.text))
         except UserError as error:
             raise UserError([_placed(one, line) for one in error.diagnostics]) from error
         if line.text.strip():
@@ -90,10 +90,10 @@ def run_script(
             told(answer)
         if answer.result.ends:
             break
-    return Outcome(tuple(answers), never_hit(shell))
+    return ScriptOutcome(tuple(answers), list_unmet_breakpoints(shell))
 
 
-def never_hit(shell: Shell) -> tuple[str, ...]:
+def list_unmet_breakpoints(shell: Shell) -> tuple[str, ...]:
     """Breakpoints and watchpoints that were never met, in words."""
     return tuple(
         f"{'watchpoint' if one.is_watchpoint else 'breakpoint'} {one.number} was never hit:"
@@ -103,13 +103,13 @@ def never_hit(shell: Shell) -> tuple[str, ...]:
     )
 
 
-def _placed(diagnostic: Diagnostic, line: Line) -> Diagnostic:
+def _placed(diagnostic: Diagnostic, line: ScriptLine) -> Diagnostic:
     if diagnostic.place is not None:
         return diagnostic
     return attrs.evolve(diagnostic, place=Place(line.file, line.number))
 
 
-def document(outcome: Outcome) -> DebugDocument:
+def build_document(outcome: ScriptOutcome) -> DebugDocument:
     """A script's answers as JSON."""
     return {
         "schema": SCHEMA,

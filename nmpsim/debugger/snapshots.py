@@ -31,17 +31,17 @@ class Snapshot:
     is_started: bool
     account: CycleAccount
     pages: tuple[Bytes, ...]
-    """Of ``paged_memories``, one after the other."""
+    """Of ``list_paged_memories``, one after the other."""
     records: tuple[Any, ...]
-    """Copies of ``small_arrays``."""
+    """Copies of ``list_small_arrays``."""
 
 
-def paged_memories(machine: Machine) -> tuple[Bytes, ...]:
+def list_paged_memories(machine: Machine) -> tuple[Bytes, ...]:
     """The large memories that a run writes, each as one row of bytes."""
     return machine.ram, machine.scratchpad.reshape(-1)
 
 
-def small_arrays(machine: Machine) -> tuple[Any, ...]:
+def list_small_arrays(machine: Machine) -> tuple[Any, ...]:
     """All else that a run writes."""
     return (
         machine.cores,
@@ -53,10 +53,10 @@ def small_arrays(machine: Machine) -> tuple[Any, ...]:
     )
 
 
-def take_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
+def copy_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
     """The machine's memory in pages, those of ``before`` where they are equal."""
     pages: list[Bytes] = []
-    for memory in paged_memories(machine):
+    for memory in list_paged_memories(machine):
         for start in range(0, memory.size, PAGE_BYTES):
             page = memory[start : start + PAGE_BYTES]
             old = before.pages[len(pages)] if before is not None else None
@@ -65,18 +65,18 @@ def take_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
     return tuple(pages)
 
 
-def restore(machine: Machine, snapshot: Snapshot) -> None:
+def restore_machine(machine: Machine, snapshot: Snapshot) -> None:
     """Put a snapshot's memory and records back."""
     number = 0
-    for memory in paged_memories(machine):
+    for memory in list_paged_memories(machine):
         for start in range(0, memory.size, PAGE_BYTES):
             memory[start : start + PAGE_BYTES] = snapshot.pages[number]
             number += 1
-    for array, copy in zip(small_arrays(machine), snapshot.records, strict=True):
+    for array, copy in zip(list_small_arrays(machine), snapshot.records, strict=True):
         array[...] = copy
 
 
-class Snapshots:
+class SnapshotStore:
     """Snapshots by position, within a budget; the first one always stays."""
 
     def __init__(self, budget_mib: int = DEFAULT_BUDGET_MIB) -> None:
@@ -94,11 +94,11 @@ class Snapshots:
         """Bytes that they take together."""
         return self._nbytes
 
-    def before(self, position: int) -> Snapshot:
+    def find_before(self, position: int) -> Snapshot:
         """The last one at ``position`` or before it; there is one at 0."""
         return self._kept[self._index(position) - 1]
 
-    def has(self, position: int) -> bool:
+    def has_position(self, position: int) -> bool:
         """Is there one at exactly this position?"""
         index = self._index(position)
         return index > 0 and self._kept[index - 1].position == position

@@ -100,7 +100,7 @@ class DebugApp(App[None]):
         self._pane = self._before_help = 0
         self._early_keys: list[events.Key] = []
         """Typed while there is no view yet."""
-        shell.debugger.interrupted = self._jobs.is_interrupted
+        shell.debugger.is_interrupted = self._jobs.is_interrupted
         shell.debugger.progress = self._note_progress
 
     def compose(self) -> ComposeResult:

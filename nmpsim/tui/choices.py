@@ -10,14 +10,14 @@ import numpy as np
 
 from nmpsim.debugger.operands import (
     Operand,
-    Placed,
+    OperandLocation,
     Values,
-    instruction_at_hand,
-    layer_output,
-    named_operand,
-    placed_operand,
+    find_current_instruction,
+    find_operand,
+    read_layer_output,
+    read_operand,
 )
-from nmpsim.debugger.reference import Reference, stored_output
+from nmpsim.debugger.reference import Reference, get_stored_output
 from nmpsim.tui.planes import FILTER, Planes
 from nmpsim.tui.view import View
 
@@ -52,13 +52,13 @@ def _of_layer(view: View) -> Iterator[Choice]:
 
 
 def _output(view: View) -> Planes | None:
-    return None if view.chosen is None else Planes(layer_output(view.debugger, view.chosen))
+    return None if view.chosen is None else Planes(read_layer_output(view.debugger, view.chosen))
 
 
 def _difference(view: View, reference: Reference) -> Planes | None:
     """The output less what the reference says, in integers where both are."""
     layer = view.debugger.layers[view.layer]
-    ours, theirs = layer_output(view.debugger, layer), stored_output(layer, reference)
+    ours, theirs = read_layer_output(view.debugger, layer), get_stored_output(layer, reference)
     if theirs is None or theirs.shape != ours.values.shape:
         return None
     wide = np.int64 if ours.values.dtype.kind in "iub" else np.float64
@@ -84,17 +84,17 @@ def _where(values: Values) -> str:
 def _named(view: View, role: str, name: str) -> Choice:
     def read() -> Planes | None:
         known = view.facts.operands
-        found = named_operand(view.debugger, view.facts.module, known, name, view.layer)
+        found = find_operand(view.debugger, view.facts.module, known, name, view.layer)
         return None if found is None else Planes(found, role == FILTER)
 
     return Choice(role, read)
 
 
 def _of_core(view: View) -> Iterator[Choice]:
-    at = instruction_at_hand(view.debugger, view.core)
+    at = find_current_instruction(view.debugger, view.core)
     for placed in at.operands if at else ():
-        yield Choice(f"core {view.core} {placed.touch.what}", partial(_placed, view, placed))
+        yield Choice(f"core {view.core} {placed.access.what}", partial(_placed, view, placed))
 
 
-def _placed(view: View, placed: Placed) -> Planes:
-    return Planes(placed_operand(view.debugger, view.core, placed))
+def _placed(view: View, placed: OperandLocation) -> Planes:
+    return Planes(read_operand(view.debugger, view.core, placed))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 from textual.binding import Binding, BindingType
 
-from nmpsim.debugger.breakpoints import AtAddress, AtLayer
+from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
 from nmpsim.tui.view import View
 
 
@@ -52,12 +52,12 @@ MOVES = (
 )
 
 
-def breakpoint_line(view: View, condition: AtAddress | AtLayer) -> str:
+def breakpoint_line(view: View, condition: AddressCondition | LayerCondition) -> str:
     """The command line that sets a breakpoint, or takes away what is there."""
     there = [one.number for one in view.debugger.breakpoints if one.condition == condition]
     if there:
         return f"delete {' '.join(map(str, there))}"
-    if isinstance(condition, AtLayer):
+    if isinstance(condition, LayerCondition):
         return f"break layer {condition.index}"
     return f"break address {condition.address:#x}"
 

@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from nmpsim.debugger.breakpoints import AtAddress, AtLayer
+from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
 from nmpsim.tui.look import UNICODE, Glyphs
 from nmpsim.tui.view import View
 
@@ -98,7 +98,7 @@ class LinePane(ScrollView, can_focus=True):
         """What choosing a line makes all panes look at: a layer, a core, an element."""
         return {}
 
-    def breakpoint_at(self, index: int) -> AtAddress | AtLayer | None:
+    def breakpoint_at(self, index: int) -> AddressCondition | LayerCondition | None:
         """What a breakpoint on a line stops at; None where none can be."""
         return None
 

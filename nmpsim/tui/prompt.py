@@ -18,7 +18,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input
 
 from nmpsim.atomic import write_file
-from nmpsim.debugger.commands.command import say
+from nmpsim.debugger.commands.command import make_result
 from nmpsim.diagnostics import fail
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.view import View
@@ -55,7 +55,7 @@ def copied(view: View, pane: LinePane, name: str) -> View:
 
 
 def _said(view: View, text: str) -> View:
-    return attrs.evolve(view, answer=say(text))
+    return attrs.evolve(view, answer=make_result(text))
 
 
 def free_name(stem: str) -> str:

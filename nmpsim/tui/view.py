@@ -15,15 +15,15 @@ from nmpsim.analysis.memory_map import memory_map
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger import CoreState, Debugger, LayerState, Location
-from nmpsim.debugger.breakpoints import AtAddress, AtLayer
-from nmpsim.debugger.commands.command import Result, say
+from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
+from nmpsim.debugger.commands.command import CommandResult, make_result
 from nmpsim.debugger.commands.shell import Shell
-from nmpsim.debugger.edits import Edit, scales_of
-from nmpsim.debugger.inspect import core_states, layer_states
-from nmpsim.debugger.operands import LirOperands, lir_operands
-from nmpsim.debugger.rederive import rescaled_module
+from nmpsim.debugger.edits import Edit, list_scale_changes
+from nmpsim.debugger.inspect import list_core_states, list_layer_states
+from nmpsim.debugger.operands import LirOperands, find_lir_operands
 from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer
-from nmpsim.debugger.worklog import WorkLog
+from nmpsim.debugger.scale_changes import rescale_module
+from nmpsim.debugger.work_log import WorkLog
 from nmpsim.diagnostics import UserError
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.printer import print_module
@@ -58,9 +58,9 @@ def facts_of(bundle: Bundle, edits: tuple[Edit, ...]) -> Facts:
     """Read a bundle's debug information; without any, the source says so."""
     module, operands = None, LirOperands({}, {})
     try:
-        module = rescaled_module(bundle.module(), scales_of(edits))
+        module = rescale_module(bundle.module(), list_scale_changes(edits))
         text = print_module(module)
-        operands = lir_operands(module, bundle.metadata.layers)
+        operands = find_lir_operands(module, bundle.metadata.layers)
     except UserError as error:
         text = str(error)
     source = tuple(visible_line(line) for line in text.splitlines())
@@ -112,7 +112,7 @@ class View:
     shell: Shell
     facts: Facts
     location: Location
-    answer: Result
+    answer: CommandResult
     """What the last command answered."""
     report: RunReport
     """Of the run so far."""
@@ -139,7 +139,7 @@ class View:
     @property
     def work(self) -> WorkLog:
         """What units did so far."""
-        return self.debugger.work_log()
+        return self.debugger.get_work_log()
 
     @property
     def chosen(self) -> Layer | None:
@@ -150,28 +150,28 @@ class View:
     def breakpoint_layers(self) -> frozenset[int]:
         """Layers at whose begin the run stops."""
         conditions = [one.condition for one in self.debugger.breakpoints if one.is_enabled]
-        return frozenset(one.index for one in conditions if isinstance(one, AtLayer))
+        return frozenset(one.index for one in conditions if isinstance(one, LayerCondition))
 
     @property
     def breakpoint_addresses(self) -> frozenset[int]:
         """Addresses before whose instruction the run stops."""
         conditions = [one.condition for one in self.debugger.breakpoints if one.is_enabled]
-        return frozenset(one.address for one in conditions if isinstance(one, AtAddress))
+        return frozenset(one.address for one in conditions if isinstance(one, AddressCondition))
 
 
 def first_view(shell: Shell) -> View:
     """Before anything is done; from here on the record of work is kept."""
     debugger = shell.debugger
-    debugger.keep_work()
+    debugger.record_work()
     report = debugger.report()
     view = View(
         shell,
         facts_of(debugger.bundle, debugger.execution.edits),
-        debugger.location(),
-        say("c runs it to the end, n a layer; ? lists all keys"),
+        debugger.get_location(),
+        make_result("c runs it to the end, n a layer; ? lists all keys"),
         report,
-        layer_states(debugger, report),
-        core_states(debugger),
+        list_layer_states(debugger, report),
+        list_core_states(debugger),
     )
     at = view.location.layer
     return attrs.evolve(view, comparisons=_comparisons(view), at=at, layer=at or 0)
@@ -187,7 +187,7 @@ def executed(before: View, line: str) -> View:
     return view
 
 
-def next_view(before: View, answer: Result) -> View:
+def next_view(before: View, answer: CommandResult) -> View:
     """How things are after a command; what is looked at stays unless the run has gone elsewhere."""
     debugger = before.debugger
     edits, facts = debugger.execution.edits, before.facts
@@ -195,11 +195,11 @@ def next_view(before: View, answer: Result) -> View:
     view = attrs.evolve(
         before,
         facts=facts if facts.edits is edits else facts_of(debugger.bundle, edits),
-        location=debugger.location(),
+        location=debugger.get_location(),
         answer=answer,
         report=report,
-        layers=layer_states(debugger, report),
-        cores=core_states(debugger),
+        layers=list_layer_states(debugger, report),
+        cores=list_core_states(debugger),
     )
     has_moved = view.location.position != before.location.position
     view = attrs.evolve(
@@ -227,8 +227,8 @@ def _stands_at(view: View) -> int | None:
     """After a step to a layer's end that layer, whose results one wants to see; else the next."""
     debugger, location = view.debugger, view.location
     if view.answer.data.get("reason") == "step" and location.layers_done:
-        last = debugger.layer_order()[location.layers_done - 1]
-        if debugger.ends.get(last) == location.position:
+        last = debugger.get_layer_order()[location.layers_done - 1]
+        if debugger.layer_ends.get(last) == location.position:
             return last
     return location.layer
 
@@ -242,7 +242,7 @@ def _asked_about(view: View) -> int | None:
     return next((state.index for state in view.layers if state.name == named), None)
 
 
-def _element_of(answer: Result) -> tuple[int, ...]:
+def _element_of(answer: CommandResult) -> tuple[int, ...]:
     """What is asked why, or the first element that differs."""
     at = answer.data.get("at", ())
     for one in answer.data.get("layers", ()) if "verdict" in answer.data else ():
@@ -256,7 +256,10 @@ def _comparisons(view: View) -> Mapping[int, Compared]:
     if reference is None:
         return {}
     done = [state.index for state in view.layers if state.state == "done"]
-    return {index: _compared(view, reference, index, debugger.outputs.get(index)) for index in done}
+    return {
+        index: _compared(view, reference, index, debugger.layer_outputs.get(index))
+        for index in done
+    }
 
 
 def _compared(view: View, reference: Reference, index: int, output: Any) -> Compared:

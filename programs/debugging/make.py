@@ -20,8 +20,8 @@ import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.patch import Change, apply_patch
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.changes import Changes
-from nmpsim.debugger.edits import patch_of
+from nmpsim.debugger.changes import ProgramChanges
+from nmpsim.debugger.edits import build_patch
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.isa.codec import encode
 
@@ -57,10 +57,12 @@ def wrong_shift(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -
     """The compiler has shifted the sums of the second convolution by one bit too few."""
     image = compiled(folder, TEXT, arrays, tensors)
     debugger = Debugger(bundle_from_bytes(image), {"data": SEVEN})
-    changes, layer = Changes(debugger), find_layer(debugger, "conv2")
-    shift = next(one.words["out_post"] for one in changes.trace(layer) if "out_post" in one.words)
+    changes, layer = ProgramChanges(debugger), find_layer(debugger, "conv2")
+    shift = next(
+        one.words["out_post"] for one in changes.trace_layer(layer) if "out_post" in one.words
+    )
     changes.set_word(layer, "out_post", shift - 1)
-    return apply_patch(image, patch_of(debugger.bundle, changes.edits), "wrong_shift.bin")
+    return apply_patch(image, build_patch(debugger.bundle, changes.edits), "wrong_shift.bin")
 
 
 def retyped_bias(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -> bytes:
@@ -76,7 +78,7 @@ def missing_wait(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) 
     image = compiled(folder, TEXT, arrays, tensors)
     debugger = Debugger(bundle_from_bytes(image), {"data": SEVEN})
     debugger.run_to_end()
-    trace = Changes(debugger).trace(find_layer(debugger, "conv2"))
+    trace = ProgramChanges(debugger).trace_layer(find_layer(debugger, "conv2"))
     wait = next(
         one for one in trace
         if one.core == 1 and one.instruction.mnemonic == "nmp.wait" and one.word >> 15 & 31 == 0

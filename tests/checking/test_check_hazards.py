@@ -76,7 +76,7 @@ def test_they_are_those_of_the_debugger(project, racing):
     inputs = {"data": np.load(project.folder / "images" / "7.npy")}
     debugger = Debugger(bundle, inputs)
     debugger.run_to_end()
-    expected = [(one.position, one.what) for one in debugger.hazards()]
+    expected = [(one.position, one.what) for one in debugger.find_hazards()]
     found = find_hazards(bundle, inputs, nmpsim.device_of(bundle))
     assert [(one.position, one.what) for one in found] == expected
     assert len(expected) == 1

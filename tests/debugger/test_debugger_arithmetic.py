@@ -18,8 +18,8 @@ from tiers import examples
 
 from nmpsim.core.state import Machine
 from nmpsim.debugger.arithmetic import OutputElement, ResultTrace, Term, list_terms, trace_result
-from nmpsim.debugger.instructions import read_descriptor, touches_of
-from nmpsim.debugger.tracing import place_in
+from nmpsim.debugger.instructions import list_accesses, read_descriptor
+from nmpsim.debugger.tracing import locate_byte
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.table import DESCRIPTORS
 from nmpsim.memory.address_map import bytes_at
@@ -57,12 +57,14 @@ class Jobs:
     ) -> Iterator[tuple[OutputElement, int, int]]:
         """Some results of a job: which, address and bytes."""
         words, instruction = self.words[number], BY_MNEMONIC[self._mnemonics[number]]
-        for touch in touches_of(instruction, words, 0, 0):
-            if touch.what == "output":
-                box, size = touch.box, words.get("element_bytes", 1 << words.get("element", 0))
-                for start in rng.choice(box.starts(), min(3, box.starts().size), replace=False):
+        for access in list_accesses(instruction, words, 0, 0):
+            if access.what == "output":
+                box, size = access.box, words.get("element_bytes", 1 << words.get("element", 0))
+                for start in rng.choice(
+                    box.list_starts(), min(3, box.list_starts().size), replace=False
+                ):
                     address = int(start) + size * int(rng.integers(0, box.run // size))
-                    at, byte = place_in(box, address)
+                    at, byte = locate_byte(box, address)
                     yield OutputElement(at, byte // size), address, size
 
 

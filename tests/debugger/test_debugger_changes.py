@@ -14,7 +14,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
-from nmpsim.debugger.edits import patch_of
+from nmpsim.debugger.edits import build_patch
 from nmpsim.diagnostics import UserError
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -43,7 +43,7 @@ def test_a_patch_does_what_the_session_did(
     report = nmpsim.Device(nmpsim.device_of(bundle)).run(bundle, seven, save_layers=True)
     for layer in shell.debugger.layers:
         saved = report.layer_outputs[f"{layer.number:04d}:{layer.name}"]
-        np.testing.assert_array_equal(saved, shell.debugger.outputs[layer.index])
+        np.testing.assert_array_equal(saved, shell.debugger.layer_outputs[layer.index])
 
 
 CONV1 = ("S:0.013213338", ("act/0004:conv1__2:conv1__2_res", "act/0007:pool1__2:pool1__1_res"))
@@ -65,7 +65,7 @@ def outputs_with(
     compiled = nmpsim.compile(folder / "net.lir.txt", DIGITS / "digits.npz", numerics=numerics)
     debugger = Debugger(bundle_from_bytes(compiled.image), inputs)
     debugger.run()
-    return debugger.outputs
+    return debugger.layer_outputs
 
 
 @pytest.mark.parametrize("numerics", ["glow-int", "float-fbgemm", "float-onednn"])
@@ -78,7 +78,7 @@ def test_another_scale_is_what_the_compiler_makes_of_it(
     assert "pool1__2 has it now\n  conv2__2 reads it and follows" in told
     shell.execute("until end")
     for index, values in outputs_with({CONV1: 0.02}, numerics, seven, tmp_path).items():
-        np.testing.assert_array_equal(values, shell.debugger.outputs[index])
+        np.testing.assert_array_equal(values, shell.debugger.layer_outputs[index])
 
 
 def test_scales_build_on_one_another(shell: Shell, seven: dict[str, Any], tmp_path: Path) -> None:
@@ -88,12 +88,12 @@ def test_scales_build_on_one_another(shell: Shell, seven: dict[str, Any], tmp_pa
     expected = outputs_with({CONV1: 0.02, CONV2: 0.0625}, "glow-int", seven, tmp_path)
     for index, values in expected.items():
         if shell.debugger.layers[index].placement == "device":
-            np.testing.assert_array_equal(values, shell.debugger.outputs[index])
+            np.testing.assert_array_equal(values, shell.debugger.layer_outputs[index])
     exact = [shell.debugger.bundle.metadata.layers[index].output.scale for index in (1, 3)]
     shell.execute(f"change conv1 scale {exact[0]!r}")
     shell.execute(f"change conv2 scale {exact[1]!r}")
     assert shell.execute("effect").data["changed"] == []
-    assert patch_of(shell.debugger.bundle, shell.changes.edits) == ()
+    assert build_patch(shell.debugger.bundle, shell.changes.edits) == ()
 
 
 def test_the_scale_of_a_layer_alone(shell: Shell) -> None:
@@ -120,13 +120,13 @@ def test_a_scale_that_the_arithmetic_cannot_have_is_refused(seven: dict[str, Any
 
 def test_reverting_gives_the_run_back(shell: Shell) -> None:
     straight = shell.execute("until end").data["location"]
-    before = dict(shell.debugger.outputs)
+    before = dict(shell.debugger.layer_outputs)
     shell.execute("change conv1 clip_high 0")
     assert shell.execute("effect").data["changed"]
     shell.execute("revert")
     assert shell.execute("effect").data["changed"] == []
     assert shell.execute("where").data["cycle"] == straight["cycle"]
-    for index, values in shell.debugger.outputs.items():
+    for index, values in shell.debugger.layer_outputs.items():
         np.testing.assert_array_equal(values, before[index])
 
 
@@ -136,10 +136,10 @@ def test_an_element_stays_changed_when_the_run_comes_by_again(shell: Shell) -> N
     shell.execute(f"set conv1 0 3 3 4 {old - 5}")
     assert shell.execute("tensor conv1 0 3 3 4").data["value"] == old - 5
     shell.execute("until end")
-    changed = dict(shell.debugger.outputs)
+    changed = dict(shell.debugger.layer_outputs)
     shell.execute("restart")
     shell.execute("until end")
-    for index, values in shell.debugger.outputs.items():
+    for index, values in shell.debugger.layer_outputs.items():
         np.testing.assert_array_equal(values, changed[index])
     shell.execute("until layer conv1")
     assert shell.execute("tensor conv1 0 3 3 4").data["value"] == old - 5

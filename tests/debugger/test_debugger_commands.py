@@ -17,7 +17,7 @@ from nmpsim.debugger.commands.shell import COMMANDS, Shell
 from nmpsim.diagnostics import UserError
 
 
-class Arrays:
+class ArrayFile:
     """An ``.npz`` file that is known to be good."""
 
     def __init__(self, path: Path) -> None:
@@ -34,7 +34,7 @@ class Arrays:
 
 @pytest.fixture
 def shell(debugger: Debugger) -> Shell:
-    return Shell(debugger, Arrays)
+    return Shell(debugger, ArrayFile)
 
 
 @pytest.fixture

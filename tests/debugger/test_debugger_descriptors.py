@@ -10,10 +10,10 @@ from small_sessions import HALT, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, opene
 
 from nmpsim.bundle import Bundle
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.breakpoints import OnAccess
+from nmpsim.debugger.breakpoints import AccessCondition
 from nmpsim.debugger.explanation import explain_element
 from nmpsim.debugger.instructions import read_descriptor
-from nmpsim.debugger.tracing import trace_of
+from nmpsim.debugger.tracing import trace_layer
 from nmpsim.isa.table import DESCRIPTORS
 
 MADE = 0x2000_1000
@@ -46,7 +46,7 @@ def test_there_is_no_other_one() -> None:
 @pytest.mark.parametrize(("address", "is_met"), [(0x2000_0020, True), (0x2000_0420, False)])
 def test_watchpoints_see_what_it_touched(address: int, is_met: bool) -> None:
     debugger = opened(START + WAIT_LOAD + USE + END, COPY)
-    debugger.add_breakpoint(OnAccess(address, address + 1, "write", 0), "there")
+    debugger.add_breakpoint(AccessCondition(address, address + 1, "write", 0), "there")
     stopped = debugger.run()
     assert (stopped.reason == "breakpoint") == is_met
     assert "nmp.load" in stopped.hits[0].text if is_met else not stopped.hits
@@ -59,7 +59,7 @@ def test_it_is_what_memory_held(digits: Bundle, seven: Mapping[str, Any], engine
     debugger.run_to_end()
     machine, known = debugger.execution.machine, 0
     for layer in debugger.layers:
-        for done in trace_of(debugger, layer.index):
+        for done in trace_layer(debugger, layer.index):
             name = done.instruction.descriptor
             if name is not None:
                 assert done.words == read_descriptor(machine, done.core, name, done.rs1)
@@ -69,7 +69,7 @@ def test_it_is_what_memory_held(digits: Bundle, seven: Mapping[str, Any], engine
 
 def test_a_fetch_is_an_access() -> None:
     debugger = opened(START + WAIT_LOAD + USE + END, COPY)
-    debugger.add_breakpoint(OnAccess(MADE, MADE + 4, "read", 0), "there")
+    debugger.add_breakpoint(AccessCondition(MADE, MADE + 4, "read", 0), "there")
     assert "nmp.load at 0x80000220 reads descriptor" in debugger.run().hits[0].text
 
 

@@ -16,13 +16,13 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
 from nmpsim.core.run import layer_key
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.changes import index_of, pieces_of
+from nmpsim.debugger.changes import find_word_addresses, find_word_index
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.instructions import Done
-from nmpsim.debugger.reference import Reference, real_numbers
-from nmpsim.debugger.tracing import trace_of
+from nmpsim.debugger.instructions import ExecutedInstruction
+from nmpsim.debugger.reference import Reference, dequantize
+from nmpsim.debugger.tracing import trace_layer
 from nmpsim.isa.codec import encode
 from nmpsim.lir.parser import parse
 from nmpsim.lir.verify import verify
@@ -58,14 +58,16 @@ class Planted:
         self.shell = Shell(self.debugger, lambda path: pytest.fail(f"nobody reads {path}"))
         self.debugger.run_to_end()
         layers = self.debugger.layers
-        self.right = {layer_key(one): self.debugger.outputs[one.index].copy() for one in layers}
+        self.right = {
+            layer_key(one): self.debugger.layer_outputs[one.index].copy() for one in layers
+        }
         self.traces = {
-            layer.index: trace_of(self.debugger, layer.index)
+            layer.index: trace_layer(self.debugger, layer.index)
             for layer in layers
             if layer.placement == "device"
         }
 
-    def done(self, layer: str, mnemonic: str, core: int | None = None) -> list[Done]:
+    def done(self, layer: str, mnemonic: str, core: int | None = None) -> list[ExecutedInstruction]:
         """Instructions of a layer of the right program."""
         trace = self.traces[self.layer(layer).index]
         return [
@@ -102,17 +104,19 @@ def skip() -> Planted:
     return Planted(bundle_from_bytes(compile_module(module, device)), {"x": image})
 
 
-def word(done: Done, name: str, change: Callable[[int], int]) -> Piece:
+def word(done: ExecutedInstruction, name: str, change: Callable[[int], int]) -> Piece:
     """One word of an instruction's descriptor, changed."""
     value = change(done.words[name]) & 0xFFFF_FFFF
-    return done.rs1 + 4 * index_of(done, name), value.to_bytes(4, "little")
+    return done.rs1 + 4 * find_word_index(done, name), value.to_bytes(4, "little")
 
 
-def words(done: Sequence[Done], name: str, change: Callable[[int], int]) -> list[Piece]:
+def words(
+    done: Sequence[ExecutedInstruction], name: str, change: Callable[[int], int]
+) -> list[Piece]:
     return [word(one, name, change) for one in done]
 
 
-def without(done: Sequence[Done]) -> list[Piece]:
+def without(done: Sequence[ExecutedInstruction]) -> list[Piece]:
     return [(one.pc, NOTHING) for one in done]
 
 
@@ -181,8 +185,10 @@ FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
         ("only at the border: pads, what padding is filled with?",),
     ),
     "a bias": (
-        lambda p: [(address, (1 << 20).to_bytes(size, "little")) for address, size in pieces_of(
-            p.done("conv2", "nmp.conv")[0], "bias", 3, p.traces[p.layer("conv2").index])],
+        lambda p: [
+            (address, (1 << 20).to_bytes(size, "little"))
+            for address, size in find_word_addresses(
+                p.done("conv2", "nmp.conv")[0], "bias", 3, p.traces[p.layer("conv2").index])],
         "conv2__2",
         ("channel 3 of 32: a weight, a bias, a factor?",),
     ),
@@ -261,7 +267,7 @@ def real_reference(planted: Planted) -> dict[str, Any]:
         if layer.output.scale is None:
             known[layer_key(layer)] = stored
         else:
-            exact = real_numbers(layer.output, stored) + layer.output.scale * rng.uniform(
+            exact = dequantize(layer.output, stored) + layer.output.scale * rng.uniform(
                 -0.4, 0.4, stored.shape
             )
             known[layer_key(layer)] = exact.astype(np.float32)
@@ -279,7 +285,7 @@ def test_a_float_reference_leads_to_where_the_error_jumps(planted: Planted) -> N
     (conv,) = {one.index for one in planted.debugger.layers if one.name == "conv2__2"}
     fault = words(planted.done("conv2", "nmp.conv"), "out_post", lambda post: post + 1)
     told = planted.found(fault, known)
-    assert (told["jump"], planted.debugger.current_layer()) == ("conv2__2", conv + 1)
+    assert (told["jump"], planted.debugger.find_current_layer()) == ("conv2__2", conv + 1)
 
 
 def test_a_range_that_does_not_fit_is_told(planted: Planted) -> None:

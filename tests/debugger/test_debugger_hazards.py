@@ -23,13 +23,13 @@ from small_sessions import (
 )
 
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.breakpoints import Access, OnAccess
+from nmpsim.debugger.breakpoints import Access, AccessCondition
 
 
 def hazards(text: str) -> list[str]:
     debugger = opened(text)
     assert debugger.run().reason == "end"
-    return [hazard.what for hazard in debugger.hazards()]
+    return [hazard.what for hazard in debugger.find_hazards()]
 
 
 def test_waits_in_the_right_places_are_enough() -> None:
@@ -130,7 +130,7 @@ def test_watchpoints_see_scalar_loads_and_stores(
     debugger = opened(ONLY_0 + GET + WAIT_LOAD + text + "other:" + END)
     debugger.run()
     debugger.restart()
-    debugger.add_breakpoint(OnAccess(address, address + 1, access, 0), "there")
+    debugger.add_breakpoint(AccessCondition(address, address + 1, access, 0), "there")
     texts = []
     while (stopped := debugger.run()).reason == "breakpoint":
         texts += [hit.text for hit in stopped.hits]
@@ -149,7 +149,7 @@ def test_compiled_programs_have_none(shared: Path, program: str, slicing: str) -
     assert debugger.run().reason == "end"
     layers_done: list[int] = []
     debugger.progress = lambda location: layers_done.append(location.layers_done)
-    assert debugger.hazards() == []
+    assert debugger.find_hazards() == []
     assert layers_done == list(range(1, len(bundle.metadata.layers) + 1))
 
 
@@ -174,6 +174,6 @@ def test_work_grows_with_the_instructions_not_with_their_square(one: str, other:
         )
         debugger = opened(ONLY_0 + "other:\n".join(loops))
         assert debugger.run().reason == "end"
-        return lines_of(debugger.hazards)
+        return lines_of(debugger.find_hazards)
 
     assert work(240) < 5 * work(60)

@@ -90,10 +90,10 @@ def test_a_channel_that_is_not_there(shared: Path, shell: Shell) -> None:
 @pytest.mark.parametrize("channel", [0, 5, 9])
 def test_a_bias_of_a_layer_that_is_cut_by_channels(shell: Shell, channel: int) -> None:
     shell.execute("until end")
-    before = shell.debugger.outputs[5].copy()
+    before = shell.debugger.layer_outputs[5].copy()
     shell.execute(f"change fc bias {channel} 2000000")
     shell.execute("until end")
-    apart = np.flatnonzero(shell.debugger.outputs[5] != before)
+    apart = np.flatnonzero(shell.debugger.layer_outputs[5] != before)
     assert apart.tolist() == [channel]
 
 

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmpsim.debugger.breakpoints import (
-    AtAddress,
-    AtCycle,
-    AtLayer,
+    AddressCondition,
     Condition,
-    OnDifference,
-    OnHazard,
-    OnSaturation,
-    OnStall,
-    OnTrap,
+    CycleCondition,
+    DifferenceCondition,
+    HazardCondition,
+    LayerCondition,
+    SaturationCondition,
+    StallCondition,
+    TrapCondition,
 )
 from nmpsim.debugger.language import evaluate, parse_condition
 from nmpsim.diagnostics import UserError
@@ -33,21 +33,21 @@ def parsed(text: str) -> Condition:
 @pytest.mark.parametrize(
     ("text", "condition"),
     [
-        ("layer conv3", AtLayer(3)),
-        ("line 40", AtLayer(7)),
-        ("address 0x80000010 core 2", AtAddress(0x8000_0010, 2)),
-        ("address 0x10", AtAddress(16)),
-        ("cycle 1000", AtCycle(1000)),
-        ("trap", OnTrap()),
-        ("hazard", OnHazard()),
-        ("saturation", OnSaturation()),
-        ("saturation in conv3 > 10", OnSaturation(10, 3)),
-        ("saturation in conv3>=10", OnSaturation(9, 3)),
-        ("stall > 1000 cycles", OnStall(1000)),
-        ("stall on core 4 > 50", OnStall(50, 4)),
-        ("result differs", OnDifference()),
-        ("result differs from reference by more than 1", OnDifference(1)),
-        ("result of conv3 differs from the reference", OnDifference(0, 3)),
+        ("layer conv3", LayerCondition(3)),
+        ("line 40", LayerCondition(7)),
+        ("address 0x80000010 core 2", AddressCondition(0x8000_0010, 2)),
+        ("address 0x10", AddressCondition(16)),
+        ("cycle 1000", CycleCondition(1000)),
+        ("trap", TrapCondition()),
+        ("hazard", HazardCondition()),
+        ("saturation", SaturationCondition()),
+        ("saturation in conv3 > 10", SaturationCondition(10, 3)),
+        ("saturation in conv3>=10", SaturationCondition(9, 3)),
+        ("stall > 1000 cycles", StallCondition(1000)),
+        ("stall on core 4 > 50", StallCondition(50, 4)),
+        ("result differs", DifferenceCondition()),
+        ("result differs from reference by more than 1", DifferenceCondition(1)),
+        ("result of conv3 differs from the reference", DifferenceCondition(0, 3)),
     ],
 )
 def test_conditions(text: str, condition: Condition) -> None:

@@ -15,8 +15,13 @@ from tiers import examples
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.breakpoints import AtAddress, AtCycle, AtLayer, OnStall
-from nmpsim.debugger.snapshots import paged_memories, small_arrays
+from nmpsim.debugger.breakpoints import (
+    AddressCondition,
+    CycleCondition,
+    LayerCondition,
+    StallCondition,
+)
+from nmpsim.debugger.snapshots import list_paged_memories, list_small_arrays
 from nmpsim.report.json import to_json
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -38,7 +43,9 @@ def fresh(engine: str = "compiled", budget_mib: int = 512) -> Debugger:
 
 def state(debugger: Debugger) -> list[bytes]:
     machine = debugger.execution.machine
-    return [array.tobytes() for array in (*paged_memories(machine), *small_arrays(machine))]
+    return [
+        array.tobytes() for array in (*list_paged_memories(machine), *list_small_arrays(machine))
+    ]
 
 
 NOT_KNOWN = ("host_seconds", "contract")
@@ -117,8 +124,8 @@ def test_both_engines_stop_at_the_same_places() -> None:
 
 
 def test_breakpoints_stop_a_run_and_a_run_back(debugger: Debugger) -> None:
-    debugger.add_breakpoint(AtLayer(3), "layer 3")
-    debugger.add_breakpoint(AtCycle(1000), "cycle 1000")
+    debugger.add_breakpoint(LayerCondition(3), "layer 3")
+    debugger.add_breakpoint(CycleCondition(1000), "cycle 1000")
     stops = [debugger.run() for _ in range(3)]
     found = [(one.reason, [hit.breakpoint for hit in one.hits]) for one in stops]
     assert sorted(found[:2]) == [("breakpoint", [1]), ("breakpoint", [2])]
@@ -133,7 +140,7 @@ def test_an_address_of_one_core(debugger: Debugger) -> None:
     debugger.step("instruction", 10)
     pc = int(debugger.execution.machine.cores[5].pc)
     debugger.restart()
-    debugger.add_breakpoint(AtAddress(pc, 5), "there")
+    debugger.add_breakpoint(AddressCondition(pc, 5), "there")
     stopped = debugger.run()
     assert stopped.reason == "breakpoint"
     assert (stopped.location.core, stopped.location.pc) == (5, pc)
@@ -141,9 +148,9 @@ def test_an_address_of_one_core(debugger: Debugger) -> None:
 
 
 def test_a_run_can_be_interrupted(debugger: Debugger) -> None:
-    debugger.interrupted = lambda: True
+    debugger.is_interrupted = lambda: True
     assert debugger.run().reason == "interrupted"
-    debugger.interrupted = lambda: False
+    debugger.is_interrupted = lambda: False
     assert debugger.run().reason == "end"
     assert (report(debugger), state(debugger)) == straight()
 
@@ -174,9 +181,9 @@ def test_a_run_back_stops_where_the_run_did(
     at_snapshots = data.draw(st.lists(st.sampled_from(ends_of_layers()), min_size=1, max_size=3))
     debugger = fresh(budget_mib=budget)
     for cycle in {*cycles, *(cycle for cycle, _ in at_snapshots)}:
-        debugger.add_breakpoint(AtCycle(cycle), f"cycle {cycle}")
+        debugger.add_breakpoint(CycleCondition(cycle), f"cycle {cycle}")
     for address in {pc for _, pc in at_snapshots if pc}:
-        debugger.add_breakpoint(AtAddress(address, 0), f"address {address:#x}")
+        debugger.add_breakpoint(AddressCondition(address, 0), f"address {address:#x}")
     forth = []
     while (stopped := debugger.run()).reason == "breakpoint":
         forth.append((stopped.location.position, {hit.breakpoint for hit in stopped.hits}))
@@ -188,7 +195,7 @@ def test_a_run_back_stops_where_the_run_did(
 
 def test_a_condition_is_asked_where_it_would_stop(debugger: Debugger) -> None:
     places = []
-    debugger.add_breakpoint(OnStall(20), "all")
+    debugger.add_breakpoint(StallCondition(20), "all")
     while debugger.run().reason == "breakpoint":
         places.append(debugger.execution.position)
     debugger.delete_breakpoint(1)
@@ -200,7 +207,7 @@ def test_a_condition_is_asked_where_it_would_stop(debugger: Debugger) -> None:
         return debugger.execution.position in third
 
     debugger.restart()
-    debugger.add_breakpoint(OnStall(20), "some", holds)
+    debugger.add_breakpoint(StallCondition(20), "some", holds)
     met = []
     while debugger.run().reason == "breakpoint":
         met.append(debugger.execution.position)
@@ -228,11 +235,14 @@ def test_breakpoints_whose_condition_fails_change_no_step(
     pcs = {int(core.pc) for core in debugger.execution.machine.cores if core.pc}
     for pc in sorted(pcs)[:6]:
         for address in (pc, pc + 4, pc + 8):
-            debugger.add_breakpoint(AtAddress(address), "never", lambda: False)
+            debugger.add_breakpoint(AddressCondition(address), "never", lambda: False)
     cycle = debugger.execution.cycle
     for later in range(1, 200, 13):
-        debugger.add_breakpoint(AtCycle(cycle + later), "never", lambda: False)
+        debugger.add_breakpoint(CycleCondition(cycle + later), "never", lambda: False)
     for _ in range(4):
         assert debugger.step(unit, count).location == other.step(unit, count).location
-    assert debugger.until_cycle(cycle + 300).location == other.until_cycle(cycle + 300).location
+    assert (
+        debugger.run_until_cycle(cycle + 300).location
+        == other.run_until_cycle(cycle + 300).location
+    )
     assert debugger.run().location == other.run().location

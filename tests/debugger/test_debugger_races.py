@@ -34,7 +34,7 @@ def hazards(text: str, cores: int = 2, tables: str = COPY) -> list[str]:
     debugger.run()
     assert debugger.execution.trap is None
     assert debugger.execution.is_over
-    return [hazard.what for hazard in debugger.hazards()]
+    return [hazard.what for hazard in debugger.find_hazards()]
 
 
 # --- the host -----------------------------------------------------------------------------------
@@ -124,11 +124,11 @@ def test_it_is_told_when_it_shows() -> None:
     text = three(GIVE, spin(1, 3000) + POST, pend(1) + FAR + WAIT_LOAD)
     debugger = opened(text, COPY, 3)
     debugger.run()
-    (found,) = debugger.hazards()
+    (found,) = debugger.find_hazards()
     assert found.then is not None
     assert found.then.position < found.position
     debugger.go_to(found.position - 1)
-    assert debugger.hazards() == []
+    assert debugger.find_hazards() == []
 
 
 def test_a_post_that_knows_of_the_pend_comes_after_it() -> None:

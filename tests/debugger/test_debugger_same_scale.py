@@ -7,7 +7,7 @@ import pytest
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
-from nmpsim.debugger.rederive import as_compiled, rederive
+from nmpsim.debugger.scale_changes import change_scale, recompile
 from nmpsim.diagnostics import UserError
 from nmpsim.lir.parser import parse
 from nmpsim.lir.verify import verify
@@ -34,6 +34,6 @@ def test_a_scale_that_the_host_passes_on_is_refused() -> None:
     verify(module)
     bundle = bundle_from_bytes(compile_module(module, default_device()))
     with pytest.raises(UserError) as caught:
-        rederive(as_compiled(bundle, module), bundle.metadata.layers[0], 0.25)
+        change_scale(recompile(bundle, module), bundle.metadata.layers[0], 0.25)
     (problem,) = caught.value.diagnostics
     assert (problem.code, problem.found) == ("DEBUG002", "turned on the host makes it")

@@ -12,8 +12,8 @@ from nmpsim.bundle import Bundle
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
-from nmpsim.debugger.corefile import load_core
-from nmpsim.debugger.reference import real_numbers
+from nmpsim.debugger.core_dump import read_core_file
+from nmpsim.debugger.reference import dequantize
 
 NEW = 0.02
 
@@ -25,13 +25,13 @@ def files(digits: Bundle, seven: dict[str, Any], tmp_path: Path) -> Path:
     debugger.run_to_end()
     layers = debugger.layers
     real = {
-        layer.name: real_numbers(layer.output, debugger.outputs[layer.index])
+        layer.name: dequantize(layer.output, debugger.layer_outputs[layer.index])
         if layer.output.scale
-        else debugger.outputs[layer.index]
+        else debugger.layer_outputs[layer.index]
         for layer in layers
     }
     np.savez(tmp_path / "real.npz", **{k: v.astype(np.float32) for k, v in real.items()})
-    stored = {layer.name: debugger.outputs[layer.index] for layer in layers}
+    stored = {layer.name: debugger.layer_outputs[layer.index] for layer in layers}
     np.savez(tmp_path / "stored.npz", **stored)
     return tmp_path
 
@@ -82,8 +82,8 @@ def test_a_core_file_keeps_it(shell: Shell, tmp_path: Path) -> None:
     shell.execute("until layer pool1")
     path = tmp_path / "x.core"
     shell.execute(f"core {path}")
-    core = load_core(path, ArrayFile(path))
-    debugger = Debugger(core.bundle(str(path)), core.inputs)
+    core = read_core_file(path, ArrayFile(path))
+    debugger = Debugger(core.load_bundle(str(path)), core.inputs)
     debugger.change(core.edits)
     debugger.go_to(core.position or 0)
     again = Shell(debugger, ArrayFile)

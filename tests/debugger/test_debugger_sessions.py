@@ -16,8 +16,8 @@ from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
-from nmpsim.debugger.corefile import load_core
-from nmpsim.debugger.worklog import WorkLog
+from nmpsim.debugger.core_dump import read_core_file
+from nmpsim.debugger.work_log import WorkLog
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import word_at
 
@@ -66,21 +66,21 @@ def test_hazards_are_those_up_to_here() -> None:
 def test_the_record_of_work_is_that_of_the_run(shell: Shell) -> None:
     """An engine may not end where it did: the record begins again with the run."""
     debugger = shell.debugger
-    debugger.keep_work()
+    debugger.record_work()
     shell.execute("until end")
-    before = debugger.work_log().spans()
+    before = debugger.get_work_log().spans()
     shell.execute("until layer conv1")
     shell.execute("change conv1 out_post 14")
     shell.execute("until end")
     other = Debugger(debugger.bundle, debugger.execution.inputs)
-    other.keep_work()
+    other.record_work()
     other.change(debugger.execution.edits)
     other.run_to_end()
-    assert np.array_equal(sorted_spans(debugger.work_log()), sorted_spans(other.work_log()))
+    assert np.array_equal(sorted_spans(debugger.get_work_log()), sorted_spans(other.get_work_log()))
     shell.execute("revert")
-    assert len(debugger.work_log().spans()) == 0
+    assert len(debugger.get_work_log().spans()) == 0
     shell.execute("until end")
-    assert np.array_equal(sorted_spans(debugger.work_log()), np.sort(before))
+    assert np.array_equal(sorted_spans(debugger.get_work_log()), np.sort(before))
 
 
 def sorted_spans(log: WorkLog) -> Any:
@@ -129,8 +129,8 @@ def test_a_core_file_has_the_changes_with_it(shell: Shell, tmp_path: Path) -> No
     shell.execute("step instruction 20")
     path = tmp_path / "here.core"
     shell.execute(f"core {path}")
-    core = load_core(path, ArrayFile(path))
-    debugger = Debugger(core.bundle(str(path)), core.inputs, config=core.config)
+    core = read_core_file(path, ArrayFile(path))
+    debugger = Debugger(core.load_bundle(str(path)), core.inputs, config=core.config)
     debugger.change(core.edits)
     assert core.position is not None
     debugger.go_to(core.position)

@@ -22,7 +22,7 @@ def check_elements(debugger: Debugger, seed: int) -> int:
     for layer in debugger.layers:
         at = tuple(int(rng.integers(0, n)) for n in layer.output.shape)
         found = explain_element(debugger, layer, at)
-        assert found.value == debugger.outputs[layer.index][at]
+        assert found.value == debugger.layer_outputs[layer.index][at]
         if layer.placement == "device":
             told += 1
             assert found.made is not None, (layer.name, at, found.sources)
@@ -69,7 +69,7 @@ def test_the_window_is_named(debugger: Debugger) -> None:
     found = explain_element(debugger, layer, (0, 0, 0, 4))
     padding = [named for named in found.terms if not named.input]
     assert len(padding) == 5, "the corner of a 3x3 window with a pad of 1"
-    values = debugger.outputs[0]
+    values = debugger.layer_outputs[0]
     for named in found.terms:
         if named.input:
             at = named.input.partition("[")[2].rstrip("]")
@@ -96,7 +96,7 @@ def test_what_the_host_quantizes_and_back(debugger: Debugger, seven: dict[str, A
     back = explain_element(debugger, debugger.layers[6], (0, 7))
     assert back.made is not None
     source = debugger.layers[5].output
-    q = int(debugger.outputs[5][0, 7])
+    q = int(debugger.layer_outputs[5][0, 7])
     assert back.made.steps[0].value == q - (source.offset or 0)
     assert np.float32(back.made.steps[0].value) * np.float32(source.scale) == back.value
 

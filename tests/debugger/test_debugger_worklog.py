@@ -13,18 +13,18 @@ import nmpsim
 from nmpsim.bundle import Bundle
 from nmpsim.core.state import WORK
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.worklog import SPAN
+from nmpsim.debugger.work_log import SPAN
 
 STEPS = st.tuples(st.sampled_from(["layer", "tile", "tensor", "instruction"]), st.booleans())
 
 
 def logged(bundle: Bundle, inputs: dict[str, Any], steps: list[tuple[Any, bool]]) -> Any:
     debugger = Debugger(bundle, inputs)
-    debugger.keep_work()
+    debugger.record_work()
     for unit, back in steps:
         debugger.step(unit, 3, back=back)
     debugger.run()
-    return np.sort(debugger.work_log().spans())
+    return np.sort(debugger.get_work_log().spans())
 
 
 @examples(12)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deep_network import DEVICE, IMAGE, deep_network
 
-from nmpsim.debugger.execution import Execution, Why
+from nmpsim.debugger.execution import Execution, PauseReason
 
 
 def test_what_snapshots_take_is_known_without_looking_at_all(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_what_snapshots_take_is_known_without_looking_at_all(tmp_path: Path) -> 
         return sum(pages.values()) + int(records)
 
     taken = 0
-    while execution.advance().why is not Why.END:
+    while execution.advance().reason is not PauseReason.END:
         execution.take_snapshot()
         taken += 1
         assert snapshots.nbytes == counted() <= 1 << 20

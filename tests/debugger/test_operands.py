@@ -8,22 +8,22 @@ import pytest
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.commands.shell import Shell
-from nmpsim.debugger.instructions import Touch
+from nmpsim.debugger.instructions import MemoryAccess
 from nmpsim.debugger.operands import (
     LirOperands,
-    Placed,
-    instruction_at_hand,
-    layer_output,
-    lir_operands,
-    named_operand,
-    placed_operand,
+    OperandLocation,
+    find_current_instruction,
+    find_lir_operands,
+    find_operand,
+    read_layer_output,
+    read_operand,
 )
 from nmpsim.isa.table import SCRATCHPAD_BASE
 
 
 @pytest.fixture
 def known(debugger: Debugger) -> LirOperands:
-    return lir_operands(debugger.bundle.module(), debugger.layers)
+    return find_lir_operands(debugger.bundle.module(), debugger.layers)
 
 
 def test_layers_read_what_the_lir_says(known: LirOperands) -> None:
@@ -36,22 +36,22 @@ def test_what_a_layer_read_is_what_the_layer_before_left(
 ) -> None:
     module = debugger.bundle.module()
     debugger.run()
-    found = named_operand(debugger, module, known, "conv1__2_res", 2)
+    found = find_operand(debugger, module, known, "conv1__2_res", 2)
     assert found is not None and found.layer == 1 and not found.note
-    assert (found.values == debugger.outputs[1]).all()
+    assert (found.values == debugger.layer_outputs[1]).all()
     view = dict(known.roles[1][:1])["Src"]
-    turned = named_operand(debugger, module, known, view, 1)
+    turned = find_operand(debugger, module, known, view, 1)
     assert turned is not None
-    assert (turned.values.reshape(-1) == debugger.outputs[0].reshape(-1)).all()
-    data = named_operand(debugger, module, known, "data", 0)
+    assert (turned.values.reshape(-1) == debugger.layer_outputs[0].reshape(-1)).all()
+    data = find_operand(debugger, module, known, "data", 0)
     assert data is not None and (data.values == debugger.execution.inputs["data"]).all()
-    assert named_operand(debugger, module, known, "nothing", 0) is None
+    assert find_operand(debugger, module, known, "nothing", 0) is None
 
 
 def test_an_output_that_is_not_there_yet_says_so(debugger: Debugger) -> None:
-    assert "not computed yet" in layer_output(debugger, debugger.layers[3]).note
-    debugger.until_layer(3)
-    assert layer_output(debugger, debugger.layers[3]).note == ""
+    assert "not computed yet" in read_layer_output(debugger, debugger.layers[3]).note
+    debugger.run_until_layer(3)
+    assert read_layer_output(debugger, debugger.layers[3]).note == ""
 
 
 def test_weights_in_the_scratchpad_are_those_of_the_lir(debugger: Debugger) -> None:
@@ -61,11 +61,11 @@ def test_weights_in_the_scratchpad_are_those_of_the_lir(debugger: Debugger) -> N
     at = None
     while at is None or at.mnemonic != "nmp.conv" or at.is_done:
         debugger.step("instruction")
-        core = debugger.next_core()
+        core = debugger.find_next_core()
         assert core is not None
-        at = instruction_at_hand(debugger, core)
-    placed = {one.touch.what: one for one in at.operands}
-    found = placed_operand(debugger, core, placed["weights"]).values.reshape(3, 16, 4)
+        at = find_current_instruction(debugger, core)
+    placed = {one.access.what: one for one in at.operands}
+    found = read_operand(debugger, core, placed["weights"]).values.reshape(3, 16, 4)
     assert (found[..., :3] == weights[..., 0].transpose(1, 0, 2)).all()
     assert not found[..., 3].any()
 
@@ -80,8 +80,8 @@ def test_weights_in_the_scratchpad_are_those_of_the_lir(debugger: Debugger) -> N
     ],
 )
 def test_operands_outside_memory_are_not_read(box: ByteRuns, debugger: Debugger) -> None:
-    placed = Placed(Touch("read", "input", box), np.dtype(np.int8), "input")
-    assert placed_operand(debugger, 0, placed).values.size == 0
+    placed = OperandLocation(MemoryAccess("read", "input", box), np.dtype(np.int8), "input")
+    assert read_operand(debugger, 0, placed).values.size == 0
 
 
 def test_the_command_shows_constants(shell: Shell) -> None:

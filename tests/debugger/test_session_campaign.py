@@ -44,7 +44,7 @@ from nmpsim.bundle.patch import apply_patch
 from nmpsim.checking.hazards import find_hazards
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
-from nmpsim.debugger.edits import patch_of
+from nmpsim.debugger.edits import build_patch
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.codec import decode
@@ -209,7 +209,7 @@ class Session:
         """The same list of changes and the same place in a debugger that knows nothing else."""
         shell, debugger = shell_of(self.number, DEFAULT_BUDGET_MIB), self.debugger
         shell.debugger.change(debugger.execution.edits)
-        shell.debugger.go_to(max([debugger.execution.position, *debugger.ends.values()]))
+        shell.debugger.go_to(max([debugger.execution.position, *debugger.layer_ends.values()]))
         if debugger.execution.trap is None:
             shell.debugger.go_to(debugger.execution.position)
         else:
@@ -245,7 +245,7 @@ class Session:
         ):
             return
         self.do("until end")
-        patched = apply_patch(bytes(bundle.file), patch_of(bundle, edits), "patched")
+        patched = apply_patch(bytes(bundle.file), build_patch(bundle, edits), "patched")
         other = bundle_from_bytes(patched)
         config = self.debugger.execution.config
         report = nmpsim.Device(config, threads=1).run(other, inputs, strict=False)
@@ -254,7 +254,7 @@ class Session:
         if trap is None:  # where one core traps others may have run ahead
             assert report.cycles == self.debugger.report().cycles
         found = [(one.position, one.what) for one in find_hazards(other, inputs, config)]
-        assert found == [(one.position, one.what) for one in self.debugger.hazards()]
+        assert found == [(one.position, one.what) for one in self.debugger.find_hazards()]
 
 
 def answer(shell: Shell, line: str) -> str:

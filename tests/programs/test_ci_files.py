@@ -20,8 +20,8 @@ import nmpsim
 from nmpsim.bundle.patch import save_patch
 from nmpsim.checking.new_suite import workflow_text
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.changes import Changes
-from nmpsim.debugger.edits import patch_of
+from nmpsim.debugger.changes import ProgramChanges
+from nmpsim.debugger.edits import build_patch
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "programs" / "ci"
@@ -198,10 +198,13 @@ def change_rescale_integer(folder):
     """As a patch, so that nothing else changes."""
     bundle = nmpsim.load(folder / "digits.bin")
     debugger = Debugger(bundle, {"data": np.load(folder / "images" / "7.npy")})
-    changes, (layer,) = Changes(debugger), [one for one in debugger.layers if one.name == "fc__1"]
-    (conv,) = [one for one in changes.trace(layer) if one.instruction.mnemonic == "nmp.conv"]
+    changes, (layer,) = (
+        ProgramChanges(debugger),
+        [one for one in debugger.layers if one.name == "fc__1"],
+    )
+    (conv,) = [one for one in changes.trace_layer(layer) if one.instruction.mnemonic == "nmp.conv"]
     changes.set_word(layer, "out_mul", conv.words["out_mul"] + 1)
-    save_patch(folder / "one.json", patch_of(debugger.bundle, changes.edits))
+    save_patch(folder / "one.json", build_patch(debugger.bundle, changes.edits))
     compile_with(folder, "--patch one.json")
 
 

@@ -202,7 +202,7 @@ def test_real_values_of_a_reference_are_compared_as_ratios(start: Start, tmp_pat
     debugger.run()
     outputs = {}
     for layer in debugger.layers:
-        values, scale = debugger.outputs[layer.index], layer.output.scale
+        values, scale = debugger.layer_outputs[layer.index], layer.output.scale
         if scale is not None:
             values = (values.astype(np.float32) - (layer.output.offset or 0)) * np.float32(scale)
         outputs[layer.name] = values + np.float32(0.5 if layer.name == "pool1__2" else 0.01)

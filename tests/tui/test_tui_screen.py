@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from screen import LARGE, SMALL, Start, User, drive
 
-from nmpsim.debugger.commands.command import Result
+from nmpsim.debugger.commands.command import CommandResult
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
 from nmpsim.tui.keys import MOVES
@@ -373,7 +373,7 @@ def test_layers_are_compared_with_a_reference(start: Start, tmp_path: Path) -> N
     shell = start()
     shell.debugger.run()
     debugger = shell.debugger
-    outputs = {layer.name: debugger.outputs[layer.index].copy() for layer in debugger.layers}
+    outputs = {layer.name: debugger.layer_outputs[layer.index].copy() for layer in debugger.layers}
     outputs["pool1__2"].flat[:3] += 2
     debugger.restart()
     np.savez(tmp_path / "reference.npz", **outputs)
@@ -395,8 +395,8 @@ def test_what_runs_is_interrupted_and_the_screen_answers_meanwhile(
     shell = start()
     execute = shell.execute
 
-    def endless(line: str) -> Result:
-        while not shell.debugger.interrupted():
+    def endless(line: str) -> CommandResult:
+        while not shell.debugger.is_interrupted():
             time.sleep(0.001)
         return execute(line)
 
@@ -419,7 +419,7 @@ def test_an_error_of_nmpsim_itself_ends_the_screen(
 ) -> None:
     shell = start()
 
-    def broken(line: str) -> Result:
+    def broken(line: str) -> CommandResult:
         raise ZeroDivisionError(line)
 
     monkeypatch.setattr(shell, "execute", broken)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from screen import LARGE, SMALL, Start, User, drive
 
-from nmpsim.debugger.inspect import saturation
-from nmpsim.debugger.operands import Operand, layer_output
+from nmpsim.debugger.inspect import count_saturation
+from nmpsim.debugger.operands import Operand, read_layer_output
 from nmpsim.tui.panes.tensor import TensorPane
 from nmpsim.tui.planes import Planes
 
@@ -65,7 +65,7 @@ def test_the_element_that_is_pointed_at_is_asked_about(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("n", "n", "3", "down", "down", "right")
         assert pane(user).element() == (0, 2, 1, 0)
-        output = layer_output(user.app.shell.debugger, user.app.shell.debugger.layers[1])
+        output = read_layer_output(user.app.shell.debugger, user.app.shell.debugger.layers[1])
         assert f"[0, 2, 1, 0] = {output.values[0, 2, 1, 0]}" in user.text()
         text = await user.press("enter")
         assert "> why 1 0 2 1 0" in text and "conv1__2[0, 2, 1, 0]" in text
@@ -84,7 +84,7 @@ def test_what_was_cut_is_pointed_at(start: Start) -> None:
         await user.enter("until layer conv2")
         await user.press("4")
         cut = user.app.active_pane
-        first = saturation(shell.debugger, shell.debugger.layers[3])[0].first
+        first = count_saturation(shell.debugger, shell.debugger.layers[3])[0].first
         await user.press("home", "enter")
         assert pane(user).element() == first
         await user.press("4", "end")
@@ -138,7 +138,9 @@ def test_transfers_are_told_by_what_they_move(start: Start) -> None:
 def test_differences_from_a_reference_are_pointed_at(start: Start, tmp_path: Path) -> None:
     shell = start()
     shell.debugger.run()
-    outputs = {one.name: shell.debugger.outputs[one.index].copy() for one in shell.debugger.layers}
+    outputs = {
+        one.name: shell.debugger.layer_outputs[one.index].copy() for one in shell.debugger.layers
+    }
     outputs["conv2__2"][0, 1, 2, 7] += 3
     outputs["conv2__2"][0, 3, 0, 7] += 1
     shell.debugger.restart()

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nmpsim.debugger.commands.shell import Shell
-    from nmpsim.debugger.corefile import Core
+    from nmpsim.debugger.core_dump import CoreDump
     from nmpsim.debugger.debugger import Debugger
     from nmpsim.debugger.position import Location
-    from nmpsim.debugger.script import Answer, Line
+    from nmpsim.debugger.script import ScriptAnswer, ScriptLine
 
 MAX_SCRIPT_BYTES = 1 << 20
 _SERVED = "TEXTUAL_DRIVER"
@@ -174,17 +174,17 @@ def _layout_file() -> Path:
     return platformdirs.user_config_path("nmpsim") / "layout.toml"
 
 
-def _given_lines(request: Request) -> Iterator[Line]:
+def _given_lines(request: Request) -> Iterator[ScriptLine]:
     if request.script is None and not request.commands:
         return  # the import takes half a second
-    from nmpsim.debugger.script import Line
+    from nmpsim.debugger.script import ScriptLine
 
     if request.script is not None:
         text = _read_script(request.script)
         for number, line in enumerate(text.splitlines(), 1):
-            yield Line(line, str(request.script), number)
+            yield ScriptLine(line, str(request.script), number)
     for number, line in enumerate(request.commands, 1):
-        yield Line(line, "--command", number)
+        yield ScriptLine(line, "--command", number)
 
 
 def _read_script(path: Path) -> str:
@@ -196,13 +196,13 @@ def _is_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _read_stdin() -> Iterable[Line]:
-    from nmpsim.debugger.script import Line
+def _read_stdin() -> Iterable[ScriptLine]:
+    from nmpsim.debugger.script import ScriptLine
 
     if sys.stdin is None:
         return
     for number, text in enumerate(sys.stdin, 1):
-        yield Line(text.rstrip("\r\n"), "standard input", number)
+        yield ScriptLine(text.rstrip("\r\n"), "standard input", number)
 
 
 def _make_shell(request: Request) -> Shell:
@@ -240,13 +240,13 @@ def _show_progress(debugger: Debugger) -> Iterator[None]:
             debugger.progress = None
 
 
-def _make_debugger(request: Request, core: Core | None) -> Debugger:
+def _make_debugger(request: Request, core: CoreDump | None) -> Debugger:
     from nmpsim import session
     from nmpsim.cli.inputs import load_inputs
     from nmpsim.debugger import Debugger
 
     if core is not None:
-        bundle, arrays = core.bundle(str(request.bundle)), core.inputs
+        bundle, arrays = core.load_bundle(str(request.bundle)), core.inputs
         config, engine = core.config, core.engine
     else:
         device, arguments = load_device(request.device), request.inputs.arguments
@@ -275,9 +275,9 @@ def _is_archive(path: Path) -> bool:
         return False
 
 
-def _open_core(request: Request) -> Core:
+def _open_core(request: Request) -> CoreDump:
     from nmpsim.cli.arrays import ArrayFile
-    from nmpsim.debugger.corefile import load_core
+    from nmpsim.debugger.core_dump import read_core_file
 
     if request.inputs.arguments or request.device or request.patch:
         raise fail(
@@ -286,10 +286,10 @@ def _open_core(request: Request) -> Core:
             place=Place(str(request.bundle)),
             hint="leave out --input, --device and --patch",
         )
-    return load_core(request.bundle, ArrayFile(request.bundle))
+    return read_core_file(request.bundle, ArrayFile(request.bundle))
 
 
-def _go_to_stop(debugger: Debugger, core: Core) -> None:
+def _go_to_stop(debugger: Debugger, core: CoreDump) -> None:
     debugger.change(core.edits)
     if core.position is None:
         debugger.run_to_end()
@@ -297,8 +297,8 @@ def _go_to_stop(debugger: Debugger, core: Core) -> None:
         debugger.go_to(core.position)
 
 
-def _run_script(request: Request, shell: Shell, lines: Iterable[Line]) -> int:
-    from nmpsim.debugger.script import document, run_script
+def _run_script(request: Request, shell: Shell, lines: Iterable[ScriptLine]) -> int:
+    from nmpsim.debugger.script import build_document, run_script
     from nmpsim.visible import visible
 
     @contextmanager
@@ -316,11 +316,11 @@ def _run_script(request: Request, shell: Shell, lines: Iterable[Line]) -> int:
     if is_text:
         emit(visible("".join(f"{line}\n" for line in outcome.never_hit)))
     else:
-        emit_json(document(outcome))
+        emit_json(build_document(outcome))
     return EXIT_WORSE if outcome.is_worse else EXIT_OK
 
 
-def _print(answer: Answer) -> None:
+def _print(answer: ScriptAnswer) -> None:
     _emit_lines(f"> {answer.line.text.strip()}\n{answer.result.text}")
 
 
@@ -342,7 +342,7 @@ def _emit_lines(text: str) -> None:
 
 def _prompt(request: Request, shell: Shell) -> int:
     """Prompt for commands on a terminal."""
-    from nmpsim.debugger.script import never_hit
+    from nmpsim.debugger.script import list_unmet_breakpoints
 
     _enable_completion(shell)
     _emit_lines(f"{shell.execute('where').text}`help` lists the commands\n")
@@ -367,7 +367,7 @@ def _prompt(request: Request, shell: Shell) -> int:
         _emit_lines(result.text)
         if result.ends:
             break
-    _emit_lines("".join(f"{line}\n" for line in never_hit(shell)))
+    _emit_lines("".join(f"{line}\n" for line in list_unmet_breakpoints(shell)))
     return EXIT_OK
 
 
@@ -379,7 +379,7 @@ def _apply_timeout(request: Request, debugger: Debugger) -> Iterator[None]:
         return
     from nmpsim.core.limits import TimeBudget
 
-    with debugger.execution.within(TimeBudget(request.limits.limits(), subject="the command")):
+    with debugger.execution.limit_time(TimeBudget(request.limits.limits(), subject="the command")):
         yield
 
 
@@ -389,7 +389,7 @@ def _interruptible(request: Request, shell: Shell) -> Iterator[None]:
     signals: list[bool] = []
     seconds = request.limits.timeout
     end = math.inf if seconds is None else time.perf_counter() + seconds
-    shell.debugger.interrupted = lambda: bool(signals) or time.perf_counter() > end
+    shell.debugger.is_interrupted = lambda: bool(signals) or time.perf_counter() > end
     before = signal.signal(signal.SIGINT, lambda *_: signals.append(True))
     try:
         yield

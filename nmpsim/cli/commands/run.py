@@ -263,7 +263,7 @@ class _Recorder:
 
     def __init__(self, bundle: Bundle) -> None:
         from nmpsim.analysis.timeline import TimelineRecorder
-        from nmpsim.debugger.scratchpads import ScratchpadRecorder
+        from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
 
         self._timeline = TimelineRecorder()
         self._scratchpads = ScratchpadRecorder(bundle)

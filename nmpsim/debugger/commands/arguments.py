@@ -30,20 +30,19 @@ class Arguments:
     def __bool__(self) -> bool:
         return bool(self._words)
 
-    @property
-    def rest(self) -> str:
+    def take_text(self) -> str:
         """What is left, as one text; takes it all."""
         text = " ".join(self._words)
         self._words = []
         return text
 
-    def word(self, what: str) -> str:
+    def take_word(self, what: str) -> str:
         """The next word."""
         if not self._words:
-            raise self.wrong(f"{what} is missing")
+            raise self.make_error(f"{what} is missing")
         return self._words.pop(0)
 
-    def flag(self, *names: str) -> bool:
+    def take_flag(self, *names: str) -> bool:
         """True, and takes it, if one of these words is there."""
         for name in names:
             if name in self._words:
@@ -51,7 +50,7 @@ class Arguments:
                 return True
         return False
 
-    def choice(self, choices: Sequence[str], default: str) -> str:
+    def take_choice(self, choices: Sequence[str], default: str) -> str:
         """The next word if it is one of ``choices`` or begins just one of them."""
         if not self._words or not self._words[0][:1].isalpha():
             return default
@@ -61,62 +60,62 @@ class Arguments:
             return word if word in choices else found[0]
         return default
 
-    def option(self, name: str) -> str | None:
+    def take_option(self, name: str) -> str | None:
         """The word after ``name``, in any place; takes both."""
         if name not in self._words:
             return None
         index = self._words.index(name)
         if index + 1 >= len(self._words):
-            raise self.wrong(f"there is nothing after {name!r}")
+            raise self.make_error(f"there is nothing after {name!r}")
         value = self._words.pop(index + 1)
         self._words.pop(index)
         return value
 
-    def after(self, name: str) -> str:
+    def take_text_after(self, name: str) -> str:
         """All words after ``name``, as one text; takes them and it; empty if it is not there."""
         if name not in self._words:
             return ""
         index = self._words.index(name)
         text = " ".join(self._words[index + 1 :])
         if not text:
-            raise self.wrong(f"there is nothing after {name!r}")
+            raise self.make_error(f"there is nothing after {name!r}")
         self._words = self._words[:index]
         return text
 
-    def integer(self, what: str, default: int | None = None) -> int:
+    def take_integer(self, what: str, default: int | None = None) -> int:
         """The next word as a number, also ``0x...``."""
         if not self._words and default is not None:
             return default
-        return self.number(self.word(what), what)
+        return self.parse_integer(self.take_word(what), what)
 
-    def integer_option(self, name: str) -> int | None:
+    def take_integer_option(self, name: str) -> int | None:
         """The number after ``name``, if it is there."""
-        word = self.option(name)
-        return None if word is None else self.number(word, name)
+        word = self.take_option(name)
+        return None if word is None else self.parse_integer(word, name)
 
-    def number(self, word: str, what: str) -> int:
+    def parse_integer(self, word: str, what: str) -> int:
         """A word as a number."""
         try:
             return int(word, 0)
         except ValueError:
-            raise self.wrong(f"{what} must be a whole number", word) from None
+            raise self.make_error(f"{what} must be a whole number", word) from None
 
-    def coordinates(self) -> tuple[int, ...]:
+    def take_coordinates(self) -> tuple[int, ...]:
         """All words that are left as coordinates: ``1 2 3``, ``1,2,3`` or ``[1, 2, 3]``."""
-        text = self.rest.strip("[]()").replace(",", " ")
-        return tuple(self.number(word, "a coordinate") for word in text.split())
+        text = self.take_text().strip("[]()").replace(",", " ")
+        return tuple(self.parse_integer(word, "a coordinate") for word in text.split())
 
-    def end(self) -> None:
+    def expect_end(self) -> None:
         """Nothing may be left."""
         if self._words:
-            raise self.wrong("there are too many words", " ".join(self._words))
+            raise self.make_error("there are too many words", " ".join(self._words))
 
-    def wrong(self, message: str, found: str | None = None) -> UserError:
+    def make_error(self, message: str, found: str | None = None) -> UserError:
         """An error about these words."""
         return fail("DEBUG001", message, found=found, expected=self._usage)
 
 
-def near(word: str, known: Sequence[str]) -> str | None:
+def suggest(word: str, known: Sequence[str]) -> str | None:
     """A hint for a word that is not known."""
     close = difflib.get_close_matches(word, known, 1)
     return f"did you mean {close[0]!r}?" if close else None

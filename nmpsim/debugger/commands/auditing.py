@@ -7,9 +7,15 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from nmpsim.debugger.audit import RESULT, ChannelAudit, StageAudit, audit_constants, audit_integers
+from nmpsim.debugger.audit import (
+    RESULT_STAGE,
+    ChannelAudit,
+    StageAudit,
+    audit_constants,
+    audit_integers,
+)
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.command import Command, Result, count, table
+from nmpsim.debugger.commands.command import Command, CommandResult, format_count, format_table
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.inspect import find_layer
 from nmpsim.isa.profiles import LOW_BITS, ScaleKind, ScaleWords, real_factor
@@ -18,43 +24,43 @@ MAX_CHANNELS = 8
 """Wrong channels of a stage that are printed; ``all`` and JSON have every one."""
 
 
-def integers(context: Context, arguments: Arguments) -> Result:
+def integers(context: Context, arguments: Arguments) -> CommandResult:
     """Rescale integers compared with what the scales ask for."""
     debugger = context.debugger
-    is_all = arguments.flag("all")
+    is_all = arguments.take_flag("all")
     if arguments:
-        chosen = [find_layer(debugger, arguments.word("a layer"))]
+        chosen = [find_layer(debugger, arguments.take_word("a layer"))]
     else:
         chosen = [layer for layer in debugger.layers if layer.placement == "device"]
-    arguments.end()
+    arguments.expect_end()
     found = [
         one
         for layer in chosen
         for one in audit_integers(
-            debugger, context.facts(layer), layer, context.changes.trace(layer)
+            debugger, context.explain_layer(layer), layer, context.changes.trace_layer(layer)
         )
     ]
     rows = [
-        [context.shown(str(name)), *facts] for one in found for name, *facts in _rows(one, is_all)
+        [context.get_display_name(str(name)), *facts]
+        for one in found
+        for name, *facts in _rows(one, is_all)
     ]
     names = ("layer", "stage", "channel", "factor", "expected", "found", "", "formula")
     wrong = [one for one in found if one.wrong]
-    lines = list(table(names, rows)) if rows else ["nothing is rescaled on the device there"]
-    lines.append(
-        f"{count(len(wrong), 'rescaling')} of {len(found)} differ from what the scales ask for"
-    )
+    lines = list(format_table(names, rows)) if rows else ["nothing is rescaled on the device there"]
+    differing = format_count(len(wrong), "rescaling")
+    lines.append(f"{differing} of {len(found)} differ from what the scales ask for")
     if wrong:
-        lines.append(
-            f"  next: `change {context.shown(wrong[0].layer)} {_mend(wrong[0])}` puts one right"
-        )
+        name = context.get_display_name(wrong[0].layer)
+        lines.append(f"  next: `change {name} {_mend(wrong[0])}` puts one right")
     data = {"stages": [attrs.asdict(one) for one in found], "wrong": len(wrong)}
-    return Result(tuple(lines), data)
+    return CommandResult(tuple(lines), data)
 
 
 def _mend(stage: StageAudit) -> str:
     """What to tell ``change`` for the first word that is not as expected."""
     one = stage.wrong[0]
-    if stage.stage == RESULT:
+    if stage.stage == RESULT_STAGE:
         return f"result_scale {one.expected[1]}"
     pairs = zip(("pre", "mul", "post"), one.expected, one.found[-1], strict=True)
     word, value = next(((w, e) for w, e, f in pairs if e != f), ("mul", one.expected[1]))
@@ -101,10 +107,10 @@ def written(integers: ScaleWords, kind: ScaleKind) -> str:
     return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 
 
-def constants(context: Context, arguments: Arguments) -> Result:
+def constants(context: Context, arguments: Arguments) -> CommandResult:
     """The program's constants compared with a file's."""
-    path = Path(arguments.word("a file"))
-    arguments.end()
+    path = Path(arguments.take_word("a file"))
+    arguments.expect_end()
     arrays = context.open_arrays(path)
     found = list(audit_constants(context.module(), arrays.keys, arrays.read))
     rows: list[list[object]] = []
@@ -116,11 +122,15 @@ def constants(context: Context, arguments: Arguments) -> Result:
         rows.append(
             [one.name, one.elem, "x".join(map(str, one.shape)), result, one.differing, first]
         )
-    lines = table(("constant", "elem", "shape", "result", "differ", "first"), rows) if rows else ()
+    lines = (
+        format_table(("constant", "elem", "shape", "result", "differ", "first"), rows)
+        if rows
+        else ()
+    )
     wrong = sum(bool(one.differing or one.problem) for one in found)
-    summary = f"{count(wrong, 'constant')} of {len(found)} differ"
+    summary = f"{format_count(wrong, 'constant')} of {len(found)} differ"
     data = {"constants": [attrs.asdict(one) for one in found], "differing": wrong}
-    return Result((*lines, summary), data)
+    return CommandResult((*lines, summary), data)
 
 
 COMMANDS = (

@@ -6,86 +6,101 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.debugger.breakpoints import Access, Breakpoint, Condition, OnAccess, OnDifference
+from nmpsim.debugger.breakpoints import (
+    Access,
+    AccessCondition,
+    Breakpoint,
+    Condition,
+    DifferenceCondition,
+)
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.command import Command, Result, count, say, table
+from nmpsim.debugger.commands.command import (
+    Command,
+    CommandResult,
+    format_count,
+    format_table,
+    make_result,
+)
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.expecting import FUNCTIONS, functions_of
-from nmpsim.debugger.inspect import find_address, find_layer, find_tensor, flat_index, values_of
+from nmpsim.debugger.inspect import find_address, find_layer, find_tensor, ravel_index, read_values
 from nmpsim.debugger.language import FORMS, evaluate, parse_condition
 
 ACCESSES: tuple[Access, ...] = ("read", "write", "access")
 
 
-def add(context: Context, arguments: Arguments) -> Result:
+def add(context: Context, arguments: Arguments) -> CommandResult:
     """A breakpoint."""
-    only_if = _only_if(context, arguments)
-    text = arguments.rest
+    predicate = _only_if(context, arguments)
+    text = arguments.take_text()
     condition = parse_condition(
         text,
         lambda word: find_layer(context.debugger, word).index,
         lambda word: find_address(context.debugger, word),
     )
-    added = _added(context, condition, text, only_if)
+    added = _added(context, condition, text, predicate)
     lines = [f"breakpoint {added.number}: {added.text}"]
-    if isinstance(condition, OnDifference) and context.reference is None:
+    if isinstance(condition, DifferenceCondition) and context.reference is None:
         lines.append("  there is no reference yet: `reference FILE` loads one")
-    return say(*lines, breakpoint=told(added))
+    return make_result(*lines, breakpoint=to_dict(added))
 
 
-def watch(context: Context, arguments: Arguments) -> Result:
+def watch(context: Context, arguments: Arguments) -> CommandResult:
     """A watchpoint."""
-    only_if = _only_if(context, arguments)
-    core = arguments.integer_option("core")
+    predicate = _only_if(context, arguments)
+    core = arguments.take_integer_option("core")
     access = next(a for a in ACCESSES if a == _access(arguments))
-    what = arguments.word("a tensor or an address")
+    what = arguments.take_word("a tensor or an address")
     if what[:1].isdigit():
-        start, nbytes = arguments.number(what, "an address"), arguments.integer("bytes", 1)
+        start, nbytes = (
+            arguments.parse_integer(what, "an address"),
+            arguments.take_integer("bytes", 1),
+        )
         text = f"{access} of {nbytes} bytes at {start:#x}"
     else:
         tensor = find_tensor(context.debugger, what)
-        values = values_of(context.debugger, tensor)
-        at = arguments.coordinates()
+        values = read_values(context.debugger, tensor)
+        at = arguments.take_coordinates()
         start, nbytes = tensor.address, values.nbytes
         text = f"{access} of {tensor.name}"
         if at:
-            start += flat_index(at, tensor.shape) * values.itemsize
+            start += ravel_index(at, tensor.shape) * values.itemsize
             nbytes = values.itemsize
             text += f" {list(at)}"
-    arguments.end()
+    arguments.expect_end()
     if nbytes < 1:
-        raise arguments.wrong("there must be at least one byte", str(nbytes))
-    condition = OnAccess(start, start + nbytes, access, core)
-    added = _added(context, condition, text, only_if)
-    return say(f"watchpoint {added.number}: {added.text}", breakpoint=told(added))
+        raise arguments.make_error("there must be at least one byte", str(nbytes))
+    condition = AccessCondition(start, start + nbytes, access, core)
+    added = _added(context, condition, text, predicate)
+    return make_result(f"watchpoint {added.number}: {added.text}", breakpoint=to_dict(added))
 
 
 def _only_if(context: Context, arguments: Arguments) -> str:
     """The expression after ``if``, tried here and now; empty if there is none."""
-    text = arguments.after("if")
+    text = arguments.take_text_after("if")
     if text:
         evaluate(text, functions_of(context))
     return text
 
 
-def _added(context: Context, condition: Condition, text: str, only_if: str) -> Breakpoint:
-    if not only_if:
+def _added(context: Context, condition: Condition, text: str, predicate: str) -> Breakpoint:
+    if not predicate:
         return context.debugger.add_breakpoint(condition, text)
 
     def holds() -> bool:
-        return bool(evaluate(only_if, functions_of(context)))
+        return bool(evaluate(predicate, functions_of(context)))
 
-    return context.debugger.add_breakpoint(condition, f"{text} if {only_if}", holds)
+    return context.debugger.add_breakpoint(condition, f"{text} if {predicate}", holds)
 
 
 def _access(arguments: Arguments) -> str:
     for access in ACCESSES:
-        if arguments.flag(access):
+        if arguments.take_flag(access):
             return access
     return "write"
 
 
-def told(one: Breakpoint) -> dict[str, Any]:
+def to_dict(one: Breakpoint) -> dict[str, Any]:
     """A breakpoint as plain data."""
     return {
         "number": one.number,
@@ -96,46 +111,48 @@ def told(one: Breakpoint) -> dict[str, Any]:
     }
 
 
-def show(context: Context, arguments: Arguments) -> Result:
+def show(context: Context, arguments: Arguments) -> CommandResult:
     """All of them."""
-    arguments.end()
-    rows = [told(one) for one in context.debugger.breakpoints]
+    arguments.expect_end()
+    rows = [to_dict(one) for one in context.debugger.breakpoints]
     if not rows:
-        return say("no breakpoints", breakpoints=[])
-    lines = table(
+        return make_result("no breakpoints", breakpoints=[])
+    lines = format_table(
         ("number", "kind", "enabled", "hits", "what"),
         [
             [r["number"], r["kind"], "yes" if r["enabled"] else "no", r["hits"], r["text"]]
             for r in rows
         ],
     )
-    return Result(lines, {"breakpoints": rows})
+    return CommandResult(lines, {"breakpoints": rows})
 
 
-def delete(context: Context, arguments: Arguments) -> Result:
+def delete(context: Context, arguments: Arguments) -> CommandResult:
     """Forget some, or all."""
     numbers = _numbers(context, arguments)
     for number in numbers:
         context.debugger.delete_breakpoint(number)
-    return say(f"{count(len(numbers), 'breakpoint')} deleted", deleted=numbers)
+    return make_result(f"{format_count(len(numbers), 'breakpoint')} deleted", deleted=numbers)
 
 
-def enable(context: Context, arguments: Arguments) -> Result:
+def enable(context: Context, arguments: Arguments) -> CommandResult:
     """Let them stop the run again."""
     return _switch(context, arguments, True)
 
 
-def disable(context: Context, arguments: Arguments) -> Result:
+def disable(context: Context, arguments: Arguments) -> CommandResult:
     """Keep them, but let them not stop the run."""
     return _switch(context, arguments, False)
 
 
-def _switch(context: Context, arguments: Arguments, is_enabled: bool) -> Result:
+def _switch(context: Context, arguments: Arguments, is_enabled: bool) -> CommandResult:
     numbers = _numbers(context, arguments)
     for number in numbers:
         context.debugger.breakpoint(number).is_enabled = is_enabled
     word = "enabled" if is_enabled else "disabled"
-    return say(f"{count(len(numbers), 'breakpoint')} {word}", numbers=numbers, enabled=is_enabled)
+    return make_result(
+        f"{format_count(len(numbers), 'breakpoint')} {word}", numbers=numbers, enabled=is_enabled
+    )
 
 
 def _numbers(context: Context, arguments: Arguments) -> list[int]:
@@ -144,7 +161,7 @@ def _numbers(context: Context, arguments: Arguments) -> list[int]:
         return [one.number for one in context.debugger.breakpoints]
     numbers = []
     while arguments:
-        numbers.append(context.debugger.breakpoint(arguments.integer("a number")).number)
+        numbers.append(context.debugger.breakpoint(arguments.take_integer("a number")).number)
     return [int(number) for number in np.unique(numbers)]
 
 

@@ -7,78 +7,89 @@ from typing import Any
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import apply_patch, load_patch, save_patch
-from nmpsim.debugger.changes import Effect
+from nmpsim.debugger.changes import LayerEffect
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.command import Command, Result, count, say, table
+from nmpsim.debugger.commands.command import (
+    Command,
+    CommandResult,
+    format_count,
+    format_table,
+    make_result,
+)
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.edits import patch_of
+from nmpsim.debugger.edits import build_patch
 from nmpsim.debugger.inspect import find_address, find_layer, find_tensor
 from nmpsim.diagnostics import fail
 
 
-def change(context: Context, arguments: Arguments) -> Result:
+def change(context: Context, arguments: Arguments) -> CommandResult:
     """Change a number of a layer."""
-    layer = find_layer(context.debugger, arguments.word("a layer"))
-    word = arguments.word("what to change")
-    channel = arguments.integer_option("channel")
+    layer = find_layer(context.debugger, arguments.take_word("a layer"))
+    word = arguments.take_word("what to change")
+    channel = arguments.take_integer_option("channel")
     if word == "scale":
         return _change_scale(context, layer, arguments)
     if word == "bias" and channel is None:
-        channel = arguments.integer("a channel")
-    value = arguments.integer("a number")
-    arguments.end()
+        channel = arguments.take_integer("a channel")
+    value = arguments.take_integer("a number")
+    arguments.expect_end()
     places = context.changes.set_word(layer, word, value, channel)
     where = "" if channel is None else f" of channel {channel}"
     return _changed(
         context,
-        f"{layer.display_name}: {word}{where} = {value} in {count(places, 'place')}",
+        f"{layer.display_name}: {word}{where} = {value} in {format_count(places, 'place')}",
         places,
     )
 
 
-def _change_scale(context: Context, layer: Layer, arguments: Arguments) -> Result:
+def _change_scale(context: Context, layer: Layer, arguments: Arguments) -> CommandResult:
     """The output scale, with all that hangs on it, or the layer's own rescale only."""
-    is_alone = arguments.flag("alone")
+    is_alone = arguments.take_flag("alone")
     scale = _real(arguments)
-    arguments.end()
+    arguments.expect_end()
     if is_alone:
         places = context.changes.set_own_scale(layer, scale)
-        text = f"{layer.display_name}: output scale {scale:g} in {count(places, 'descriptor')}"
+        text = (
+            f"{layer.display_name}: output scale {scale:g} in {format_count(places, 'descriptor')}"
+        )
         note = f"  any reader still takes it to be on the old scale, {layer.output.scale:g}"
         return _changed(context, text, places, note)
     found = context.changes.set_scale(layer, scale)
-    text = f"{layer.display_name}: output scale {scale:g} in {count(len(found.pieces), 'place')}"
+    changed = format_count(len(found.pieces), "place")
+    text = f"{layer.display_name}: output scale {scale:g} in {changed}"
     notes = []
-    for layers, what in ((found.makers, "has it now"), (found.readers, "reads it and follows")):
-        notes += [f"  {context.shown(name)} {what}" for name in layers if name != layer.name]
+    for layers, what in ((found.producers, "has it now"), (found.readers, "reads it and follows")):
+        notes += [
+            f"  {context.get_display_name(name)} {what}" for name in layers if name != layer.name
+        ]
     compiled = context.debugger.bundle.metadata.layers[layer.index].output.scale or scale
-    for name in found.left:
+    for name in found.host_readers:
         notes.append(
-            f"  {context.shown(name)} on the host still takes it to be {compiled:g}:"
+            f"  {context.get_display_name(name)} on the host still takes it to be {compiled:g}:"
             f" it reads values that are {compiled / scale:.6g} times what they stand for; for its"
             " results change the LIR and compile it"
         )
     return _changed(context, text, len(found.pieces), *notes)
 
 
-def _changed(context: Context, text: str, places: int, *notes: str) -> Result:
-    at = context.debugger.location()
+def _changed(context: Context, text: str, places: int, *notes: str) -> CommandResult:
+    at = context.debugger.get_location()
     end = f"  the run is at position {at.position}; `effect` shows what follows from it"
     data = {"text": text, "places": places, "position": at.position, "notes": list(notes)}
-    return Result((text, *notes, end), data)
+    return CommandResult((text, *notes, end), data)
 
 
 def _real(arguments: Arguments) -> float:
-    word = arguments.word("a scale")
+    word = arguments.take_word("a scale")
     try:
         return float(word)
     except ValueError:
-        raise arguments.wrong("a scale is a number", word) from None
+        raise arguments.make_error("a scale is a number", word) from None
 
 
-def set_element(context: Context, arguments: Arguments) -> Result:
+def set_element(context: Context, arguments: Arguments) -> CommandResult:
     """Change an element of a tensor, or bytes of the program."""
-    what = arguments.word("a tensor or an address")
+    what = arguments.take_word("a tensor or an address")
     if what[:1].isdigit() or "+" in what:
         return _set_bytes(context, arguments, what)
     tensor = find_tensor(context.debugger, what)
@@ -90,60 +101,60 @@ def set_element(context: Context, arguments: Arguments) -> Result:
             f"{tensor.name} lies in the program's own memory",
             hint=f"set {tensor.address:#x} VALUE changes its bytes",
         )
-    context.changes.element(tensor, where, value)
-    return say(
+    context.changes.change_element(tensor, where, value)
+    return make_result(
         f"{tensor.name}{list(where)} = {value:g} from here on", tensor=tensor.name,
         at=list(where), value=value,
     )  # fmt: skip
 
 
 def _numbers(arguments: Arguments) -> list[float]:
-    words = arguments.rest.replace(",", " ").split()
+    words = arguments.take_text().replace(",", " ").split()
     if len(words) < 1:
-        raise arguments.wrong("coordinates and a value are missing")
+        raise arguments.make_error("coordinates and a value are missing")
     try:
         return [float(word) for word in words]
     except ValueError:
-        raise arguments.wrong("coordinates and a value are numbers", " ".join(words)) from None
+        raise arguments.make_error("coordinates and a value are numbers", " ".join(words)) from None
 
 
-def _set_bytes(context: Context, arguments: Arguments, what: str) -> Result:
+def _set_bytes(context: Context, arguments: Arguments, what: str) -> CommandResult:
     name, _, offset = what.partition("+")
     address = find_address(context.debugger, name)
-    address += arguments.number(offset, "an offset") if offset else 0
-    value, size = arguments.integer("a value"), arguments.integer("bytes", 1)
-    arguments.end()
+    address += arguments.parse_integer(offset, "an offset") if offset else 0
+    value, size = arguments.take_integer("a value"), arguments.take_integer("bytes", 1)
+    arguments.expect_end()
     if size not in (1, 2, 4, 8) or not -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
-        raise arguments.wrong("the value does not fit", f"{value} in {size} bytes")
+        raise arguments.make_error("the value does not fit", f"{value} in {size} bytes")
     data = (value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
-    context.changes.program([(address, data)], f"{what} = {value}")
+    context.changes.change_program([(address, data)], f"{what} = {value}")
     return _changed(context, f"{what} ({address:#x}) = {value}", 1)
 
 
 NAMES = ("layer", "differ", "of", "worst", "SQNR", "saturated", "before")
 
 
-def effect(context: Context, arguments: Arguments) -> Result:
+def effect(context: Context, arguments: Arguments) -> CommandResult:
     """Run to the end and compare with the run without changes."""
-    arguments.end()
-    stopped, found = context.changes.effects()
-    rows = [[context.shown(one.name), *_row(one)] for one in found]
+    arguments.expect_end()
+    stopped, found = context.changes.measure_effects()
+    rows = [[context.get_display_name(one.name), *_row(one)] for one in found]
     changed = [one.name for one in found if one.difference and not one.difference.equal]
-    summary = f"{count(len(changed), 'layer')} of {len(found)} changed"
+    summary = f"{format_count(len(changed), 'layer')} of {len(found)} changed"
     data: dict[str, Any] = {
         "layers": [_data(one) for one in found],
         "changed": changed,
         "trap": stopped.message or None,
     }
     lines = (
-        *table(NAMES, rows),
+        *format_table(NAMES, rows),
         summary,
         *([f"trap: {stopped.message}"] if stopped.message else []),
     )
-    return Result(lines, data)
+    return CommandResult(lines, data)
 
 
-def _row(one: Effect) -> list[object]:
+def _row(one: LayerEffect) -> list[object]:
     d = one.difference
     if d is None:
         return ["", "", "has not run", "", one.saturated, one.saturated_before]
@@ -152,7 +163,7 @@ def _row(one: Effect) -> list[object]:
     return [d.differing, d.elements, worst, sqnr, one.saturated, one.saturated_before]
 
 
-def _data(one: Effect) -> dict[str, Any]:
+def _data(one: LayerEffect) -> dict[str, Any]:
     d = one.difference
     return {
         "name": one.name,
@@ -163,33 +174,34 @@ def _data(one: Effect) -> dict[str, Any]:
     }
 
 
-def export(context: Context, arguments: Arguments) -> Result:
+def export(context: Context, arguments: Arguments) -> CommandResult:
     """Write the changes as a patch."""
-    path = Path(arguments.word("a file"))
-    arguments.end()
-    changes = patch_of(context.debugger.bundle, context.changes.edits)
+    path = Path(arguments.take_word("a file"))
+    arguments.expect_end()
+    changes = build_patch(context.debugger.bundle, context.changes.edits)
     save_patch(path, changes)
-    line = (
-        f"{path}: {count(len(changes), 'change')}; `nmpsim run` and `compile` take it with --patch"
-    )
-    return say(line, changes=len(changes))
+    written = format_count(len(changes), "change")
+    line = f"{path}: {written}; `nmpsim run` and `compile` take it with --patch"
+    return make_result(line, changes=len(changes))
 
 
-def apply(context: Context, arguments: Arguments) -> Result:
+def apply(context: Context, arguments: Arguments) -> CommandResult:
     """Make the changes of a patch."""
-    path = Path(arguments.word("a file"))
-    arguments.end()
+    path = Path(arguments.take_word("a file"))
+    arguments.expect_end()
     changes, bundle = load_patch(path), context.debugger.bundle
     apply_patch(bytes(bundle.file), changes, bundle.path)  # refuses another bundle's
-    context.changes.program([(one.address, one.now) for one in changes], f"patch {path}")
-    return _changed(context, f"{path}: {count(len(changes), 'change')}", len(changes))
+    context.changes.change_program([(one.address, one.now) for one in changes], f"patch {path}")
+    return _changed(context, f"{path}: {format_count(len(changes), 'change')}", len(changes))
 
 
-def revert(context: Context, arguments: Arguments) -> Result:
+def revert(context: Context, arguments: Arguments) -> CommandResult:
     """Undo all changes."""
-    arguments.end()
+    arguments.expect_end()
     undone = context.changes.revert()
-    return say(f"{count(undone, 'change')} undone; the run is at the start", undone=undone)
+    return make_result(
+        f"{format_count(undone, 'change')} undone; the run is at the start", undone=undone
+    )
 
 
 COMMANDS = (

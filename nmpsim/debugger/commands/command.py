@@ -13,7 +13,7 @@ from nmpsim.debugger.commands.context import Context
 
 
 @attrs.frozen
-class Result:
+class CommandResult:
     """The answer to one command."""
 
     lines: tuple[str, ...] = ()
@@ -30,12 +30,12 @@ class Result:
         return "".join(f"{line}\n" for line in self.lines)
 
 
-def say(*lines: str, **data: Any) -> Result:
+def make_result(*lines: str, **data: Any) -> CommandResult:
     """An answer in a few lines."""
-    return Result(lines, data)
+    return CommandResult(lines, data)
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[str, ...]:
+def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[str, ...]:
     """Aligned columns; numbers to the right."""
     cells = [[str(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
@@ -54,14 +54,14 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[str
     return line(list(headers)), *(line(row) for row in cells)
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """A value that JSON can hold: infinity and what is no number as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
 
 
-def count(number: int, thing: str) -> str:
+def format_count(number: int, thing: str) -> str:
     """``1 layer``, ``2 layers``."""
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
@@ -74,7 +74,7 @@ class Command:
     usage: str
     """With its arguments; ``[...]`` may be left out."""
     summary: str
-    run: Callable[[Context, Arguments], Result]
+    run: Callable[[Context, Arguments], CommandResult]
     aliases: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
     """What its arguments may be: words as they are, or <layer>, <tensor>, <breakpoint>, <file>."""

@@ -9,23 +9,36 @@ from typing import Any
 
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.command import Command, Result, count, say, table
+from nmpsim.debugger.commands.command import (
+    Command,
+    CommandResult,
+    format_count,
+    format_table,
+    make_result,
+)
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.run import told as told_stop
-from nmpsim.debugger.diverge import causes, layers_alone, range_faults, sqnr_alone
+from nmpsim.debugger.commands.run import to_result as stop_result
+from nmpsim.debugger.divergence import (
+    find_causes,
+    find_range_faults,
+    get_isolated_sqnr,
+    isolate_layers,
+)
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer, isolate
-from nmpsim.debugger.stores import overwritten_results
+from nmpsim.debugger.output_writers import find_overwritten_results
+from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer, isolate_layer
 from nmpsim.diagnostics import fail
 
 
-def load(context: Context, arguments: Arguments) -> Result:
+def load(context: Context, arguments: Arguments) -> CommandResult:
     """Load a reference."""
-    path = Path(arguments.word("a file"))
-    arguments.end()
+    path = Path(arguments.take_word("a file"))
+    arguments.expect_end()
     known = len(context.load_reference(path).layers)
     total = len(context.debugger.layers)
-    return say(f"reference {path}: {known} of {count(total, 'layer')}", layers=known, of=total)
+    return make_result(
+        f"reference {path}: {known} of {format_count(total, 'layer')}", layers=known, of=total
+    )
 
 
 def _reference(context: Context) -> Reference:
@@ -34,41 +47,43 @@ def _reference(context: Context) -> Reference:
     return context.reference
 
 
-def compare(context: Context, arguments: Arguments) -> Result:
+def compare(context: Context, arguments: Arguments) -> CommandResult:
     """Layers compared with the reference."""
     reference = _reference(context)
-    is_isolated = arguments.flag("isolated", "alone")
+    is_isolated = arguments.take_flag("isolated", "alone")
     debugger = context.debugger
     if arguments:
-        chosen = [find_layer(debugger, arguments.word("a layer")).index]
+        chosen = [find_layer(debugger, arguments.take_word("a layer")).index]
         is_isolated = True
     else:
-        chosen = debugger.layer_order()
-    arguments.end()
+        chosen = debugger.get_layer_order()
+    arguments.expect_end()
     found = [_compared(context, reference, index, is_isolated) for index in chosen]
-    return _told(found, is_isolated, context.shown)
+    return _told(found, is_isolated, context.get_display_name)
 
 
 def _compared(
     context: Context, reference: Reference, index: int, is_isolated: bool
 ) -> LayerComparison:
     if is_isolated:
-        return isolate(context.debugger, reference, index)
+        return isolate_layer(context.debugger, reference, index)
     return compare_layer(context.debugger, reference, index)
 
 
 NAMES = ("index", "layer", "result", "differ", "of", "worst", "first", "SQNR", "cosine")
 
 
-def _told(found: list[LayerComparison], is_isolated: bool, shown: Callable[[str], str]) -> Result:
+def _told(
+    found: list[LayerComparison], is_isolated: bool, shown: Callable[[str], str]
+) -> CommandResult:
     rows = [_row(one, shown(one.name)) for one in found]
-    lines = table((*NAMES, *(("alone",) if is_isolated else ())), [
+    lines = format_table((*NAMES, *(("alone",) if is_isolated else ())), [
         [*row, *((_alone(one),) if is_isolated else ())]
         for row, one in zip(rows, found, strict=True)
     ])  # fmt: skip
     wrong = [one for one in found if one.accumulated is not None and not one.accumulated.equal]
-    breaks = [one.name for one in found if one.breaks]
-    summary = f"{count(len(wrong), 'layer')} of {len(found)} differ"
+    breaks = [one.name for one in found if one.is_faulty]
+    summary = f"{format_count(len(wrong), 'layer')} of {len(found)} differ"
     if wrong:
         summary += f", the first is {shown(wrong[0].name)}"
     if is_isolated and breaks:
@@ -79,7 +94,7 @@ def _told(found: list[LayerComparison], is_isolated: bool, shown: Callable[[str]
         "first": wrong[0].name if wrong else None,
         "breaking": breaks if is_isolated else None,
     }
-    return Result((*lines, summary), data)
+    return CommandResult((*lines, summary), data)
 
 
 def _row(one: LayerComparison, name: str) -> list[object]:
@@ -101,7 +116,7 @@ def _alone(one: LayerComparison) -> str:
     if one.isolated is None:
         return ""
     if one.isolated.equal:
-        return "inherits" if one.inherits else "equal"
+        return "inherits" if one.inherits_error else "equal"
     return f"BREAKS ({one.isolated.differing} differ)"
 
 
@@ -134,106 +149,108 @@ def _finite(value: float) -> float | str:
     return value if abs(value) < float("inf") else str(value)
 
 
-def diverge(context: Context, arguments: Arguments) -> Result:
+def diverge(context: Context, arguments: Arguments) -> CommandResult:
     """Go to the end of the first layer that differs, or breaks by more than a limit.
 
     With the values of a float network: of the layer where the error jumps.
     """
     reference = _reference(context)
-    limit = arguments.integer("units of the last place", 0)
-    arguments.end()
+    limit = arguments.take_integer("units of the last place", 0)
+    arguments.expect_end()
     debugger = context.debugger
     if not limit and reference.is_float():
         return _jump(context, reference)
-    for index in debugger.layer_order():
+    for index in debugger.get_layer_order():
         stopped = debugger.reach_layer(index)
         if stopped.reason in ("interrupted", "trap"):
-            return told_stop(stopped)
+            return stop_result(stopped)
         one = compare_layer(debugger, reference, index)
         if one.accumulated is None or one.accumulated.worst_ulp <= limit:
             continue
-        alone = isolate(debugger, reference, index)
+        alone = isolate_layer(debugger, reference, index)
         if not limit or (alone.isolated is not None and alone.isolated.worst_ulp > limit):
             return _diverged(context, reference, alone, limit)
     more = f" by more than {limit} ulp by itself" if limit else ""
-    spoiled = list(overwritten_results(debugger))
+    spoiled = list(find_overwritten_results(debugger))
     if spoiled:
         lines = [f"no layer differs from the reference{more}, but a result does"]
         lines += [f"  {one.text}" for one in spoiled]
         lines.append("  next: " + ", ".join(f"`{hint}`" for one in spoiled for hint in one.next))
         data = {"layers": [], "differing": 0, "first": None}
-        return Result(tuple(lines), {**data, "causes": [one.text for one in spoiled]})
-    return say(
+        return CommandResult(tuple(lines), {**data, "causes": [one.text for one in spoiled]})
+    return make_result(
         f"no layer differs from the reference{more}",
         "  next: `hazards` shows whether that depends on when transfers land",
         layers=[], differing=0, first=None, causes=[],
     )  # fmt: skip
 
 
-def _jump(context: Context, reference: Reference) -> Result:
+def _jump(context: Context, reference: Reference) -> CommandResult:
     """Go to the end of the layer that loses most by itself."""
     debugger = context.debugger
-    stopped = debugger.reach_layer(debugger.layer_order()[-1])
+    stopped = debugger.reach_layer(debugger.get_layer_order()[-1])
     if stopped.reason in ("interrupted", "trap"):
-        return told_stop(stopped)
-    alone = layers_alone(debugger, reference)
+        return stop_result(stopped)
+    alone = isolate_layers(debugger, reference)
     if alone is None:
-        return say("the reference has no layer that could run alone", layers=[], jump=None)
+        return make_result("the reference has no layer that could run alone", layers=[], jump=None)
     worst, median = alone.worst, alone.median_db
     debugger.reach_layer(worst.index)
-    faults = list(range_faults(debugger, reference, worst.index))
-    name = context.shown(worst.name)
-    its = f"{name} has {sqnr_alone(worst):.1f} dB alone on the reference's values"
+    faults = list(find_range_faults(debugger, reference, worst.index))
+    name = context.get_display_name(worst.name)
+    its = f"{name} has {get_isolated_sqnr(worst):.1f} dB alone on the reference's values"
     most = f"layers mostly have {median:.1f} dB"
-    verdict = "the error jumps" if alone.jumps else "no layer stands out"
+    verdict = "the error jumps" if alone.has_jump else "no layer stands out"
     hints = ["compare isolated", f"layer {name}", f"saturation {name}"]
     lines = [
-        *_told([worst], True, context.shown).lines[:-1],
+        *_told([worst], True, context.get_display_name).lines[:-1],
         f"{verdict}: {its}, {most}",
         *(f"  {fault}" for fault in faults),
     ]
     lines.append("  next: " + ", ".join(f"`{hint}`" for hint in hints))
     data = {
         "layers": [_data(one) for one in alone.layers],
-        "jump": worst.name if alone.jumps else None,
+        "jump": worst.name if alone.has_jump else None,
         "worst": worst.name,
         "median_db": _finite(median),
         "causes": faults,
         "next": hints,
     }
-    return Result(tuple(lines), data)
+    return CommandResult(tuple(lines), data)
 
 
-def _diverged(context: Context, reference: Reference, one: LayerComparison, limit: int) -> Result:
+def _diverged(
+    context: Context, reference: Reference, one: LayerComparison, limit: int
+) -> CommandResult:
     """The layer, what is wrong with it and where to look next."""
-    shown = context.shown
+    shown = context.get_display_name
     name = shown(one.name)
     told = _told([one], True, shown)
     verdict = _verdict(one, name)
     lines = [*told.lines[:-1], verdict]
-    found = one.isolated if one.breaks else one.accumulated
+    found = one.isolated if one.is_faulty else one.accumulated
     first = found.first if found else None
     hints = []
     if first is not None:
         lines.append(f"first at {list(first.at)}: {first.actual:g} instead of {first.expected:g}")
         hints.append(f"why {name} {' '.join(map(str, first.at))}")
-    common = causes(context.debugger, reference, one, limit)
+    common = find_causes(context.debugger, reference, one, limit)
     lines += [f"  {pattern.text}" for pattern in common]
     hints += [hint for pattern in common for hint in pattern.next]
     if not common:
-        hints += ("layer L", "integers L", "source L") if one.breaks else ("compare isolated",)
-    if not one.breaks:
+        hints += ("layer L", "integers L", "source L") if one.is_faulty else ("compare isolated",)
+    if not one.is_faulty:
         hints.append("hazards")
     if one.accumulated and one.accumulated.worst_ulp == 1:
         hints.append("diverge 1")
     named = dict.fromkeys(re.sub(r"\bL$", lambda _: name, hint) for hint in hints)
     lines.append("  next: " + ", ".join(f"`{hint}`" for hint in named))
     data = {"verdict": verdict, "causes": [one.text for one in common], "next": list(named)}
-    return Result(tuple(lines), {**told.data, **data})
+    return CommandResult(tuple(lines), {**told.data, **data})
 
 
 def _verdict(one: LayerComparison, name: str) -> str:
-    if one.breaks:
+    if one.is_faulty:
         return f"{name} is the first layer that differs; it goes wrong by itself"
     return f"{name} is the first layer that differs; alone on right inputs it is right"
 

@@ -14,18 +14,18 @@ import numpy.typing as npt
 from nmpsim.analysis.explain import LayerFacts
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import (
-    Facts,
+    FactsByName,
     OperandType,
-    all_facts,
-    bias_note,
-    facts_of,
-    operand_types,
+    describe_bias_scale,
+    describe_operands,
+    explain_instructions,
+    find_facts,
 )
-from nmpsim.debugger.changes import Changes
+from nmpsim.debugger.changes import ProgramChanges
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.edits import Edit, scales_of
-from nmpsim.debugger.rederive import rescaled_module
-from nmpsim.debugger.reference import OpenArrays, Reference, compare_layer
+from nmpsim.debugger.edits import Edit, list_scale_changes
+from nmpsim.debugger.reference import ArrayOpener, Reference, compare_layer
+from nmpsim.debugger.scale_changes import rescale_module
 from nmpsim.diagnostics import about, fail
 from nmpsim.lir.display_names import display_names
 from nmpsim.lir.nodes import Instruction, Module
@@ -40,22 +40,22 @@ class Lir:
     module: Module
 
     @cached_property
-    def facts(self) -> Facts:
+    def facts(self) -> FactsByName:
         """What it says of each instruction."""
-        return all_facts(self.module)
+        return explain_instructions(self.module)
 
 
 class Context:
     """What every command is given."""
 
-    def __init__(self, debugger: Debugger, open_arrays: OpenArrays) -> None:
+    def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         self.debugger = debugger
-        self.changes = Changes(debugger)
+        self.changes = ProgramChanges(debugger)
         self.reference: Reference | None = None
         self.open_arrays = open_arrays
         self._lir: Lir | None = None
 
-    def shown(self, name: str) -> str:
+    def get_display_name(self, name: str) -> str:
         """Return the display name of a layer, tensor or constant, with what stands behind it.
 
         That is the index of an element, and in a bundle the part of a layer: ``NAME.weights[3]``.
@@ -95,10 +95,10 @@ class Context:
         text = f"{self.debugger.layers[index].display_name} differs in {found.differing} elements"
         return found.worst_ulp, f"{text}, worst {found.worst_ulp} ulp"
 
-    def current_layer(self) -> Layer:
+    def get_current_layer(self) -> Layer:
         """The layer that is being computed; the last one at the end."""
-        index = self.debugger.current_layer()
-        order = self.debugger.layer_order()
+        index = self.debugger.find_current_layer()
+        order = self.debugger.get_layer_order()
         if index is None and not order:
             raise fail("DEBUG002", "the program has no layers")
         return self.debugger.layers[order[-1] if index is None else index]
@@ -108,16 +108,16 @@ class Context:
 
         UserError BUN005 if it carries none.
         """
-        return self._known().module
+        return self._get_lir().module
 
-    def _known(self) -> Lir:
+    def _get_lir(self) -> Lir:
         edits = self.debugger.execution.edits
         if self._lir is None or self._lir.edits is not edits:
-            module = rescaled_module(self.debugger.bundle.module(), scales_of(edits))
+            module = rescale_module(self.debugger.bundle.module(), list_scale_changes(edits))
             self._lir = Lir(edits, module)
         return self._lir
 
-    def constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
+    def find_constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
         """A constant of the LIR, without an address; None if there is none of this name."""
         if not self.debugger.bundle.debug or name not in self.module().constants:
             return None
@@ -126,25 +126,25 @@ class Context:
         tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
         return tensor, self.module().constants[name]
 
-    def operands(self, layer: Layer) -> list[OperandType]:
+    def list_operands(self, layer: Layer) -> list[OperandType]:
         """Operands of a layer as the LIR has them; none if the bundle carries no LIR."""
         if not self.debugger.bundle.debug:
             return []
-        return operand_types(self.facts(layer))
+        return describe_operands(self.explain_layer(layer))
 
-    def bias_note(self, layer: Layer) -> str:
+    def describe_bias(self, layer: Layer) -> str:
         """What is particular about the scale of a layer's bias; empty if nothing is known to be."""
-        return bias_note(self.facts(layer)) if self.debugger.bundle.debug else ""
+        return describe_bias_scale(self.explain_layer(layer)) if self.debugger.bundle.debug else ""
 
-    def facts(self, layer: Layer) -> LayerFacts | None:
+    def explain_layer(self, layer: Layer) -> LayerFacts | None:
         """What the LIR says of a layer's instruction; UserError BUN005 if there is no LIR."""
-        return facts_of(self._known().facts, layer)
+        return find_facts(self._get_lir().facts, layer)
 
-    def numbers_of(self, layer: Layer) -> set[int]:
+    def find_instruction_numbers(self, layer: Layer) -> set[int]:
         """Numbers of the LIR instructions that a layer is made of."""
         numbers = {i.name: i.number for i in self.module().instructions}
         return {numbers[name] for name in layer.fused if name in numbers} or {layer.number}
 
-    def printed(self, instruction: Instruction) -> str:
+    def format_instruction(self, instruction: Instruction) -> str:
         """An instruction as the LIR text has it."""
         return re.sub(r"^\s*\d+\s+", "", format_instruction(instruction))

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.command import Command, Result, say
+from nmpsim.debugger.commands.command import Command, CommandResult, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.inspect import (
     find_layer,
     find_tensor,
-    flat_index,
-    layer_states,
-    registers,
-    values_of,
+    list_layer_states,
+    ravel_index,
+    read_registers,
+    read_values,
 )
 from nmpsim.debugger.language import Function, Number, evaluate
 from nmpsim.debugger.reference import compare_layer
@@ -27,13 +27,13 @@ def functions_of(context: Context) -> Mapping[str, Function]:
 
     def saturation(words: Sequence[str]) -> Number:
         index = find_layer(debugger, words[0]).index if words else None
-        states = layer_states(debugger)
+        states = list_layer_states(debugger)
         return sum(state.saturated for state in states if index in (None, state.index))
 
     def cycles(words: Sequence[str]) -> Number:
         if not words:
             return debugger.report().cycles
-        return layer_states(debugger)[find_layer(debugger, words[0]).index].cycles
+        return list_layer_states(debugger)[find_layer(debugger, words[0]).index].cycles
 
     def differing(words: Sequence[str]) -> Number:
         return sum(one.differing for one in _differences(context, words))
@@ -44,13 +44,13 @@ def functions_of(context: Context) -> Mapping[str, Function]:
     def value(words: Sequence[str]) -> Number:
         name, *at = _at_least(words, 1, "value(TENSOR, I, J, ...)")
         tensor = find_tensor(debugger, name)
-        where = flat_index(tuple(_integer(word) for word in at), tensor.shape)
-        number: Number = values_of(debugger, tensor).reshape(-1)[where].item()
+        where = ravel_index(tuple(_integer(word) for word in at), tensor.shape)
+        number: Number = read_values(debugger, tensor).reshape(-1)[where].item()
         return number
 
     def register(words: Sequence[str]) -> Number:
         core, name = _at_least(words, 2, "register(CORE, NAME)")[:2]
-        found = registers(debugger, _integer(core))
+        found = read_registers(debugger, _integer(core))
         if name not in found:
             raise fail("DEBUG002", "there is no such register", found=name, expected="pc, a0, ...")
         return found[name]
@@ -59,14 +59,14 @@ def functions_of(context: Context) -> Mapping[str, Function]:
         "cycle": lambda _: debugger.execution.cycle,
         "cycles": cycles,
         "position": lambda _: debugger.execution.position,
-        "layers_done": lambda _: debugger.location().layers_done,
+        "layers_done": lambda _: debugger.get_location().layers_done,
         "trapped": lambda _: int(debugger.execution.trap is not None),
         "saturation": saturation,
         "differing": differing,
         "ulp": ulp,
         "value": value,
         "register": register,
-        "hazards": lambda _: len(debugger.hazards()),
+        "hazards": lambda _: len(debugger.find_hazards()),
         "hits": lambda words: debugger.breakpoint(_integer(_at_least(words, 1, "hits(N)")[0])).hits,
     }
 
@@ -75,7 +75,7 @@ def _differences(context: Context, words: Sequence[str]) -> list[Difference]:
     if context.reference is None:
         raise fail("DEBUG002", "there is no reference", hint="`reference FILE` loads one")
     debugger = context.debugger
-    chosen = [find_layer(debugger, words[0]).index] if words else debugger.layer_order()
+    chosen = [find_layer(debugger, words[0]).index] if words else debugger.get_layer_order()
     found = [compare_layer(debugger, context.reference, index).accumulated for index in chosen]
     return [one for one in found if one is not None]
 
@@ -97,19 +97,19 @@ def _no_number(word: str) -> UserError:
     return fail("DEBUG001", "a whole number is expected", found=word)
 
 
-def work_out(context: Context, arguments: Arguments) -> Result:
+def work_out(context: Context, arguments: Arguments) -> CommandResult:
     """The value of an expression."""
-    text = arguments.rest
+    text = arguments.take_text()
     value = evaluate(text, functions_of(context))
-    return say(f"{text} = {value}", expression=text, value=value)
+    return make_result(f"{text} = {value}", expression=text, value=value)
 
 
-def expect(context: Context, arguments: Arguments) -> Result:
+def expect(context: Context, arguments: Arguments) -> CommandResult:
     """Say whether an expression holds."""
-    text = arguments.rest
+    text = arguments.take_text()
     value = evaluate(text, functions_of(context))
     line = f"expected, and so it is: {text}" if value else f"EXPECTED, BUT IT IS NOT SO: {text}"
-    return Result(
+    return CommandResult(
         (line,), {"expression": text, "value": value, "holds": bool(value)}, is_worse=not value
     )
 
@@ -126,7 +126,7 @@ COMMANDS = (
         expect,
         (),
         (*FUNCTIONS, "<layer>"),
-        "For example: expect cycles < 3000 and saturation(conv1) == 0. Known are "
+        "For example: expect cycles < 3000 and saturation(conv1) == 0. RunCache are "
         + ", ".join(FUNCTIONS),
     ),
     Command("eval", "eval EXPRESSION", "the value of an expression", work_out, ("=",),

@@ -10,21 +10,27 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.command import Command, Result, plain, say, table
+from nmpsim.debugger.commands.command import (
+    Command,
+    CommandResult,
+    format_table,
+    make_result,
+    to_json_value,
+)
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.run import instruction_line, place
 from nmpsim.debugger.inspect import (
-    code,
-    core_states,
+    count_saturation,
+    disassemble,
     find_address,
     find_layer,
     find_tensor,
-    flat_index,
-    layer_states,
-    memory,
-    registers,
-    saturation,
-    values_of,
+    list_core_states,
+    list_layer_states,
+    ravel_index,
+    read_memory,
+    read_registers,
+    read_values,
 )
 from nmpsim.report.use import limiter
 
@@ -32,21 +38,21 @@ MAX_SHOWN = 256
 """Elements of a tensor that are printed; JSON has them too."""
 
 
-def where(context: Context, arguments: Arguments) -> Result:
+def where(context: Context, arguments: Arguments) -> CommandResult:
     """Where the run is."""
-    arguments.end()
-    at = context.debugger.location()
+    arguments.expect_end()
+    at = context.debugger.get_location()
     trap = context.debugger.execution.trap
     lines = [place(at), f"{at.layers_done} of {at.layers} layers done", *instruction_line(at)]
     if trap is not None:
         lines.insert(0, f"trap: {trap.message}")
-    return Result(tuple(lines), attrs.asdict(at) | {"trap": trap.message if trap else None})
+    return CommandResult(tuple(lines), attrs.asdict(at) | {"trap": trap.message if trap else None})
 
 
-def layers(context: Context, arguments: Arguments) -> Result:
+def layers(context: Context, arguments: Arguments) -> CommandResult:
     """Every layer."""
-    arguments.end()
-    states = [attrs.asdict(state) for state in layer_states(context.debugger)]
+    arguments.expect_end()
+    states = [attrs.asdict(state) for state in list_layer_states(context.debugger)]
     columns = {
         "index": "index",
         "name": "display_name",
@@ -59,22 +65,22 @@ def layers(context: Context, arguments: Arguments) -> Result:
         "limited_by": "limited_by",
     }
     rows = [[state[field] for field in columns.values()] for state in states]
-    return Result(table(tuple(columns), rows), {"layers": states})
+    return CommandResult(format_table(tuple(columns), rows), {"layers": states})
 
 
-def layer(context: Context, arguments: Arguments) -> Result:
+def layer(context: Context, arguments: Arguments) -> CommandResult:
     """All about one layer."""
     chosen = _layer(context, arguments)
-    arguments.end()
+    arguments.expect_end()
     run = context.debugger.report()
-    report, state = run.layers[chosen.index], layer_states(context.debugger, run)[chosen.index]
+    report, state = run.layers[chosen.index], list_layer_states(context.debugger, run)[chosen.index]
     output = chosen.output
     busy = {name: cycles for name, cycles in report.core_cycles.items() if cycles}
     lines = [
         f"layer {chosen.index} {chosen.display_name}: {chosen.operation}, {chosen.placement},"
         f" {state.state}",
         *([] if chosen.name == chosen.display_name else [f"  full name {chosen.name}"]),
-        f"  line {chosen.line}, output {context.shown(output.name)} {_type(output)}"
+        f"  line {chosen.line}, output {context.get_display_name(output.name)} {_type(output)}"
         f" at {output.address:#x}",
         f"  {report.cycles} cycles, {report.macs} MACs, {report.bytes_read} bytes read,"
         f" {report.bytes_written} written, {state.saturated} values saturated",
@@ -86,9 +92,11 @@ def layer(context: Context, arguments: Arguments) -> Result:
     if chosen.reason:
         cost = "" if run.host.cycles is None else f", {report.cycles} cycles"
         lines.append(f"  on the host: {chosen.reason}{cost or ', cycles not counted'}")
-    operands = context.operands(chosen)
-    lines += [f"  {one.role:<8} {context.shown(one.name)}: {one.text}" for one in operands]
-    note = context.bias_note(chosen)
+    operands = context.list_operands(chosen)
+    lines += [
+        f"  {one.role:<8} {context.get_display_name(one.name)}: {one.text}" for one in operands
+    ]
+    note = context.describe_bias(chosen)
     lines += [f"  {note}"] if note else []
     if busy:
         cores = f"cores with work: {report.cores}"
@@ -114,13 +122,13 @@ def layer(context: Context, arguments: Arguments) -> Result:
         "output": _tensor_data(output),
         "operands": [attrs.asdict(one) for one in operands],
     }
-    return Result(tuple(lines), data)
+    return CommandResult(tuple(lines), data)
 
 
 def _layer(context: Context, arguments: Arguments) -> Any:
     if arguments:
-        return find_layer(context.debugger, arguments.word("a layer"))
-    return context.current_layer()
+        return find_layer(context.debugger, arguments.take_word("a layer"))
+    return context.get_current_layer()
 
 
 def _type(tensor: Tensor) -> str:
@@ -134,23 +142,23 @@ def _tensor_data(tensor: Tensor) -> dict[str, Any]:
     return attrs.asdict(tensor) | {"shape": list(tensor.shape)}
 
 
-def tensor(context: Context, arguments: Arguments) -> Result:
+def tensor(context: Context, arguments: Arguments) -> CommandResult:
     """A tensor's values."""
-    in_memory = arguments.flag("memory")
-    name = arguments.word("a tensor") if arguments else context.current_layer().name
-    at = arguments.coordinates()
-    found, values = context.constant(name) or _in_dram(context, name, in_memory)
+    in_memory = arguments.take_flag("memory")
+    name = arguments.take_word("a tensor") if arguments else context.get_current_layer().name
+    at = arguments.take_coordinates()
+    found, values = context.find_constant(name) or _in_dram(context, name, in_memory)
     if at:
         return _element(found, values, at)
     flat = values.reshape(-1)
     data: dict[str, Any] = {"tensor": _tensor_data(found), "values": _listed(flat[:MAX_SHOWN])}
-    lines = [f"{context.shown(name)} {_type(found)}{_place(found.address)}"]
+    lines = [f"{context.get_display_name(name)} {_type(found)}{_place(found.address)}"]
     if flat.size:
         facts = {"min": flat.min().item(), "max": flat.max().item(), "mean": float(flat.mean())}
         lines.append("  " + ", ".join(f"{k} {v:.6g}" for k, v in facts.items()))
         data |= facts
     lines += _rows(values)
-    return Result(tuple(lines), data)
+    return CommandResult(tuple(lines), data)
 
 
 def _in_dram(context: Context, name: str, in_memory: bool) -> tuple[Tensor, npt.NDArray[Any]]:
@@ -158,10 +166,15 @@ def _in_dram(context: Context, name: str, in_memory: bool) -> tuple[Tensor, npt.
     debugger = context.debugger
     found = find_tensor(debugger, name)
     for one in debugger.layers:
-        is_done = debugger.ends.get(one.index, 1 << 62) <= debugger.execution.position
-        if one.output == found and is_done and not in_memory and one.index in debugger.outputs:
-            return found, debugger.outputs[one.index]
-    return found, values_of(debugger, found)
+        is_done = debugger.layer_ends.get(one.index, 1 << 62) <= debugger.execution.position
+        if (
+            one.output == found
+            and is_done
+            and not in_memory
+            and one.index in debugger.layer_outputs
+        ):
+            return found, debugger.layer_outputs[one.index]
+    return found, read_values(debugger, found)
 
 
 def _place(address: int) -> str:
@@ -169,11 +182,11 @@ def _place(address: int) -> str:
     return f" at {address:#x}" if address else ""
 
 
-def _element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) -> Result:
-    flat = flat_index(at, found.shape)
+def _element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) -> CommandResult:
+    flat = ravel_index(at, found.shape)
     value = values.reshape(-1)[flat].item()
     text = f"{list(at)} = {value}"
-    data: dict[str, Any] = {"at": list(at), "value": plain(value)}
+    data: dict[str, Any] = {"at": list(at), "value": to_json_value(value)}
     if found.scale is not None:
         real = found.scale * (value - (found.offset or 0))
         text += f", stands for {real:.6g}"
@@ -181,11 +194,11 @@ def _element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) -> Re
     if found.address:
         data["address"] = found.address + flat * values.itemsize
         text += f", at {data['address']:#x}"
-    return say(text, **data)
+    return make_result(text, **data)
 
 
 def _listed(values: npt.NDArray[Any]) -> list[Any]:
-    return [plain(value) for value in values.tolist()]
+    return [to_json_value(value) for value in values.tolist()]
 
 
 def _rows(values: npt.NDArray[Any]) -> list[str]:
@@ -203,95 +216,103 @@ def _rows(values: npt.NDArray[Any]) -> list[str]:
     return lines
 
 
-def saturated(context: Context, arguments: Arguments) -> Result:
+def saturated(context: Context, arguments: Arguments) -> CommandResult:
     """Values that saturated."""
     debugger = context.debugger
     chosen = [_layer(context, arguments)] if arguments else debugger.layers
-    arguments.end()
+    arguments.expect_end()
     rows: list[list[object]] = []
     for one in chosen:
-        for found in saturation(debugger, one):
+        for found in count_saturation(debugger, one):
             channels = ", ".join(f"{c}: {n}" for c, n in list(found.channels)[:6])
             more = " ..." if len(found.channels) > 6 else ""
             rows.append([one.name, found.stage, found.side, found.count, found.worst,
                          list(found.first), channels + more])  # fmt: skip
     names = ("layer", "stage", "side", "count", "worst", "first", "channels")
-    shown = [[context.shown(str(name)), *facts] for name, *facts in rows]
-    lines = table(names, shown) if rows else ("nothing has saturated so far",)
-    return Result(lines, {"saturation": [dict(zip(names, row, strict=True)) for row in rows]})
+    shown = [[context.get_display_name(str(name)), *facts] for name, *facts in rows]
+    lines = format_table(names, shown) if rows else ("nothing has saturated so far",)
+    return CommandResult(
+        lines, {"saturation": [dict(zip(names, row, strict=True)) for row in rows]}
+    )
 
 
-def cores(context: Context, arguments: Arguments) -> Result:
+def cores(context: Context, arguments: Arguments) -> CommandResult:
     """Every core."""
-    arguments.end()
-    states = core_states(context.debugger)
+    arguments.expect_end()
+    states = list_core_states(context.debugger)
     rows = [
         [
             s.core,
             s.status,
             s.clock,
             f"{s.pc:#x}",
-            context.shown(s.layer),
+            context.get_display_name(s.layer),
             s.retired,
             s.instruction,
         ]
         for s in states
     ]
     names = ("core", "status", "clock", "pc", "layer", "retired", "next")
-    return Result(table(names, rows), {"cores": [attrs.asdict(state) for state in states]})
+    return CommandResult(
+        format_table(names, rows), {"cores": [attrs.asdict(state) for state in states]}
+    )
 
 
-def show_registers(context: Context, arguments: Arguments) -> Result:
+def show_registers(context: Context, arguments: Arguments) -> CommandResult:
     """One core's registers."""
-    core = arguments.integer("a core", context.debugger.next_core() or 0)
-    arguments.end()
-    found = registers(context.debugger, core)
+    core = arguments.take_integer("a core", context.debugger.find_next_core() or 0)
+    arguments.expect_end()
+    found = read_registers(context.debugger, core)
     cells = [f"{name:<9} {value:08x}" for name, value in found.items()]
     lines = ["   ".join(cells[i : i + 4]) for i in range(0, len(cells), 4)]
-    return Result((f"core {core}", *lines), {"core": core, "registers": dict(found)})
+    return CommandResult((f"core {core}", *lines), {"core": core, "registers": dict(found)})
 
 
-def show_memory(context: Context, arguments: Arguments) -> Result:
+def show_memory(context: Context, arguments: Arguments) -> CommandResult:
     """Bytes."""
-    core = arguments.integer_option("core")
-    address = find_address(context.debugger, arguments.word("an address"))
-    number = arguments.integer("bytes", 64)
-    arguments.end()
-    core = context.debugger.next_core() or 0 if core is None else core
-    data = memory(context.debugger, address, number, core)
+    core = arguments.take_integer_option("core")
+    address = find_address(context.debugger, arguments.take_word("an address"))
+    number = arguments.take_integer("bytes", 64)
+    arguments.expect_end()
+    core = context.debugger.find_next_core() or 0 if core is None else core
+    data = read_memory(context.debugger, address, number, core)
     lines = [f"{address + i:#010x}  {data[i : i + 16].hex(' ')}" for i in range(0, len(data), 16)]
-    return Result(tuple(lines), {"address": address, "core": core, "bytes": list(data)})
+    return CommandResult(tuple(lines), {"address": address, "core": core, "bytes": list(data)})
 
 
-def show_code(context: Context, arguments: Arguments) -> Result:
+def show_code(context: Context, arguments: Arguments) -> CommandResult:
     """Instructions."""
-    core = arguments.integer_option("core")
-    core = context.debugger.next_core() or 0 if core is None else core
-    address = find_address(context.debugger, arguments.word("an address")) if arguments else None
-    arguments.end()
+    core = arguments.take_integer_option("core")
+    core = context.debugger.find_next_core() or 0 if core is None else core
+    address = (
+        find_address(context.debugger, arguments.take_word("an address")) if arguments else None
+    )
+    arguments.expect_end()
     lines = []
-    found = code(context.debugger, core, address)
+    found = disassemble(context.debugger, core, address)
     for one in found:
         if one.symbol:
             lines.append(f"{one.symbol}:")
         lines.append(f"{'>' if one.is_next else ' '} {one.address:#010x}  {one.text}")
     if not lines:
         lines.append(f"there is no code; core {core} has not started yet, or name an address")
-    return Result(tuple(lines), {"core": core, "code": [attrs.asdict(one) for one in found]})
+    return CommandResult(tuple(lines), {"core": core, "code": [attrs.asdict(one) for one in found]})
 
 
-def source(context: Context, arguments: Arguments) -> Result:
+def source(context: Context, arguments: Arguments) -> CommandResult:
     """LIR text around a layer."""
     chosen = _layer(context, arguments)
-    arguments.end()
-    numbers = context.numbers_of(chosen)
+    arguments.expect_end()
+    numbers = context.find_instruction_numbers(chosen)
     module = context.module()
     lines = []
     for instruction in module.instructions:
         if min(numbers) - 4 <= instruction.number <= max(numbers) + 4:
             mark = ">" if instruction.number in numbers else " "
-            lines.append(f"{mark} {instruction.number:4d} {context.printed(instruction)}")
-    return Result(tuple(lines), {"layer": chosen.index, "numbers": sorted(numbers)})
+            lines.append(
+                f"{mark} {instruction.number:4d} {context.format_instruction(instruction)}"
+            )
+    return CommandResult(tuple(lines), {"layer": chosen.index, "numbers": sorted(numbers)})
 
 
 COMMANDS = (

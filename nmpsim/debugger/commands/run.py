@@ -7,16 +7,16 @@ from typing import Any
 import attrs
 
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.command import Command, Result
+from nmpsim.debugger.commands.command import Command, CommandResult
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.debugger import StepUnit
 from nmpsim.debugger.inspect import find_layer
-from nmpsim.debugger.position import Location, Stopped
+from nmpsim.debugger.position import Location, StopResult
 
 STEP_UNITS: tuple[StepUnit, ...] = ("layer", "tile", "tensor", "instruction")
 
 
-def told(stopped: Stopped) -> Result:
+def to_result(stopped: StopResult) -> CommandResult:
     """Why and where a run has stopped."""
     lines = [f"breakpoint {hit.breakpoint}: {hit.text}" for hit in stopped.hits]
     if stopped.reason == "trap":
@@ -28,10 +28,10 @@ def told(stopped: Stopped) -> Result:
     if places:
         lines.append("  next: " + ", ".join(f"`{place}`" for place in places))
     data: dict[str, Any] = attrs.asdict(stopped)
-    return Result(tuple(lines), data, is_worse=stopped.reason == "trap")
+    return CommandResult(tuple(lines), data, is_worse=stopped.reason == "trap")
 
 
-def location_lines(stopped: Stopped) -> list[str]:
+def location_lines(stopped: StopResult) -> list[str]:
     """Where a run is."""
     at = stopped.location
     if stopped.reason == "end":
@@ -55,76 +55,76 @@ def instruction_line(at: Location) -> list[str]:
 
 
 def _unit(arguments: Arguments) -> StepUnit:
-    word = arguments.choice(STEP_UNITS, "layer")
+    word = arguments.take_choice(STEP_UNITS, "layer")
     return next(unit for unit in STEP_UNITS if unit == word)
 
 
-def step(context: Context, arguments: Arguments) -> Result:
+def step(context: Context, arguments: Arguments) -> CommandResult:
     """Forwards."""
-    core = arguments.integer_option("core")
-    is_over = arguments.flag("over")
-    arguments.flag("into")
-    unit, count = _unit(arguments), arguments.integer("how many", 1)
-    arguments.end()
+    core = arguments.take_integer_option("core")
+    is_over = arguments.take_flag("over")
+    arguments.take_flag("into")
+    unit, count = _unit(arguments), arguments.take_integer("how many", 1)
+    arguments.expect_end()
     if is_over and unit == "instruction":
-        return told(context.debugger.step_over(core))
-    return told(context.debugger.step(unit, _positive(arguments, count), core=core))
+        return to_result(context.debugger.step_over(core))
+    return to_result(context.debugger.step(unit, _positive(arguments, count), core=core))
 
 
-def back(context: Context, arguments: Arguments) -> Result:
+def back(context: Context, arguments: Arguments) -> CommandResult:
     """Backwards."""
-    core = arguments.integer_option("core")
-    unit, count = _unit(arguments), arguments.integer("how many", 1)
-    arguments.end()
-    return told(context.debugger.step(unit, _positive(arguments, count), core=core, back=True))
+    core = arguments.take_integer_option("core")
+    unit, count = _unit(arguments), arguments.take_integer("how many", 1)
+    arguments.expect_end()
+    return to_result(context.debugger.step(unit, _positive(arguments, count), core=core, back=True))
 
 
 def _positive(arguments: Arguments, count: int) -> int:
     if count < 1:
-        raise arguments.wrong("the number of steps must be positive", str(count))
+        raise arguments.make_error("the number of steps must be positive", str(count))
     return count
 
 
-def run(context: Context, arguments: Arguments) -> Result:
+def run(context: Context, arguments: Arguments) -> CommandResult:
     """On to the next breakpoint."""
-    arguments.end()
+    arguments.expect_end()
     was_over = context.debugger.execution.is_over
-    result = told(context.debugger.run())
+    result = to_result(context.debugger.run())
     if not was_over:
         return result
     hint = "  the run was over: `restart` begins again, `reverse` and `back` go back"
     return attrs.evolve(result, lines=(*result.lines, hint))
 
 
-def run_back(context: Context, arguments: Arguments) -> Result:
+def run_back(context: Context, arguments: Arguments) -> CommandResult:
     """Back to the last breakpoint."""
-    arguments.end()
-    return told(context.debugger.run(back=True))
+    arguments.expect_end()
+    return to_result(context.debugger.run(back=True))
 
 
-def until(context: Context, arguments: Arguments) -> Result:
+def until(context: Context, arguments: Arguments) -> CommandResult:
     """On or back to a cycle, the end of a layer, a position."""
-    kind = arguments.choice(("cycle", "layer", "position", "end"), "layer")
+    kind = arguments.take_choice(("cycle", "layer", "position", "end"), "layer")
     if kind == "end":
-        arguments.end()
-        return told(context.debugger.run_to_end())
+        arguments.expect_end()
+        return to_result(context.debugger.run_to_end())
     if kind == "layer":
-        index = find_layer(context.debugger, arguments.word("a layer")).index
-        arguments.end()
-        return told(context.debugger.until_layer(index))
-    number = arguments.integer(f"a {kind}")
-    arguments.end()
+        index = find_layer(context.debugger, arguments.take_word("a layer")).index
+        arguments.expect_end()
+        return to_result(context.debugger.run_until_layer(index))
+    number = arguments.take_integer(f"a {kind}")
+    arguments.expect_end()
     if number < 0:
-        raise arguments.wrong(f"a {kind} cannot be negative", str(number))
+        raise arguments.make_error(f"a {kind} cannot be negative", str(number))
     if kind == "cycle":
-        return told(context.debugger.until_cycle(number))
-    return told(context.debugger.go_to(number))
+        return to_result(context.debugger.run_until_cycle(number))
+    return to_result(context.debugger.go_to(number))
 
 
-def restart(context: Context, arguments: Arguments) -> Result:
+def restart(context: Context, arguments: Arguments) -> CommandResult:
     """Back to the start."""
-    arguments.end()
-    return told(context.debugger.restart())
+    arguments.expect_end()
+    return to_result(context.debugger.restart())
 
 
 COMMANDS = (

@@ -15,25 +15,25 @@ from nmpsim.debugger.commands import (
     run,
     why,
 )
-from nmpsim.debugger.commands.arguments import Arguments, near, split_line
-from nmpsim.debugger.commands.command import Command, Result, say
+from nmpsim.debugger.commands.arguments import Arguments, split_line, suggest
+from nmpsim.debugger.commands.command import Command, CommandResult, make_result
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.corefile import Core, save_core
+from nmpsim.debugger.core_dump import CoreDump, write_core_file
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.inspect import tensors
-from nmpsim.debugger.reference import OpenArrays
+from nmpsim.debugger.inspect import list_tensors
+from nmpsim.debugger.reference import ArrayOpener
 from nmpsim.diagnostics import fail
 
 
 class Shell(Context):
     """Lines in, results out."""
 
-    def __init__(self, debugger: Debugger, open_arrays: OpenArrays) -> None:
+    def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         super().__init__(debugger, open_arrays)
         self.history: list[str] = []
         """Lines that were executed, without those that were not understood."""
 
-    def execute(self, line: str) -> Result:
+    def execute(self, line: str) -> CommandResult:
         """Do one line; an empty one, or a comment, does nothing.
 
         Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG001 if it is not understood, what the
@@ -41,7 +41,7 @@ class Shell(Context):
         """
         words = split_line(line)
         if not words:
-            return Result()
+            return CommandResult()
         command = find_command(words[0])
         result = command.run(self, Arguments(words[1:], command.usage))
         self.history.append(line.strip())
@@ -64,7 +64,7 @@ class Shell(Context):
             return [layer.name for layer in self.debugger.layers]
         if kind == "<tensor>":
             constants = self.module().constants if self.debugger.bundle.debug else ()
-            return [*tensors(self.debugger), *constants]
+            return [*list_tensors(self.debugger), *constants]
         if kind == "<breakpoint>":
             return [str(one.number) for one in self.debugger.breakpoints]
         if kind == "<command>":
@@ -72,17 +72,19 @@ class Shell(Context):
         return [] if kind.startswith("<") else [kind]
 
 
-def help_command(context: Context, arguments: Arguments) -> Result:
+def help_command(context: Context, arguments: Arguments) -> CommandResult:
     """All commands, or one."""
     if arguments:
-        command = find_command(arguments.word("a command"))
-        arguments.end()
+        command = find_command(arguments.take_word("a command"))
+        arguments.expect_end()
         lines = [command.usage, f"  {command.summary}"]
         if command.details:
             lines.append(f"  {command.details}")
         if command.aliases:
             lines.append(f"  also: {', '.join(command.aliases)}")
-        return say(*lines, command=command.name, usage=command.usage, summary=command.summary)
+        return make_result(
+            *lines, command=command.name, usage=command.usage, summary=command.summary
+        )
     lines = []
     for heading, commands in GROUPS.items():
         lines.append(heading)
@@ -90,26 +92,26 @@ def help_command(context: Context, arguments: Arguments) -> Result:
             short = f" ({', '.join(one.aliases[:1])})" if one.aliases else ""
             lines.append(f"  {one.name + short:<18} {one.summary}")
     lines.append("`help COMMAND` shows more")
-    return say(*lines, commands={one.name: one.summary for one in COMMANDS})
+    return make_result(*lines, commands={one.name: one.summary for one in COMMANDS})
 
 
-def keep(context: Context, arguments: Arguments) -> Result:
+def keep(context: Context, arguments: Arguments) -> CommandResult:
     """Write a core file of where the run stands."""
-    path = Path(arguments.word("a file"))
-    arguments.end()
+    path = Path(arguments.take_word("a file"))
+    arguments.expect_end()
     execution = context.debugger.execution
-    core = Core(
+    core = CoreDump(
         bytes(execution.bundle.file), execution.inputs, execution.config, execution.engine.name,
         None if execution.trap else execution.position, execution.edits,
     )  # fmt: skip
-    save_core(path, core)
-    return say(f"{path}: `nmpsim debug {path}` opens it", position=execution.position)
+    write_core_file(path, core)
+    return make_result(f"{path}: `nmpsim debug {path}` opens it", position=execution.position)
 
 
-def leave(context: Context, arguments: Arguments) -> Result:
+def leave(context: Context, arguments: Arguments) -> CommandResult:
     """The end of the session."""
-    arguments.end()
-    return Result(ends=True)
+    arguments.expect_end()
+    return CommandResult(ends=True)
 
 
 GROUPS: Mapping[str, tuple[Command, ...]] = {
@@ -144,5 +146,5 @@ def find_command(word: str) -> Command:
         "DEBUG001",
         f"there is no command {word!r}",
         expected=", ".join(c.name for c in begun) if begun else "one of `help`",
-        hint=near(word, list(_BY_NAME)),
+        hint=suggest(word, list(_BY_NAME)),
     )

@@ -8,9 +8,15 @@ import attrs
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.command import Command, Result, plain, say, table
+from nmpsim.debugger.commands.command import (
+    Command,
+    CommandResult,
+    format_table,
+    make_result,
+    to_json_value,
+)
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.events import code_command
+from nmpsim.debugger.events import format_code_command
 from nmpsim.debugger.explanation import ElementEvent, Explanation, explain_element, find_readers
 from nmpsim.debugger.inspect import find_layer
 
@@ -18,20 +24,20 @@ MAX_TERMS = 40
 """Products that are printed; ``all`` and JSON have every one."""
 
 
-def why(context: Context, arguments: Arguments) -> Result:
+def why(context: Context, arguments: Arguments) -> CommandResult:
     """Everything that made an element."""
-    is_all = arguments.flag("all")
+    is_all = arguments.take_flag("all")
     layer, at = _element(context, arguments)
     found = explain_element(context.debugger, layer, at)
-    data = attrs.asdict(found, value_serializer=lambda _, __, value: plain(value))
-    return Result(tuple(_lines(context, found, layer, is_all)), data)
+    data = attrs.asdict(found, value_serializer=lambda _, __, value: to_json_value(value))
+    return CommandResult(tuple(_lines(context, found, layer, is_all)), data)
 
 
 def _element(context: Context, arguments: Arguments) -> tuple[Layer, tuple[int, ...]]:
-    layer = find_layer(context.debugger, arguments.word("a layer"))
-    at = arguments.coordinates()
+    layer = find_layer(context.debugger, arguments.take_word("a layer"))
+    at = arguments.take_coordinates()
     if not at:
-        raise arguments.wrong(f"coordinates in {list(layer.output.shape)} are missing")
+        raise arguments.make_error(f"coordinates in {list(layer.output.shape)} are missing")
     return layer, at
 
 
@@ -48,7 +54,7 @@ def _lines(context: Context, found: Explanation, layer: Layer, is_all: bool) -> 
         lines += [f"  {s.name:<16} {_shown(s.value):>12}  {s.formula}" for s in found.made.steps]
         if found.made.result != found.value:
             lines.append(f"  but {value} was stored: something wrote it after that")
-    lines += [f"  from {context.shown(source)}" for source in found.sources]
+    lines += [f"  from {context.get_display_name(source)}" for source in found.sources]
     if found.tile:
         lines.append(f"  tile of {found.tile}")
     lines += [f"  {line}" for line in _events(context, found.events)]
@@ -66,7 +72,7 @@ def _terms(context: Context, found: Explanation, is_all: bool) -> list[str]:
         "window", "x", "input")  # fmt: skip
     rows: list[list[object]] = []
     for named in shown:
-        term, source = named.term, context.shown(named.input) or "padding"
+        term, source = named.term, context.get_display_name(named.input) or "padding"
         if has_weights:
             weight = "" if term.weight is None else term.weight
             rows.append(
@@ -76,12 +82,12 @@ def _terms(context: Context, found: Explanation, is_all: bool) -> list[str]:
                     weight,
                     term.product,
                     source,
-                    context.shown(named.weight),
+                    context.get_display_name(named.weight),
                 ]
             )
         else:
             rows.append([list(term.at), term.input, source])
-    lines = [f"  {line}" for line in table(names, rows)]
+    lines = [f"  {line}" for line in format_table(names, rows)]
     if len(shown) < len(found.terms):
         lines.append(f"  ... and {len(found.terms) - len(shown):,} more; `all` shows them")
     return lines
@@ -92,41 +98,42 @@ def _events(context: Context, events: tuple[ElementEvent, ...]) -> tuple[str, ..
         return ()
     rows: list[list[object]] = [
         [e.what, f"core {e.core}", e.instruction, f"{e.pc:#x}", f"cycle {e.cycle}",
-         f"position {e.position}", context.shown(e.data)]
+         f"position {e.position}", context.get_display_name(e.data)]
         for e in events
     ]  # fmt: skip
-    return table(("", "", "", "", "", "", ""), rows)[1:]
+    return format_table(("", "", "", "", "", "", ""), rows)[1:]
 
 
-def used(context: Context, arguments: Arguments) -> Result:
+def used(context: Context, arguments: Arguments) -> CommandResult:
     """Who read an element."""
     layer, at = _element(context, arguments)
     found = find_readers(context.debugger, layer, at)
     data: dict[str, Any] = {"readers": [attrs.asdict(one) for one in found]}
     if not found:
-        return say("nobody has read it yet", **data)
+        return make_result("nobody has read it yet", **data)
     rows: list[list[object]] = [
-        [context.shown(e.layer), "host" if e.core < 0 else f"core {e.core}", e.instruction,
-         "" if e.core < 0 else f"{e.pc:#x}", "" if e.core < 0 else e.cycle, e.position]
+        [context.get_display_name(e.layer), "host" if e.core < 0 else f"core {e.core}",
+         e.instruction, "" if e.core < 0 else f"{e.pc:#x}", "" if e.core < 0 else e.cycle,
+         e.position]
         for e in found
     ]  # fmt: skip
-    lines = table(("layer", "who", "instruction", "pc", "cycle", "position"), rows)
-    return Result(lines, data)
+    lines = format_table(("layer", "who", "instruction", "pc", "cycle", "position"), rows)
+    return CommandResult(lines, data)
 
 
-def hazards(context: Context, arguments: Arguments) -> Result:
+def hazards(context: Context, arguments: Arguments) -> CommandResult:
     """Accesses that nothing orders."""
-    arguments.end()
-    found = context.debugger.hazards()
+    arguments.expect_end()
+    found = context.debugger.find_hazards()
     lines = tuple(f"position {one.position}: {one.what}" for one in found)
     if found:
-        place = code_command(found[0].place.core, found[0].place.pc)
+        place = format_code_command(found[0].place.core, found[0].place.pc)
         lines += (f"  next: `{place}`; `break hazard` stops at them",)
     data = [
         {"position": h.position, "core": h.place.core, "pc": h.place.pc, "what": h.what}
         for h in found
     ]
-    return Result(lines or ("no hazards up to here",), {"hazards": data})
+    return CommandResult(lines or ("no hazards up to here",), {"hazards": data})
 
 
 COMMANDS = (

@@ -1,6 +1,6 @@
 """The panes of the screen, one a file."""
 
-from nmpsim.debugger.commands.command import Result
+from nmpsim.debugger.commands.command import CommandResult
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.panes.layers import LayersPane
 from nmpsim.tui.panes.log import LogPane
@@ -27,7 +27,7 @@ PANES: tuple[tuple[str, type[LinePane]], ...] = (
 TENSOR, LOG = ([name for name, _ in PANES].index(name) for name in ("Tensor", "Log"))
 
 
-def answer_pane(answer: Result, columns: int) -> int | None:
+def answer_pane(answer: CommandResult, columns: int) -> int | None:
     """The pane in which a long answer is read; None if the line on top is enough.
 
     That line has room for why a run has stopped unless it is longer than the whole screen.

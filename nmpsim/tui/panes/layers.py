@@ -11,7 +11,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from nmpsim.debugger import LayerState
-from nmpsim.debugger.breakpoints import AtLayer
+from nmpsim.debugger.breakpoints import LayerCondition
 from nmpsim.debugger.reference import Reference
 from nmpsim.tui.layer_columns import LayerRow, in_order, layer_filter
 from nmpsim.tui.lines import LinePane
@@ -196,9 +196,9 @@ class LayersPane(LinePane):
         """The layer."""
         return {"layer": self._rows[index].state.index}
 
-    def breakpoint_at(self, index: int) -> AtLayer | None:
+    def breakpoint_at(self, index: int) -> LayerCondition | None:
         """Where the layer begins."""
-        return AtLayer(self._rows[index].state.index) if index < len(self._rows) else None
+        return LayerCondition(self._rows[index].state.index) if index < len(self._rows) else None
 
     def _fitting_name(self, layer: int, columns: int) -> str:
         """Long names that are alike show where they part."""

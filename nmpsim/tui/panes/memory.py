@@ -9,7 +9,12 @@ import numpy as np
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from nmpsim.debugger.operands import MAX_BYTES, AtHand, Placed, instruction_at_hand
+from nmpsim.debugger.operands import (
+    MAX_BYTES,
+    CurrentInstruction,
+    OperandLocation,
+    find_current_instruction,
+)
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.details import MemoryBlock
 from nmpsim.tui.lines import LinePane
@@ -48,11 +53,11 @@ class MemoryPane(LinePane):
         padded = np.zeros(-(-nbytes // row) * row, np.bool_)
         padded[:nbytes] = used
         self._shares = padded.reshape(-1, ROW_CELLS, CELL_BYTES).mean(axis=2)
-        at = instruction_at_hand(view.debugger, view.core)
-        operands: dict[str, Placed] = {}
+        at = find_current_instruction(view.debugger, view.core)
+        operands: dict[str, OperandLocation] = {}
         for one in at.operands if at else ():
-            if one.touch.box.space == "scratchpad":
-                operands[_letter(one.touch.what, operands)] = one
+            if one.access.box.space == "scratchpad":
+                operands[_letter(one.access.what, operands)] = one
         self._letters = {
             cell: letter for letter, one in operands.items() for cell in _cells(one, nbytes)
         }
@@ -112,7 +117,7 @@ class MemoryPane(LinePane):
         blocks = self.shown.facts.memory
         if self._names[:2] != (columns, blocks):
             names = [visible_line(one.name) for one in blocks]
-            shown = [visible_line(self.shown.shell.shown(one.name)) for one in blocks]
+            shown = [visible_line(self.shown.shell.get_display_name(one.name)) for one in blocks]
             short = dict(zip(names, shorten_apart(shown, columns), strict=True))
             self._names = columns, blocks, short
         return self._names[2][visible_line(block.name)]
@@ -134,26 +139,26 @@ def _letter(what: str, taken: Iterable[str]) -> str:
     return next((one for one in what + what.upper() if one not in taken), "*")
 
 
-def _cells(placed: Placed, nbytes: int) -> set[int]:
+def _cells(placed: OperandLocation, nbytes: int) -> set[int]:
     """Cells of the scratchpad that an operand lies in; none if it is not all inside."""
-    box = placed.touch.box
+    box = placed.access.box
     inside = SCRATCHPAD_BASE <= box.start <= box.end <= SCRATCHPAD_BASE + nbytes
     if not inside or box.nbytes > MAX_BYTES:
         return set()
-    starts = box.starts() - SCRATCHPAD_BASE
+    starts = box.list_starts() - SCRATCHPAD_BASE
     first, last = starts // CELL_BYTES, (starts + box.run - 1) // CELL_BYTES
     runs = set(zip(first.tolist(), last.tolist(), strict=True))
     return {cell for begin, end in runs for cell in range(begin, end + 1)}
 
 
-def _instruction(at: AtHand) -> Text:
+def _instruction(at: CurrentInstruction) -> Text:
     when = "just done" if at.is_done else "next"
     return Text(f"operands of {at.mnemonic} at {at.pc:08x}, {when}:")
 
 
-def _operand(letter: str, placed: Placed) -> Text:
-    touch = placed.touch
-    verb = "reads " if touch.kind == "read" else "writes"
+def _operand(letter: str, placed: OperandLocation) -> Text:
+    access = placed.access
+    verb = "reads " if access.kind == "read" else "writes"
     about = visible_line(placed.holds)
     text = Text("  ").append(letter, f"bold {ORANGE}")
-    return text.append(f" {touch.box.start:08x} {touch.box.nbytes:>9,} {verb} {about}")
+    return text.append(f" {access.box.start:08x} {access.box.nbytes:>9,} {verb} {about}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from nmpsim.debugger.breakpoints import AtAddress
+from nmpsim.debugger.breakpoints import AddressCondition
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import word_at
 from nmpsim.tui.lines import LinePane
@@ -49,9 +49,9 @@ class ProgramPane(LinePane):
         """Names of the columns."""
         return [Text("   address    instruction")]
 
-    def breakpoint_at(self, index: int) -> AtAddress:
+    def breakpoint_at(self, index: int) -> AddressCondition:
         """The instruction."""
-        return AtAddress(self._start + 4 * index)
+        return AddressCondition(self._start + 4 * index)
 
     def line(self, index: int, width: int) -> Text:
         """An instruction."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from nmpsim.debugger.inspect import registers
+from nmpsim.debugger.inspect import read_registers
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import ORANGE
 from nmpsim.tui.view import View
@@ -25,7 +25,7 @@ class RegistersPane(LinePane):
 
     def prepare(self, view: View) -> None:
         """Read them; what they are compared with is where the run stood before."""
-        now = registers(view.debugger, view.core)
+        now = read_registers(view.debugger, view.core)
         position = view.location.position
         if view.core != self._core:
             self._before = now

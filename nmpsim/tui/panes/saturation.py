@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from nmpsim.debugger.inspect import saturation
+from nmpsim.debugger.inspect import count_saturation
 from nmpsim.report.data import Saturation
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import ORANGE, SKY, VERMILION
@@ -33,7 +33,7 @@ class SaturationPane(LinePane):
         """Count."""
         if view.chosen is None:
             return
-        found = saturation(view.debugger, view.chosen)
+        found = count_saturation(view.debugger, view.chosen)
         self.border_title = f"Saturation, layer {view.layer}"
         self._lines = (*self._stages(found, view.layers[view.layer].state), *self._channels(found))
         dimensions = len(view.chosen.output.shape)

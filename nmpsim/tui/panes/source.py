@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from nmpsim.debugger.breakpoints import AtLayer
+from nmpsim.debugger.breakpoints import LayerCondition
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import GREEN, SKY, VERMILION
 from nmpsim.tui.view import View
@@ -60,7 +60,7 @@ class SourcePane(LinePane):
         layer = self.shown.facts.layer_at.get(index)
         return {} if layer is None else {"layer": layer}
 
-    def breakpoint_at(self, index: int) -> AtLayer | None:
+    def breakpoint_at(self, index: int) -> LayerCondition | None:
         """Where that layer begins."""
         layer = self.shown.facts.layer_at.get(index)
-        return None if layer is None else AtLayer(layer)
+        return None if layer is None else LayerCondition(layer)

@@ -117,7 +117,7 @@ class TensorPane(LinePane):
             return [Text("no tensor")]
         operand = self._shown.operand
         shape = shape_text(operand.values.shape)
-        name = visible_line(self.shown.shell.shown(operand.name))
+        name = visible_line(self.shown.shell.get_display_name(operand.name))
         first = f"{name}  {shape} {elem_text(operand.elem)}"
         about, range_ = [Text(first)], _range(self._shown)
         if len(first) + len(range_) <= width:

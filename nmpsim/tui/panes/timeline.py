@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from nmpsim.debugger.worklog import WorkLog
+from nmpsim.debugger.work_log import WorkLog
 from nmpsim.isa.table import Unit
 from nmpsim.tui.lines import LinePane
 from nmpsim.tui.look import UNIT_COLORS
@@ -161,7 +161,7 @@ class TimelinePane(LinePane):
         edges = self._edges(width)
         row = [" "] * (edges.size - 1)
         begin = 0
-        for index in self.view.debugger.layer_order():
+        for index in self.view.debugger.get_layer_order():
             state = self.view.layers[index]
             first, last = np.searchsorted(edges, [begin, begin + state.cycles]).tolist()
             begin += state.cycles

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.corefile import Core, load_core, save_core
+from nmpsim.debugger.core_dump import CoreDump, read_core_file, write_core_file
 from nmpsim.debugger.edits import Edit
 
 from .. import programs
@@ -28,9 +28,9 @@ def run(data: bytes) -> None:
     warm()
     path = as_file(data, "core.npz")
     with refusals("DEBUG", "INPUT", "FILE001", "BUN", "DEV", "ARG001"):
-        core = load_core(path, ArrayFile(path))
+        core = read_core_file(path, ArrayFile(path))
         debugger = Debugger(
-            core.bundle(str(path)), core.inputs, config=limited(core.config), engine=core.engine,
+            core.load_bundle(str(path)), core.inputs, config=limited(core.config), engine=core.engine,
             budget_mib=MAX_MEBIBYTES,
         )  # fmt: skip
         debugger.change(core.edits)
@@ -47,7 +47,9 @@ def seeds() -> Iterator[bytes]:
     for position, engine in ((5, "compiled"), (None, "reference")):
         path = folder() / "seed.npz"
         edits = (Edit(3, ((program.rw_base, b"\x05"),), "an element"),) if position else ()
-        save_core(path, Core(programs.assembled(), inputs, config, engine, position, edits))
+        write_core_file(
+            path, CoreDump(programs.assembled(), inputs, config, engine, position, edits)
+        )
         yield path.read_bytes()
 
 

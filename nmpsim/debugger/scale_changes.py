@@ -30,33 +30,33 @@ Options = tuple[str, bool]
 
 
 @attrs.frozen(eq=False)
-class Program:
+class CompiledProgram:
     """A module and what the compiler makes of it."""
 
     module: Module
     options: Options
-    made: Bundle
+    bundle: Bundle
 
 
 @attrs.frozen(eq=False)
-class Rederived:
+class ScaleChange:
     """What another scale makes of a program."""
 
-    program: Program
+    program: CompiledProgram
     """With that scale."""
     pieces: tuple[tuple[int, bytes], ...]
     """Address and new bytes."""
-    makers: tuple[str, ...]
+    producers: tuple[str, ...]
     """Layers on the device whose output has the scale now."""
     readers: tuple[str, ...]
     """Layers on the device that read it."""
-    left: tuple[str, ...]
+    host_readers: tuple[str, ...]
     """Layers on the host that read it: their scales are not in the program's memory."""
     scales: Mapping[str, float]
     """Buffers that have the scale now."""
 
 
-def as_compiled(bundle: Bundle, module: Module) -> Program:
+def recompile(bundle: Bundle, module: Module) -> CompiledProgram:
     """A bundle's module, and what it is without any changes.
 
     Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if this compiler makes something else of
@@ -68,7 +68,7 @@ def as_compiled(bundle: Bundle, module: Module) -> Program:
         except UserError:
             continue
         if _has_layout(made, bundle):
-            return Program(module, options, made)
+            return CompiledProgram(module, options, made)
     raise fail(
         "DEBUG002",
         "the bundle is not what this compiler makes of its LIR",
@@ -76,7 +76,7 @@ def as_compiled(bundle: Bundle, module: Module) -> Program:
     )
 
 
-def rederive(before: Program, layer: Layer, scale: float) -> Rederived:
+def change_scale(before: CompiledProgram, layer: Layer, scale: float) -> ScaleChange:
     """The program with another output scale of a layer.
 
     Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG002 if the host makes the tensor, or it is
@@ -86,26 +86,30 @@ def rederive(before: Program, layer: Layer, scale: float) -> Rederived:
     buffers = _same_scale(operations, layer)
     if not buffers <= {view.buffer.name for op in operations for view in op.outs()}:
         raise _not_here(layer, "it is that of an input of the program")
-    makers, readers, left = _concerned(before.made, operations, buffers)
+    producers, readers, host_readers = _concerned(before.bundle, operations, buffers)
     module = _scaled(before.module, buffers, scale)
-    made = _compiled(before.made, module, *before.options)
-    if not _has_layout(made, before.made):
+    made = _compiled(before.bundle, module, *before.options)
+    if not _has_layout(made, before.bundle):
         raise _not_here(layer, "with that scale the program would have another layout")
-    pieces = tuple(_differing(before.made, made))
+    pieces = tuple(_differing(before.bundle, made))
     scales = dict.fromkeys(sorted(buffers), scale)
-    program = Program(module, before.options, made)
-    return Rederived(program, pieces, makers, readers, left, scales)
+    program = CompiledProgram(module, before.options, made)
+    return ScaleChange(program, pieces, producers, readers, host_readers, scales)
 
 
-def with_scales(before: Program, changes: Sequence[Iterable[tuple[str, float]]]) -> Program:
+def apply_scale_changes(
+    before: CompiledProgram, changes: Sequence[Iterable[tuple[str, float]]]
+) -> CompiledProgram:
     """A program as its compiler makes it with other scales of some buffers."""
     if not changes:
         return before
-    module = rescaled_module(before.module, changes)
-    return Program(module, before.options, _compiled(before.made, module, *before.options))
+    module = rescale_module(before.module, changes)
+    return CompiledProgram(
+        module, before.options, _compiled(before.bundle, module, *before.options)
+    )
 
 
-def rescaled_module(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
+def rescale_module(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
     """A module after changes of scales, in order, each a scale for each of some buffers."""
     for change in changes:
         for name, scale in change:
@@ -147,7 +151,7 @@ def _concerned(
     by_name = {
         name: layer for layer in bundle.metadata.layers for name in (layer.name, *layer.fused)
     }
-    makers, readers, left = (dict[str, None]() for _ in range(3))
+    producers, readers, host_readers = (dict[str, None]() for _ in range(3))
     for op in operations:
         layer = by_name[op.instruction.name]
         is_written = any(view.buffer.name in buffers for view in op.outs())
@@ -155,10 +159,14 @@ def _concerned(
         if layer.placement == "host" and is_written:
             raise _not_here(layer, f"{layer.display_name} on the host makes it")
         if is_written:
-            makers[layer.name] = None
+            producers[layer.name] = None
         elif is_read:
-            (left if layer.placement == "host" else readers)[layer.name] = None
-    return tuple(makers), tuple(name for name in readers if name not in makers), tuple(left)
+            (host_readers if layer.placement == "host" else readers)[layer.name] = None
+    return (
+        tuple(producers),
+        tuple(name for name in readers if name not in producers),
+        tuple(host_readers),
+    )
 
 
 def _scaled(module: Module, buffers: frozenset[str], scale: float) -> Module:

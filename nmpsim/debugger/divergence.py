@@ -15,24 +15,29 @@ import attrs
 import numpy as np
 
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.events import code_command
-from nmpsim.debugger.instructions import Done
-from nmpsim.debugger.pattern import FEWEST, Nature, Pattern, patterns
-from nmpsim.debugger.reference import LayerComparison, Reference, isolate
-from nmpsim.debugger.regions import Mask
-from nmpsim.debugger.stores import Writers, misplaced, overwritten, writers
-from nmpsim.debugger.tracing import trace_of
+from nmpsim.debugger.error_patterns import FEWEST, ErrorPattern, LayerTraits, find_patterns
+from nmpsim.debugger.error_regions import Mask
+from nmpsim.debugger.events import format_code_command
+from nmpsim.debugger.instructions import ExecutedInstruction
+from nmpsim.debugger.output_writers import (
+    OutputWriters,
+    find_misplaced,
+    find_overwritten_inputs,
+    find_writers,
+)
+from nmpsim.debugger.reference import LayerComparison, Reference, isolate_layer
+from nmpsim.debugger.tracing import trace_layer
 from nmpsim.isa.shared_words import PADS
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 JUMP_DB = 6.0
 """So far below what layers mostly have is a jump: twice the error."""
-COARSE = 8
+MAX_RANGE_RATIO = 8
 """A range so many times as wide as what it holds wastes three bits."""
 
 
 @attrs.frozen
-class Alone:
+class IsolatedErrors:
     """What layers lose by themselves."""
 
     layers: tuple[LayerComparison, ...]
@@ -41,41 +46,41 @@ class Alone:
     @property
     def worst(self) -> LayerComparison:
         """The layer with the least SQNR alone."""
-        return min(self.layers, key=sqnr_alone)
+        return min(self.layers, key=get_isolated_sqnr)
 
     @property
     def median_db(self) -> float:
         """Of all layers' SQNR alone."""
-        return statistics.median(map(sqnr_alone, self.layers))
+        return statistics.median(map(get_isolated_sqnr, self.layers))
 
     @property
-    def jumps(self) -> bool:
+    def has_jump(self) -> bool:
         """Return whether the SQNR of the worst layer is JUMP_DB or more below the median."""
-        return sqnr_alone(self.worst) <= self.median_db - JUMP_DB
+        return get_isolated_sqnr(self.worst) <= self.median_db - JUMP_DB
 
 
-def sqnr_alone(one: LayerComparison) -> float:
+def get_isolated_sqnr(one: LayerComparison) -> float:
     """In dB; what is no number is worse than any."""
     sqnr = math.inf if one.isolated is None else one.isolated.sqnr_db
     return -math.inf if math.isnan(sqnr) else sqnr
 
 
-def layers_alone(debugger: Debugger, reference: Reference) -> Alone | None:
+def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors | None:
     """Every quantized layer that the reference knows; None if there is none.
 
     The program has to have run to its end.
     """
     found = []
-    for index in debugger.layer_order():
+    for index in debugger.get_layer_order():
         if index not in reference.layers or debugger.layers[index].output.scale is None:
             continue
-        one = isolate(debugger, reference, index)
+        one = isolate_layer(debugger, reference, index)
         if one.isolated is not None:
             found.append(one)
-    return Alone(tuple(found)) if found else None
+    return IsolatedErrors(tuple(found)) if found else None
 
 
-def range_faults(debugger: Debugger, reference: Reference, index: int) -> Iterator[str]:
+def find_range_faults(debugger: Debugger, reference: Reference, index: int) -> Iterator[str]:
     """What is wrong with the range of a layer's type, given what it should hold."""
     layer = debugger.layers[index]
     expected, output = reference.output(layer), layer.output
@@ -88,7 +93,7 @@ def range_faults(debugger: Debugger, reference: Reference, index: int) -> Iterat
     type_holds = f"its type holds {ends[0]:.4g} to {ends[1]:.4g}"
     if beyond:
         yield f"{beyond} of {expected.size} values lie beyond its range: {held}, {type_holds}"
-    elif COARSE * float(np.ptp(expected)) < ends[1] - ends[0]:
+    elif MAX_RANGE_RATIO * float(np.ptp(expected)) < ends[1] - ends[0]:
         yield f"its range is too wide: values are {held}, {type_holds}"
 
 
@@ -97,51 +102,55 @@ _WEIGHTED = ("convolution", "fullyconnected")
 _WINDOWED = ("convolution", "pool")
 
 
-def causes(
+def find_causes(
     debugger: Debugger, reference: Reference, one: LayerComparison, limit: int
-) -> tuple[Pattern, ...]:
+) -> tuple[ErrorPattern, ...]:
     """What speaks for a cause; nothing where the wrong elements may have come about anyhow.
 
     Elements that are off by at most ``limit`` count as right.
     """
-    spoiled = tuple(overwritten(debugger, one.index))
-    if not one.breaks:
+    spoiled = tuple(find_overwritten_inputs(debugger, one.index))
+    if not one.is_faulty:
         return spoiled
     layer = debugger.layers[one.index]
     expected = reference.output(layer)
-    if one.alone is None or expected is None or expected.dtype != one.alone.dtype:
+    if (
+        one.isolated_output is None
+        or expected is None
+        or expected.dtype != one.isolated_output.dtype
+    ):
         return spoiled
-    near = np.abs(one.alone.astype(np.float64) - expected) <= limit
-    alone = np.where(near, expected, one.alone)
-    nature = Nature(
+    near = np.abs(one.isolated_output.astype(np.float64) - expected) <= limit
+    alone = np.where(near, expected, one.isolated_output)
+    traits = LayerTraits(
         any(word in layer.op for word in _WEIGHTED), any(word in layer.op for word in _WINDOWED)
     )
     offset = layer.output.offset or 0
     if layer.placement == "host":
-        return spoiled or patterns(alone, expected, offset, nature=nature)
-    trace = trace_of(debugger, one.index)
-    known = writers(layer, trace)
+        return spoiled or find_patterns(alone, expected, offset, traits=traits)
+    trace = trace_layer(debugger, one.index)
+    known = find_writers(layer, trace)
     wrong = alone != expected
-    found = tuple(misplaced(layer, trace, known, wrong))
+    found = tuple(find_misplaced(layer, trace, known, wrong))
     odd = _outliers(trace, known, wrong, debugger.bundle.rw_base)
     if spoiled:
         return (*spoiled, *found)
     if found:  # channels and borders are wrong for that, and for no fault of their own
-        nature = Nature(False, False)
-    common = patterns(alone, expected, offset, known.owners(), nature, known.is_misplaced)
+        traits = LayerTraits(False, False)
+    common = find_patterns(alone, expected, offset, known.owners(), traits, known.misplaced_mask)
     return (*found, *odd, *common)
 
 
 def _outliers(
-    trace: Sequence[Done], known: Writers, wrong: Mask, writable: int
-) -> tuple[Pattern, ...]:
+    trace: Sequence[ExecutedInstruction], known: OutputWriters, wrong: Mask, writable: int
+) -> tuple[ErrorPattern, ...]:
     """Words that only those cores have otherwise that made the wrong elements."""
     cores = {known.stores[number].core for number in np.unique(known.last[wrong]) if number >= 0}
     if np.count_nonzero(wrong) < FEWEST:
         return ()
     return tuple(
-        Pattern(one.text, (code_command(one.done.core, one.done.pc),))
-        for one in outliers(trace, cores, writable)[:MAX_OUTLIERS]
+        ErrorPattern(one.text, (format_code_command(one.done.core, one.done.pc),))
+        for one in find_outliers(trace, cores, writable)[:MAX_OUTLIERS]
     )
 
 
@@ -161,10 +170,10 @@ _COUNTS = {"dram_stride_x": "count_x", "dram_stride_y": "count_y"}
 
 
 @attrs.frozen
-class Outlier:
+class WordOutlier:
     """A word in which an instruction differs from all others of its kind in the layer."""
 
-    done: Done
+    done: ExecutedInstruction
     word: str
     value: int
     others: int
@@ -179,13 +188,15 @@ class Outlier:
         )
 
 
-def outliers(trace: Sequence[Done], cores: Iterable[int], writable: int) -> list[Outlier]:
+def find_outliers(
+    trace: Sequence[ExecutedInstruction], cores: Iterable[int], writable: int
+) -> list[WordOutlier]:
     """Return descriptor words whose value on ``cores`` differs from the one value on all others.
 
     ``writable`` is the address from which DRAM is no part of the program.
     """
-    chosen, found = frozenset(cores), list[Outlier]()
-    groups: dict[tuple[object, ...], list[Done]] = defaultdict(list)
+    chosen, found = frozenset(cores), list[WordOutlier]()
+    groups: dict[tuple[object, ...], list[ExecutedInstruction]] = defaultdict(list)
     for done in trace:
         if done.unit is not None and done.words:
             is_writable = done.words.get("dram", 0) >= writable
@@ -198,11 +209,11 @@ def outliers(trace: Sequence[Done], cores: Iterable[int], writable: int) -> list
             odd = [done for done in own if _matters(word, done) and done.words[word] not in usual]
             if len(usual) == 1 and odd:
                 (value,) = usual
-                found.append(Outlier(odd[0], word, odd[0].words[word], value))
+                found.append(WordOutlier(odd[0], word, odd[0].words[word], value))
     return found
 
 
-def _matters(word: str, done: Done) -> bool:
+def _matters(word: str, done: ExecutedInstruction) -> bool:
     """Has it a word, and does that do anything?"""
     if word == "fill":
         return any(done.words.get(pad) for pad in PADS)

@@ -36,7 +36,7 @@ AXES = ("image", "row", "column", "channel")
 
 
 @attrs.frozen(eq=False)
-class Region:
+class ErrorRegion:
     """Part of a tensor."""
 
     kind: str
@@ -52,7 +52,7 @@ class Region:
 
 
 @attrs.frozen(eq=False)
-class Owners:
+class ElementOwners:
     """A label of each element: the core or the store that left it there."""
 
     kind: str
@@ -64,7 +64,9 @@ class Owners:
     """Commands that show them."""
 
 
-def regions(wrong: Mask, visible: Mask, owners: Sequence[Owners]) -> tuple[Region, ...]:
+def find_regions(
+    wrong: Mask, visible: Mask, owners: Sequence[ElementOwners]
+) -> tuple[ErrorRegion, ...]:
     """What all wrong elements lie in, each region within the one before; none if none tells.
 
     Args:
@@ -72,7 +74,7 @@ def regions(wrong: Mask, visible: Mask, owners: Sequence[Owners]) -> tuple[Regio
         visible: where a fault would show: not where a right element is at a limit anyway.
         owners: whose results they are, the most likely cause first.
     """
-    found: list[Region] = []
+    found: list[ErrorRegion] = []
     within = visible | wrong
     for candidates in (
         [region for one in owners for region in _owned(wrong, one)],
@@ -85,7 +87,7 @@ def regions(wrong: Mask, visible: Mask, owners: Sequence[Owners]) -> tuple[Regio
     return tuple(found)
 
 
-def _best(wrong: Mask, within: Mask, candidates: Sequence[Region]) -> Region | None:
+def _best(wrong: Mask, within: Mask, candidates: Sequence[ErrorRegion]) -> ErrorRegion | None:
     """The one that says most, if it says enough."""
     best, gain = None, MIN_BITS
     whole = _bits(wrong, within)
@@ -106,7 +108,7 @@ def _choices(n: int, k: int) -> float:
     return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
 
 
-def _owned(wrong: Mask, owners: Owners) -> Iterator[Region]:
+def _owned(wrong: Mask, owners: ElementOwners) -> Iterator[ErrorRegion]:
     known, hit = np.unique(owners.labels), np.unique(owners.labels[wrong])
     if hit.size > max(1, known.size * MAX_SHARE) or hit.size == known.size or -1 in hit:
         return
@@ -114,15 +116,15 @@ def _owned(wrong: Mask, owners: Owners) -> Iterator[Region]:
     bits = log2(known.size) + _choices(known.size, hit.size)
     text = _listed([owners.names[label] for label in hit])
     places = tuple(owners.places[label] for label in hit[:1])
-    yield Region(owners.kind, tuple(hit.tolist()), text, mask, bits, places)
+    yield ErrorRegion(owners.kind, tuple(hit.tolist()), text, mask, bits, places)
 
 
-def _along(wrong: Mask) -> Iterator[Region]:
+def _along(wrong: Mask) -> Iterator[ErrorRegion]:
     for axis in range(wrong.ndim):
         yield from _indices_of(wrong, axis)
 
 
-def _indices_of(wrong: Mask, axis: int) -> Iterator[Region]:
+def _indices_of(wrong: Mask, axis: int) -> Iterator[ErrorRegion]:
     """Some indices of an axis: a range, every so many, or any few."""
     size = wrong.shape[axis]
     hit = np.flatnonzero(wrong.any(axis=tuple(a for a in range(wrong.ndim) if a != axis)))
@@ -138,21 +140,23 @@ def _indices_of(wrong: Mask, axis: int) -> Iterator[Region]:
         yield _slab(wrong, axis, hit.tolist(), log2(size) + _choices(size, hit.size))
 
 
-def _slab(wrong: Mask, axis: int, chosen: Sequence[int], bits: float) -> Region:
+def _slab(wrong: Mask, axis: int, chosen: Sequence[int], bits: float) -> ErrorRegion:
     mask = np.zeros(wrong.shape, np.bool_)
     mask[(slice(None),) * axis + (list(chosen),)] = True
-    name = axis_name(axis, wrong.ndim)
-    return Region(name, tuple(chosen), indices(chosen, name, wrong.shape[axis]), mask, bits)
+    name = get_axis_name(axis, wrong.ndim)
+    return ErrorRegion(
+        name, tuple(chosen), format_indices(chosen, name, wrong.shape[axis]), mask, bits
+    )
 
 
-def axis_name(axis: int, ndim: int) -> str:
+def get_axis_name(axis: int, ndim: int) -> str:
     """What the indices of an axis are called."""
     if ndim == len(AXES):
         return AXES[axis]
     return AXES[-1] if axis == ndim - 1 else f"dimension-{axis} index"
 
 
-def indices(chosen: Sequence[int], name: str, size: int) -> str:
+def format_indices(chosen: Sequence[int], name: str, size: int) -> str:
     """``rows 4 to 7 of 16``."""
     step = chosen[1] - chosen[0] if len(chosen) > 1 else 1
     plural = f"{name}s" if not name.endswith("index") else name[: -len("index")] + "indices"
@@ -174,12 +178,12 @@ def _listed(numbers: Sequence[int | str]) -> str:
     return ", ".join(map(str, numbers[:MAX_NAMED])) + more
 
 
-def _border(wrong: Mask) -> Iterator[Region]:
+def _border(wrong: Mask) -> Iterator[ErrorRegion]:
     for margin in MARGINS if wrong.ndim == 4 else ():
         mask = np.ones(wrong.shape, np.bool_)
         mask[:, margin:-margin, margin:-margin] = False
         if not mask.all() and not (wrong & ~mask).any() and _sides(wrong, margin) >= MIN_SIDES:
-            yield Region("border", (margin,), "the border", mask, log2(len(MARGINS)))
+            yield ErrorRegion("border", (margin,), "the border", mask, log2(len(MARGINS)))
             return
 
 
@@ -192,12 +196,12 @@ def _sides(wrong: Mask, margin: int) -> int:
     return sum(line.size > 0 and bool(line.mean() >= 0.5) for line in lines)
 
 
-def extent(mask: Mask) -> str:
+def describe_extent(mask: Mask) -> str:
     """The smallest box around a part, along the axes that it does not fill."""
     parts = []
     for axis, size in enumerate(mask.shape):
         hit = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
         if 0 < hit.size < size:
             chosen = range(int(hit[0]), int(hit[-1]) + 1)
-            parts.append(indices(chosen, axis_name(axis, mask.ndim), size))
+            parts.append(format_indices(chosen, get_axis_name(axis, mask.ndim), size))
     return ", ".join(parts)

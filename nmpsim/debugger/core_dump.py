@@ -23,7 +23,7 @@ from nmpsim.bundle.patch import MAX_PATCH_BYTES
 from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.engines import ENGINES
 from nmpsim.debugger.edits import Edit
-from nmpsim.debugger.reference import Arrays
+from nmpsim.debugger.reference import ArrayReader
 from nmpsim.diagnostics import Place, UserError, fail
 
 SCHEMA: Final = "nmpsim-core-2"
@@ -41,7 +41,7 @@ class AboutDocument(TypedDict):
 
 
 @attrs.frozen(eq=False)
-class Core:
+class CoreDump:
     """What a core file holds."""
 
     image: bytes
@@ -54,12 +54,12 @@ class Core:
     edits: tuple[Edit, ...] = ()
     """What was changed in the program and in DRAM."""
 
-    def bundle(self, path: str) -> Bundle:
+    def load_bundle(self, path: str) -> Bundle:
         """The program; raises UserError as :func:`nmpsim.load` does."""
         return bundle_from_bytes(self.image, path)
 
 
-def save_core(path: Path, core: Core) -> None:
+def write_core_file(path: Path, core: CoreDump) -> None:
     """Write a core file; raises FILE002."""
     about: AboutDocument = {
         "schema": SCHEMA,
@@ -76,7 +76,7 @@ def save_core(path: Path, core: Core) -> None:
     write_npz(path, arrays)
 
 
-def load_core(path: Path, arrays: Arrays) -> Core:
+def read_core_file(path: Path, arrays: ArrayReader) -> CoreDump:
     """Read a core file.
 
     Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG003 if it is none, what reading arrays and
@@ -90,7 +90,7 @@ def load_core(path: Path, arrays: Arrays) -> Core:
     image = arrays.read("bundle")
     if image.dtype != np.uint8 or image.ndim != 1:
         raise _no_core(path, "the bundle is no array of bytes")
-    return Core(
+    return CoreDump(
         image=image.tobytes(),
         inputs={
             key.removeprefix("input/"): arrays.read(key)

@@ -13,13 +13,13 @@ from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.host_steps import read_tensor
 from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.events import code_command, host_touches
+from nmpsim.debugger.error_patterns import ErrorPattern
+from nmpsim.debugger.error_regions import ElementOwners, Mask, describe_extent
+from nmpsim.debugger.events import format_code_command, list_host_accesses
 from nmpsim.debugger.execution import FOREVER
-from nmpsim.debugger.inspect import coordinates
-from nmpsim.debugger.instructions import Done
-from nmpsim.debugger.pattern import Pattern
-from nmpsim.debugger.regions import Mask, Owners, extent
-from nmpsim.debugger.tracing import last_writer, trace_of
+from nmpsim.debugger.inspect import unravel_index
+from nmpsim.debugger.instructions import ExecutedInstruction
+from nmpsim.debugger.tracing import find_last_writer, trace_layer
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Array = npt.NDArray[Any]
@@ -28,37 +28,38 @@ Labels = npt.NDArray[np.int64]
 
 
 @attrs.frozen(eq=False)
-class Writers:
+class OutputWriters:
     """Which instruction wrote each element of a layer's output, while the layer ran."""
 
-    stores: tuple[Done, ...]
+    stores: tuple[ExecutedInstruction, ...]
     """Instructions that wrote there, in order."""
     first: Labels
     """[output's shape] number of the first that wrote it; -1 if none did."""
     last: Labels
 
     @property
-    def is_misplaced(self) -> Mask:
+    def misplaced_mask(self) -> Mask:
         """Elements that nothing wrote, or more than one."""
         return np.asarray((self.last < 0) | (self.first != self.last))
 
-    def owners(self) -> tuple[Owners, ...]:
+    def owners(self) -> tuple[ElementOwners, ...]:
         """Cores and stores that left the result."""
         cores = [done.core for done in self.stores]
         by_core = np.where(self.last < 0, -1, np.array([*cores, -1], np.int64)[self.last])
         some = max(cores, default=-1) + 1
         first = {done.core: done for done in reversed(self.stores)}
         places = [
-            code_command(core, first[core].pc) if core in first else "" for core in range(some)
+            format_code_command(core, first[core].pc) if core in first else ""
+            for core in range(some)
         ]
         return (
-            Owners("core", by_core, [f"core {core}" for core in range(some)], places),
-            Owners("store", self.last, [described(one) for one in self.stores],
-                   [code_command(one.core, one.pc) for one in self.stores]),
+            ElementOwners("core", by_core, [f"core {core}" for core in range(some)], places),
+            ElementOwners("store", self.last, [describe_store(one) for one in self.stores],
+                   [format_code_command(one.core, one.pc) for one in self.stores]),
         )  # fmt: skip
 
 
-def described(done: Done) -> str:
+def describe_store(done: ExecutedInstruction) -> str:
     """An instruction that wrote, where and when."""
     return (
         f"{done.instruction.mnemonic} at {done.pc:#x} of core {done.core}"
@@ -66,34 +67,34 @@ def described(done: Done) -> str:
     )
 
 
-def writers(layer: Layer, trace: Sequence[Done]) -> Writers:
+def find_writers(layer: Layer, trace: Sequence[ExecutedInstruction]) -> OutputWriters:
     """Who wrote the layer's output; ``trace`` is what the layer did."""
     dtype, tensor = np.dtype(ELEM_DTYPES[layer.output.elem]), layer.output
     elements = int(np.prod(tensor.shape, dtype=np.int64))
     whole = ByteRuns("dram", tensor.address, elements * dtype.itemsize)
     first, last = (np.full(whole.run, -1, np.int64) for _ in range(2))
-    stores: list[Done] = []
+    stores: list[ExecutedInstruction] = []
     for done in trace:
         for box in _written(done):
-            if not box.meets_box(whole):
+            if not box.overlaps(whole):
                 continue
-            places = box.mask().nonzero()[0] + box.merged().start - whole.start
+            places = box.get_mask().nonzero()[0] + box.coalesce().start - whole.start
             places = places[(places >= 0) & (places < whole.run)]
             first[places] = np.where(first[places] < 0, len(stores), first[places])
             last[places] = len(stores)
             stores.append(done)
     shape = (*tensor.shape, dtype.itemsize)
     firsts, lasts = (one.reshape(shape)[..., 0] for one in (first, last))
-    return Writers(tuple(stores), firsts, lasts)
+    return OutputWriters(tuple(stores), firsts, lasts)
 
 
-def _written(done: Done) -> Iterator[ByteRuns]:
-    return (t.box for t in done.touches if t.kind == "write" and t.box.space == "dram")
+def _written(done: ExecutedInstruction) -> Iterator[ByteRuns]:
+    return (t.box for t in done.accesses if t.kind == "write" and t.box.space == "dram")
 
 
-def misplaced(
-    layer: Layer, trace: Sequence[Done], known: Writers, wrong: Mask
-) -> Iterator[Pattern]:
+def find_misplaced(
+    layer: Layer, trace: Sequence[ExecutedInstruction], known: OutputWriters, wrong: Mask
+) -> Iterator[ErrorPattern]:
     """Wrong elements that nothing wrote, and those that another store wrote over."""
     missing = wrong & (known.last < 0)
     if missing.any():
@@ -103,15 +104,17 @@ def misplaced(
     if np.count_nonzero(spoiled) > np.count_nonzero(twice & ~wrong):
         last, count = np.unique(known.last[spoiled], return_counts=True)
         culprit = known.stores[last[count.argmax()]]
-        place = extent(spoiled)
+        place = describe_extent(spoiled)
         text = (
             f"{np.count_nonzero(spoiled)} of them{f' ({place})' if place else ''} were written"
-            f" twice, last by {described(culprit)}"
+            f" twice, last by {describe_store(culprit)}"
         )
-        yield Pattern(text, (code_command(culprit.core, culprit.pc),))
+        yield ErrorPattern(text, (format_code_command(culprit.core, culprit.pc),))
 
 
-def _missing(layer: Layer, trace: Sequence[Done], known: Writers, missing: Mask) -> Pattern:
+def _missing(
+    layer: Layer, trace: Sequence[ExecutedInstruction], known: OutputWriters, missing: Mask
+) -> ErrorPattern:
     flat = missing.reshape(-1)
     makers = {
         done.core
@@ -123,29 +126,31 @@ def _missing(layer: Layer, trace: Sequence[Done], known: Writers, missing: Mask)
     }
     working = {done.core for done in trace if done.layer == layer.index and done.unit is not None}
     idle = working - {done.core for done in known.stores}
-    cores, place = sorted(makers or idle), extent(missing)
+    cores, place = sorted(makers or idle), describe_extent(missing)
     text = f"{np.count_nonzero(missing)} of them{f' ({place})' if place else ''} were not written"
     if cores:
         does = "computes them" if makers else "has stored nothing"
         text += f"; core {', '.join(map(str, cores))} {does}"
     away = next((one for one in _outside(layer, trace) if one.core in cores or not cores), None)
     if away is not None:
-        text += f"; {described(away)} writes outside of {layer.output.name}"
+        text += f"; {describe_store(away)} writes outside of {layer.output.name}"
     if away is None:
         text += _two_of(known)
-    return Pattern(text, ("layer L",) if away is None else (code_command(away.core, away.pc),))
+    return ErrorPattern(
+        text, ("layer L",) if away is None else (format_code_command(away.core, away.pc),)
+    )
 
 
-def _two_of(known: Writers) -> str:
+def _two_of(known: OutputWriters) -> str:
     """Two that write the same elements: one of them should have written elsewhere."""
     twice = known.first != known.last
     if not twice.any():
         return ""
     first, last = (known.stores[int(side[twice][0])] for side in (known.first, known.last))
-    return f"; {described(first)} and {described(last)} write the same elements"
+    return f"; {describe_store(first)} and {describe_store(last)} write the same elements"
 
 
-def _outside(layer: Layer, trace: Sequence[Done]) -> Iterator[Done]:
+def _outside(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[ExecutedInstruction]:
     """Stores of a layer that do not stay in its output."""
     tensor = layer.output
     dtype = np.dtype(ELEM_DTYPES[tensor.elem])
@@ -153,32 +158,34 @@ def _outside(layer: Layer, trace: Sequence[Done]) -> Iterator[Done]:
     for done in trace:
         if done.layer == layer.index:
             for box in _written(done):
-                if not tensor.address <= box.merged().start <= box.end <= end:
+                if not tensor.address <= box.coalesce().start <= box.end <= end:
                     yield done
 
 
 # --- what a layer reads, and somebody has written over --------------------------------------------
 
 
-def overwritten(debugger: Debugger, index: int) -> Iterator[Pattern]:
+def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPattern]:
     """Tensors that a layer reads and that were written over since their own layer was done."""
     layer = debugger.layers[index]
-    order = debugger.layer_order()
+    order = debugger.get_layer_order()
     before = order[: order.index(index)]
     if layer.placement == "host":
         step = debugger.find_step(index)
-        read = [_all_of(debugger, tensor) for kind, tensor in host_touches(step) if kind == "read"]
+        read = [
+            _all_of(debugger, tensor) for kind, tensor in list_host_accesses(step) if kind == "read"
+        ]
     else:
-        trace = trace_of(debugger, index)
-        read = [t.box for done in trace for t in done.touches if t.kind == "read"]
+        trace = trace_layer(debugger, index)
+        read = [t.box for done in trace for t in done.accesses if t.kind == "read"]
         yield from _within(layer, trace)
-    yield from _spoiled(debugger, before, read, debugger.start_of(index), layer.name)
+    yield from _spoiled(debugger, before, read, debugger.get_layer_start(index), layer.name)
 
 
-def overwritten_results(debugger: Debugger) -> Iterator[Pattern]:
+def find_overwritten_results(debugger: Debugger) -> Iterator[ErrorPattern]:
     """Results of the program that were written over before its end; all layers are done."""
     results = [_all_of(debugger, tensor) for tensor in debugger.bundle.metadata.outputs]
-    yield from _spoiled(debugger, debugger.layer_order(), results, FOREVER, "the host")
+    yield from _spoiled(debugger, debugger.get_layer_order(), results, FOREVER, "the host")
 
 
 def _all_of(debugger: Debugger, tensor: Tensor) -> ByteRuns:
@@ -186,15 +193,15 @@ def _all_of(debugger: Debugger, tensor: Tensor) -> ByteRuns:
     return ByteRuns("dram", tensor.address, nbytes)
 
 
-def _within(layer: Layer, trace: Sequence[Done]) -> Iterator[Pattern]:
+def _within(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[ErrorPattern]:
     """A store of the layer itself, to what it reads after that."""
     for store in _outside(layer, trace):
         for box in _written(store):
             for done in trace:
-                reads = (t.box for t in done.touches if t.kind == "read")
-                if done.position > store.position and any(box.meets_box(one) for one in reads):
-                    text = f"{described(store)} writes over what the layer reads after that"
-                    yield Pattern(text, (code_command(store.core, store.pc),))
+                reads = (t.box for t in done.accesses if t.kind == "read")
+                if done.position > store.position and any(box.overlaps(one) for one in reads):
+                    text = f"{describe_store(store)} writes over what the layer reads after that"
+                    yield ErrorPattern(text, (format_code_command(store.core, store.pc),))
                     return
 
 
@@ -204,7 +211,7 @@ def _spoiled(
     read: Sequence[ByteRuns],
     position: int,
     reader: str,
-) -> Iterator[Pattern]:
+) -> Iterator[ErrorPattern]:
     """What is read and differs from what its layer left: a byte is of the last one done there."""
     with debugger.execution.visit():
         debugger.execution.go_to(position)
@@ -223,18 +230,18 @@ def _spoiled(
     number, address = int(owner[spoiled[0]]), int(spoiled[0]) + base
     tensor, values, index = tensors[number]
     count = int(np.count_nonzero(owner[spoiled] == number))
-    place = list(coordinates((address - tensor.address) // values.itemsize, tensor.shape))
+    place = list(unravel_index((address - tensor.address) // values.itemsize, tensor.shape))
     later = done[done.index(index) + 1 :] if index >= 0 else done
     text = (
         f"{count} bytes of {tensor.name}, from {place} on, were written over before {reader} read"
         f" them{_by_whom(debugger, later, address)}"
     )
-    yield Pattern(text, (f"watch {tensor.name}",))
+    yield ErrorPattern(text, (f"watch {tensor.name}",))
 
 
 def _tensors(debugger: Debugger, done: Sequence[int]) -> list[tuple[Tensor, Array, int]]:
     """Inputs and outputs of layers with their values, in the order in which they were there."""
-    inputs, outputs = debugger.execution.inputs, debugger.outputs
+    inputs, outputs = debugger.execution.inputs, debugger.layer_outputs
     return [
         *((tensor, inputs[tensor.name], -1) for tensor in debugger.bundle.metadata.inputs),
         *((debugger.layers[one].output, outputs[one], one) for one in done),
@@ -246,7 +253,7 @@ def _is_read(debugger: Debugger, read: Sequence[ByteRuns], size: int) -> Mask:
     is_read, base = np.zeros(size, np.bool_), debugger.bundle.rw_base
     for box in read:
         if box.space == "dram":
-            places = box.mask().nonzero()[0] + box.merged().start - base
+            places = box.get_mask().nonzero()[0] + box.coalesce().start - base
             is_read[places[(places >= 0) & (places < size)]] = True
     for edit in debugger.execution.edits:
         for address, data in edit.pieces:
@@ -260,11 +267,11 @@ def _by_whom(debugger: Debugger, later: Sequence[int], address: int) -> str:
         layer = debugger.layers[index]
         if layer.placement == "host":
             step = debugger.find_step(index)
-            written = [t for kind, t in host_touches(step) if kind == "write"]
-            if any(_all_of(debugger, tensor).holds(address) for tensor in written):
+            written = [t for kind, t in list_host_accesses(step) if kind == "write"]
+            if any(_all_of(debugger, tensor).contains(address) for tensor in written):
                 return f", last by the host in {layer.display_name}"
             continue
-        done = last_writer(trace_of(debugger, index), "dram", address)
+        done = find_last_writer(trace_layer(debugger, index), "dram", address)
         if done is not None:
-            return f", last by {described(done)} in {layer.display_name}"
+            return f", last by {describe_store(done)} in {layer.display_name}"
     return ""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.described import described
 from nmpsim.bundle import Bundle
-from nmpsim.debugger.instructions import touches_of
+from nmpsim.debugger.instructions import list_accesses
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.details import BlockKind, ScratchpadBlock
 
@@ -57,10 +57,10 @@ class ScratchpadRecorder:
         found = described(self._bundle, pc, descriptor)
         if found is None or not found.words:
             return
-        for touch in touches_of(found.instruction, found.words, 0, 0):
-            if touch.kind == "write" and touch.box.space == "scratchpad":
+        for access in list_accesses(found.instruction, found.words, 0, 0):
+            if access.kind == "write" and access.box.space == "scratchpad":
                 kind: Kind = "loaded" if found.name == "load" else "computed"
-                yield kind, touch.box.start - SCRATCHPAD_BASE, touch.box.end - SCRATCHPAD_BASE
+                yield kind, access.box.start - SCRATCHPAD_BASE, access.box.end - SCRATCHPAD_BASE
 
 
 def _blocks(layer: int, held: Mapping[int, set[_Piece]]) -> Iterator[ScratchpadBlock]:

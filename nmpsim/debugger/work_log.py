@@ -11,7 +11,7 @@ from nmpsim.core.critical_path import CriticalPath, PathRecorder, join_paths
 from nmpsim.debugger.execution import Execution, Pause
 
 
-class PathLog:
+class CriticalPathLog:
     """Follows the path as far as the run has come."""
 
     def __init__(self, execution: Execution) -> None:

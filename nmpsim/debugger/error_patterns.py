@@ -9,7 +9,13 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.debugger.regions import Mask, Owners, Region, extent, regions
+from nmpsim.debugger.error_regions import (
+    ElementOwners,
+    ErrorRegion,
+    Mask,
+    describe_extent,
+    find_regions,
+)
 
 Array = npt.NDArray[Any]
 
@@ -25,7 +31,7 @@ _OF_CHANNELS = ": a weight, a bias, a factor?"
 
 
 @attrs.frozen
-class Pattern:
+class ErrorPattern:
     """Something that all wrong elements have in common."""
 
     text: str
@@ -34,21 +40,21 @@ class Pattern:
 
 
 @attrs.frozen
-class Nature:
+class LayerTraits:
     """What a layer has that may be at fault."""
 
     has_weights: bool = True
     has_window: bool = True
 
 
-def patterns(
+def find_patterns(
     actual: Array,
     expected: Array,
     offset: int = 0,
-    owners: Sequence[Owners] = (),
-    nature: Nature = Nature(),
+    owners: Sequence[ElementOwners] = (),
+    traits: LayerTraits = LayerTraits(),
     known: Mask | None = None,
-) -> tuple[Pattern, ...]:
+) -> tuple[ErrorPattern, ...]:
     """What the elements that differ have in common; integers of one shape, channels last.
 
     Args:
@@ -56,7 +62,7 @@ def patterns(
         expected: the right one.
         offset: the zero point, around which a factor is looked for.
         owners: whose results the elements are.
-        nature: what may be at fault.
+        traits: what may be at fault.
         known: elements whose fault is known, if any.
     """
     if actual.dtype.kind != "i" or actual.ndim < 2 or actual.shape != expected.shape:
@@ -67,21 +73,21 @@ def patterns(
         return ()
     inner = _inner(actual, expected) & others
     limit = _limit(actual, expected, wrong)
-    found = regions(wrong, inner if limit is None else limit.visible, owners)
+    found = find_regions(wrong, inner if limit is None else limit.visible, owners)
     if limit is not None:
-        return (*_places(found, Nature(False, False)), limit.pattern)
+        return (*_places(found, LayerTraits(False, False)), limit.pattern)
     within = found[-1].mask if found else np.ones(wrong.shape, np.bool_)
     own, other = (np.where(within, side, 0).astype(np.float64) for side in (actual, expected))
     side = _Sides(own - offset, other - offset, wrong, within & inner)
     parts = owners[-1].labels if owners else np.zeros(wrong.shape, np.int64)
-    moved = move(actual, expected, wrong, parts)
+    moved = find_displacement(actual, expected, wrong, parts)
     if moved is not None:
-        how: Pattern | None = _moved(moved, actual.shape, nature)
-    elif any(one.text.endswith(_OF_CHANNELS) for one in _places(found, nature)):
+        how: ErrorPattern | None = _moved(moved, actual.shape, traits)
+    elif any(one.text.endswith(_OF_CHANNELS) for one in _places(found, traits)):
         how = None  # an amount or a factor of a channel: that is said already
     else:
         how = _how(side)
-    return (*_places(found, nature), *(() if how is None else (how,)))
+    return (*_places(found, traits), *(() if how is None else (how,)))
 
 
 def _inner(actual: Array, expected: Array) -> Mask:
@@ -92,25 +98,27 @@ def _inner(actual: Array, expected: Array) -> Mask:
     return inner
 
 
-def _places(found: Sequence[Region], nature: Nature) -> Iterator[Pattern]:
+def _places(found: Sequence[ErrorRegion], traits: LayerTraits) -> Iterator[ErrorPattern]:
     """Where it is wrong; a cause only of the first along the axes, in which the others just lie."""
     for one in found:
-        yield _where(one, nature)
+        yield _where(one, traits)
         if not one.places:
-            nature = Nature(False, False)
+            traits = LayerTraits(False, False)
 
 
-def _where(one: Region, nature: Nature) -> Pattern:
+def _where(one: ErrorRegion, traits: LayerTraits) -> ErrorPattern:
     if one.kind == "border":
-        cause = ": pads, what padding is filled with?" if nature.has_window else ""
-        return Pattern(f"only at the border{cause}", ("source L",))
+        cause = ": pads, what padding is filled with?" if traits.has_window else ""
+        return ErrorPattern(f"only at the border{cause}", ("source L",))
     if one.kind == "channel":
-        cause = _OF_CHANNELS if nature.has_weights else ""
-        return Pattern(f"only in {one.text}{cause}", ("constants FILE.npz", "integers L"))
+        cause = _OF_CHANNELS if traits.has_weights else ""
+        return ErrorPattern(f"only in {one.text}{cause}", ("constants FILE.npz", "integers L"))
     if one.places:
-        box = extent(one.mask)
-        return Pattern(f"only in what {one.text} stored{f' ({box})' if box else ''}", one.places)
-    return Pattern(f"only in {one.text}", ("layer L",))
+        box = describe_extent(one.mask)
+        return ErrorPattern(
+            f"only in what {one.text} stored{f' ({box})' if box else ''}", one.places
+        )
+    return ErrorPattern(f"only in {one.text}", ("layer L",))
 
 
 @attrs.frozen(eq=False)
@@ -129,24 +137,24 @@ class _Sides:
         return np.asarray(self.own - self.other)
 
 
-def _how(side: _Sides) -> Pattern | None:
+def _how(side: _Sides) -> ErrorPattern | None:
     """The first that explains the values."""
     looks = (_offset, _factor, _amounts, _rounding)
     return next((found for look in looks if (found := look(side)) is not None), None)
 
 
-def _moved(moved: Move, shape: tuple[int, ...], nature: Nature) -> Pattern:
+def _moved(moved: Displacement, shape: tuple[int, ...], traits: LayerTraits) -> ErrorPattern:
     """Right values in wrong places: pads, strides, addresses."""
-    causes = "pads, strides, an address?" if nature.has_window else "an address, a stride?"
+    causes = "pads, strides, an address?" if traits.has_window else "an address, a stride?"
     if moved.by_row or moved.by_column:
         _, _, width, channels = shape
         steps = (
             _step("row", moved.by_row, width * channels, channels),
             _step("column", moved.by_column, channels, channels),
         )
-        return Pattern(f"right values, {' and '.join(filter(None, steps))}: a stride?",
+        return ErrorPattern(f"right values, {' and '.join(filter(None, steps))}: a stride?",
                        ("source L", "layer L"))  # fmt: skip
-    return Pattern(f"right values moved by {_distance(moved, shape)}: {causes}", ("source L",))
+    return ErrorPattern(f"right values moved by {_distance(moved, shape)}: {causes}", ("source L",))
 
 
 def _step(name: str, step: float, apart: int, pixel: int) -> str:
@@ -159,7 +167,7 @@ def _step(name: str, step: float, apart: int, pixel: int) -> str:
     return f"each {name} moved by {more} more than the one before"
 
 
-def _distance(moved: Move, shape: tuple[int, ...]) -> str:
+def _distance(moved: Displacement, shape: tuple[int, ...]) -> str:
     distance = int(moved.distance)
     if len(shape) != 4:
         return f"{distance} elements"
@@ -174,7 +182,7 @@ def _distance(moved: Move, shape: tuple[int, ...]) -> str:
     return f"{row} rows and {column} columns"
 
 
-def _factor(side: _Sides) -> Pattern | None:
+def _factor(side: _Sides) -> ErrorPattern | None:
     """Off by one factor: rescale integers or a scale."""
     a, e = side.own[side.inner], side.other[side.inner]
     if a.size < FEWEST or (a == e).mean() > 0.5 or not (e * e).sum():
@@ -184,10 +192,10 @@ def _factor(side: _Sides) -> Pattern | None:
         return None
     if np.abs(a - factor * e).max() > 1 + abs(factor) / 2:
         return None
-    return Pattern(f"{factor:.3g} times what it should be: a factor?", ("integers L",))
+    return ErrorPattern(f"{factor:.3g} times what it should be: a factor?", ("integers L",))
 
 
-def _offset(side: _Sides) -> Pattern | None:
+def _offset(side: _Sides) -> ErrorPattern | None:
     """All off by one amount."""
     apart = side.apart[side.inner]
     if apart.size < FEWEST:
@@ -198,21 +206,21 @@ def _offset(side: _Sides) -> Pattern | None:
         return None
     much = f"{abs(amount)} too {'large' if amount > 0 else 'small'}"
     if abs(amount) == 1:
-        return Pattern(f"off by one, all {much}: a zero point, a rounding?", ("integers L",))
-    return Pattern(f"all are {much}: a zero point, an offset?", ("layer L", "integers L"))
+        return ErrorPattern(f"off by one, all {much}: a zero point, a rounding?", ("integers L",))
+    return ErrorPattern(f"all are {much}: a zero point, an offset?", ("layer L", "integers L"))
 
 
-def _amounts(side: _Sides) -> Pattern | None:
+def _amounts(side: _Sides) -> ErrorPattern | None:
     """Off by an amount that a channel, or a pixel, has for itself."""
     if np.count_nonzero(side.apart[side.inner]) < 0.5 * np.count_nonzero(side.inner) + 1:
         return None
     apart = np.where(side.inner, side.apart, np.nan).reshape(-1, side.own.shape[-1])
     if _is_alike(apart):
         text = "each channel is off by an amount of its own: a bias, a zero point?"
-        return Pattern(text, ("layer L", "constants FILE.npz"))
+        return ErrorPattern(text, ("layer L", "constants FILE.npz"))
     if _is_alike(apart.T):
         text = "each pixel is off by an amount that its channels share: a zero point of weights?"
-        return Pattern(text, ("layer L", "integers L"))
+        return ErrorPattern(text, ("layer L", "integers L"))
     return None
 
 
@@ -230,7 +238,7 @@ def _is_alike(apart: Array) -> bool:
 class _Limit:
     """A limit that is too narrow, or is missing."""
 
-    pattern: Pattern
+    pattern: ErrorPattern
     visible: Mask
     """Elements that it makes wrong."""
 
@@ -247,24 +255,24 @@ def _limit(actual: Array, expected: Array, wrong: Mask) -> _Limit | None:
         or ((other < first).all() and first < actual.max())
     ):
         visible = expected > first if other[0] > first else expected < first
-        pattern = Pattern(f"{more} are {first} and should be beyond: a clip?", _CLIPS)
+        pattern = ErrorPattern(f"{more} are {first} and should be beyond: a clip?", _CLIPS)
         return _Limit(pattern, visible)
     if (other == right).all() and (
         ((own > right).all() and right == expected.max())
         or ((own < right).all() and right == expected.min())
     ):
         text = f"{more} should be {right} and are beyond: a clip, an activation?"
-        return _Limit(Pattern(text, _CLIPS), np.asarray(expected == right))
+        return _Limit(ErrorPattern(text, _CLIPS), np.asarray(expected == right))
     return None
 
 
-def _rounding(side: _Sides) -> Pattern | None:
+def _rounding(side: _Sides) -> ErrorPattern | None:
     """Nothing is off by more than one."""
     apart = side.apart[side.wrong]
     is_frequent = apart.size >= max(MANY, FREQUENT * np.count_nonzero(side.inner | side.wrong))
     if not is_frequent or np.abs(apart).max() > 1:
         return None
-    return Pattern("off by one, none by more", ("integers L",))
+    return ErrorPattern("off by one, none by more", ("integers L",))
 
 
 # --- right values in wrong places -------------------------------------------------------------
@@ -282,7 +290,7 @@ _FACTORS = np.array([0x9E3779B97F4A7C15 * (2 * n + 1) % 2**64 | 1 for n in range
 
 
 @attrs.frozen
-class Move:
+class Displacement:
     """How far elements are from where they should be, in elements."""
 
     distance: float
@@ -291,7 +299,9 @@ class Move:
     by_column: float = 0.0
 
 
-def move(own: Array, expected: Array, wrong: Mask, parts: Array) -> Move | None:
+def find_displacement(
+    own: Array, expected: Array, wrong: Mask, parts: Array
+) -> Displacement | None:
     """The move that wrong elements have made, if their values are those of other places.
 
     A place is recognized by ``WINDOW`` consecutive elements that occur once only. ``parts`` has a
@@ -303,7 +313,7 @@ def move(own: Array, expected: Array, wrong: Mask, parts: Array) -> Move | None:
     distance = here - there
     values, counts = np.unique(distance, return_counts=True)
     if counts.max() >= 0.6 * here.size:
-        return Move(float(values[counts.argmax()]))
+        return Displacement(float(values[counts.argmax()]))
     if own.ndim != 4:
         return None
     labels = parts.reshape(-1)
@@ -357,7 +367,7 @@ def _hashes(values: Array) -> Array:
     return mixed
 
 
-def _stretch(there: Array, distance: Array, shape: tuple[int, ...]) -> Move | None:
+def _stretch(there: Array, distance: Array, shape: tuple[int, ...]) -> Displacement | None:
     """A distance that grows from row to row, or from column to column."""
     _, rows, columns, _ = np.unravel_index(there, shape)
     terms = np.stack([np.ones(there.size), rows, columns], axis=1)
@@ -369,4 +379,4 @@ def _stretch(there: Array, distance: Array, shape: tuple[int, ...]) -> Move | No
     if (errors < 0.5).mean() < 0.8 or np.abs(solution[1:]).max() < 0.4:
         return None
     distance_, by_row, by_column = (float(np.round(one * 2) / 2) for one in solution)
-    return Move(distance_, by_row, by_column)
+    return Displacement(distance_, by_row, by_column)
