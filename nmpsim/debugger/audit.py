@@ -1,4 +1,4 @@
-"""Does a program hold what it should: types of operands, constants compared with a file's."""
+"""Comparison of a program with its LIR and with files: types, constants, rescale integers."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 
 SCALE_TOLERANCE = 1e-4
-"""Scales that are no further apart, of one another, are the same but for rounding."""
+"""Relative difference below which two scales count as equal."""
 
 
 @attrs.frozen
 class ConstantAudit:
-    """A constant of the program compared with a file's."""
+    """Comparison of one constant of the program with the array of a file."""
 
     name: str
     elem: str
     shape: tuple[int, ...]
     differing: int
     first: tuple[int, ...]
-    """Coordinates of the first element that differs; () if none does."""
+    """Coordinates of the first element that differs; () if all are equal."""
     ours: float = 0
     theirs: float = 0
     problem: str = ""
@@ -43,7 +43,7 @@ class ConstantAudit:
 
 @attrs.frozen
 class OperandType:
-    """An operand of a layer with its type."""
+    """Role, name and type of one operand of a layer."""
 
     role: str
     name: str
@@ -51,7 +51,7 @@ class OperandType:
 
 
 def describe_operands(facts: LayerFacts | None) -> list[OperandType]:
-    """Operands of a layer's instruction, with element, shape, scale, offset."""
+    """Return the operands of a layer's instruction with their types."""
     found = []
     for one in facts.operands if facts else ():
         shape = "x".join(map(str, one.shape)) or "scalar"
@@ -61,7 +61,7 @@ def describe_operands(facts: LayerFacts | None) -> list[OperandType]:
 
 
 def describe_bias_scale(facts: LayerFacts | None) -> str:
-    """How a bias's scale differs from that of the sum; empty where it does not, or has none."""
+    """Return how a bias's scale differs from the scale of the sum; empty if it does not."""
     scales = {one.role: one.scale for one in facts.operands} if facts else {}
     source, bias, dest = scales.get("Src"), scales.get("Bias"), scales.get("Dest")
     weights = scales.get("Filter", scales.get("Weights"))
@@ -78,7 +78,7 @@ def describe_bias_scale(facts: LayerFacts | None) -> str:
 def audit_constants(
     module: Module, keys: Iterable[str], read: Callable[[str], Any]
 ) -> Iterator[ConstantAudit]:
-    """Every constant of the program compared with the array of its name, where a file has one."""
+    """Compare each constant of the program with the array of the same name in a file."""
     known = {key.removeprefix("const/"): key for key in keys}
     for weight in module.weights:
         if not weight.constant or weight.name not in known:
@@ -103,51 +103,58 @@ def audit_constants(
 # --- rescale integers -------------------------------------------------------------------------
 
 RESULT_STAGE = "result"
-"""The stage whose factor is the word result_scale."""
+"""Name of the stage whose factor is the word ``result_scale``."""
 
 
 @attrs.frozen
 class ChannelAudit:
-    """A factor of one channel, or the one of all."""
+    """Expected and actual rescale integers of one channel, or of all channels."""
 
     channel: int | None
     real: float
-    """The real factor that the expected integers stand for."""
+    """Real factor that the expected integers represent."""
     expected: ScaleWords
     found: tuple[ScaleWords, ...]
-    """What descriptors or scale records say; one if they agree."""
+    """Integers in descriptors or scale records; one entry if they all agree."""
 
     @property
     def is_right(self) -> bool:
-        """Do all say what is expected?"""
+        """Return whether all integers are the expected ones."""
         return self.found == (self.expected,)
 
 
 @attrs.frozen
 class StageAudit:
-    """One rescaling of a layer."""
+    """Comparison of one rescaling of a layer with the factor that the scales require."""
 
     layer: str
     stage: str
     kind: ScaleKind
     formula: str
-    """In terms of scales; empty where the profile takes another than Glow's integers."""
+    """Factor in terms of scales; empty for profiles that do not use Glow's integers."""
     channels: tuple[ChannelAudit, ...]
-    """One, or one a channel."""
+    """One entry, or one for each channel."""
 
     @property
     def wrong(self) -> tuple[ChannelAudit, ...]:
-        """Those that are not as expected."""
+        """Channels whose integers differ from the expected ones."""
         return tuple(one for one in self.channels if not one.is_right)
 
 
 def audit_integers(
     debugger: Debugger, facts: LayerFacts | None, layer: Layer, trace: Sequence[ExecutedInstruction]
 ) -> Iterator[StageAudit]:
-    """The rescalings of a layer that has run, as its profile has them and as the device got them.
+    """Compare the rescale integers of a layer that has run with those its scales require.
 
-    ``facts`` are the layer's, ``trace`` is what it did. Scale records are read from the scratchpad
-    as it stood when the instruction was issued.
+    Parameters
+    ----------
+    debugger : Debugger
+    facts : LayerFacts or None
+        What the LIR says about the layer.
+    layer : Layer
+    trace : sequence of ExecutedInstruction
+        Instructions of the layer. Scale records are read from the scratchpad as it stood when the
+        instruction was issued.
     """
     if facts is None:
         return
@@ -164,7 +171,7 @@ def audit_integers(
 def _channels(
     form: ProfileForm, found: Mapping[int | None, set[ScaleWords]]
 ) -> Iterator[ChannelAudit]:
-    """Every channel that the device has a factor of, compared with the expected one."""
+    """Compare the factor of each channel with the expected one."""
     values = form.values()
     for channel in sorted(found, key=lambda one: -1 if one is None else one):
         index = channel if channel is not None and len(form.forms) > 1 else 0
@@ -178,7 +185,7 @@ def _integers(scale: IntegerScale) -> ScaleWords:
 
 
 _Found = dict[str, dict[int | None, set[ScaleWords]]]
-"""Stage -> channel, or None for all -> what was found."""
+"""Stage -> channel (None for all channels) -> factors found."""
 
 
 def _found(
@@ -207,7 +214,7 @@ def _found(
 def _factors(
     machine: Machine, done: ExecutedInstruction, stage: str, first: int
 ) -> Iterator[tuple[int | None, ScaleWords]]:
-    """The factors of a stage that an instruction takes; ``first`` is its first channel."""
+    """Yield the factors of a stage in an instruction; ``first`` is its first channel."""
     d = done.words
     form = ROWS[d["profile"]].form
     if stage == RESULT_STAGE:
@@ -237,14 +244,14 @@ def _scale(words: Mapping[str, int], prefix: str) -> ScaleWords:
 
 
 FactsByName = Mapping[str, LayerFacts]
-"""What the LIR says of each instruction, by its name."""
+"""Instruction name -> what the LIR says about the instruction."""
 
 
 def explain_instructions(module: Module) -> FactsByName:
-    """Of every instruction."""
+    """Return what the LIR says about each instruction, by name."""
     return {one.name: one for one in explain_layers(module)}
 
 
 def find_facts(facts: FactsByName, layer: Layer) -> LayerFacts | None:
-    """Of the instruction that rescales: the first of those that were fused."""
+    """Return the facts of the instruction of a layer that rescales, or None."""
     return facts.get(layer.fused[0] if layer.fused else layer.name) or facts.get(layer.name)

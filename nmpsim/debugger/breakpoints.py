@@ -1,4 +1,4 @@
-"""Breakpoints and watchpoints as data: what to stop for, and where steps end."""
+"""Breakpoints and watchpoints as data, and the engine's stop conditions for them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,24 @@ from nmpsim.debugger.execution import Execution, Pause, PauseReason
 def find_place_hits(
     active: Sequence[Breakpoint], pause: Pause, execution: Execution, layer: int | None, since: int
 ) -> list[BreakpointHit]:
-    """The breakpoints on places that a pause met.
+    """Return the hits of breakpoints on a layer, an address, a cycle or a trap.
 
-    ``layer`` is the one that comes next, ``since`` the cycle at which the run went on.
+    Parameters
+    ----------
+    active : sequence of Breakpoint
+    pause : Pause
+    execution : Execution
+    layer : int or None
+        Layer that comes next.
+    since : int
+        Cycle at which the run was resumed.
     """
     texts = [(one, _met(one, pause, execution, layer, since)) for one in active]
     return [BreakpointHit(pause.position, one.number, text) for one, text in texts if text]
 
 
 def _met(one: Breakpoint, pause: Pause, execution: Execution, layer: int | None, since: int) -> str:
-    """What happened, in words; empty if the breakpoint was not met."""
+    """Return a description of the hit; empty if the breakpoint was not hit."""
     condition = one.condition
     if isinstance(condition, TrapCondition) and pause.reason == PauseReason.TRAP and execution.trap:
         return execution.trap.message
@@ -50,7 +58,7 @@ def _met(one: Breakpoint, pause: Pause, execution: Execution, layer: int | None,
 def list_stop_addresses(
     breakpoints: Sequence[Breakpoint], more: AddressCondition | None = None
 ) -> npt.NDArray[np.int64]:
-    """[n, 2] core (-1: any) and address of what an engine must stop before."""
+    """Return the addresses that an engine must stop before, [n, 2]: core (-1: any), address."""
     conditions = [one.condition for one in breakpoints if one.is_enabled]
     wanted = [c for c in (*conditions, more) if isinstance(c, AddressCondition)]
     pairs = [(-1 if c.core is None else c.core, c.address) for c in wanted]
@@ -58,16 +66,16 @@ def list_stop_addresses(
 
 
 def find_stop_cycle(breakpoints: Sequence[Breakpoint], since: int) -> int:
-    """The first cycle after ``since`` that an engine must stop at, or NEVER."""
+    """Return the first cycle after ``since`` that an engine must stop at, or NEVER."""
     conditions = [one.condition for one in breakpoints if one.is_enabled]
     cycles = [c.cycle for c in conditions if isinstance(c, CycleCondition) and c.cycle > since]
     return min(cycles, default=NEVER)
 
 
 def ends_step(pause: Pause, after: int, cores: npt.NDArray[np.bool_] | None) -> bool:
-    """Did the pause come after an instruction that was asked for?
+    """Return whether a pause comes just after an instruction that a step counts.
 
-    The one that ends a layer is told as the layer's end.
+    An instruction that ends a layer is reported as the end of the layer.
     """
     if pause.reason == PauseReason.LAYER and after & ANY_INSTRUCTION and len(pause.trace):
         return cores is None or bool(cores[pause.trace[-1, TraceColumn.CORE]])
@@ -79,14 +87,14 @@ Access = Literal["read", "write", "access"]
 
 @attrs.frozen
 class LayerCondition:
-    """Before a layer begins."""
+    """Stop before a layer begins."""
 
     index: int
 
 
 @attrs.frozen
 class AddressCondition:
-    """Before an instruction at an address begins."""
+    """Stop before the instruction at an address is executed."""
 
     address: int
     core: int | None = None
@@ -94,33 +102,33 @@ class AddressCondition:
 
 @attrs.frozen
 class CycleCondition:
-    """Before anything begins at this cycle or later."""
+    """Stop before anything begins at a cycle or later."""
 
     cycle: int
 
 
 @attrs.frozen
 class TrapCondition:
-    """At a trap, a deadlock or the cycle limit; a run stops there anyway, this counts them."""
+    """Count traps, deadlocks and cycle limits; a run stops there in any case."""
 
 
 @attrs.frozen
 class HazardCondition:
-    """After an instruction whose answer depends on when a transfer lands."""
+    """Stop after an instruction whose result depends on when a transfer lands."""
 
 
 @attrs.frozen
 class SaturationCondition:
-    """After the instruction with which a layer has saturated more than ``limit`` values."""
+    """Stop after the instruction with which a layer saturated more than ``limit`` values."""
 
     limit: int = 0
     layer: int | None = None
-    """Any layer if None."""
+    """Index of the layer; any layer if None."""
 
 
 @attrs.frozen
 class StallCondition:
-    """After an instruction that a core stood at for more than ``limit`` cycles."""
+    """Stop after an instruction that a core waited at for more than ``limit`` cycles."""
 
     limit: int
     core: int | None = None
@@ -128,7 +136,7 @@ class StallCondition:
 
 @attrs.frozen
 class DifferenceCondition:
-    """After a layer whose result differs from the reference by more than ``limit``."""
+    """Stop after a layer whose result differs from the reference by more than ``limit`` ulp."""
 
     limit: int = 0
     layer: int | None = None
@@ -136,14 +144,14 @@ class DifferenceCondition:
 
 @attrs.frozen
 class AccessCondition:
-    """After an instruction or host operation that accesses bytes of DRAM or of a scratchpad."""
+    """Stop after an instruction or host operation that accesses an address range."""
 
     start: int
     end: int
     """Address after the last byte."""
     access: Access = "write"
     core: int | None = None
-    """Whose scratchpad; any core's if None."""
+    """Core whose scratchpad is meant; any core's if None."""
 
 
 Condition = (
@@ -161,7 +169,7 @@ Condition = (
 
 @attrs.define
 class Breakpoint:
-    """A condition with its number, its text as the user gave it, and how often it was met."""
+    """Breakpoint or watchpoint with its number, condition and hit count."""
 
     number: int
     condition: Condition
@@ -169,23 +177,23 @@ class Breakpoint:
     is_enabled: bool = True
     hits: int = 0
     predicate: Callable[[], bool] | None = None
-    """Asked in the state in which it would stop; it stops only if that says yes."""
+    """Evaluated in the state in which the run would stop; it stops only if this is true."""
 
     @property
     def is_watchpoint(self) -> bool:
-        """Does it watch memory?"""
+        """Return whether the breakpoint watches memory."""
         return isinstance(self.condition, AccessCondition)
 
 
 @attrs.frozen
 class BreakpointHit:
-    """A breakpoint was met."""
+    """Record that a breakpoint was hit."""
 
     position: int
-    """State in which that shows: for most, just after what it was met by."""
+    """Position at which the hit is visible, mostly just after the instruction."""
     breakpoint: int
-    """Its number."""
+    """Number of the breakpoint."""
     text: str
-    """What happened, in words."""
+    """Description of what happened."""
     next: str = ""
-    """A command that shows the place."""
+    """Command that shows the place."""

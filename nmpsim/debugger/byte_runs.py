@@ -1,4 +1,4 @@
-"""Pieces of memory that an instruction accesses: runs of bytes, in rows, in planes."""
+"""Memory regions that an instruction accesses, as repeated runs of bytes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Space = Literal["dram", "scratchpad", "control"]
 
 @attrs.frozen
 class ByteRuns:
-    """``run`` bytes from ``start``, repeated along up to four dimensions."""
+    """Set of bytes: ``run`` bytes from ``start``, repeated along up to four dimensions."""
 
     space: Space
     start: int
-    """Address."""
+    """Address of the first byte."""
     run: int
     repeats: tuple[tuple[int, int], ...] = ()
-    """(count, bytes from one to the next)."""
+    """(count, stride in bytes) of each dimension."""
 
     @property
     def is_empty(self) -> bool:
-        """Does it hold no byte?"""
+        """Return whether the set has no byte."""
         return self.run <= 0 or any(count <= 0 for count, _ in self.repeats)
 
     end: int = attrs.field(init=False, eq=False)
@@ -43,15 +43,15 @@ class ByteRuns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it holds, those that lie on one another counted each."""
+        """Number of bytes, where runs that overlap count each."""
         return 0 if self.is_empty else self.run * math.prod(n for n, _ in self.repeats)
 
     def contains(self, address: int) -> bool:
-        """Is the byte at ``address`` one of them?"""
+        """Return whether the set has the byte at ``address``."""
         return self.overlaps_range(address, address + 1)
 
     def overlaps_range(self, start: int, end: int) -> bool:
-        """Does it hold a byte of a range?"""
+        """Return whether the set has a byte in an address range."""
         if end <= self.start or start >= self.end:
             return False
         if not self.repeats:
@@ -60,14 +60,14 @@ class ByteRuns:
         return bool(((starts < end) & (starts + self.run > start)).any())
 
     def list_starts(self) -> npt.NDArray[np.int64]:
-        """Address of each run."""
+        """Return the address of each run."""
         starts = np.array([self.start], np.int64)
         for count, step in self.repeats:
             starts = (starts[:, None] + step * np.arange(count)).reshape(-1)
         return starts
 
     def overlaps(self, other: ByteRuns) -> bool:
-        """Do two of the same memory share a byte?"""
+        """Return whether two sets of the same memory share a byte."""
         if self.space != other.space or self.is_empty or other.is_empty:
             return False
         low, high = max(self.start, other.start), min(self.end, other.end)
@@ -80,21 +80,21 @@ class ByteRuns:
         )
 
     def coalesce(self) -> ByteRuns:
-        """The same bytes in runs that are as long as can be."""
+        """Return the same bytes with runs merged to be as long as possible."""
         run, repeats = self.run, list(self.repeats)
         while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):
             run *= repeats.pop()[0]
         return ByteRuns(self.space, self.start, run, tuple(repeats))
 
     def get_mask(self) -> npt.NDArray[np.bool_]:
-        """[end - start] which bytes from its first to its last one it holds."""
+        """Return which bytes from the first to the last one belong to the set, [end - start]."""
         coalesce = self.coalesce()
         if not coalesce.repeats:
             return np.ones(coalesce.end - coalesce.start, np.bool_)
         return coalesce._marked(coalesce.start, coalesce.end)
 
     def _marked(self, low: int, high: int) -> npt.NDArray[np.bool_]:
-        """[high - low] which bytes of a range it holds."""
+        """Return which bytes of an address range belong to the set, [high - low]."""
         edges = np.zeros(high - low + 1, np.int64)
         starts = self.list_starts()
         begin = np.clip(starts - low, 0, high - low)

@@ -1,4 +1,4 @@
-"""What if: change the numbers of a layer where they stand in the program, and see what follows."""
+"""Changes of a layer's numbers in the program's memory, and their effects."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ from nmpsim.kernels.scale import InvalidScaleError, integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 NO_CHANGE = ("layer",)
-"""Words that cannot be changed: what counts for a layer is found by them."""
+"""Words that cannot be changed because counters are assigned to layers by them."""
 
 
 def find_word_addresses(
     done: ExecutedInstruction, word: str, channel: int | None, trace: list[ExecutedInstruction]
 ) -> Iterator[tuple[int, int]]:
-    """(address, bytes) of a word of an instruction; ``channel`` counts from its first one."""
+    """Yield (address, bytes) of each place in the program that holds a word of an instruction.
+
+    ``channel`` is relative to the first channel of the instruction; None means all channels.
+    """
     d = done.words
     channels = d.get("out_channels", d.get("channels_count", 0))
     chosen = range(channels) if channel is None else [channel] if 0 <= channel < channels else []
@@ -62,7 +65,7 @@ def _record(
     trace: list[ExecutedInstruction],
     size: int,
 ) -> Iterator[tuple[int, int]]:
-    """Where a record of a table in the scratchpad came from, if a load brought it."""
+    """Yield where a record of a scratchpad table was loaded from."""
     names = [w.name for w in record]
     address = done.words[table] + channel * record.nbytes + 4 * names.index(word)
     before = [o for o in trace if o.core == done.core and o.position < done.position]
@@ -73,13 +76,13 @@ def _record(
 
 
 def find_word_index(done: ExecutedInstruction, word: str) -> int:
-    """Which word of its descriptor one is."""
+    """Return the index of a word in the descriptor of an instruction."""
     names = [w.name for w in DESCRIPTORS[done.instruction.descriptor or ""]]
     return names.index(word)
 
 
 def pack_integer(value: int, size: int) -> bytes:
-    """A number as bytes, signed or not; UserError (DEBUG002) if it does not fit."""
+    """Return a signed or unsigned number as bytes; raise UserError (DEBUG002) if too large."""
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise fail("DEBUG002", "the number does not fit", found=value, expected=f"{bits} bits")
@@ -88,7 +91,7 @@ def pack_integer(value: int, size: int) -> bytes:
 
 @attrs.frozen
 class Baseline:
-    """The run without changes."""
+    """Outputs and saturation counts of the run without changes."""
 
     outputs: Mapping[int, npt.NDArray[Any]]
     saturated: Mapping[int, int]
@@ -96,7 +99,7 @@ class Baseline:
 
 @attrs.frozen
 class LayerEffect:
-    """What changes did to a layer."""
+    """Effect of the changes on one layer."""
 
     index: int
     name: str
@@ -106,25 +109,35 @@ class LayerEffect:
 
 
 class ProgramChanges:
-    """Changes to a session, and what comes of them."""
+    """Changes made in a debugging session, and their effects on the run."""
 
     def __init__(self, debugger: Debugger) -> None:
         self._debugger = debugger
         self._baseline: Baseline | None = None
         self._programs: dict[ScaleChanges, CompiledProgram] = {}
-        """The last program, by the scales that it has."""
+        """The most recently compiled program, by its scale changes."""
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """All so far, in order."""
+        """All changes so far, in order."""
         return self._debugger.execution.edits
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
-        """Change a word of all descriptors of a layer, or its records by channel; how many places.
+        """Change a word in all descriptors or channel records of a layer; return the place count.
 
-        Scales that each channel has of its own are changed in their records, of one ``channel`` or
-        of all; ``bias`` is the bias in the record of ``channel``. Raises UserError (DEBUG002) for
-        an unknown word, or channel.
+        Parameters
+        ----------
+        layer : Layer
+        word : str
+            Name of the word. ``bias`` is the bias in the record of ``channel``.
+        value : int
+        channel : int, optional
+            Channel whose scale record is changed; all channels if None.
+
+        Raises
+        ------
+        UserError
+            DEBUG002 for an unknown word or channel.
         """
         pieces = list(dict.fromkeys(self._pieces(layer, word, channel)))
         if not pieces:
@@ -134,10 +147,13 @@ class ProgramChanges:
         return len(pieces)
 
     def set_scale(self, layer: Layer, scale: float) -> ScaleChange:
-        """Give a layer's output another scale; all layers that make or read it follow.
+        """Give a layer's output another scale; all layers that write or read it are adapted.
 
-        Raises UserError: DEBUG002 if there is no scale, or as :mod:`scale_changes` says;
-        BUN005 if the bundle carries no LIR.
+        Raises
+        ------
+        UserError
+            DEBUG002 if there is no scale, or as
+            :func:`~nmpsim.debugger.scale_changes.change_scale` says; BUN005 if the bundle has no LIR.
         """
         _check_scale(layer, scale)
         found = change_scale(self._program(), layer, float(np.float32(scale)))
@@ -152,7 +168,7 @@ class ProgramChanges:
         return found
 
     def _program(self) -> CompiledProgram:
-        """The program with the scales that it has now."""
+        """Return the program compiled with the current scales."""
         scales = list_scale_changes(self.edits)
         if scales not in self._programs:
             bundle = self._debugger.bundle
@@ -161,9 +177,9 @@ class ProgramChanges:
         return self._programs[scales]
 
     def set_own_scale(self, layer: Layer, scale: float) -> int:
-        """Let only a layer's rescale aim at another output scale; how many descriptors.
+        """Change the output scale in a layer's own descriptors; return how many were changed.
 
-        What reads the layer still takes its result on the old scale.
+        Layers that read the result still assume the old scale.
         """
         _check_scale(layer, scale)
         ratio, pieces = (layer.output.scale or 0.0) / scale, list[Piece]()
@@ -192,9 +208,10 @@ class ProgramChanges:
         layer: Layer | None = None,
         scales: Mapping[str, float] | None = None,
     ) -> None:
-        """Change bytes of the program; the run is at ``layer`` then, unless it was before it.
+        """Change bytes of the program's read-only memory.
 
-        It is at the start without a layer. Raises UserError (DEBUG002) for other memory.
+        The run goes to the start of ``layer``, or to its old position if that is earlier; without a
+        layer to the start. Raises UserError (DEBUG002) for other memory.
         """
         debugger = self._debugger
         for address, now in pieces:
@@ -211,7 +228,7 @@ class ProgramChanges:
             debugger.go_to_layer_start(layer.index, here)
 
     def change_element(self, tensor: Tensor, at: tuple[int, ...], value: float) -> None:
-        """Change an element in DRAM here, and whenever the run comes by."""
+        """Change an element in DRAM at this position, also whenever the run is repeated."""
         debugger, here = self._debugger, self._debugger.execution.position
         address, now = _element(tensor, at, value)
         what = f"{tensor.name}{list(at)} = {value:g}"
@@ -219,13 +236,13 @@ class ProgramChanges:
         debugger.go_to(here)
 
     def revert(self) -> int:
-        """Undo all; how many they were. The run is at the start then."""
+        """Undo all changes, go to the start of the run, and return how many there were."""
         count = len(self.edits)
         self._debugger.change(())
         return count
 
     def measure_effects(self) -> tuple[StopResult, list[LayerEffect]]:
-        """Run to the end, and what the changes made of every layer."""
+        """Run to the end and return the effect of the changes on each layer."""
         base, debugger = self._without(), self._debugger
         stopped, effects = debugger.run_to_end(), []
         states, outputs = list_layer_states(debugger), debugger.layer_outputs
@@ -244,7 +261,7 @@ class ProgramChanges:
         return stopped, effects
 
     def _without(self) -> Baseline:
-        """What the run without changes gives."""
+        """Return the results of the run without changes."""
         if self._baseline is None:
             debugger, edits = self._debugger, self.edits
             debugger.change(())
@@ -259,7 +276,7 @@ class ProgramChanges:
         return self._baseline
 
     def trace_layer(self, layer: Layer) -> list[ExecutedInstruction]:
-        """What a layer did; it is run for that if it has not been."""
+        """Return the instructions of a layer, executing the layer if it has not run yet."""
         debugger = self._debugger
         if layer.index not in debugger.layer_ends:
             with debugger.execution.visit():
@@ -275,7 +292,7 @@ class ProgramChanges:
         ]
 
     def _pieces(self, layer: Layer, word: str, channel: int | None) -> Iterator[tuple[int, int]]:
-        """(address, bytes) of each place where a word of a layer stands."""
+        """Yield (address, bytes) of each place that holds a word of a layer."""
         trace = self.trace_layer(layer)
         channels = layer.output.shape[-1] if layer.output.shape else 1
         for done in trace:
@@ -315,7 +332,7 @@ def _check_scale(layer: Layer, scale: float) -> None:
 
 
 def _integers(real: float) -> tuple[int, int, int]:
-    """Glow's integer form of a factor."""
+    """Return Glow's integer form of a factor."""
     try:
         found = integer_scale(real)
     except InvalidScaleError as error:
@@ -324,7 +341,7 @@ def _integers(real: float) -> tuple[int, int, int]:
 
 
 def _element(tensor: Tensor, at: tuple[int, ...], value: float) -> Piece:
-    """Address and bytes of a new value; UserError (DEBUG002) if it does not fit."""
+    """Return address and bytes of a new value; raise UserError (DEBUG002) if it does not fit."""
     dtype = ELEM_DTYPES[tensor.elem]
     flat = ravel_index(at, tensor.shape)
     if dtype.kind in "iu":

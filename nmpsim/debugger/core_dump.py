@@ -1,9 +1,9 @@
-"""A core file: all that a run was made of, to stand where it stopped.
+"""Core files: a run saved so that it can be opened where it stopped.
 
 An ``.npz`` file without pickled objects: ``bundle`` (uint8: the bundle's file), ``input/NAME``
-(what each input held), ``about`` (uint8: JSON with the schema, the device's settings, the engine,
-and the position, or null for as far as the run comes), ``edits`` (uint8: JSON, the changes).
-Runs are deterministic, so opening one runs it again; everything before is there to go back to.
+(values of each input), ``about`` (uint8: JSON with schema, device settings, engine, and position,
+or null for the end of the run), ``edits`` (uint8: JSON, the changes). Runs are deterministic, so
+opening a core file repeats the run, and every earlier position can be reached.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_EDITS_BYTES = MAX_PATCH_BYTES
 
 
 class AboutDocument(TypedDict):
-    """The array ``about``."""
+    """JSON document in the array ``about``."""
 
     schema: Literal["nmpsim-core-2"]
     device: Annotated[dict[str, Any], "its settings, by name"]
@@ -42,25 +42,25 @@ class AboutDocument(TypedDict):
 
 @attrs.frozen(eq=False)
 class CoreDump:
-    """What a core file holds."""
+    """Contents of a core file."""
 
     image: bytes
-    """The bundle's file."""
+    """Contents of the bundle's file."""
     inputs: Mapping[str, npt.NDArray[Any]]
     config: DeviceConfig
     engine: str
     position: int | None
-    """Where the run stood; None: at its trap or its end."""
+    """Position of the run; None for its trap or its end."""
     edits: tuple[Edit, ...] = ()
-    """What was changed in the program and in DRAM."""
+    """Changes to the program and to DRAM."""
 
     def load_bundle(self, path: str) -> Bundle:
-        """The program; raises UserError as :func:`nmpsim.load` does."""
+        """Return the program; raise UserError as :func:`nmpsim.load` does."""
         return bundle_from_bytes(self.image, path)
 
 
 def write_core_file(path: Path, core: CoreDump) -> None:
-    """Write a core file; raises FILE002."""
+    """Write a core file; raise UserError (FILE002) if it cannot be written."""
     about: AboutDocument = {
         "schema": SCHEMA,
         "device": dict(core.config.settings()),
@@ -79,8 +79,10 @@ def write_core_file(path: Path, core: CoreDump) -> None:
 def read_core_file(path: Path, arrays: ArrayReader) -> CoreDump:
     """Read a core file.
 
-    Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG003 if it is none, what reading arrays and
-    device settings raises.
+    Raises
+    ------
+    UserError
+        DEBUG003 if the file is no core file; whatever reading arrays and device settings raises.
     """
     keys = set(arrays.keys)
     if not {"about", "bundle", "edits"} <= keys:
@@ -110,7 +112,7 @@ def _listed(edit: Edit) -> dict[str, Any]:
 
 
 def _edit(path: Path, found: Any) -> Edit:
-    """An edit of the list, with all of it as it must be but for where its bytes lie."""
+    """Return an edit of the list after checking everything but its addresses."""
     try:
         position, pieces, what, scales = (
             found[key] for key in ("position", "pieces", "what", "scales")
@@ -146,7 +148,7 @@ def _about(path: Path, data: npt.NDArray[Any]) -> dict[str, Any]:
 
 
 def _document(path: Path, data: npt.NDArray[Any], most: int) -> Any:
-    """JSON in an array of bytes."""
+    """Return the JSON document in an array of bytes."""
     if data.dtype != np.uint8 or data.ndim != 1 or data.size > most:
         raise _no_core(path, "what it says about itself is no text")
     try:

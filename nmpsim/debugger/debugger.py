@@ -1,4 +1,4 @@
-"""The debugger: step, run and go back, stop where asked."""
+"""The debugger: steps and runs a program forwards and backwards, and stops at breakpoints."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ UNITS: dict[StepUnit, int] = {
     "tensor": sum(1 << unit for unit in Unit),
     "instruction": ANY_INSTRUCTION,
 }
-"""Instructions after which a step ends; a tile is done when its result is sent to the DRAM."""
+"""Step unit -> bits of the instructions that end a step. A store to DRAM ends a tile."""
 
 FIRST_WINDOW = 64
-"""Moves that a step back looks at first."""
+"""Moves that a step back searches at first."""
 
 ProgressCallback = Callable[[Location], None]
 
 
 class Debugger(RunPosition):
-    """A run of a bundle that can be stopped, looked into and turned back."""
+    """A run of a bundle that can be stopped, inspected and reversed."""
 
     def __init__(
         self,
@@ -63,27 +63,35 @@ class Debugger(RunPosition):
         budget_mib: int = DEFAULT_BUDGET_MIB,
         max_memory: int | None = None,
     ) -> None:
-        """Stand before the first thing that happens.
+        """Create a run at its start.
 
-        Args:
-            bundle: as :func:`nmpsim.load` gives it.
-            inputs: as for :meth:`nmpsim.Device.run`.
-            config: the device that the bundle was compiled for if None.
-            engine: compiled or reference.
-            budget_mib: memory for snapshots; the less, the longer going back may take.
-            max_memory: bytes that the run may take, without snapshots; what is free, less a margin,
-                if None.
+        Parameters
+        ----------
+        bundle : Bundle
+            As returned by :func:`nmpsim.load`.
+        inputs : mapping of str to array
+            As for :meth:`nmpsim.Device.run`.
+        config : DeviceConfig, optional
+            Device to simulate; by default the one that the bundle was compiled for.
+        engine : str
+            ``compiled`` or ``reference``.
+        budget_mib : int
+            Memory for snapshots in MiB; with less, going back takes longer.
+        max_memory : int, optional
+            Bytes that the run may take without snapshots; by default the free memory less a margin.
 
-        Raises:
-            UserError: BUN004, INPUT001, INPUT002, ARG001; MEM001 if it needs too much memory.
+        Raises
+        ------
+        UserError
+            BUN004, INPUT001, INPUT002, ARG001; MEM001 if the run needs too much memory.
         """
         device = from_settings(bundle.metadata.device) if config is None else config
         super().__init__(Execution(bundle, inputs, device, engine, budget_mib, max_memory))
         self.breakpoints: list[Breakpoint] = []
         self.progress: ProgressCallback | None = None
-        """Called when a layer is done."""
+        """Called with the location after each layer."""
         self.is_interrupted: Callable[[], bool] = lambda: False
-        """Asked now and then; the run stops when it says yes."""
+        """Polled about every ten milliseconds; the run stops if it returns True."""
         self.events = EventObserver(self.execution)
         self._number = 0
         self._since = 0
@@ -91,9 +99,15 @@ class Debugger(RunPosition):
     def add_breakpoint(
         self, condition: Condition, text: str, predicate: Callable[[], bool] | None = None
     ) -> Breakpoint:
-        """A new breakpoint or watchpoint; ``text`` is how it is shown.
+        """Add a breakpoint or watchpoint and return it.
 
-        ``predicate`` is asked in the state in which it would stop.
+        Parameters
+        ----------
+        condition : Condition
+        text : str
+            Text that describes it to the user.
+        predicate : callable, optional
+            Evaluated in the state in which the run would stop; it stops only if this is true.
         """
         self._number += 1
         added = Breakpoint(self._number, condition, text, predicate=predicate)
@@ -101,7 +115,7 @@ class Debugger(RunPosition):
         return added
 
     def breakpoint(self, number: int) -> Breakpoint:
-        """The one with this number; UserError (DEBUG002) if there is none."""
+        """Return the breakpoint with a number; raise UserError (DEBUG002) if there is none."""
         for one in self.breakpoints:
             if one.number == number:
                 return one
@@ -109,16 +123,16 @@ class Debugger(RunPosition):
         raise fail("DEBUG002", "there is no such breakpoint", found=number, expected=known)
 
     def delete_breakpoint(self, number: int) -> None:
-        """Forget one."""
+        """Delete a breakpoint; raise UserError (DEBUG002) if there is none with this number."""
         self.breakpoints.remove(self.breakpoint(number))
 
     def find_hazards(self) -> Sequence[Hazard]:
-        """HazardLog up to here; from now on every instruction is looked at."""
+        """Return all hazards up to this position; from now on every instruction is checked."""
         found = self._checked_hazards().found
         return [one for one in found if one.position <= self.execution.position]
 
     def _checked_hazards(self) -> HazardLog:
-        """What the check has found, which has come this far at least."""
+        """Return the hazard log, complete up to this position."""
         cache, here = self.cache, self.execution.position
         if cache.hazards is None:
             cache.hazards = HazardLog(self.execution)
@@ -129,7 +143,7 @@ class Debugger(RunPosition):
         return cache.hazards
 
     def record_work(self) -> None:
-        """Keep the record of what units do, from the start on."""
+        """Record what units do, from the start of the run on."""
         self.cache.work = WorkLog()
         here = self.execution.position
         with self.execution.visit():
@@ -137,11 +151,14 @@ class Debugger(RunPosition):
             self.execution.replay(here, self._watch)
 
     def get_work_log(self) -> WorkLog:
-        """What units did, if it is kept."""
+        """Return the record of what units did; empty if it is not recorded."""
         return self.cache.work or WorkLog()
 
     def report(self) -> RunReport:
-        """The report of the run up to here; a layer has its critical path when it is done."""
+        """Return the report of the run up to this position.
+
+        A layer has its critical path as soon as it is done.
+        """
         paths, here = self.cache.paths, self.execution.position
         if paths.position < here:  # somebody interrupted it
             with self.execution.visit():
@@ -150,9 +167,9 @@ class Debugger(RunPosition):
         return self.execution.report(paths.path)
 
     def change(self, edits: Sequence[Edit]) -> None:
-        """Stand at the start of the run that other edits make.
+        """Restart the run with other edits.
 
-        Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if there is no memory at one.
+        Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if an edit lies outside of memory.
         """
         self.execution.change(edits)
 
@@ -161,10 +178,17 @@ class Debugger(RunPosition):
     def step(
         self, unit: StepUnit, count: int = 1, *, core: int | None = None, back: bool = False
     ) -> StopResult:
-        """Go on, or back, by ``count`` layers, tiles, tensor instructions or instructions.
+        """Step forwards or backwards by layers, tiles, tensor instructions or instructions.
 
-        ``core``: count its instructions only (others go on meanwhile, in order of simulated
-        time). Breakpoints on the way stop it earlier.
+        Parameters
+        ----------
+        unit : {"layer", "tile", "tensor", "instruction"}
+        count : int
+            Number of steps. A breakpoint on the way stops the run earlier.
+        core : int, optional
+            Core whose instructions count; other cores continue meanwhile, in simulated time.
+        back : bool
+            Whether to step backwards.
         """
         if unit == "layer":
             return self._layers_back(count) if back else self._forward(layers=count)
@@ -174,7 +198,7 @@ class Debugger(RunPosition):
         return self._forward(after=UNITS[unit], cores=cores, steps=count)
 
     def step_over(self, core: int | None = None, *, back: bool = False) -> StopResult:
-        """As a step by one instruction, but a call is gone through until it returns."""
+        """Step by one instruction; a call is executed until it returns."""
         chosen = self.find_next_core() if core is None else core
         target = None if chosen is None or back else self._return_address(chosen)
         if chosen is None or target is None:
@@ -182,17 +206,17 @@ class Debugger(RunPosition):
         return self._forward(address=AddressCondition(target, chosen))
 
     def run(self, *, back: bool = False) -> StopResult:
-        """Until a breakpoint, a trap or the end; or back to the last breakpoint or the start."""
+        """Run to the next breakpoint, trap or end; or back to the last breakpoint or the start."""
         return self._run_back() if back else self._forward()
 
     def run_until_cycle(self, cycle: int) -> StopResult:
-        """Until everything before ``cycle`` has begun; goes back if it is past it."""
+        """Run until everything before a cycle has begun, going back if the cycle has passed."""
         if cycle <= self.execution.cycle:
             self.go_to(0)
         return self._forward(cycle=cycle) if cycle > 0 else self.make_stop("begin")
 
     def run_until_layer(self, index: int) -> StopResult:
-        """Until a layer is done; goes back if it was done earlier."""
+        """Run until a layer is done, going back if it was done earlier."""
         known = self.layer_ends.get(index)
         if known is not None:
             self.go_to(known)
@@ -200,7 +224,7 @@ class Debugger(RunPosition):
         return self._forward(layer=index)
 
     def reach_layer(self, index: int) -> StopResult:
-        """As ``run_until_layer``, whatever breakpoints are on the way."""
+        """Run until a layer is done, ignoring breakpoints."""
         enabled = [one for one in self.breakpoints if one.is_enabled]
         for one in enabled:
             one.is_enabled = False
@@ -211,21 +235,21 @@ class Debugger(RunPosition):
                 one.is_enabled = True
 
     def go_to(self, position: int) -> StopResult:
-        """The state after this many moves, whatever breakpoints are on the way."""
+        """Go to a position, ignoring breakpoints."""
         self.execution.go_to(position, self._watch)
         return self.make_stop("begin" if self.execution.position == 0 else "step")
 
     def run_to_end(self) -> StopResult:
-        """The end, or a trap, whatever breakpoints are on the way."""
+        """Run to the end or to a trap, ignoring breakpoints."""
         self.execution.go_to(FOREVER, self._watch)
         return self._over()
 
     def restart(self) -> StopResult:
-        """Back to the start."""
+        """Go back to the start of the run."""
         return self.go_to(0)
 
     def go_to_layer_start(self, index: int, until: int) -> StopResult:
-        """Where a layer begins, or ``until`` if that is earlier, whatever is on the way."""
+        """Go to the start of a layer, or to position ``until`` if that is earlier."""
         order = self.get_layer_order()
         before = set(order[: order.index(index)])
         self.go_to(0)
@@ -239,9 +263,10 @@ class Debugger(RunPosition):
         )
 
     def run_single_layer(self, index: int) -> npt.NDArray[Any] | None:
-        """Do one layer, from the machine's state as it is, and give its output; keep no traces.
+        """Execute one layer from the current machine state and return its output.
 
-        None if it is not reached. The machine is left where that was; restore it.
+        Returns None if the layer is not reached. Nothing is recorded. The caller restores the
+        machine afterwards.
         """
         while True:
             pause = self.execution.advance()
@@ -263,7 +288,7 @@ class Debugger(RunPosition):
         cycle: int = NEVER,
         address: AddressCondition | None = None,
     ) -> StopResult:
-        """Go on until a goal is reached or a breakpoint met."""
+        """Continue until the target or a breakpoint is reached."""
         execution = self.execution
         if execution.is_over:
             return self._over()
@@ -297,7 +322,7 @@ class Debugger(RunPosition):
                 return self.make_stop("interrupted")
 
     def _begin(self) -> None:
-        """The run goes on: what happens from here on counts."""
+        """Note where the run is resumed."""
         self._since = self.execution.cycle
         self.events.begin()
         if any(isinstance(one.condition, HazardCondition) for one in self.breakpoints):
@@ -310,7 +335,7 @@ class Debugger(RunPosition):
         return self.make_stop("trap", message=trap.message, core=trap.core)
 
     def _look(self, pause: Pause) -> list[BreakpointHit]:
-        """Note what happened; the breakpoints that it met, the earliest first."""
+        """Record what happened in a pause and return the breakpoint hits, the earliest first."""
         self._watch(pause)
         active = [one for one in self.breakpoints if one.is_enabled]
         hits = find_place_hits(
@@ -320,7 +345,7 @@ class Debugger(RunPosition):
         return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
 
     def _watch(self, pause: Pause) -> None:
-        """Note where layers end, and keep snapshots there."""
+        """Record where layers end, and take snapshots there."""
         cache = self.cache
         for index in pause.layers:
             cache.layer_ends.setdefault(index, pause.position)
@@ -337,7 +362,7 @@ class Debugger(RunPosition):
             cache.work.watch(pause)
 
     def _first_met(self, hits: list[BreakpointHit], pause: Pause) -> StopResult | None:
-        """Stop at the earliest whose own condition holds; None if that of none does."""
+        """Stop at the earliest hit whose predicate is true; return None if there is none."""
         for position in dict.fromkeys(hit.position for hit in hits):
             stopped = self._at_hits(position, hits)
             if stopped is not None:
@@ -347,7 +372,7 @@ class Debugger(RunPosition):
         return None
 
     def _at_hits(self, position: int, hits: list[BreakpointHit]) -> StopResult | None:
-        """Stop where some were met, if a condition of theirs holds there; all of them are told."""
+        """Stop at a position if a hit's predicate is true there, and count all such hits."""
         if self.execution.position != position:
             self.execution.go_to(position, self._watch)
         met = tuple(hit for hit in hits if hit.position == position and self._holds(hit))
@@ -364,7 +389,7 @@ class Debugger(RunPosition):
         return predicate is None or predicate()
 
     def _pass_by(self) -> None:
-        """Go on from a place without stopping there again."""
+        """Continue from a position without stopping there again."""
         self.execution.skip_address(self.find_next_core())
         self._since = self.execution.cycle
 
@@ -376,7 +401,7 @@ class Debugger(RunPosition):
         cycle: int,
         address: AddressCondition | None,
     ) -> bool:
-        """Would the run have stopped here without breakpoints?"""
+        """Return whether the run would have stopped here without breakpoints."""
         execution = self.execution
         if pause.reason != PauseReason.STOPPED or execution.cycle >= cycle:
             return True
@@ -398,7 +423,7 @@ class Debugger(RunPosition):
         return chosen
 
     def check_core(self, core: int) -> int:
-        """A core's number; UserError (DEBUG002) if there is none such."""
+        """Return the core number; raise UserError (DEBUG002) if there is no such core."""
         count = self.execution.config.cores_count
         if not 0 <= core < count:
             raise fail(
@@ -407,7 +432,7 @@ class Debugger(RunPosition):
         return core
 
     def _return_address(self, core: int) -> int | None:
-        """Where the call that a core is about to make returns to; None if it is no call."""
+        """Return the return address of the call that a core is about to make, or None."""
         pc = int(self.execution.machine.cores[core].pc)
         word = word_at(self.execution.machine, core, pc)
         is_call = word is not None and word & 0x7F in (0x6F, 0x67) and word >> 7 & 31 == 1
@@ -421,7 +446,7 @@ class Debugger(RunPosition):
         return self.go_to(earlier[-count] if count <= len(earlier) else 0)
 
     def _back(self, after: int, cores: npt.NDArray[np.bool_] | None, count: int) -> StopResult:
-        """Back to just before the last ``count`` such instructions were done."""
+        """Go back to just before the last ``count`` instructions of the given units."""
 
         def stops(pause: Pause) -> list[int]:
             return [pause.position] if ends_step(pause, after, cores) else []
@@ -430,7 +455,7 @@ class Debugger(RunPosition):
         return self.go_to(found if found is not None else 0)
 
     def _run_back(self) -> StopResult:
-        """To the last position before this one where a breakpoint was met."""
+        """Go back to the last position at which a breakpoint was hit."""
         while True:
             hits: list[BreakpointHit] = []
 
@@ -454,7 +479,7 @@ class Debugger(RunPosition):
         is_run: bool = False,
         **conditions: Any,
     ) -> int | None:
-        """The ``count``-th last position before this one that ``look`` names, or None."""
+        """Return the ``count``-th last position before this one that ``look`` returns, or None."""
         execution, here = self.execution, self.execution.position
         until, found, window = here, set[int](), FIRST_WINDOW
         while until > 0:
@@ -481,5 +506,5 @@ class Debugger(RunPosition):
         return None
 
     def _stop_cycle(self, is_run: bool) -> int:
-        """The next cycle that a run must stop at; steps go by them."""
+        """Return the next cycle at which a run must stop; steps ignore cycle breakpoints."""
         return find_stop_cycle(self.breakpoints, self._since) if is_run else NEVER

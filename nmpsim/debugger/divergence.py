@@ -1,7 +1,7 @@
-"""What may have made the first wrong layer wrong: from its values, and from who wrote them.
+"""Likely causes of the first wrong layer, from its values and from what wrote them.
 
-Against a float network every quantized layer is off, from the first one on. So each is run alone on
-the float network's values, rounded to its inputs' types: what it loses then is its own doing.
+Against a float network every quantized layer differs, from the first one on. Each layer is
+therefore executed in isolation on the float network's values, rounded to the types of its inputs.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from nmpsim.isa.shared_words import PADS
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 JUMP_DB = 6.0
-"""So far below what layers mostly have is a jump: twice the error."""
+"""Distance below the median SQNR, in dB, that counts as a jump: twice the error."""
 MAX_RANGE_RATIO = 8
-"""A range so many times as wide as what it holds wastes three bits."""
+"""Largest accepted ratio of a type's range to the values' range: three wasted bits."""
 
 
 @attrs.frozen
 class IsolatedErrors:
-    """What layers lose by themselves."""
+    """Errors of layers that were executed in isolation."""
 
     layers: tuple[LayerComparison, ...]
-    """Quantized layers with a float reference, in the order in which they run."""
+    """Quantized layers with a float reference, in order of execution."""
 
     @property
     def worst(self) -> LayerComparison:
-        """The layer with the least SQNR alone."""
+        """The layer with the lowest isolated SQNR."""
         return min(self.layers, key=get_isolated_sqnr)
 
     @property
     def median_db(self) -> float:
-        """Of all layers' SQNR alone."""
+        """Median of the isolated SQNR of all layers, in dB."""
         return statistics.median(map(get_isolated_sqnr, self.layers))
 
     @property
@@ -60,15 +60,15 @@ class IsolatedErrors:
 
 
 def get_isolated_sqnr(one: LayerComparison) -> float:
-    """In dB; what is no number is worse than any."""
+    """Return the isolated SQNR of a layer in dB; NaN counts as minus infinity."""
     sqnr = math.inf if one.isolated is None else one.isolated.sqnr_db
     return -math.inf if math.isnan(sqnr) else sqnr
 
 
 def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors | None:
-    """Every quantized layer that the reference knows; None if there is none.
+    """Execute each quantized layer of the reference in isolation; return None if there is none.
 
-    The program has to have run to its end.
+    The program must have run to its end.
     """
     found = []
     for index in debugger.get_layer_order():
@@ -81,7 +81,7 @@ def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors |
 
 
 def find_range_faults(debugger: Debugger, reference: Reference, index: int) -> Iterator[str]:
-    """What is wrong with the range of a layer's type, given what it should hold."""
+    """Yield what is wrong with the range of a layer's type for the expected values."""
     layer = debugger.layers[index]
     expected, output = reference.output(layer), layer.output
     if expected is None or output.scale is None or not expected.size:
@@ -105,7 +105,7 @@ _WINDOWED = ("convolution", "pool")
 def find_causes(
     debugger: Debugger, reference: Reference, one: LayerComparison, limit: int
 ) -> tuple[ErrorPattern, ...]:
-    """What speaks for a cause; nothing where the wrong elements may have come about anyhow.
+    """Return the patterns in a layer's wrong elements that suggest a cause.
 
     Elements that are off by at most ``limit`` count as right.
     """
@@ -144,7 +144,7 @@ def find_causes(
 def _outliers(
     trace: Sequence[ExecutedInstruction], known: OutputWriters, wrong: Mask, writable: int
 ) -> tuple[ErrorPattern, ...]:
-    """Words that only those cores have otherwise that made the wrong elements."""
+    """Return words that differ only on the cores that computed the wrong elements."""
     cores = {known.stores[number].core for number in np.unique(known.last[wrong]) if number >= 0}
     if np.count_nonzero(wrong) < FEWEST:
         return ()
@@ -163,15 +163,15 @@ SHARED = (
     "rhs_pre", "rhs_mul", "rhs_post", "leaky_pre", "leaky_mul", "leaky_post",
     "result_scale", "divide", "dram_stride_x", "dram_stride_y",
 )  # fmt: skip
-"""Words that say what a layer computes, whatever part of it an instruction makes."""
+"""Words that are equal in all instructions of a layer, whatever part of it they compute."""
 
 _COUNTS = {"dram_stride_x": "count_x", "dram_stride_y": "count_y"}
-"""What decides whether a stride is one."""
+"""Stride -> count that must exceed 1 for the stride to matter."""
 
 
 @attrs.frozen
 class WordOutlier:
-    """A word in which an instruction differs from all others of its kind in the layer."""
+    """Descriptor word whose value in one instruction differs from all similar ones of the layer."""
 
     done: ExecutedInstruction
     word: str
@@ -180,7 +180,7 @@ class WordOutlier:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Description of the difference."""
         one = self.done
         return (
             f"{self.word} of {one.instruction.mnemonic} at {one.pc:#x} of core {one.core} is"
@@ -214,7 +214,7 @@ def find_outliers(
 
 
 def _matters(word: str, done: ExecutedInstruction) -> bool:
-    """Has it a word, and does that do anything?"""
+    """Return whether an instruction has a word that affects its result."""
     if word == "fill":
         return any(done.words.get(pad) for pad in PADS)
     count = _COUNTS.get(word)

@@ -1,7 +1,7 @@
-"""Changes to a run: a session is its bundle, its inputs and an ordered list of these.
+"""Changes to a run. A session is defined by its bundle, its inputs and an ordered list of edits.
 
-All else that a session knows derives from the list, so another list is another run: what was known
-of the one before is gone with it. See ``docs/decisions/0021-debugger-edits.md``.
+Everything else derives from the list, so another list is another run, and results cached for the
+previous one are dropped. See ``docs/decisions/0021-debugger-edits.md``.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from nmpsim.diagnostics import fail
 Piece = tuple[int, bytes]
 """Address and new bytes."""
 ScaleChanges = tuple[tuple[tuple[str, float], ...], ...]
-"""Of each change of scales, in order, the buffers with their scales."""
+"""For each change of scales, in order, pairs of buffer name and scale."""
 
 
 @attrs.frozen
 class Edit:
-    """What one command changes."""
+    """The changes that one command makes."""
 
     position: int
-    """State of the run that it is made in, and made again whenever the run comes by. Bytes of the
-    program are changed at 0."""
+    """Position at which the change is made, each time the run reaches it. Changes of the program
+    are made at position 0."""
     pieces: tuple[Piece, ...]
-    """In order; a later one may lie on an earlier one."""
+    """New bytes in order; a later piece may overwrite an earlier one."""
     what: str
-    """For readers: what it means."""
+    """Description for the user."""
     scales: Mapping[str, float] = attrs.field(factory=dict)
-    """Buffers of the LIR whose values have another scale with it."""
+    """Buffers of the LIR whose values have another scale."""
 
 
 def check_edit(bundle: Bundle, edit: Edit) -> None:
-    """Raise UserError DEBUG002 unless all of an edit lies in memory that it can change."""
+    """Raise UserError (DEBUG002) unless an edit lies in memory that can be changed."""
     for address, now in edit.pieces:
         in_program = find_image_slice(bundle, address, len(now)) is not None and edit.position == 0
         if not in_program and find_ram_slice(bundle, address, len(now)) is None:
@@ -51,12 +51,12 @@ def check_edit(bundle: Bundle, edit: Edit) -> None:
 
 
 def find_image_slice(bundle: Bundle, address: int, count: int) -> slice | None:
-    """Where bytes of the read-only memory are in its image; None if they are not all there."""
+    """Return the slice of the read-only image at an address range; None if it is not inside."""
     return _inside(address - bundle.image_base, count, bundle.image.size)
 
 
 def find_ram_slice(bundle: Bundle, address: int, count: int) -> slice | None:
-    """Where bytes of the writable DRAM are in it; None if they are not all there."""
+    """Return the slice of writable DRAM at an address range; None if it is not inside."""
     return _inside(address - bundle.rw_base, count, bundle.rw_bytes)
 
 
@@ -65,14 +65,14 @@ def _inside(start: int, count: int, size: int) -> slice | None:
 
 
 def list_program_pieces(bundle: Bundle, edits: Sequence[Edit]) -> list[tuple[slice, bytes, str]]:
-    """What edits change of the program: where in its image, new bytes, meaning; in order."""
+    """Return the changes to the program's image in order: slice, new bytes, description."""
     pieces = [(address, now, edit.what) for edit in edits for address, now in edit.pieces]
     found = [(find_image_slice(bundle, at, len(now)), now, what) for at, now, what in pieces]
     return [(where, now, what) for where, now, what in found if where is not None]
 
 
 def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[Change, ...]:
-    """What the program has become, each byte once, with the meaning of the last edit there."""
+    """Return the combined changes to the program, each described by the last edit there."""
     pieces = list_program_pieces(bundle, edits)
     now, last = bundle.image.copy(), np.full(bundle.image.size, -1, np.int32)
     for number, (where, data, _) in enumerate(pieces):
@@ -87,11 +87,11 @@ def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[Change, ...]:
 
 
 def list_scale_changes(edits: Sequence[Edit]) -> ScaleChanges:
-    """The changes of scales among edits."""
+    """Return the scale changes of a list of edits."""
     return tuple(tuple(edit.scales.items()) for edit in edits if edit.scales)
 
 
 def apply_scale(tensor: Tensor, edits: Sequence[Edit]) -> Tensor:
-    """A tensor with the scale that its values have with these edits."""
+    """Return a tensor with the scale that its values have after the edits."""
     scale = next((e.scales[tensor.name] for e in reversed(edits) if tensor.name in e.scales), None)
     return tensor if scale is None else attrs.evolve(tensor, scale=scale)

@@ -1,4 +1,4 @@
-"""What happened between two pauses, for breakpoints on events and for watchpoints."""
+"""Breakpoint hits between two pauses: hazards, saturation, stalls, differences, memory accesses."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, SCRATCHPAD_BASE, Unit
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 
 ACTIVATION_STAGE = STAGE_NAMES.index("activation")
-"""Clips that the network asks for; they are no saturation."""
+"""Index of the stage that counts clipped values, which are not saturated."""
 COMPUTE_UNITS = 1 << Unit.MAC | 1 << Unit.VECTOR
 
 MeasureDifference = Callable[[int], tuple[int, str] | None]
-"""Of a layer that is done: how far it is from the reference and that in words; None if unknown."""
+"""Function of a layer's index that returns the distance from the reference in ulp and a
+description; None if it is unknown."""
 
 
 class HazardLog:
-    """The hazard check over a whole run, once for each instruction."""
+    """Hazards of a whole run; each instruction is checked once."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
@@ -51,11 +52,11 @@ class HazardLog:
             execution.config.scratchpad_bytes,
         )
         self.checked = 0
-        """Position up to which everything was looked at."""
+        """Position up to which everything has been checked."""
         self.found: list[Hazard] = []
 
     def watch(self, pause: Pause) -> None:
-        """Look at what is new in a pause, unless there is a gap before it."""
+        """Check the new instructions of a pause, unless there is a gap before it."""
         if not pause.start <= self.checked < pause.position:
             return
         for done in iterate_instructions(pause, self._execution.machine, self.checked):
@@ -67,7 +68,7 @@ class HazardLog:
         self.checked = pause.position
 
     def _of_host(self, pause: Pause) -> Iterator[MemoryAccess]:
-        """What the host reads and writes: for an operation, and the outputs at the end."""
+        """Yield the host's accesses: of a host operation, and of the outputs at the end."""
         execution = self._execution
         step = find_host_step(execution, pause)
         accesses = [] if step is None else sorted(list_host_accesses(step), key=lambda one: one[0])
@@ -78,7 +79,7 @@ class HazardLog:
 
 
 def find_host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
-    """The operation of the host that was done in a pause, if it was one."""
+    """Return the host operation that was executed in a pause, or None."""
     steps = execution.bundle.metadata.steps
     done = [s for s in steps if s.kind == "host" and set(s.layers) & set(pause.layers)]
     return done[0] if done else None
@@ -86,21 +87,21 @@ def find_host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
 
 @attrs.define(eq=False)
 class EventObserver:
-    """The observer for ``saturation``, ``stall``, ``hazard``, ``result differs`` and watches."""
+    """Observer that finds breakpoint hits of events and memory accesses."""
 
     execution: Execution
     differs: MeasureDifference | None = None
     _cuts: dict[int, int] = attrs.field(factory=dict)
-    """Values that each layer had saturated when the last pause began."""
+    """Layer -> number of saturated values when the last pause began."""
 
     def begin(self) -> None:
-        """A run begins or begins again: take stock."""
+        """Note the current state; called when a run is resumed."""
         self._cuts = self._saturated_now()
 
     def hits(
         self, breakpoints: Sequence[Breakpoint], pause: Pause, hazards: Sequence[Hazard]
     ) -> Sequence[BreakpointHit]:
-        """Which breakpoints did it meet, and where? ``hazards`` are those known of the run."""
+        """Return the breakpoint hits in a pause; ``hazards`` are all hazards known of the run."""
         before, self._cuts = self._cuts, self._saturated_now()
         found: list[BreakpointHit] = []
         conditions = [one.condition for one in breakpoints]
@@ -148,7 +149,7 @@ class EventObserver:
     # --- saturation -------------------------------------------------------------------------
 
     def _saturated_now(self) -> dict[int, int]:
-        """Values that each layer has saturated so far, without clips that the network asks for."""
+        """Return the number of saturated values of each layer, without clipped values."""
         stages = self.execution.machine.layers.saturated.sum(axis=2)
         counts = stages.sum(axis=1) - stages[:, ACTIVATION_STAGE]
         found = {index: int(counts[index]) for index in range(len(self.execution.layers))}
@@ -166,7 +167,7 @@ class EventObserver:
                 yield BreakpointHit(position, one.number, f"{name} has saturated {exact} values")
 
     def _where(self, index: int, limit: int, pause: Pause, count: int) -> tuple[int, int]:
-        """The instruction with which a layer's count went beyond a limit, and the count then."""
+        """Return the position at which a layer's count exceeded a limit, and the count there."""
         execution, here = self.execution, pause.position
         if self.execution.layers[index].placement == "host":
             return here, count
@@ -221,7 +222,7 @@ def _hazard_hits(
 
 
 def list_host_accesses(step: ProgramStep) -> Iterable[tuple[AccessKind, Tensor]]:
-    """What a host operation reads and writes."""
+    """Yield the tensors that a host operation reads and writes."""
     for operand in step.operands:
         if operand.role in ("in", "inout"):
             yield "read", operand.tensor
@@ -241,12 +242,12 @@ def _is_watched(condition: AccessCondition, core: int, access: MemoryAccess) -> 
 
 
 def format_code_command(core: int, pc: int) -> str:
-    """The command that shows an instruction."""
+    """Return the command that shows an instruction."""
     return f"code {pc:#x} core {core}"
 
 
 def format_access(done: ExecutedInstruction, access: MemoryAccess) -> str:
-    """An access in words."""
+    """Return a description of a memory access."""
     return (
         f"core {done.core} {done.instruction.mnemonic} at {done.pc:#x} {access.kind}s"
         f" {access.what}, cycle {done.end}"

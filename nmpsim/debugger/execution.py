@@ -1,8 +1,8 @@
-"""A run in moves, each of which names a state: forwards, and back to any of them.
+"""A run as a sequence of moves, executed forwards and reversed with snapshots.
 
-A move is one turn of the engine (an instruction of a core or a grant of the DRAM, in order of
-simulated time), one operation of the host, or the start or end of a device segment. The number of
-moves made is the *position*. The same position is always the same state, however it was reached.
+A move is one turn of the engine (an instruction of a core or a grant of the DRAM, in simulated
+time), one host operation, or the start or end of a device segment. The number of moves made is the
+*position*. A position always has the same state, however it was reached.
 """
 
 from __future__ import annotations
@@ -54,55 +54,55 @@ from nmpsim.timing import costs_of
 
 TRACE_ROWS = 1 << 14
 MAX_TURNS = 1 << 14
-"""Turns at a time, so that Ctrl-C and progress get their say."""
+"""Turns of one engine call; between calls Ctrl-C and progress are handled."""
 FOREVER = 1 << 62
 
 
 class PauseReason(Enum):
-    """Why an advance came back."""
+    """Reason why an advance returned."""
 
     LIMIT = "limit"
     LAYER = "layer"
     """One or more layers are done."""
     STOPPED = "stopped"
-    """For a condition of ``StopConditions``."""
+    """A condition of ``StopConditions`` was met."""
     BUSY = "busy"
-    """For nothing: the log was read out; go on."""
+    """The log was read; the caller continues."""
     TRAP = "trap"
     END = "end"
 
 
 @attrs.frozen(eq=False)
 class Pause:
-    """An advance came back."""
+    """Result of an advance: its reason, and everything that happened meanwhile."""
 
     reason: PauseReason
     start: int
-    """Position where it began."""
+    """Position at the beginning of the advance."""
     position: int
     trace: npt.NDArray[np.int64]
-    """[rows, Row] instructions done meanwhile; ``Row.TURN`` is the position before each."""
+    """[rows, TraceColumn] executed instructions; ``TURN`` is the position before each."""
     words: npt.NDArray[np.int64]
-    """[rows, MAX_WORDS] words of their descriptors, as they were read."""
+    """[rows, MAX_WORDS] words of their descriptors as they were read."""
     work: Any
-    """What units did meanwhile (:data:`nmpsim.core.state.WORK`)."""
+    """What units did (:data:`nmpsim.core.state.WORK`)."""
     waits: Any
-    """What cores waited for meanwhile (:data:`nmpsim.core.state.WAIT`)."""
+    """What cores waited for (:data:`nmpsim.core.state.WAIT`)."""
     layers: tuple[int, ...] = ()
-    """Layers that are done now, if any."""
+    """Layers that are done now."""
     core: int | None = None
-    """Core that it stopped for, if any."""
+    """Core that caused the stop."""
     last_core: int | None = None
-    """The core that was the last to halt, if all have now."""
+    """Core that halted last, if all cores have halted."""
 
     @property
     def is_segment_end(self) -> bool:
-        """Have all cores halted?"""
+        """Return whether all cores have halted."""
         return self.last_core is not None
 
 
 class Execution:
-    """A bundle on a machine, with inputs and edits."""
+    """Execution of a bundle on a machine, with inputs and edits."""
 
     def __init__(
         self,
@@ -113,10 +113,9 @@ class Execution:
         budget_mib: int = DEFAULT_BUDGET_MIB,
         max_memory: int | None = None,
     ) -> None:
-        """Position 0: inputs written, nothing done yet.
+        """Load the bundle and write its inputs; the position is 0.
 
-        Raises :class:`~nmpsim.diagnostics.UserError`: BUN004, INPUT001, INPUT002, ARG001,
-        MEM001.
+        Raises :class:`~nmpsim.diagnostics.UserError`: BUN004, INPUT001, INPUT002, ARG001, MEM001.
         """
         limit = checked_limit(max_memory)
         self.bundle, self.config = bundle, config
@@ -126,14 +125,14 @@ class Execution:
             self.engine.choose(bundle, NO_LIMITS)
         self.inputs = prepare_inputs(bundle.metadata, inputs)
         self.edits: tuple[Edit, ...] = ()
-        """Changes to the program and to DRAM, see ``change``."""
+        """Changes to the program and to DRAM, see :meth:`change`."""
         self.layers = bundle.metadata.layers
-        """The program's layers, outputs with the scale that they have with the edits."""
+        """Layers of the program; outputs have the scale that they have after the edits."""
         self.snapshots = SnapshotStore(budget_mib)
         self.position = 0
         self.trap: TrapReport | None = None
         self.on_move: Callable[[], None] = lambda: None
-        """Called before some moves are made; what it raises ends the advance there."""
+        """Called before moves are made; an exception that it raises ends the advance."""
         self._step, self._is_started, self._furthest = 0, False, 0
         self.account = CycleAccount.of(self.layers)
         self._stops = make_stop_conditions(
@@ -146,23 +145,23 @@ class Execution:
 
     @property
     def step(self) -> ProgramStep | None:
-        """The step of the bundle that the run is at; None at the end."""
+        """Current step of the bundle; None at the end."""
         steps = self.bundle.metadata.steps
         return steps[self._step] if self._step < len(steps) else None
 
     @property
     def is_started(self) -> bool:
-        """Are cores within a device segment?"""
+        """Return whether the run is within a device segment."""
         return self._is_started
 
     @property
     def is_over(self) -> bool:
-        """At the end, or at a trap that nobody handles."""
+        """Return whether the run is at its end or at a trap."""
         return self.step is None or self.trap is not None
 
     @property
     def cycle(self) -> int:
-        """Cycle at which the next thing happens, or at which the last core stopped."""
+        """Cycle at which the next move happens, or at which the last core stopped."""
         running = self.machine.cores.clock[self.machine.cores.status == 0]
         requests = self.machine.cores.request
         waiting = requests[requests < NEVER]
@@ -179,15 +178,21 @@ class Execution:
         cores: npt.NDArray[np.bool_] | None = None,
         addresses: npt.NDArray[np.int64] | None = None,
     ) -> Pause:
-        """Make moves up to position ``until``, or until something happens.
+        """Make moves until a position is reached or a condition is met.
 
-        Args:
-            until: comes back there with LIMIT.
-            cycle: comes back before anything begins at this cycle or later.
-            after: comes back after an instruction for a unit, see
-                :class:`~nmpsim.core.stop_conditions.StopConditions`
-            cores: those that ``after`` looks at, [cores]; all if None.
-            addresses: comes back before these, [n, 2] core (-1: any) and address.
+        Parameters
+        ----------
+        until : int
+            Position at which to return with LIMIT.
+        cycle : int
+            Return before anything begins at this cycle or later.
+        after : int
+            Return after an instruction of one of these units, as bits of
+            :class:`~nmpsim.core.stop_conditions.StopConditions`.
+        cores : array of bool, optional
+            [cores] cores that ``after`` applies to; by default all.
+        addresses : array of int, optional
+            [n, 2] core (-1: any) and address to return before.
         """
         self.on_move()
         start, step = self.position, self.step
@@ -226,7 +231,7 @@ class Execution:
 
     @contextmanager
     def limit_time(self, budget: TimeBudget) -> Iterator[None]:
-        """Meanwhile moves take from a budget; without time left they raise ``TimeLimitError``."""
+        """Take the time of moves from a budget; raise ``TimeLimitError`` when it is used up."""
 
         def now() -> float:
             return time.perf_counter() - self.engine.compiling_seconds
@@ -247,12 +252,12 @@ class Execution:
             self.on_move = before
 
     def skip_address(self, core: int | None) -> None:
-        """Let a core leave the address that it stands at without stopping there."""
+        """Let a core continue from its current address without stopping there."""
         if core is not None:
             self._stops.passed[core] = self.machine.cores[core].retired
 
     def take_snapshot(self) -> None:
-        """Keep the state at this position."""
+        """Save the state at this position."""
         if self.snapshots.has_position(self.position):
             return
         before = self.snapshots.find_before(self.position) if len(self.snapshots) else None
@@ -269,7 +274,7 @@ class Execution:
         )
 
     def go_to(self, position: int, look: Callable[[Pause], None] | None = None) -> None:
-        """Go back or forth to a position, or to the end if that comes first."""
+        """Go to a position, forwards or backwards, or to the end if that comes first."""
         if (
             position < self.position
             or self.snapshots.find_before(position).position > self.position
@@ -278,7 +283,7 @@ class Execution:
         self.replay(position, look)
 
     def replay(self, position: int, look: Callable[[Pause], None] | None = None) -> None:
-        """Go on to a position, move by move: nothing is skipped that ``look`` would see."""
+        """Continue to a position; ``look`` is called with each pause."""
         while self.position < position:
             pause = self.advance(position)
             if look is not None:
@@ -288,7 +293,7 @@ class Execution:
 
     @contextmanager
     def visit(self) -> Iterator[None]:
-        """Go somewhere else, change things there, and be here again afterwards."""
+        """Return to the current state when the context exits, whatever is done in it."""
         here, trap = self.position, self.trap
         try:
             yield
@@ -298,7 +303,7 @@ class Execution:
             self.trap = trap
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Be where a snapshot was taken."""
+        """Restore the state of a snapshot."""
         *records, clocks = snapshot.records
         restore_machine(self.machine, attrs.evolve(snapshot, records=tuple(records)))
         self._stops.clocks[:] = clocks
@@ -309,9 +314,9 @@ class Execution:
         self._edit_here()
 
     def change(self, edits: Sequence[Edit]) -> None:
-        """Begin again with other edits, which make another run: nothing of this one is kept.
+        """Restart the run with other edits and drop all snapshots of the previous run.
 
-        Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if there is no memory at one.
+        Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if an edit lies outside of memory.
         """
         bundle = self.bundle
         for edit in edits:
@@ -332,7 +337,7 @@ class Execution:
         self.restore(self.snapshots.find_before(0))
 
     def _edit_here(self) -> None:
-        """Make the edits of this position in DRAM."""
+        """Apply the DRAM edits of this position."""
         for edit in self.edits:
             for address, now in edit.pieces if edit.position == self.position else ():
                 where = find_ram_slice(self.bundle, address, len(now))
@@ -340,7 +345,7 @@ class Execution:
                     self.machine.ram[where] = np.frombuffer(now, np.uint8)
 
     def report(self, path: CriticalPath) -> RunReport:
-        """The report of the run up to here, with its critical path as far as that is known."""
+        """Return the report of the run up to this position with the known critical path."""
         account = self.account.copy()
         if self._is_started and self.step is not None:
             record_segment(account, self.machine, self.layers, self.step, False)

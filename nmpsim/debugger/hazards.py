@@ -1,18 +1,18 @@
-"""Answers that depend on when a transfer lands: accesses that nothing orders.
+"""Hazards: accesses to the same bytes whose order depends on when transfers land.
 
-The simulator lets each instruction take effect when it is issued, so a program with a missing
-wait may answer right here and wrong on the chip. An instruction is ordered after another one
+The simulator applies each instruction when it is issued, so a program with a missing wait may give
+the right result here and a wrong one on the chip. An instruction is ordered after another one
 
 - of the same unit of its core, because queues are in order;
-- of another unit of its core, if the core has waited for that (``nmp.wait``, or because the
-  queue was full) before it issued this one;
-- of another core, if that core had waited for it before something that this core has known since
-  (:mod:`nmpsim.debugger.ordering`).
+- of another unit of its core, if the core has waited for it (``nmp.wait``, or because the queue was
+  full) before it issued this one;
+- of another core, if that core had waited for it before something that this core has learned of
+  since (:mod:`nmpsim.debugger.ordering`).
 
 Descriptors, and instructions outside the program's own memory, are read by the core itself. The
-host comes after all that cores have waited for before they halted. Two accesses to the same bytes,
-one of them a write, that nothing orders are a hazard. So is a read of bytes of a scratchpad that
-nothing has written: the simulator has zeros there, a chip what was left from before.
+host comes after everything that cores waited for before they halted. Two unordered accesses to the
+same bytes, one of them a write, are a hazard. So is a read of scratchpad bytes that nothing has
+written: they are zero in the simulator, and undefined on a chip.
 """
 
 from __future__ import annotations
@@ -33,23 +33,22 @@ from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import OUTSTANDING, SCRATCHPAD_BASE, UNIT, Kind, Unit, of_kind
 
 MAX_OPEN = 1 << 13
-"""Accesses to DRAM that are kept in sight: of a program whose cores never meet only the latest."""
+"""Maximum number of DRAM accesses that are kept; the oldest half is dropped beyond it."""
 SEMAPHORES = ("nmp.post", "nmp.pend")
 
 
 @attrs.frozen
 class Hazard:
-    """An access whose outcome is not certain."""
+    """An access whose order or value is not defined."""
 
     position: int
-    """State just after it, or after what shows that nothing orders it."""
+    """Position just after the access, or after the instruction that reveals the hazard."""
     first: ExecutedInstruction | None
-    """The one that accesses the same bytes and that nothing orders before it; None if nothing at
-    all has written them."""
+    """Unordered access to the same bytes; None if nothing has written the bytes."""
     then: ExecutedInstruction | None
     """The instruction; None if the host accesses the bytes."""
     what: str
-    """In words."""
+    """Description of the hazard."""
 
     @property
     def place(self) -> ExecutedInstruction:
@@ -61,24 +60,24 @@ class Hazard:
 
 @attrs.define(eq=False)
 class _Open:
-    """An access that others may not be ordered after."""
+    """An access that later accesses may not be ordered after."""
 
     done: ExecutedInstruction
     access: MemoryAccess
     unit: Unit | None
-    """Who accesses: a unit, or the core itself."""
+    """Unit that accesses; None for the core itself."""
     awaited_at: int | None = None
-    """Own time of its core when the core knew that it was finished; None if it does not."""
+    """Local time at which its core knew that it had finished; None if it does not."""
 
 
 class _SharedAccesses:
-    """Accesses to DRAM in the order in which they were made, the latest ``MAX_OPEN`` of them."""
+    """The latest ``MAX_OPEN`` accesses to DRAM, in order."""
 
     def __init__(self) -> None:
         self._accesses: list[_Open] = []
         self._starts = np.empty(MAX_OPEN + 1)
         self._ends = np.empty(MAX_OPEN + 1)
-        """First address, and the one after the last. Floats hold what is beyond 64 bits as well."""
+        """First address, and address after the last. Floats also hold values beyond 64 bits."""
         self._are_writes = np.empty(MAX_OPEN + 1, np.bool_)
 
     def near(self, access: MemoryAccess) -> list[_Open]:
@@ -105,7 +104,7 @@ class _SharedAccesses:
             self._keep(range(MAX_OPEN // 2, len(self._accesses)))
 
     def _drop_same(self, opened: _Open) -> None:
-        """A loop that reads or writes a word again and again counts with its last time."""
+        """Drop the previous access of a loop that repeats the same access."""
         count, box = len(self._accesses), opened.access.box
         same = (self._starts[:count] == box.start) & (self._ends[:count] == box.end)
         for index in np.flatnonzero(same).tolist():
@@ -121,7 +120,7 @@ class _SharedAccesses:
                 return
 
     def keep(self, condition: Callable[[_Open], bool]) -> None:
-        """Forget all for which the condition does not hold."""
+        """Keep the accesses for which the condition is true."""
         self._keep([i for i, one in enumerate(self._accesses) if condition(one)])
 
     def _columns(self) -> tuple[npt.NDArray[Any], ...]:
@@ -134,17 +133,18 @@ class _SharedAccesses:
 
 
 class Initialized:
-    """Fed with every instruction in order, tells reads of what was never written."""
+    """Detector of scratchpad reads of bytes that were never written."""
 
     def __init__(self, cores: int, scratchpad_bytes: int) -> None:
         self._written = [bytearray(scratchpad_bytes) for _ in range(cores)]
-        """Of each byte, 1 if it was written."""
+        """For each byte, 1 if it was written."""
 
     def feed(self, core: int, accesses: Sequence[MemoryAccess]) -> tuple[MemoryAccess, int] | None:
-        """What a core reads that nothing has written, and the first address of it.
+        """Process the accesses of one instruction; return the first uninitialized read.
 
-        ``accesses`` are those of one instruction. Each byte is told once. A scalar load may read a
-        word of which only a part was written: that is how records with gaps are copied.
+        Returns the access and the first address that nothing has written, or None. Each byte is
+        reported once. A scalar load may read a word that was written in part: records with gaps are
+        copied like that.
         """
         found = None
         for kind in ("read", "write"):  # an instruction reads before it writes
@@ -156,7 +156,7 @@ class Initialized:
         return found
 
     def _missing(self, core: int, access: MemoryAccess) -> int | None:
-        """Address of the first byte that was not written until now; from now on all count as it."""
+        """Return the first address not written so far, and mark all bytes as written."""
         box = access.box
         written, start = self._written[core], box.start - SCRATCHPAD_BASE
         if written.find(0, start, start + box.end - box.start) < 0:
@@ -173,35 +173,35 @@ _Step = Callable[["_Accesses"], "list[Hazard]"]
 
 
 class HazardDetector:
-    """Fed with all that happens in order, tells the hazards.
+    """Detector of hazards in the sequence of everything that happens in a run.
 
-    From the first post or pend on it keeps what it was fed with: a later post may show that a pend
-    was ordered after less than was assumed, and all since then is looked at again.
+    From the first post or pend on, all steps are kept: a later post may show that a pend was
+    ordered after fewer posts than assumed, and everything since then is checked again.
     """
 
     def __init__(
         self, cores: int, queue_depth: int, read_only_end: int, scratchpad_bytes: int
     ) -> None:
-        """``read_only_end``: address after the memory that nobody can write."""
+        """``read_only_end`` is the address after the memory that cannot be written."""
         self._accesses = _Accesses(cores, queue_depth, read_only_end, scratchpad_bytes)
         self._before: _Accesses | None = None
-        """As it was at the first post or pend."""
+        """State before the first post or pend."""
         self._steps: list[_Step] = []
-        """What came since then."""
+        """Steps since the first post or pend."""
         self._told: list[Hazard] = []
 
     def feed(self, done: ExecutedInstruction) -> list[Hazard]:
-        """The hazards of one more instruction."""
+        """Process one instruction and return its hazards."""
         if self._before is None and done.instruction.mnemonic in SEMAPHORES:
             self._before = deepcopy(self._accesses)
         return self._do(lambda accesses: accesses.feed(done), done.position)
 
     def host(self, position: int, access: MemoryAccess) -> list[Hazard]:
-        """Those of an access of the host, which is done at ``position``."""
+        """Process an access of the host at ``position`` and return its hazards."""
         return self._do(lambda accesses: accesses.host(position, access), position)
 
     def end_segment(self) -> None:
-        """The host goes on when all cores have halted."""
+        """Record that all cores have halted and the host continues."""
         self._do(lambda accesses: accesses.end_segment(), 0)
 
     def _do(self, step: _Step, position: int) -> list[Hazard]:
@@ -215,7 +215,7 @@ class HazardDetector:
         return [attrs.evolve(one, position=max(one.position, position)) for one in found]
 
     def _again(self, before: _Accesses, rivals: RivalPosts) -> list[Hazard]:
-        """All since the first post or pend, with other rivals known; as far as these are all."""
+        """Repeat all steps since the first post or pend with the known rivals."""
         self._accesses = deepcopy(before)
         self._accesses.order = HappensBefore(self._accesses.order.cores, rivals)
         found: list[Hazard] = []
@@ -227,7 +227,7 @@ class HazardDetector:
 
 
 class _Accesses:
-    """Those that others may not be ordered after, and what is ordered."""
+    """Open accesses and the order between cores."""
 
     def __init__(
         self, cores: int, queue_depth: int, read_only_end: int, scratchpad_bytes: int
@@ -238,12 +238,12 @@ class _Accesses:
         self._unfinished: list[dict[int, deque[_Open]]] = [
             {unit: deque() for unit in Unit} for _ in range(cores)
         ]
-        """Of each core, accesses by instructions for each unit that it has not waited for."""
+        """For each core and unit, accesses that the core has not waited for."""
         self._shared = _SharedAccesses()
-        """Accesses to writable DRAM that not every core is ordered after."""
+        """Accesses to writable DRAM that some core is not ordered after."""
 
     def feed(self, done: ExecutedInstruction) -> list[Hazard]:
-        """The hazards of one more instruction: in what the core itself reads, in its operands."""
+        """Process one instruction: the core's own reads, synchronization, and operands."""
         found = self._access(done, done.fetches, None)
         if done.instruction.kind is Kind.SYNC:
             _SYNC[done.instruction.mnemonic](self, done)
@@ -253,7 +253,7 @@ class _Accesses:
         return found + self._access(done, done.accesses, done.unit)
 
     def host(self, position: int, access: MemoryAccess) -> list[Hazard]:
-        """The host reads or writes a tensor: after all but what no core has waited for."""
+        """Process a host access, which is ordered after everything that cores waited for."""
         found = [
             Hazard(position, one.done, None, _host_sentence(one, access))
             for one in self._shared.near(access)
@@ -262,7 +262,7 @@ class _Accesses:
         return self._told(found[:1])
 
     def end_segment(self) -> list[Hazard]:
-        """All cores have halted, and know what each of them has waited for."""
+        """Merge the knowledge of all cores after they have halted."""
         self.order.end_segment()
         self._forget()
         return []
@@ -293,7 +293,7 @@ class _Accesses:
         return self._told(found[:1])
 
     def _told(self, found: list[Hazard]) -> list[Hazard]:
-        """Each missing wait is told once: from here on it counts as if it had been there."""
+        """Report each missing wait once by treating it as present from now on."""
         for hazard in found:
             first, then = hazard.first, hazard.then
             is_own = first is not None and (then is None or first.core == then.core)
@@ -330,13 +330,13 @@ class _Accesses:
         return awaited is not None and self.order.knows(done.core, other.done.core, awaited)
 
     def wait(self, done: ExecutedInstruction) -> None:
-        """``nmp.wait``."""
+        """Process ``nmp.wait``."""
         core, (unit, outstanding) = done.core, _awaited(done.word)
         if queue := self._unfinished[core].get(unit):  # a word may name a unit that does not exist
             self._finish(core, unit, queue[-1].done.job - outstanding)
 
     def _finish(self, core: int, unit: int, job: int) -> None:
-        """A core knows that a unit is done with a job and those before it."""
+        """Mark a job of a unit and all earlier ones as finished, as the core knows."""
         queue = self._unfinished[core][unit]
         if not queue or queue[0].done.job > job:
             return
@@ -347,23 +347,23 @@ class _Accesses:
             self._shared.keep(lambda opened: opened.awaited_at is None)
 
     def barrier(self, done: ExecutedInstruction) -> None:
-        """``nmp.barrier``."""
+        """Process ``nmp.barrier``."""
         if self.order.barrier(done.core, done.rs1, done.rs2):
             self._forget()
 
     def post(self, done: ExecutedInstruction) -> None:
-        """``nmp.post``."""
+        """Process ``nmp.post``."""
         self.order.post(done.core, done.rs1, done.rs2)
 
     def pend(self, done: ExecutedInstruction) -> None:
-        """``nmp.pend``."""
+        """Process ``nmp.pend``."""
         self.order.pend(done.core, done.rs1, done.rs2)
 
     def halt(self, done: ExecutedInstruction) -> None:
-        """``nmp.halt`` orders nothing: the host does; see ``end_segment``."""
+        """Process ``nmp.halt``, which orders nothing by itself; see ``end_segment``."""
 
     def _forget(self) -> None:
-        """Drop what every core is ordered after."""
+        """Drop the accesses that every core is ordered after."""
         known = self.order.known_to_all()
         self._shared.keep(lambda o: o.awaited_at is None or o.awaited_at >= known[o.done.core])
 
@@ -379,7 +379,7 @@ _SYNC: dict[str, Callable[[_Accesses, ExecutedInstruction], None]] = exhaustive_
     },
     of_kind(Kind.SYNC),
 )
-"""Mnemonic -> what it orders."""
+"""Mnemonic -> function that updates the order."""
 
 
 @lru_cache(maxsize=1 << 8)
@@ -389,7 +389,7 @@ def _awaited(word: int) -> tuple[int, int]:
 
 
 def _meet(one: MemoryAccess, other: MemoryAccess) -> bool:
-    """Do two accesses share a byte, and does one of them write?"""
+    """Return whether two accesses share a byte and one of them is a write."""
     if one.kind == "read" and other.kind == "read":
         return False
     if one.box.start >= other.box.end or other.box.start >= one.box.end:

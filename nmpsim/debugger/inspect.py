@@ -1,4 +1,4 @@
-"""Look into a stopped run: layers, tensors, cores, memory, code. Nothing here changes it."""
+"""Inspection of a stopped run: layers, tensors, cores, memory, code. The run is not changed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from nmpsim.report.data import RunReport, Saturation
 from nmpsim.report.use import limits
 
 MAX_BYTES = 1 << 20
-"""Largest piece of memory that is read at once."""
+"""Largest number of bytes that is read at once."""
 
 
 @attrs.frozen
 class CoreState:
-    """One core at a glance."""
+    """State of one core."""
 
     core: int
     status: str
@@ -42,14 +42,14 @@ class CoreState:
     clock: int
     retired: int
     instruction: str
-    """The next one, disassembled; empty if there is none."""
+    """Next instruction, disassembled; empty if there is none."""
     layer: str
-    """Layer that it works on; empty if none."""
+    """Layer that the core works on; empty if none."""
 
 
 @attrs.frozen
 class LayerState:
-    """One layer at a glance."""
+    """State and counters of one layer."""
 
     index: int
     name: str
@@ -61,28 +61,31 @@ class LayerState:
     state: Literal["done", "running", "pending"]
     cycles: int
     saturated: int
-    """Values that saturated so far, without clips that the network asks for."""
+    """Saturated values so far, without clipped ones."""
     elements: int
     """Results written so far."""
     limited_by: str = ""
-    """What has most of its critical path, and how much; empty if the path is not known yet."""
+    """Largest part of the critical path with its share; empty if the path is not known yet."""
 
 
 @attrs.frozen
 class CodeLine:
-    """One instruction of the device's program."""
+    """One instruction of the device program."""
 
     address: int
     text: str
     symbol: str
-    """Name of the code that begins here, if any."""
+    """Name of the code that begins here; empty if none."""
     is_next: bool
 
 
 def list_layer_states(
     debugger: Debugger, report: RunReport | None = None
 ) -> tuple[LayerState, ...]:
-    """Every layer, in the order of the report of the run so far, which may be known already."""
+    """Return the state of each layer, in the order of the report.
+
+    ``report`` is the report of the run so far; it is computed if None.
+    """
     current, position = debugger.find_current_layer(), debugger.execution.position
     report = debugger.report() if report is None else report
     states = []
@@ -115,7 +118,7 @@ def list_layer_states(
 
 
 def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
-    """What saturated in a layer so far, by stage and side."""
+    """Return the saturated and clipped values of a layer so far, by stage and side."""
     clip = debugger.execution.account.clips.get(layer.index)
     if clip is not None:
         return host_saturation(clip)
@@ -123,12 +126,12 @@ def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]
 
 
 def find_layer(debugger: Debugger, text: str) -> Layer:
-    """The layer that a text names; see :func:`nmpsim.lir.layers.find_layer`."""
+    """Return the layer that a text names; see :func:`nmpsim.lir.layers.find_layer`."""
     return layer_among(debugger.layers, text)
 
 
 def list_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
-    """Every tensor that has a place in DRAM, by the names a user may give."""
+    """Return all tensors that are stored in DRAM, by each name that users may give."""
     metadata, edits = debugger.bundle.metadata, debugger.execution.edits
     operands = [operand.tensor for step in metadata.steps for operand in step.operands]
     known = (*metadata.inputs, *metadata.outputs, *operands)
@@ -140,7 +143,7 @@ def list_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
 
 
 def find_tensor(debugger: Debugger, name: str) -> Tensor:
-    """A tensor by its name, or by the layer whose output it is; UserError (LAYER001) if none."""
+    """Return the tensor of a name or layer; raise UserError (LAYER001) if there is none."""
     known = list_tensors(debugger)
     if name in known:
         return known[name]
@@ -148,16 +151,15 @@ def find_tensor(debugger: Debugger, name: str) -> Tensor:
 
 
 def read_values(debugger: Debugger, tensor: Tensor) -> npt.NDArray[Any]:
-    """A copy of a tensor's values as they are in memory now.
+    """Return a copy of a tensor's values in memory.
 
-    Layers may share memory: what is there is the tensor's from the end of its layer until the
-    memory is used again.
+    Layers may share memory: it holds the tensor from the end of its layer until it is reused.
     """
     return read_tensor(debugger.execution.machine, tensor).copy()
 
 
 def list_core_states(debugger: Debugger) -> tuple[CoreState, ...]:
-    """Every core at a glance."""
+    """Return the state of each core."""
     layers = debugger.layers
     states = []
     for number, core in enumerate(debugger.execution.machine.cores):
@@ -177,7 +179,7 @@ def list_core_states(debugger: Debugger) -> tuple[CoreState, ...]:
 
 
 def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
-    """``pc`` and the registers of a core by their ABI names, unsigned, then its CSRs."""
+    """Return ``pc``, the unsigned registers by ABI name, and the CSRs of a core."""
     state = debugger.execution.machine.cores[debugger.check_core(core)]
     named = {name: int(state.registers[i]) & 0xFFFF_FFFF for i, name in enumerate(REGISTERS)}
     one = Core(debugger.execution.machine, core)
@@ -186,7 +188,7 @@ def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
 
 
 def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
-    """Bytes as a core sees them; UserError (DEBUG002) if they are not all in one memory."""
+    """Return bytes as a core sees them; raise UserError (DEBUG002) outside of one memory."""
     machine = debugger.execution.machine
     found = bytes_at(machine, debugger.check_core(core), address, count)
     if found is not None and 0 <= count <= MAX_BYTES:
@@ -203,7 +205,7 @@ def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> 
 def disassemble(
     debugger: Debugger, core: int, address: int | None = None, before: int = 4, after: int = 12
 ) -> tuple[CodeLine, ...]:
-    """Instructions around an address (a core's next one if None)."""
+    """Return the instructions around an address, by default around a core's next instruction."""
     machine = debugger.execution.machine
     pc = int(machine.cores[debugger.check_core(core)].pc)
     start = (pc if address is None else address) - 4 * before
@@ -218,7 +220,7 @@ def disassemble(
 
 
 def find_address(debugger: Debugger, word: str) -> int:
-    """An address: a number, or the name of a symbol; UserError (DEBUG002) if it is neither."""
+    """Return the address of a number or symbol; raise UserError (DEBUG002) for anything else."""
     if word[:1].isdigit():
         try:
             return int(word, 0)
@@ -238,7 +240,7 @@ def find_address(debugger: Debugger, word: str) -> int:
 
 
 def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """Row-major index of an element; UserError (DEBUG002) if it lies outside."""
+    """Return the row-major index of an element; raise UserError (DEBUG002) if it lies outside."""
     if len(at) == 1 and len(shape) != 1 and 0 <= at[0] < math.prod(shape):
         return at[0]
     if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):
@@ -255,7 +257,7 @@ def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
 
 
 def unravel_index(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Coordinates of a row-major index that lies inside."""
+    """Return the coordinates of a row-major index that lies inside."""
     at = []
     for n in reversed(shape):
         index, i = divmod(index, n)

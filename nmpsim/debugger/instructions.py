@@ -1,4 +1,4 @@
-"""Instructions that were done, from the rows of a trace: who, when, and which memory it touched."""
+"""Executed instructions from the rows of a trace, with the memory that they access."""
 
 from __future__ import annotations
 
@@ -48,56 +48,56 @@ _NAMES = {name: [word.name for word in record] for name, record in DESCRIPTORS.i
 
 @attrs.frozen
 class MemoryAccess:
-    """A piece of memory that an instruction reads or writes."""
+    """A memory region that an instruction reads or writes."""
 
     kind: AccessKind
     what: str
-    """The operand: input, weights, output, ..."""
+    """Operand: input, weights, output, ..."""
     box: ByteRuns
 
 
 @attrs.frozen
 class ExecutedInstruction:
-    """An instruction that a core has done."""
+    """An instruction that a core has executed."""
 
     position: int
-    """State just after it."""
+    """Position just after it."""
     core: int
     pc: int
     instruction: Instruction
     begin: int
-    """Cycle at which the core came to it."""
+    """Cycle at which the core reached it."""
     end: int
-    """Cycle at which the core went on."""
+    """Cycle at which the core continued."""
     rs1: int
     rs2: int
     job: int
-    """Number in its unit's queue, -1 if it is for no unit."""
+    """Number in the queue of its unit; -1 if it has no unit."""
     finished: int | None
-    """Cycle at which its unit is done with it; None if that was not known yet."""
+    """Cycle at which its unit finished it; None if that was not known yet."""
     word: int
     words: Mapping[str, int]
-    """Words of its descriptor by name, empty if it has none."""
+    """Words of its descriptor by name; empty if it has none."""
     accesses: tuple[MemoryAccess, ...]
     fetches: tuple[MemoryAccess, ...] = ()
-    """What the core itself read for it: its descriptor, and its word if that is in memory that can
-    change."""
+    """Reads by the core itself: the descriptor, and the instruction word if its memory is
+    writable."""
 
     @property
     def layer(self) -> int | None:
-        """Number of the layer that a tensor instruction works for."""
+        """Number of the layer of a tensor instruction."""
         return self.words.get("layer")
 
     @property
     def unit(self) -> Unit | None:
-        """The unit that it is for."""
+        """Unit that executes it; None for the core itself."""
         return self.instruction.unit
 
 
 def iterate_instructions(
     pause: Pause, machine: Machine, since: int = 0
 ) -> Iterator[ExecutedInstruction]:
-    """Every instruction that was done in a pause after position ``since``."""
+    """Yield the instructions that were executed in a pause after position ``since``."""
     new = pause.trace[:, TraceColumn.TURN] >= since
     image = range(base := int(machine.shared[0].image_base), base + machine.image.size)
     for row, held in zip(pause.trace[new].tolist(), pause.words[new].tolist(), strict=True):
@@ -105,9 +105,9 @@ def iterate_instructions(
 
 
 def _done(row: Sequence[int], held: Sequence[int], image: range) -> ExecutedInstruction:
-    """Return the instruction of a row of a trace, and of what its descriptor held.
+    """Return the instruction of a trace row and the words of its descriptor.
 
-    ``image``: addresses of code that cannot change.
+    ``image`` is the range of addresses whose code cannot change.
     """
     number, turn, core, pc, word, rs1, rs2, begin, end, job, finished = row  # as in Row
     instruction = INSTRUCTIONS[number]
@@ -149,7 +149,7 @@ def _space_of(address: int) -> Space:
 
 
 def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dict[str, int]:
-    """Words of a descriptor by their names, signed where they are; zeros beyond memory."""
+    """Return the words of a descriptor by name; zeros outside of memory."""
     record = DESCRIPTORS[name]
     data = bytes_at(machine, core, address, record.nbytes) or bytes(record.nbytes)
     values = struct.unpack(f"<{len(record.words)}i", data)
@@ -162,7 +162,7 @@ def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dic
 def list_accesses(
     instruction: Instruction, words: Mapping[str, int], word: int, rs1: int
 ) -> tuple[MemoryAccess, ...]:
-    """Which memory an instruction reads and writes."""
+    """Return the memory that an instruction reads and writes."""
     name = instruction.descriptor
     if name is not None:
         return _operands(name, words)
@@ -178,7 +178,7 @@ def list_accesses(
 
 
 def _operands(name: str, words: Mapping[str, int]) -> tuple[MemoryAccess, ...]:
-    """What a tensor instruction reads, then what it writes, with each axis as it was asked for."""
+    """Return the reads, then the writes of a tensor instruction."""
     # An address says where an operand is, not how large it is; 0: it is not there.
     addresses = {operand: int(words[operand] != 0) for operand in _OPERANDS[name]}
     sizes = {**words, **_NO_SIZES, **addresses}
@@ -188,13 +188,13 @@ def _operands(name: str, words: Mapping[str, int]) -> tuple[MemoryAccess, ...]:
 
 _OPERANDS = {name: [word.name for word in record.operands] for name, record in DESCRIPTORS.items()}
 _NO_SIZES = {"layer": 0, "event_origin": 0}
-"""Words that differ from tile to tile, and say nothing about the bytes that are touched."""
+"""Words that differ between tiles and do not affect the accessed bytes."""
 _Shape = tuple[AccessKind, str, Space, int, tuple[tuple[int, int], ...]]
 
 
 @lru_cache(maxsize=1 << 12)
 def _shapes(name: str, values: tuple[int, ...]) -> tuple[_Shape, ...]:
-    """Operands wherever they are: a compiled program has few sizes of tiles."""
+    """Return the shapes of all operands; cached, because a program has few tile sizes."""
     rows = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     rows[0, IS_PLAIN] = 1
     with np.errstate(all="ignore"):  # of a descriptor that is impossible

@@ -1,4 +1,4 @@
-"""Any tensor by its name, what a layer reads, and what an instruction has in memory."""
+"""Tensors by name, the tensors that a layer reads, and the operands of an instruction in memory."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ from nmpsim.memory.address_map import word_at
 
 Values = npt.NDArray[Any]
 WEIGHT_BLOCK = 64
-"""Bytes of a block of weights: 16 output channels by 4 bytes of inputs."""
+"""Bytes of a weight block: 16 output channels by 4 bytes of inputs."""
 MAX_BYTES = 1 << 20
-"""Largest operand of an instruction that is copied."""
+"""Largest operand of an instruction that is copied, in bytes."""
 
 
 @attrs.frozen(eq=False)
 class Operand:
-    """Values with what they stand for."""
+    """Values of a tensor with type and quantization."""
 
     name: str
     elem: str
     values: Values
-    """In the logical shape; of scratchpad operands [planes, rows, elements of a run]."""
+    """Values in the logical shape; scratchpad operands are [planes, rows, elements of a run]."""
     scale: float | None = None
     offset: int | None = None
     note: str = ""
-    """Why the values may not be what one expects."""
+    """Warning if the values may not be the expected ones."""
     layer: int | None = None
     """Index of the layer whose output it is."""
 
 
 @attrs.frozen
 class LirOperands:
-    """Which tensors each layer of a program reads, and every tensor's place in its buffer."""
+    """Tensors that each layer reads, and the views of all tensors."""
 
     roles: Mapping[int, tuple[tuple[str, str], ...]]
-    """Layer -> (role, name) of what it reads: ("Filter", "conv1_weights"), ..."""
+    """Layer -> (role, name) of the tensors it reads, such as ("Filter", "conv1_weights")."""
     views: Mapping[str, View]
 
 
 def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
-    """What the layers of a program read, by the LIR that it was made from."""
+    """Return the tensors that the layers of a program read according to its LIR."""
     views, operations = resolve(module)
     owner = {name: layer.index for layer in layers for name in (layer.name, *layer.fused)}
     roles: dict[int, list[tuple[str, str]]] = {}
@@ -78,7 +78,7 @@ def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
 
 
 def read_layer_output(debugger: Debugger, layer: Layer) -> Operand:
-    """A layer's output as the layer left it: layers share memory, so it is kept from its end."""
+    """Return a layer's output as it was when the layer ended; layers share memory."""
     tensor, kept = layer.output, debugger.layer_outputs.get(layer.index)
     is_done = debugger.layer_ends.get(layer.index, 1 << 62) <= debugger.execution.position
     if kept is not None and is_done:
@@ -91,9 +91,9 @@ def read_layer_output(debugger: Debugger, layer: Layer) -> Operand:
 def find_operand(
     debugger: Debugger, module: Module | None, known: LirOperands, name: str, before: int
 ) -> Operand | None:
-    """A tensor of the LIR or of the device by its name; None if there is none.
+    """Return a tensor of the LIR or of the device by name; None if there is none.
 
-    ``before`` is the layer that reads it: of those that write it, the last one ahead counts.
+    ``before`` is the layer that reads it: the last layer before it that writes the tensor counts.
     """
     view = known.views.get(name)
     buffer = name if view is None else view.buffer.name
@@ -125,7 +125,7 @@ def _plain(name: str, values: Values) -> Operand:
 
 
 def _part_of(view: View, whole: Operand) -> Operand:
-    """The part of a buffer that a view of it is."""
+    """Return the part of a buffer that a view selects."""
     start, quant = view.byte_offset, view.type.quant
     data = np.ascontiguousarray(whole.values).reshape(-1).view(np.uint8)
     values = data[start : start + view.type.nbytes].view(view.type.dtype).reshape(view.shape)
@@ -138,17 +138,17 @@ def _part_of(view: View, whole: Operand) -> Operand:
 
 @attrs.frozen
 class OperandLocation:
-    """An operand of an instruction and the memory that it lies in."""
+    """An operand of an instruction and its memory region."""
 
     access: MemoryAccess
     dtype: np.dtype[Any]
     holds: str
-    """What it holds by name: the operand, or the tensor that is moved."""
+    """Name of the contents: the operand, or the tensor that is transferred."""
 
 
 @attrs.frozen
 class CurrentInstruction:
-    """A tensor instruction that a core is about to do, or has just done."""
+    """Tensor instruction that a core executes next or has just executed."""
 
     core: int
     mnemonic: str
@@ -158,7 +158,7 @@ class CurrentInstruction:
 
 
 def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstruction | None:
-    """The next instruction if it has operands in memory, or the one just before it."""
+    """Return the next instruction of a core, or the previous one, if it has operands in memory."""
     machine = debugger.execution.machine
     state = machine.cores[core]
     for pc in (int(state.pc), int(state.pc) - 4):
@@ -184,7 +184,7 @@ def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstructio
 
 
 def describe_dram_address(debugger: Debugger, address: int) -> str:
-    """What an address in DRAM holds now: ``NAME+BYTES``; empty if nothing known."""
+    """Return ``NAME+BYTES`` for the tensor or symbol at a DRAM address; empty if unknown."""
     bundle, at = debugger.bundle, debugger.find_current_layer()
     order = debugger.get_layer_order()
     until = order if at is None else order[: order.index(at) + 1]
@@ -204,7 +204,7 @@ def _behind(name: str, offset: int) -> str:
 
 
 def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
-    """How an operand's values lie: as the instruction reads them."""
+    """Return the data type with which an instruction reads an operand."""
     wide = words.get("element", 0)
     if access.what in ("channels", "scales") or (access.what == "rhs" and words.get("rhs_kind")):
         return np.dtype(np.int32)
@@ -215,7 +215,7 @@ def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
 
 
 def read_operand(debugger: Debugger, core: int, placed: OperandLocation) -> Operand:
-    """Its values as they are in memory now; none where they do not lie in one memory."""
+    """Return the current values of an operand; empty if it does not lie in one memory."""
     box, dtype = placed.access.box, placed.dtype
     elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
     name = f"{placed.holds} at {box.start:#010x}"
@@ -230,7 +230,7 @@ def read_operand(debugger: Debugger, core: int, placed: OperandLocation) -> Oper
 
 
 def read_byte_runs(machine: Machine, core: int, box: ByteRuns) -> npt.NDArray[np.uint8] | None:
-    """[runs * bytes of a run], or None if it does not lie in one memory."""
+    """Return the bytes of a region, [runs * bytes of a run]; None if it is not in one memory."""
     for memory, base in _memories(machine, core):
         if base <= box.start and box.end <= base + memory.size and box.nbytes <= MAX_BYTES:
             starts = box.list_starts() - base

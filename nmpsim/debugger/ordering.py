@@ -1,13 +1,14 @@
-"""What each core knows to be done, whatever the timing: vector clocks.
+"""Happens-before order between cores, independent of timing: vector clocks.
 
-Each core counts its own time, and knows up to which time of each other core it knows all about it
-(Mattern, *Virtual Time and Global States of Distributed Systems*, 1989). It learns at barriers,
-from words of the control block, and from posts without which its pend would not have had enough.
+Each core counts its own time, and knows up to which time of each other core it is ordered after
+that core (Mattern, *Virtual Time and Global States of Distributed Systems*, 1989). It learns this
+at barriers, from words of the control block, and from posts without which its pend could not
+succeed.
 
-Which posts these are shows late: a post that comes after the pend in simulated time, and that does
-not know of it, could have come first. Such posts are *rivals* of the pend. Where one comes that
-takes a core's knowledge away, the order before was too strict, and must be gone through once more
-with the rivals known from the start (``is_too_strict``).
+Which posts these are is known late: a post that comes after the pend in simulated time, and does
+not know of it, could have come first. Such posts are *rivals* of the pend. If one of them
+invalidates a core's knowledge, the order was too strict, and the run must be analyzed again with
+the rivals known from the start (``is_too_strict``).
 """
 
 from __future__ import annotations
@@ -19,35 +20,35 @@ from operator import itemgetter
 import attrs
 
 RivalPosts = Mapping[tuple[int, int], Mapping[int, int]]
-"""(semaphore, how manieth pend was served there) -> how much each core posted later that could have
+"""(semaphore, number of the pend) -> amount that each core posted later and that could have
 come first."""
 
 
 @attrs.define
 class _Pend:
-    """A pend that was served."""
+    """A pend that succeeded."""
 
     core: int
     time: int
-    """Own time of the core then."""
+    """Local time of the core at that point."""
     taken: int
-    """By the core from this semaphore, this time included."""
+    """Amount that the core has taken from this semaphore, including this time."""
     posted: list[int]
-    """By each core until then."""
+    """Amount posted by each core until then."""
 
 
 @attrs.define
 class _Semaphore:
     value: int
     posted: list[int]
-    """By each core so far."""
+    """Amount posted by each core so far."""
     taken: list[int]
-    """By each core so far."""
+    """Amount taken by each core so far."""
     posts: list[list[tuple[int, list[int]]]]
-    """Of each core, how much it has posted with each post, and what it knew then."""
+    """For each core, the amount posted after each post, and what the core knew then."""
     open: list[list[int]]
-    """Of each core, numbers of the pends of which it did not know when it posted last, and which
-    learn from another one's post what they would not if this core's had come first."""
+    """For each core, numbers of the pends that it did not know at its last post and that would have
+    learned less if its post had come first."""
     served: list[_Pend] = attrs.field(factory=list)
 
     @classmethod
@@ -59,31 +60,31 @@ class _Semaphore:
 
 
 class HappensBefore:
-    """Follows what cores do to meet."""
+    """Happens-before order of the synchronization between cores."""
 
     def __init__(self, cores: int, rivals: RivalPosts | None = None) -> None:
-        """``rivals`` are those that are known from the start."""
+        """``rivals`` are the rivals known from the start."""
         self._known: RivalPosts = rivals or {}
         self._seen: dict[tuple[int, int], dict[int, int]] = {}
         self.is_too_strict = False
-        """Did a rival come that was not known?"""
+        """Whether a rival was found that was not known."""
         self._times = [[1 if i == n else 0 for i in range(cores)] for n in range(cores)]
         self._arrived: dict[int, tuple[int, int]] = {}
-        """Core -> (barrier, cores) that it stands at."""
+        """Core -> (barrier, core count) that it waits at."""
         self._pending: dict[int, tuple[int, int]] = {}
         """Core -> (semaphore, count) that it waits for."""
         self._semaphores: dict[int, _Semaphore] = {}
         self._words: dict[int, list[int]] = {}
-        """Word of the control block -> what those who wrote it knew."""
+        """Word of the control block -> knowledge of the cores that wrote it."""
 
     @property
     def cores(self) -> int:
-        """How many there are."""
+        """Number of cores."""
         return len(self._times)
 
     @property
     def rivals(self) -> RivalPosts:
-        """All that have come so far or were known."""
+        """All rivals found so far or known from the start."""
         found = {key: dict(counts) for key, counts in self._known.items()}
         for key, counts in self._seen.items():
             known = found.setdefault(key, {})
@@ -91,19 +92,19 @@ class HappensBefore:
         return found
 
     def now(self, core: int) -> int:
-        """A core's own time."""
+        """Return the local time of a core."""
         return self._times[core][core]
 
     def knows(self, core: int, other: int, time: int) -> bool:
-        """Does a core know all that another one had done at a time of its own?"""
+        """Return whether a core is ordered after another core's local time."""
         return time < self._times[core][other]
 
     def known_to_all(self) -> list[int]:
-        """Of each core the time before which all cores know all about it."""
+        """Return for each core the local time that all cores are ordered after."""
         return [min(times) for times in zip(*self._times, strict=True)]
 
     def barrier(self, core: int, number: int, count: int) -> bool:
-        """A core comes to a barrier; True if it was the last one."""
+        """Record that a core reaches a barrier; return whether it was the last one."""
         self._arrived[core] = (number, count)
         there = [one for one, at in self._arrived.items() if at == (number, count)]
         if len(there) < count:
@@ -114,7 +115,7 @@ class HappensBefore:
         return True
 
     def end_segment(self) -> None:
-        """All cores have halted, and the host starts them again."""
+        """Record that all cores have halted."""
         self._meet(range(self.cores))
 
     def _meet(self, cores: list[int] | range) -> None:
@@ -124,7 +125,7 @@ class HappensBefore:
             self._learn(core, merged)
 
     def _tell(self, core: int) -> list[int]:
-        """What a core knows, for others; what it does from now on is not in it."""
+        """Return the knowledge of a core for others, without anything it does from now on."""
         self._times[core][core] += 1
         return list(self._times[core])
 
@@ -132,16 +133,16 @@ class HappensBefore:
         self._times[core] = [max(pair) for pair in zip(self._times[core], knew, strict=True)]
 
     def write_word(self, core: int, address: int) -> None:
-        """A core writes a word of the control block: who reads it comes after that."""
+        """Record that a core writes a word of the control block."""
         before = self._words.get(address, [0] * self.cores)
         self._words[address] = [max(p) for p in zip(before, self._tell(core), strict=True)]
 
     def read_word(self, core: int, address: int) -> None:
-        """A core reads a word of the control block."""
+        """Record that a core reads a word of the control block."""
         self._learn(core, self._words.get(address, [0] * self.cores))
 
     def post(self, core: int, semaphore: int, count: int) -> None:
-        """A core posts."""
+        """Record that a core posts to a semaphore."""
         one = self._semaphore(semaphore)
         pends = ((number, one.served[number]) for number in one.open[core])
         one.open[core] = [n for n, pend in pends if not self.knows(core, pend.core, pend.time)]
@@ -158,12 +159,12 @@ class HappensBefore:
         return self._semaphores[number]
 
     def pend(self, core: int, semaphore: int, count: int) -> None:
-        """A core pends."""
+        """Record that a core pends on a semaphore."""
         self._pending[core] = (semaphore, count)
         self._serve(semaphore)
 
     def _serve(self, semaphore: int) -> None:
-        """Who pends there goes on if there is enough, lower numbers first."""
+        """Let pending cores continue while the semaphore suffices, lower core numbers first."""
         one = self._semaphore(semaphore)
         for core in range(self.cores):
             at, count = self._pending.get(core, (-1, 0))
@@ -174,7 +175,7 @@ class HappensBefore:
             self._take(core, semaphore, one, count)
 
     def _take(self, core: int, semaphore: int, one: _Semaphore, count: int) -> None:
-        """Learn from the posts without which there would not have been enough."""
+        """Learn from the posts without which the semaphore would not have sufficed."""
         one.taken[core] += count
         pend = _Pend(core, self.now(core), one.taken[core], one.posted.copy())
         number = len(one.served)
@@ -190,7 +191,7 @@ class HappensBefore:
         self._times[core][core] += 1
 
     def _rival(self, key: tuple[int, int], pend: _Pend, core: int, count: int) -> None:
-        """A core posts what could have served an earlier pend."""
+        """Record a post that could have satisfied an earlier pend."""
         seen = self._seen.setdefault(key, {})
         seen[core] = seen.get(core, 0) + count
         known = self._known.get(key, {})
@@ -203,7 +204,7 @@ class HappensBefore:
 
 
 def _needed(pend: _Pend, other: int, rivals: Mapping[int, int]) -> int:
-    """How much a core must have posted for a pend to be served, as all others cannot have."""
+    """Return how much a core must have posted for a pend to succeed."""
     return pend.taken - sum(
         posted + rivals.get(core, 0) for core, posted in enumerate(pend.posted) if core != other
     )

@@ -198,10 +198,8 @@ def change_rescale_integer(folder):
     """As a patch, so that nothing else changes."""
     bundle = nmpsim.load(folder / "digits.bin")
     debugger = Debugger(bundle, {"data": np.load(folder / "images" / "7.npy")})
-    changes, (layer,) = (
-        ProgramChanges(debugger),
-        [one for one in debugger.layers if one.name == "fc__1"],
-    )
+    changes = ProgramChanges(debugger)
+    (layer,) = [one for one in debugger.layers if one.name == "fc__1"]
     (conv,) = [one for one in changes.trace_layer(layer) if one.instruction.mnemonic == "nmp.conv"]
     changes.set_word(layer, "out_mul", conv.words["out_mul"] + 1)
     save_patch(folder / "one.json", build_patch(debugger.bundle, changes.edits))

@@ -30,8 +30,8 @@ def run(data: bytes) -> None:
     with refusals("DEBUG", "INPUT", "FILE001", "BUN", "DEV", "ARG001"):
         core = read_core_file(path, ArrayFile(path))
         debugger = Debugger(
-            core.load_bundle(str(path)), core.inputs, config=limited(core.config), engine=core.engine,
-            budget_mib=MAX_MEBIBYTES,
+            core.load_bundle(str(path)), core.inputs, config=limited(core.config),
+            engine=core.engine, budget_mib=MAX_MEBIBYTES,
         )  # fmt: skip
         debugger.change(core.edits)
         if core.position is None:
