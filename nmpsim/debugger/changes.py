@@ -153,7 +153,8 @@ class ProgramChanges:
         ------
         UserError
             DEBUG002 if there is no scale, or as
-            :func:`~nmpsim.debugger.scale_changes.change_scale` says; BUN005 if the bundle has no LIR.
+            :func:`~nmpsim.debugger.scale_changes.change_scale` says.
+            BUN005 if the bundle has no LIR.
         """
         _check_scale(layer, scale)
         found = change_scale(self._program(), layer, float(np.float32(scale)))
