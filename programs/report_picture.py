@@ -27,8 +27,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PICTURE = REPOSITORY / "docs" / "pictures" / "mobilenet.png"
 SHARED = Path(os.environ.get("NMPSIM_SHARED", REPOSITORY.parent / "shared"))
 MOBILENET = SHARED / "models" / "mobilenet_v1_0.5_160_quant"
-WIDTH, HEIGHT = 1280, 815
-COLOURS = 96
+WIDTH, HEIGHT = 1400, 846
+COLOURS = 256
 """Colours of the picture's palette: a report has few."""
 
 
@@ -63,7 +63,7 @@ def take_screenshot(page: str, picture: Path) -> None:
         command = [browser, *options, size, f"--screenshot={drawn}", source.as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         image = Image.open(drawn).convert("RGB")
-        palette = image.quantize(COLOURS, dither=Image.Dither.NONE)
+        palette = image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         palette.save(picture, optimize=True)
 
 
