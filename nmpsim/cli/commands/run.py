@@ -306,7 +306,7 @@ def _find_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
             "the outputs of these layers are not kept: no barrier ends them",
             place=Place(str(bundle.path)),
             found=", ".join(layer.display_name for layer in layers[:5]),
-            hint="name the barrier in the `.layer` line of the assembly (docs/bundle.md);"
+            hint="name the barrier in the `.layer` line of the assembly (docs/assembly.md);"
             " `nmpsim debug` shows the memory without it",
         )
     return tuple(str(layer.index) for layer in layers)
