@@ -1,4 +1,4 @@
-"""The cases of a suite, several at once."""
+"""Checks of all cases of a suite, in parallel."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import attrs
 from nmpsim.checking.case import CaseWork, check_case
 from nmpsim.checking.loaded import LastProgram
 from nmpsim.checking.results import CaseResult
-from nmpsim.core.run import Progress, ProgressCallback, notify_compiling
-from nmpsim.experiments.local import fitting_jobs
-from nmpsim.experiments.pool import run_all
-from nmpsim.experiments.pools import open_pool
-from nmpsim.host_memory import checked_limit, share_of
+from nmpsim.core.run import Progress, ProgressCallback
+from nmpsim.experiments.pool import run_jobs
+from nmpsim.experiments.process_pool import share_resources
 
 
 def check_cases(
@@ -41,31 +39,28 @@ def check_cases(
         UserError: WORK001 if a worker was lost.
     """
     found: dict[str, CaseResult] = {}
-    processes = fitting_jobs(jobs, len(names))
-    limit = share_of(checked_limit(max_memory), processes)
+    processes, limit = share_resources(jobs, len(names), max_memory)
     limited = (attrs.evolve(w, max_memory=limit) if isinstance(w, CaseWork) else w for w in work)
-    for result in _results(limited, len(names), processes, progress):
+    for result in _check_all(limited, len(names), processes, progress):
         found[result.name] = result
         if progress:
             progress(Progress("case", len(found), len(names), result.name))
     return tuple(found[name] for name in names)
 
 
-def _results(
+def _check_all(
     work: Iterable[CaseWork | CaseResult], count: int, jobs: int, progress: ProgressCallback | None
 ) -> Iterator[CaseResult]:
     if jobs == 1:
         of_layers = progress if count == 1 else _only_compiling(progress)
         last = LastProgram()
-        yield from (_checked(one, of_layers, last) for one in work)
+        yield from (_check(one, of_layers, last) for one in work)
         return
-    with open_pool(None, jobs=jobs, scheduler=None) as pool:
-        pool.prepare(lambda: notify_compiling(progress))
-        yield from run_all(pool, _checked_in_worker, work)
+    yield from run_jobs(_check_in_worker, None, work, jobs=jobs, progress=progress)
 
 
 def _only_compiling(progress: ProgressCallback | None) -> ProgressCallback:
-    """Of many cases the layers are not told, only that kernels are compiled."""
+    """Return a listener that is told of compilation only, not of layers."""
 
     def listen(event: Progress) -> None:
         if progress and event.kind == "compiling":
@@ -75,14 +70,14 @@ def _only_compiling(progress: ProgressCallback | None) -> ProgressCallback:
 
 
 _last = LastProgram()
-"""Of a worker process."""
+"""Program of the previous case of this worker process."""
 
 
-def _checked_in_worker(_: object, work: CaseWork | CaseResult) -> CaseResult:
-    return _checked(work, None, _last)
+def _check_in_worker(_: object, work: CaseWork | CaseResult) -> CaseResult:
+    return _check(work, None, _last)
 
 
-def _checked(
+def _check(
     work: CaseWork | CaseResult, progress: ProgressCallback | None, last: LastProgram
 ) -> CaseResult:
     return check_case(work, progress, last) if isinstance(work, CaseWork) else work

@@ -1,23 +1,22 @@
-"""Many runs of a program: over devices (sweep), over a data set (evaluate); in parallel."""
+"""Many runs of a program: on many devices (sweep) or over a data set (evaluate), in parallel."""
 
 from nmpsim.experiments.accuracy import evaluate, write_confusion
 from nmpsim.experiments.accuracy_result import Evaluation, evaluation_json
+from nmpsim.experiments.device_sweep import SweepResult, sweep
 from nmpsim.experiments.grid import Grid, read_grid
-from nmpsim.experiments.program import SweptProgram, load_swept
 from nmpsim.experiments.samples import Samples
-from nmpsim.experiments.sweeping import SweepResult, sweep, sweep_program
+from nmpsim.experiments.sweep_program import SweepProgram, load_sweep_program
 
 __all__ = [
     "Evaluation",
     "Grid",
     "Samples",
+    "SweepProgram",
     "SweepResult",
-    "SweptProgram",
     "evaluate",
     "evaluation_json",
-    "load_swept",
+    "load_sweep_program",
     "read_grid",
     "sweep",
-    "sweep_program",
     "write_confusion",
 ]

@@ -1,4 +1,4 @@
-"""What an evaluation found: each sample's answer, each layer's saturation; as data and as JSON."""
+"""Result of an evaluation: answers of samples and saturation of layers, also as JSON."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict, cast
 
 import attrs
 import numpy as np
 
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.experiments.identity import foreign_results
 from nmpsim.experiments.samples import UNLABELLED
 from nmpsim.experiments.worker import Answer, ChunkResult
 from nmpsim.input_files import read_text
 from nmpsim.report.json import to_json
 
 SCHEMA: Final = "nmpsim-eval-3"
+_ANSWER_FIELDS = tuple(field.name for field in attrs.fields(Answer))
 
 
 @attrs.frozen
-class Subject:
-    """What is evaluated on what; results of different ones are never mixed."""
+class EvaluationKey:
+    """Identity of what is evaluated; results of different keys are never mixed."""
 
     nmpsim: str
     program: str
@@ -36,7 +37,7 @@ class Subject:
 
 @attrs.frozen
 class LayerTally:
-    """A layer over all samples that reached their end."""
+    """Elements and saturated values of a layer over all samples that reached their end."""
 
     name: str
     display_name: str
@@ -47,13 +48,13 @@ class LayerTally:
 
     @property
     def share(self) -> float:
-        """Saturated values of all."""
+        """Share of values that saturated."""
         return self.saturated / self.elements if self.elements else 0.0
 
 
 @attrs.frozen
 class ClassTally:
-    """The samples of a class."""
+    """Number of samples of a class, and how many are right."""
 
     label: int
     name: str
@@ -63,7 +64,7 @@ class ClassTally:
 
 @attrs.frozen
 class Confusion:
-    """Samples of a class that were taken for a class, which may be the same."""
+    """Number of samples of class ``label`` whose best class is ``best``."""
 
     label: int
     best: int
@@ -74,41 +75,41 @@ class Confusion:
 class Evaluation:
     """Answers so far, in the order of the data set."""
 
-    subject: Subject
+    subject: EvaluationKey
     labels: tuple[int, ...]
-    """Of the whole data set; -1 for samples that are left out."""
+    """Labels of the whole data set; -1 for samples that are left out."""
     class_names: tuple[str, ...]
-    """By label; empty where nothing names them."""
+    """Class names by label; empty if there are none."""
     answers: tuple[Answer, ...]
     layers: tuple[LayerTally, ...]
     reused: int = 0
-    """Answers that a file of results had already."""
+    """Number of answers taken from a file of results."""
 
     @property
     def failed(self) -> tuple[Answer, ...]:
-        """Samples whose run did not reach its end; they count as wrong."""
+        """Answers of samples whose run did not reach its end; they count as wrong."""
         return tuple(answer for answer in self.answers if answer.error is not None)
 
     def right(self, top: int = 1) -> int:
-        """Samples whose label is among the ``top`` best classes."""
+        """Return the number of samples whose label is among the ``top`` best classes."""
         return sum(a.rank is not None and a.rank < top for a in self.answers)
 
     def accuracy(self, top: int = 1) -> float:
-        """Share of these samples."""
+        """Return the share of samples whose label is among the ``top`` best classes."""
         return self.right(top) / len(self.answers) if self.answers else 0.0
 
     def cycles(self) -> tuple[int, float, int]:
-        """Least, mean and most cycles of a run that reached its end; zeros if none did."""
+        """Return the least, mean and most cycles of completed runs; zeros if there are none."""
         cycles = [answer.cycles for answer in self.answers if answer.error is None]
         return (min(cycles), sum(cycles) / len(cycles), max(cycles)) if cycles else (0, 0.0, 0)
 
     def worst_layers(self) -> list[LayerTally]:
-        """Layers with saturation, the largest share first."""
+        """Return the layers with saturation, largest share first."""
         saturated = [layer for layer in self.layers if layer.saturated]
         return sorted(saturated, key=lambda layer: -layer.share)
 
     def by_class(self) -> list[ClassTally]:
-        """Every class of which there were samples."""
+        """Return the tally of each class that has samples."""
         counts: dict[int, tuple[int, int]] = {}
         for answer in self.answers:
             samples, right = counts.get(self.labels[answer.index], (0, 0))
@@ -119,15 +120,15 @@ class Evaluation:
         ]
 
     def class_name(self, label: int) -> str:
-        """What a class is called: its number where nothing names it."""
+        """Return the name of a class, or its number if it has no name."""
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
     def unlabelled(self) -> int:
-        """Samples of the data set without a class; they are left out."""
+        """Return the number of samples without a class, which are left out."""
         return self.labels.count(UNLABELLED)
 
     def confusions(self) -> list[Confusion]:
-        """What classes were taken for, over samples with an answer; by class and answer."""
+        """Return the confusions that occurred, by class and answer."""
         counts = Counter(
             (self.labels[answer.index], answer.best)
             for answer in self.answers
@@ -136,7 +137,7 @@ class Evaluation:
         return [Confusion(*pair, samples) for pair, samples in sorted(counts.items())]
 
     def with_chunks(self, chunks: Sequence[ChunkResult]) -> Evaluation:
-        """With some more samples."""
+        """Return the evaluation with the results of more samples."""
         if not chunks:
             return self
         more = (answer for chunk in chunks for answer in chunk.answers)
@@ -154,7 +155,7 @@ class Evaluation:
 
 
 class CyclesDocument(TypedDict):
-    """Cycles of runs that reached their end; zeros if none did."""
+    """Cycles of completed runs; zeros if there are none."""
 
     min: int
     mean: float
@@ -162,7 +163,7 @@ class CyclesDocument(TypedDict):
 
 
 class AnswersDocument(TypedDict):
-    """The samples so far, one list for each column."""
+    """The answers so far, one list for each column."""
 
     index: list[int]
     best: Annotated[list[int | None], "the class that it names; null if the run did not end"]
@@ -194,7 +195,7 @@ class EvaluationDocument(TypedDict):
 
 
 def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDocument:
-    """The evaluation as one JSON document; :func:`resumed` reads it again."""
+    """Return the evaluation as a JSON document; :func:`resume_evaluation` reads it."""
     least, mean, most = evaluation.cycles()
     answers, subject = evaluation.answers, evaluation.subject
     return {
@@ -214,23 +215,20 @@ def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDoc
         "layers": [to_json(layer) for layer in evaluation.layers],
         "classes": [to_json(one) for one in evaluation.by_class()],
         "confusions": [to_json(one) for one in evaluation.confusions()],
-        "answers": {
-            "index": [answer.index for answer in answers],
-            "best": [answer.best for answer in answers],
-            "rank": [answer.rank for answer in answers],
-            "cycles": [answer.cycles for answer in answers],
-            "error": [answer.error for answer in answers],
-        },
+        "answers": cast(
+            AnswersDocument,
+            {name: [getattr(answer, name) for answer in answers] for name in _ANSWER_FIELDS},
+        ),
     }
 
 
 def went_over_limit(answer: Answer) -> bool:
-    """True if a run with other limits may come to another answer."""
+    """Return whether a run with other limits may give another answer."""
     return answer.error is not None and answer.error.startswith(("cycle_limit", "timeout"))
 
 
-def resumed(path: Path, fresh: Evaluation) -> Evaluation:
-    """The evaluation that a file holds, if it is of the same subject as ``fresh``.
+def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
+    """Return the evaluation in a file, if it has the same key as ``fresh``.
 
     Raises:
         UserError: FILE001 if it cannot be read, RESULT001 if it holds something else.
@@ -238,14 +236,14 @@ def resumed(path: Path, fresh: Evaluation) -> Evaluation:
     document = _document(path)
     for key, ours in attrs.asdict(fresh.subject).items():
         if document.get(key) != ours:
-            raise _not_ours(path, f"the file is about another {key}", document.get(key), ours)
+            raise foreign_results(path, f"the file is about another {key}", document.get(key), ours)
     try:
         answers = tuple(a for a in _answers(document["answers"]) if not went_over_limit(a))
         layers = tuple(LayerTally(**layer) for layer in document["layers"])
     except (KeyError, TypeError, ValueError) as error:
-        raise _not_ours(path, "the file is damaged", error) from error
+        raise foreign_results(path, "the file is damaged", error) from error
     if [one.name for one in layers] != [one.name for one in fresh.layers]:
-        raise _not_ours(path, "the file is about other layers")
+        raise foreign_results(path, "the file is about other layers")
     return attrs.evolve(fresh, answers=answers, layers=layers, reused=len(answers))
 
 
@@ -253,24 +251,13 @@ def _document(path: Path) -> Mapping[str, Any]:
     try:
         document = json.loads(read_text(path, "evaluation", code="RESULT001"))
     except (ValueError, RecursionError) as error:
-        raise _not_ours(path, "the file is not JSON", error) from error
+        raise foreign_results(path, "the file is not JSON", error) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         found = document.get("schema") if isinstance(document, dict) else type(document).__name__
-        raise _not_ours(path, "the file is no evaluation", found, SCHEMA)
+        raise foreign_results(path, "the file is no evaluation", found, SCHEMA)
     return document
 
 
 def _answers(columns: Mapping[str, list[Any]]) -> tuple[Answer, ...]:
-    fields = [columns[field.name] for field in attrs.fields(Answer)]
+    fields = [columns[name] for name in _ANSWER_FIELDS]
     return tuple(Answer(*values) for values in zip(*fields, strict=True))
-
-
-def _not_ours(path: Path, message: str, found: object = None, expected: object = None) -> UserError:
-    return fail(
-        "RESULT001",
-        message,
-        place=Place(str(path)),
-        found=found,
-        expected=expected,
-        hint="name another file, or delete this one",
-    )

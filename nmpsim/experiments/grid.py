@@ -1,8 +1,9 @@
-"""The grid of a sweep: settings with several values each, and the devices that they make."""
+"""The grid of a sweep: several values for each setting, and the resulting devices."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import attrs
 from nmpsim.config import DeviceConfig, from_settings, setting_names
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_toml
+from nmpsim.lir.messages import did_you_mean
 
 Grid = Mapping[str, Sequence[int]]
 """Setting (``cores_count``) -> its values."""
@@ -20,7 +22,7 @@ _HINT = "as in a device file, with lists: [cores] and below it count = [1, 2, 4]
 
 @attrs.frozen
 class GridPoint:
-    """A combination of settings, and its device or why there is none."""
+    """A combination of settings, and its device or the reason why there is none."""
 
     settings: Mapping[str, int]
     device: DeviceConfig | None
@@ -28,7 +30,7 @@ class GridPoint:
 
 
 def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
-    """The grid of a TOML file: a device file with a list of values for each setting.
+    """Read a grid from a TOML file: a device file with a list of values for each setting.
 
     Raises:
         UserError: FILE001 if it cannot be read, GRID001 if it is no grid.
@@ -49,24 +51,22 @@ def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def setting_name(text: str, place: Place | None = None) -> str:
-    """``cores_count`` for ``cores.count``; GRID001 if there is no such setting."""
+    """Return ``cores_count`` for ``cores.count``; raise GRID001 for an unknown setting."""
     section, _, key = text.strip().partition(".")
     name = f"{section}_{key}" if key else section
     if name in setting_names():
         return name
-    import difflib
-
-    near = difflib.get_close_matches(name, setting_names(), 1)
+    hint = did_you_mean(dotted(name), map(dotted, setting_names()))
     raise fail(
         "GRID001",
         f"unknown setting {text.strip()}",
         place=place,
-        hint=f"did you mean {dotted(near[0])}?" if near else "`nmpsim device` prints all settings",
+        hint=hint or "`nmpsim device` prints all settings",
     )
 
 
 def dotted(name: str) -> str:
-    """``cores.count`` for ``cores_count``."""
+    """Return ``cores.count`` for ``cores_count``."""
     return name.replace("_", ".", 1)
 
 
@@ -84,7 +84,7 @@ def _whole(value: object, what: str, place: Place) -> int:
 
 
 def grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
-    """Every combination, the last setting changing fastest.
+    """Return every combination, the last setting changing fastest.
 
     Settings that contradict each other make a point without a device. A value with which no point
     has a device is an error.
@@ -107,9 +107,7 @@ def grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
 
 
 def _check_size(grid: Grid) -> None:
-    count = 1
-    for values in grid.values():
-        count *= len(values)
+    count = math.prod(len(values) for values in grid.values())
     if count > MAX_POINTS:
         raise fail(
             "GRID001", "the grid is too large", found=f"{count:,}", expected=f"{MAX_POINTS:,}"

@@ -1,4 +1,4 @@
-"""Runs and evaluations over the commits of a repository: a folder with a file for each."""
+"""History of runs and evaluations over the commits of a repository: a folder of files."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from nmpsim.report.read import MAX_REPORT_BYTES, report_from_text
 
 SCHEMA: Final = "nmpsim-entry-2"
 OLD_SCHEMA: Final = "nmpsim-entry-1"
-"""Has no ``network``."""
+"""Schema of entries without ``network``."""
 Kind = Literal["run", "eval"]
 _SUFFIX = ".history.json"
 _MAX_WORDS = 200
-"""Characters of a commit or a label."""
+"""Longest commit or label, in characters."""
 _NAMELESS = "main"
-"""How Glow names every network; the file's name says more."""
+"""Name that Glow gives every network; the file's name says more."""
 
 
 @attrs.frozen
 class Entry:
-    """What is drawn of a run or an evaluation, and the commit that it is of."""
+    """Measures of a run or an evaluation, and its commit."""
 
     commit: Annotated[str, "of the repository; any text that names a version"]
     label: Annotated[str, "tells apart what one commit has several of; may be empty"]
@@ -59,7 +59,7 @@ class Entry:
 
     @property
     def series(self) -> tuple[str, str]:
-        """What it is compared with: entries of its network and label."""
+        """Key of comparable entries: network and label."""
         return self.network or self.program, self.label
 
 
@@ -72,7 +72,7 @@ class EntryDocument(TypedDict):
 
 
 def add(folder: Path, document: Path, commit: str, label: str, date: datetime) -> Entry:
-    """Keep a JSON report of a run, or a JSON document of an evaluation, in a folder.
+    """Add a JSON report of a run, or a JSON document of an evaluation, to a folder.
 
     One of the same network, commit, label and kind is replaced.
 
@@ -104,12 +104,12 @@ def add(folder: Path, document: Path, commit: str, label: str, date: datetime) -
 
 
 def entries(folder: Path) -> list[Entry]:
-    """All that a folder keeps, the oldest first; RESULT001 if a file is none of its own."""
+    """Return all entries of a folder, oldest first; raise RESULT001 for a foreign file."""
     return [entry for entry, _ in _all(folder)]
 
 
 def document_of(folder: Path, number: int) -> str:
-    """The JSON document of an entry, counted from 1 as :func:`entries` has them."""
+    """Return the JSON document of an entry, counted from 1 in the order of :func:`entries`."""
     found = _all(folder)
     if not 0 < number <= len(found):
         raise fail(
@@ -131,7 +131,7 @@ def document_of(folder: Path, number: int) -> str:
 
 
 def series_names(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
-    """Return a name of each series: what its network was called last, and the label.
+    """Return a name for each series: the last name of its network, and the label.
 
     Networks of one name are told apart by their digests; so are those whose names are cut.
     """
@@ -147,7 +147,7 @@ def series_names(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
 
 
 def latest(found: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
-    """Of each series with several entries of a kind, the last but one and the last."""
+    """Return the last two entries of each series and kind with several."""
     series: dict[object, list[Entry]] = {}
     for entry in found:
         series.setdefault((entry.series, entry.kind), []).append(entry)
@@ -192,7 +192,7 @@ def _worst_sqnr(report: RunReport) -> float | None:
 
 
 def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry | None:
-    """None if it is no evaluation."""
+    """Return the entry of an evaluation, or None if the text is none."""
     try:
         data = json.loads(text.decode("utf-8-sig"))
     except (ValueError, RecursionError):
@@ -225,7 +225,7 @@ def _finite(value: Any) -> float:
 
 
 def _name_of(entry: Entry) -> str:
-    """A file's name: one for each commit, label, kind and network."""
+    """Return a file name that is unique to a commit, label, kind and network."""
     key = "\0".join((entry.commit, entry.label, entry.kind, entry.network or entry.program))
     return f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}{_SUFFIX}"
 

@@ -1,4 +1,4 @@
-"""Names for what results depend on, so that results of different things are never mixed."""
+"""Digests that identify what results depend on, so that different results are never mixed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import nmpsim
+from nmpsim.diagnostics import Place, UserError, fail
 
 _SEEN_ONLY = (
     "__main__.py",
@@ -22,17 +23,31 @@ _SEEN_ONLY = (
     "tui",
     "views",
 )
-"""What shows, judges or looks into results and does not make them."""
+"""Modules that show or judge results and do not compute them."""
+
+
+def foreign_results(
+    path: Path, message: str, found: object = None, expected: object = None
+) -> UserError:
+    """Return the error (RESULT001) that a results file is damaged or of something else."""
+    return fail(
+        "RESULT001",
+        message,
+        place=Place(str(path)),
+        found=found,
+        expected=expected,
+        hint="name another file, or delete this one",
+    )
 
 
 @functools.cache
 def code_version() -> str:
-    """nmpsim's version and a digest of its sources: an edit may change what comes out."""
+    """Return nmpsim's version and a digest of its sources."""
     return f"{nmpsim.__version__}+{digest_of_sources(Path(__file__).parents[1])[:8]}"
 
 
 def digest_of_sources(root: Path) -> str:
-    """Digest of the sources in a package's folder that make results; line ends do not count."""
+    """Return the digest of a package's sources that compute results, without line ends."""
     sources = [*root.rglob("*.py"), *root.rglob("*.toml")]
     names = {path.relative_to(root).as_posix(): path for path in sources}
     return digest_of(
@@ -44,7 +59,7 @@ def digest_of_sources(root: Path) -> str:
 
 
 def digest_of(parts: Iterable[bytes | memoryview]) -> str:
-    """SHA-256 of the parts, 16 hexadecimal digits; where one ends and the next begins counts."""
+    """Return 16 hexadecimal digits of the SHA-256 of the parts and their lengths."""
     hasher = hashlib.sha256()
     for part in parts:
         hasher.update(len(part).to_bytes(8, "little"))
@@ -56,7 +71,7 @@ def digest_of_network(
     outputs: Iterable[tuple[str, str, tuple[int, ...]]],
     layers: Iterable[tuple[str, str, tuple[int, ...]]],
 ) -> str:
-    """Return what a network is known by, whatever its file and its layers are called.
+    """Return the identity of a network, independent of the names of file and layers.
 
     Parameters
     ----------
@@ -75,7 +90,7 @@ def digest_of_network(
 
 
 def digest_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Digest of named arrays: names, types, shapes, values."""
+    """Return the digest of named arrays: names, types, shapes and values."""
     return digest_of(
         part
         for name, array in sorted(arrays.items())

@@ -1,4 +1,4 @@
-"""The samples of a data set, and the labels that say what each is."""
+"""Samples of a data set and their labels."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from nmpsim.experiments.identity import digest_of_arrays
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 UNLABELLED = -1
-"""The label of a sample whose class nobody knows; it is left out."""
+"""Label of a sample of unknown class, which is left out."""
 
 
 class Samples(Protocol):
-    """Inputs of a program, sample after sample."""
+    """Inputs of a program, sample by sample."""
 
     @property
     def digest(self) -> str:
-        """A name for the contents."""
+        """Digest of the contents."""
         ...
 
     def __len__(self) -> int: ...
 
     def read(self, index: int) -> Arrays:
-        """An array for each input, in any shape that :func:`fitted` takes."""
+        """Return an array for each input, in any shape that :func:`fit_sample` takes."""
         ...
 
     def source(self, index: int) -> str:
-        """Where a sample is from, for errors."""
+        """Return where a sample comes from, for errors."""
         ...
 
 
@@ -46,7 +46,7 @@ class ArraySamples:
     arrays: Arrays
     digest: str
     count: int
-    """Samples of the data set; the arrays may have only the first of them."""
+    """Number of samples of the data set; the arrays may have only the first of them."""
 
     @classmethod
     def of(
@@ -92,8 +92,8 @@ class ArraySamples:
         return f"sample {index} (counted from 0)"
 
 
-def fitted(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
-    """A sample in its inputs' shapes, where they differ in dimensions of 1 only.
+def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
+    """Return a sample in its inputs' shapes, which may differ in dimensions of 1 only.
 
     Raises INPUT002, with the sample's source, for one that no run could take.
     """
@@ -111,12 +111,12 @@ def fitted(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
 
 
 def is_scores(shape: Sequence[int]) -> bool:
-    """True for a row of several numbers, whatever dimensions of 1 are around it."""
+    """Return whether a shape is a row of several numbers, apart from dimensions of 1."""
     return sum(dim != 1 for dim in shape) == 1
 
 
 def classes_of(bundle: Bundle) -> int:
-    """Classes that a program tells apart; DATA001 if none of its outputs looks like that."""
+    """Return the number of classes of a program; raise DATA001 if it is no classifier."""
     outputs = bundle.metadata.user_outputs
     scores = [output for output in outputs if is_scores(output.shape)]
     if not scores:
@@ -130,8 +130,8 @@ def classes_of(bundle: Bundle) -> int:
     return max(scores[0].shape)
 
 
-def checked_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
-    """A class, or ``UNLABELLED``, for each of ``count`` samples; DATA001 otherwise."""
+def check_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
+    """Return a class, or ``UNLABELLED``, for each of ``count`` samples; raise DATA001 otherwise."""
     if count == 0:
         raise fail("DATA001", "there are no samples")
     given = np.asarray(labels)

@@ -1,4 +1,4 @@
-"""How sure a cycle count is: the same run with each assumed number of the device moved."""
+"""Sensitivity of a cycle count: the same run with each assumed device setting moved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.program import load_swept
+from nmpsim.experiments.sweep_program import load_sweep_program
 from nmpsim.report.data import RunReport
 from nmpsim.report.sensitivity import (
     MovedSetting,
@@ -27,7 +27,7 @@ from nmpsim.report.sensitivity import (
 
 PERCENT = 20
 IN_THE_PROGRAM = ("cores_count", "scratchpad_bytes")
-"""Settings that a program is tiled for: it is compiled again."""
+"""Settings for which a program is tiled: it is compiled again."""
 WITHOUT_CYCLES = {
     "cores_clock_mhz": "it turns cycles into seconds and changes none",
     "dram_bytes": "a capacity: it changes no cycles",
@@ -48,7 +48,7 @@ class _Experiment:
     budget: TimeBudget
 
     def effect(self, setting: str, cycles: int) -> SettingEffect:
-        """What moving a setting does."""
+        """Return the effect of moving a setting."""
         lower, higher = (self._moved(setting, value) for value in _values(self.config, setting))
         known = [one.cycles for one in (lower, higher) if one and one.cycles is not None]
         largest = max((abs(found - cycles) for found in known), default=0)
@@ -83,7 +83,7 @@ class _Experiment:
         return MovedSetting(value, None if report.trap else report.cycles)
 
     def _recompiled(self, config: DeviceConfig) -> Bundle:
-        program = load_swept(self.bundle)
+        program = load_sweep_program(self.bundle)
         image = compile_module(
             program.module,
             config,
@@ -150,7 +150,7 @@ def _skipped(bundle: Bundle, config: DeviceConfig) -> list[SkippedSetting]:
 
 
 def _values(config: DeviceConfig, setting: str) -> tuple[int, int]:
-    """A lower and a higher value; they may be out of range."""
+    """Return a lower and a higher value; they may be out of range."""
     value = int(getattr(config, setting))
     if setting in POWERS_OF_TWO:
         return value // 2, value * 2

@@ -1,4 +1,4 @@
-"""The results of a sweep as a file: CSV, or Parquet. It is whole at any time.
+"""The results of a sweep as a CSV or Parquet file, complete at any time.
 
 Every row says for itself what it is about, so that files can be put together elsewhere; here one
 file holds results of one program, one set of inputs and one version of nmpsim.
@@ -16,7 +16,8 @@ import attrs
 
 from nmpsim.atomic import is_special, write_file
 from nmpsim.config import setting_names
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, fail
+from nmpsim.experiments.identity import foreign_results
 from nmpsim.experiments.worker import Measured
 from nmpsim.extras import missing
 from nmpsim.report.causes import ACTIVITIES
@@ -28,11 +29,11 @@ Row = Mapping[str, Any]
 """Column -> text, number or None."""
 
 SAME = ("nmpsim", "program", "program_digest", "inputs_digest")
-"""Columns that are the same in all rows of a file."""
+"""Columns with the same value in all rows of a file."""
 
 
 def _total(path: str) -> Callable[[Measured], int]:
-    """Of all layers."""
+    """Return a function that sums a measure over all layers."""
     return lambda one: sum(value_at(layer, path) or 0 for layer in _layers(one))
 
 
@@ -68,7 +69,7 @@ MEASURES: Mapping[str, str | Callable[[Measured], Any]] = {
     "host_elements": "report.host.elements",
     "host_cycles": "report.host.cycles",
 }
-"""Column -> value of a point that ran to its end: a path or a function."""
+"""Column -> value of a completed point: a path or a function."""
 _TEXTS = ("point", *SAME, "numerics", "error", "message", "bound")
 _REALS = ("seconds", "host_seconds", "compile_seconds", "utilization")
 COLUMNS = (
@@ -80,12 +81,11 @@ COLUMNS = (
     "message",
     *MEASURES,
 )
-"""In their order; docs/sweep.md says what each holds."""
-_HINT = "name another file, or delete this one"
+"""All columns in order; docs/sweep.md describes each."""
 
 
 def measures(measured: Measured) -> dict[str, Any]:
-    """Return the columns of a point that ran to its end."""
+    """Return the columns of a completed point."""
     return {
         name: read(measured) if callable(read) else value_at(measured, read)
         for name, read in MEASURES.items()
@@ -101,7 +101,7 @@ class ResultsFile:
 
     @classmethod
     def open(cls, path: Path, same: Mapping[str, str]) -> ResultsFile:
-        """The rows that are there already, if they are about the ``SAME`` things.
+        """Open a results file and read its rows if they are about the same things.
 
         Raises:
             UserError: ARG001 for another kind of file, PKG001 if pyarrow is missing, FILE001,
@@ -113,11 +113,11 @@ class ResultsFile:
             for column, value in same.items():
                 if row[column] != value:
                     message = f"the file has results of another {column.replace('_', ' ')}"
-                    raise _not_ours(path, message, row[column], value)
+                    raise foreign_results(path, message, row[column], value)
         return cls(path, {row["point"]: row for row in rows})
 
     def add(self, row: Row) -> None:
-        """Take a row, and write the file."""
+        """Add a row and write the file."""
         self.rows[row["point"]] = row
         self.write()
 
@@ -131,7 +131,7 @@ class ResultsFile:
             self.write()
 
     def write(self) -> None:
-        """Put the rows in the file's place."""
+        """Write all rows to the file."""
         write = _write_parquet if _is_parquet(self.path) else _write_csv
         rows = list(self.rows.values())
         write_file(self.path, lambda file: write(file, rows))
@@ -161,11 +161,6 @@ def _check_kind(path: Path) -> None:
             raise missing(error, "parquet", needed, place=place, instead=instead) from error
 
 
-def _not_ours(path: Path, message: str, found: object, expected: object = None) -> UserError:
-    place = Place(str(path))
-    return fail("RESULT001", message, place=place, found=found, expected=expected, hint=_HINT)
-
-
 def _read(path: Path) -> list[Row]:
     try:
         return _read_parquet(path) if _is_parquet(path) else _read_csv(path)
@@ -181,25 +176,25 @@ def _read_csv(path: Path) -> list[Row]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = list(csv.reader(file))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise _not_ours(path, "this is no CSV file of a sweep", error) from error
+        raise foreign_results(path, "this is no CSV file of a sweep", error) from error
     if not lines:
         return []
     _check_columns(path, lines[0])
     if any(len(line) != len(COLUMNS) for line in lines[1:]):
-        raise _not_ours(path, "a row has too few or too many fields", None)
+        raise foreign_results(path, "a row has too few or too many fields", None)
     try:
         return [
             {column: _value(column, text) for column, text in zip(COLUMNS, line, strict=True)}
             for line in lines[1:]
         ]
     except ValueError as error:
-        raise _not_ours(path, "a field does not hold what it should", error) from error
+        raise foreign_results(path, "a field does not hold what it should", error) from error
 
 
 def _check_columns(path: Path, found: Sequence[str]) -> None:
     if tuple(found) != COLUMNS:
         shown = ", ".join(found)[:80]
-        raise _not_ours(path, "the file has other columns than a sweep writes", shown)
+        raise foreign_results(path, "the file has other columns than a sweep writes", shown)
 
 
 def _value(column: str, text: str) -> str | int | float | None:
@@ -226,7 +221,7 @@ def _read_parquet(path: Path) -> list[Row]:
         table = parquet.read_table(path)
     except pyarrow.ArrowInvalid as error:
         found = str(error).split("\n", 1)[0][:120]
-        raise _not_ours(path, "this is no Parquet file", found) from error
+        raise foreign_results(path, "this is no Parquet file", found) from error
     _check_columns(path, table.column_names)
     rows: list[Row] = table.to_pylist()
     return rows

@@ -1,4 +1,4 @@
-"""What runs in a worker: functions of what all jobs share and of one item."""
+"""Jobs that run in a worker: functions of the shared data and of one item."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.timing import costs_of
 
 if TYPE_CHECKING:
-    from nmpsim.experiments.program import SweptProgram
+    from nmpsim.experiments.sweep_program import SweepProgram
 
 _turn = threading.Lock()
-"""A device does one run at a time; a Dask worker may have several threads."""
+"""Held during a run, as a device does one at a time; a Dask worker may have several threads."""
 _device: tuple[str, Bundle, Device] | None = None
-"""The last device with its bundle, and that bundle's digest."""
+"""Digest of the last bundle, the bundle and its device."""
 
 
 def kernels_are_ready(_: object, __: object) -> bool:
-    """False if some program on this machine would have to wait for kernels to be compiled."""
+    """Return whether no program on this machine has to wait for kernels to be compiled."""
     return make_engine("compiled").is_complete()
 
 
 def compile_kernels(_: object, __: object) -> None:
-    """Compile the kernels and leave them in the cache."""
+    """Compile all kernels into the cache."""
     engine = make_engine("compiled")
     engine.run(make_empty_machine(), costs_of(default_device()), 0, False)
     engine.compile_all()
@@ -54,9 +54,9 @@ class Point:
 
 @attrs.frozen(eq=False)
 class SweepWork:
-    """What all points share."""
+    """Data that all points share."""
 
-    program: SweptProgram
+    program: SweepProgram
     inputs: Arrays
     max_memory: int | None = None
     """Bytes that a worker may take."""
@@ -65,7 +65,7 @@ class SweepWork:
 
 @attrs.frozen(eq=False)
 class Measured:
-    """What became of a point: a report without the arrays, or the error that ended it."""
+    """Result of a point: a report without arrays, or the error that ended it."""
 
     index: int
     compile_seconds: float
@@ -92,7 +92,7 @@ def measure_point(work: SweepWork, point: Point) -> Measured:
     return Measured(point.index, seconds, attrs.evolve(report, outputs={}, output_reports=()))
 
 
-def _compiled(program: SweptProgram, device: DeviceConfig) -> Bundle:
+def _compiled(program: SweepProgram, device: DeviceConfig) -> Bundle:
     from nmpsim.compiler.driver import compile_module  # who evaluates a bundle needs none
 
     image = compile_module(
@@ -107,21 +107,21 @@ def _compiled(program: SweptProgram, device: DeviceConfig) -> Bundle:
 
 @attrs.frozen
 class EvalWork:
-    """What all samples share."""
+    """Data that all samples share."""
 
     image: bytes
-    """The bundle file's bytes."""
+    """Contents of the bundle file."""
     digest: str
     path: str
     max_memory: int | None = None
     """Bytes that a worker may take."""
     limits: Limits = NO_LIMITS
-    """Of each run."""
+    """Limits of each run."""
 
 
 @attrs.frozen(eq=False)
 class Chunk:
-    """Some samples, and where in the data set they are."""
+    """Some samples and their indices in the data set."""
 
     indices: Sequence[int]
     samples: Sequence[Arrays]
@@ -130,24 +130,24 @@ class Chunk:
 
 @attrs.frozen
 class Answer:
-    """What the program said about a sample."""
+    """The answer of the program for a sample."""
 
     index: int
     best: int | None
-    """The class it names; None if the run did not reach its end."""
+    """Best class; None if the run did not reach its end."""
     rank: int | None
-    """How many classes it puts before the right one."""
+    """Number of classes with a higher score than the right one."""
     cycles: int
     error: str | None = None
 
 
 @attrs.frozen
 class ChunkResult:
-    """What came out for a chunk."""
+    """Answers of a chunk."""
 
     answers: tuple[Answer, ...]
     layers: tuple[tuple[int, int], ...]
-    """Elements and saturated values of each layer, over the runs that reached their end."""
+    """(elements, saturated values) of each layer, over the completed runs."""
 
 
 def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
@@ -163,7 +163,7 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
 
 
 def _device_for(work: EvalWork) -> tuple[Bundle, Device]:
-    """The bundle, loaded once in a process."""
+    """Return the bundle and its device, loaded once in a process."""
     global _device
     if _device is None or _device[0] != work.digest:
         bundle = bundle_from_bytes(work.image, work.path)
@@ -174,7 +174,7 @@ def _device_for(work: EvalWork) -> tuple[Bundle, Device]:
 
 
 def forget_device() -> None:
-    """Let the device and its bundle go."""
+    """Release the cached device and its bundle."""
     global _device
     _device = None
 
@@ -187,11 +187,11 @@ def _answer(index: int, run: batch.Answer, best: int, rank: int) -> Answer:
 
 
 def scores_of(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
-    """The scores of classes: the first output with one long dimension."""
+    """Return the scores of classes: the first output with one long dimension."""
     output = next(one for one in outputs if is_scores(one.values.shape))
     return output.real().astype(np.float64).reshape(-1)
 
 
 def ranking(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Classes [..., C], the one with the highest score first; of equal ones the first."""
+    """Return the classes [..., C] by descending score; among equals the first comes first."""
     return np.argsort(-scores, axis=-1, kind="stable")

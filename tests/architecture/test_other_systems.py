@@ -17,7 +17,7 @@ import pytest
 
 from nmpsim import atomic, host_memory
 from nmpsim.core.threads import available_processors
-from nmpsim.experiments import local
+from nmpsim.experiments import process_pool
 from nmpsim.kernels import cache_folder
 
 
@@ -145,17 +145,17 @@ def test_kernels_are_kept_where_files_have_no_owner(
 
 def test_a_pool_starts_where_signals_cannot_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(signal, "pthread_sigmask", raising=False)
-    with local._interrupts_held():
+    with process_pool._interrupts_blocked():
         pass
 
 
 def test_a_pool_has_no_more_processes_than_windows_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert local.fitting_jobs(500, 1000) == 500
-    monkeypatch.setattr(local, "sys", SimpleNamespace(platform="win32"))
-    assert [local.fitting_jobs(n, 1000) for n in (500, 61, 3)] == [61, 61, 3]
-    assert local.fitting_jobs(500, 5) == 5
+    assert process_pool.choose_jobs(500, 1000) == 500
+    monkeypatch.setattr(process_pool, "sys", SimpleNamespace(platform="win32"))
+    assert [process_pool.choose_jobs(n, 1000) for n in (500, 61, 3)] == [61, 61, 3]
+    assert process_pool.choose_jobs(500, 5) == 5
 
 
 @pytest.mark.parametrize("how", ["closed", "broken"])
@@ -168,15 +168,15 @@ def test_a_process_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch, how: st
     def end(code: int) -> None:
         raise EndedError(code)
 
-    class ViolationPoint:
+    class Broken:
         def poll(self, timeout: object) -> None:
             raise BrokenPipeError
 
     reading, writing = Pipe(duplex=False)
     writing.close()
-    monkeypatch.setattr(local.os, "_exit", end)
+    monkeypatch.setattr(process_pool.os, "_exit", end)
     with pytest.raises(EndedError, match="1"):
-        local._end_with_parent(ViolationPoint() if how == "broken" else reading)
+        process_pool._end_with_parent(Broken() if how == "broken" else reading)
     reading.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import nmpsim
 from nmpsim.cli import dataset
-from nmpsim.experiments import accuracy, local, pools, worker
+from nmpsim.experiments import accuracy, process_pool, worker
 
 
 def test_the_digits_are_as_right_as_their_reference(cli, digits, digits_bin, tmp_path):
@@ -46,12 +46,12 @@ def test_little_work_starts_no_processes(monkeypatch, digits, digits_bin, jobs, 
     class ProcessesError(Exception):
         """Others are started."""
 
-    def local_pool(shared, workers):
+    def start_processes(shared, workers):
         assert workers > 1
         raise ProcessesError
 
-    monkeypatch.setattr(pools, "local_pool", local_pool)
-    monkeypatch.setattr(local, "processors", lambda: 2)
+    monkeypatch.setattr(process_pool, "process_pool", start_processes)
+    monkeypatch.setattr(process_pool, "available_processors", lambda: 2)
     monkeypatch.setattr(accuracy, "START_SECONDS", seconds)
     with np.load(digits / "testset.npz") as data:
         given = {"data": data["x"][:40]}, data["labels"][:40]

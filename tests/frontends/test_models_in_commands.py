@@ -17,7 +17,7 @@ from tflite_files import small_network
 import nmpsim
 from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments import load_swept
+from nmpsim.experiments import load_sweep_program
 
 INPUT = np.zeros((1, 4, 4, 2), np.int8)
 
@@ -126,7 +126,7 @@ def test_python_loads_a_model_for_a_device(model: Path) -> None:
 def test_a_sweep_of_a_model_takes_what_its_user_has(tmp_path: Path) -> None:
     path = tmp_path / "u8.tflite"
     path.write_bytes(small_network(dtype="UINT8"))
-    for program in (load_swept(path), load_swept(nmpsim.compile(path).bundle)):
+    for program in (load_sweep_program(path), load_sweep_program(nmpsim.compile(path).bundle)):
         (tensor,) = program.inputs()
         assert (tensor.elem, tensor.offset, program.numerics) == ("ui8", 128, "q31")
         assert tensor.scale == pytest.approx(0.05)

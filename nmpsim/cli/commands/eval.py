@@ -73,7 +73,7 @@ def command(request: Request) -> int:
     from nmpsim.cli.dataset import load_dataset, read_class_names
     from nmpsim.cli.samples import ProgramInputs
     from nmpsim.experiments import evaluate, evaluation_json, write_confusion
-    from nmpsim.experiments.samples import checked_labels, classes_of
+    from nmpsim.experiments.samples import check_labels, classes_of
     from nmpsim.views.eval_text import print_evaluation
     from nmpsim.views.progress import RunProgress, stderr_console
 
@@ -87,7 +87,7 @@ def command(request: Request) -> int:
     )
     classes = classes_of(bundle)
     with about(data.source):
-        checked_labels(data.labels, len(data.samples), classes)
+        check_labels(data.labels, len(data.samples), classes)
     names = data.class_names
     if request.classes is not None:
         names = read_class_names(request.classes, classes)

@@ -74,13 +74,13 @@ def command(request: Request) -> int:
         check_plots(request.plot)
     from nmpsim.cli.inputs import find_samples, single_sample
     from nmpsim.cli.samples import ProgramInputs
-    from nmpsim.experiments import load_swept, sweep_program
+    from nmpsim.experiments import load_sweep_program, sweep
     from nmpsim.views.progress import RunProgress, stderr_console
 
     grid = _read_grid(request)
     device = load_device(request.device)
     with announce_loading(request.program):
-        program = load_swept(*files, request.numerics)
+        program = load_sweep_program(*files, request.numerics)
     print_warnings(program.warnings)
     inputs = ProgramInputs(
         {tensor.name: tensor for tensor in program.inputs()},
@@ -91,7 +91,7 @@ def command(request: Request) -> int:
     arrays = single_sample(find_samples(request.inputs.arguments, inputs)).load()
     note = partial(describe_partial_results, request.output)
     with add_interrupt_note(note), RunProgress(stderr_console()) as progress:
-        result = sweep_program(
+        result = sweep(
             program,
             arrays,
             grid,

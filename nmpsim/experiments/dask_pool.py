@@ -1,4 +1,4 @@
-"""Workers of a Dask cluster, through its scheduler's address."""
+"""Pool of the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ CONNECT_SECONDS = 10
 
 
 @attrs.frozen
-class _ClusterPool:
-    """See :class:`~nmpsim.experiments.pool.Pool`."""
-
+class _DaskPool(Pool):
     workers: int
     client: Any
     executor: Any
     shared: Any
-    """Future of what jobs share; every worker has it."""
+    """Future of the shared data; every worker has it."""
     hosts: tuple[str, ...]
-    """A worker of each host."""
+    """Address of one worker on each host."""
 
     def prepare(self, compiling: Callable[[], None]) -> None:
         cold = [host for host in self.hosts if not self._on(host, kernels_are_ready).result()]
@@ -47,8 +45,8 @@ class _ClusterPool:
 
 
 @contextmanager
-def cluster_pool(shared: object, scheduler: str) -> Iterator[Pool]:
-    """The pool of all workers that the scheduler has now."""
+def dask_pool(shared: object, scheduler: str) -> Iterator[Pool]:
+    """Open the pool of all workers that the scheduler has now."""
     client = _connected(scheduler)
     try:
         hosts = _checked_workers(client, scheduler)
@@ -56,7 +54,7 @@ def cluster_pool(shared: object, scheduler: str) -> Iterator[Pool]:
         everywhere = client.scatter(shared, broadcast=True, hash=False)
         workers = sum(client.nthreads().values())
         try:
-            yield _ClusterPool(workers, client, executor, everywhere, hosts)
+            yield _DaskPool(workers, client, executor, everywhere, hosts)
         finally:
             executor.shutdown(wait=False)  # which cancels what still runs
             everywhere.release()
@@ -79,11 +77,11 @@ def _connected(scheduler: str) -> Any:
 
 
 def _checked_workers(client: Any, scheduler: str) -> tuple[str, ...]:
-    """One worker of each host, once it is known that all run this very nmpsim."""
+    """Return one worker of each host; raise WORK001 unless all run this very nmpsim."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     if not workers:
         raise _unusable(scheduler, "the cluster has no workers", "0 workers")
-    for address, version in client.run(_version_there, on_error="return").items():
+    for address, version in client.run(_worker_version, on_error="return").items():
         if version != code_version():
             raise _unusable(
                 scheduler,
@@ -94,7 +92,7 @@ def _checked_workers(client: Any, scheduler: str) -> tuple[str, ...]:
     return tuple({info["host"]: address for address, info in workers.items()}.values())
 
 
-def _version_there() -> str:
+def _worker_version() -> str:
     return code_version()
 
 

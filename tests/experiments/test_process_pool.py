@@ -9,12 +9,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
 
-from nmpsim.experiments import local
-from nmpsim.experiments.local import local_pool
+from nmpsim.diagnostics import UserError
+from nmpsim.experiments import process_pool as pools
+from nmpsim.experiments.process_pool import process_pool
 
 OTHER_USER = 65533
 """A user without other processes, of whom the system allows few."""
@@ -27,7 +29,7 @@ def refuse(*_):
 def test_jobs_fail_when_the_thread_that_hands_them_out_ends(monkeypatch):
     monkeypatch.setattr(multiprocessing.queues.Queue, "_start_thread", refuse)
     hook = threading.excepthook
-    with pytest.raises(RuntimeError, match="can't start new thread"), local_pool(7, 2) as pool:
+    with pytest.raises(RuntimeError, match="can't start new thread"), process_pool(7, 2) as pool:
         first = pool.submit(operator.eq, 7)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             first.result(timeout=60)
@@ -45,15 +47,35 @@ def test_that_thread_does_not_start(monkeypatch):
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", refusing)
-    with pytest.raises(RuntimeError, match="can't start new thread"), local_pool(7, 2) as pool:
+    with pytest.raises(RuntimeError, match="can't start new thread"), process_pool(7, 2) as pool:
         pool.submit(operator.eq, 7)
+    assert not multiprocessing.active_children()
+
+
+def end_worker(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
+def test_a_worker_that_is_killed_is_not_a_system_without_threads():
+    with (
+        pytest.raises(UserError, match="a worker process was ended") as caught,
+        process_pool(7, 2) as pool,
+    ):
+        with pytest.raises(BrokenProcessPool):
+            pool.submit(end_worker, None).result(timeout=60)
+        try:
+            pool.submit(operator.eq, 7)
+        finally:
+            assert pool.error is None
+    assert caught.value.diagnostics[0].code == "WORK001"
     assert not multiprocessing.active_children()
 
 
 def test_other_threads_may_end_as_they_like(monkeypatch):
     ended = []
     monkeypatch.setattr(threading, "excepthook", ended.append)
-    with local_pool(7, 2) as pool:
+    with process_pool(7, 2) as pool:
         other = threading.Thread(target=refuse)
         other.start()
         other.join()
@@ -62,13 +84,13 @@ def test_other_threads_may_end_as_they_like(monkeypatch):
 
 
 def test_a_worker_without_threads_says_so_in_its_first_job(monkeypatch):
-    for name in ("_shared", "_begin_error"):
-        monkeypatch.setattr(local, name, None)
+    for name in ("_shared", "_set_up_error"):
+        monkeypatch.setattr(pools, name, None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    local._begin(None, 7)
+    pools._set_up(None, 7)
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        local._call(operator.eq, 7)
+        pools._call(operator.eq, 7)
 
 
 @pytest.mark.skipif(

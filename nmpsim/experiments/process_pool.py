@@ -1,4 +1,4 @@
-"""Processes of this machine. They end with their parent, however it ends."""
+"""Pool of local processes, which end with their parent, however it ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, InvalidStateError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -19,42 +19,48 @@ import attrs
 from nmpsim.core.threads import available_processors
 from nmpsim.diagnostics import fail
 from nmpsim.experiments.pool import Item, Job, Pool, Result
-from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
+from nmpsim.host_memory import checked_limit, share_of
 
 MAX_WINDOWS_PROCESSES = 61
-"""How many Python can wait for there."""
+"""Number of processes that Python can wait for on Windows."""
 _shared: Any = None
-"""In a worker process: what its jobs share."""
-_begin_error: RuntimeError | None = None
-"""In a worker process: why it could not begin."""
+"""In a worker process: the data that its jobs share."""
+_set_up_error: RuntimeError | None = None
+"""In a worker process: why it could not be set up."""
 
 
-def fitting_jobs(jobs: int | None, items: int) -> int:
-    """Processes for this many items: what is asked for, or one for each processor; none in vain."""
+def choose_jobs(jobs: int | None, items: int) -> int:
+    """Return the number of processes: ``jobs``, or one for each processor, at most one an item."""
     limit = MAX_WINDOWS_PROCESSES if sys.platform == "win32" else items
     return max(1, min(jobs or available_processors(), items, limit))
 
 
-@attrs.define
-class _LocalPool:
-    """See :class:`~nmpsim.experiments.pool.Pool`."""
+def share_resources(
+    jobs: int | None, items: int, max_memory: int | None, scheduler: str | None = None
+) -> tuple[int, int | None]:
+    """Return the number of processes, and the bytes of memory that each may take.
 
+    The workers of a cluster (``scheduler``) have memory of their own.
+    """
+    jobs, limit = choose_jobs(jobs, items), checked_limit(max_memory)
+    return jobs, share_of(limit, jobs) if scheduler is None else limit
+
+
+@attrs.define
+class _ProcessPool(Pool):
     workers: int
     executor: ProcessPoolExecutor
     error: BaseException | None = None
-    """What ended the thread that hands jobs to workers, or kept it from starting."""
+    """Error that ended the executor's manager thread, or kept it from starting."""
     _open: set[Future[Any]] = attrs.field(factory=set)
     """Jobs that are not done."""
 
-    def prepare(self, compiling: Callable[[], None]) -> None:
-        if not self.submit(kernels_are_ready, None).result():
-            compiling()
-            self.submit(compile_kernels, None).result()
-
     def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
         try:
-            with _interrupts_held():  # it may start a process, which keeps them held
+            with _interrupts_blocked():  # it may start a process, which keeps them blocked
                 future = self.executor.submit(_call, job, item)
+        except BrokenProcessPool:  # a worker died; the executor has noticed that itself
+            raise
         except RuntimeError as error:
             self.error = error
             raise
@@ -64,7 +70,7 @@ class _LocalPool:
         return future
 
     def manager_ended(self, thread: threading.Thread | None, error: BaseException | None) -> bool:
-        """Fail all jobs if ``thread`` is the executor's manager thread, which ``error`` has ended.
+        """Fail all jobs if ``error`` ended ``thread`` and it is the executor's manager thread.
 
         The executor notices that a worker dies, but waits forever without that thread.
         """
@@ -83,7 +89,7 @@ class _LocalPool:
                 future.set_exception(self.error)
 
     def close(self) -> None:
-        """End all processes; at once if nothing else will."""
+        """End all processes, by force if the manager thread is gone."""
         if self.error is not None:
             for process in list(self.executor._processes.values()):
                 process.kill()
@@ -92,8 +98,8 @@ class _LocalPool:
 
 
 @contextmanager
-def _watched(pool: _LocalPool) -> Iterator[None]:
-    """In here, the end of the executor's thread is the end of its jobs."""
+def _watch_manager(pool: _ProcessPool) -> Iterator[None]:
+    """Within the context, fail the pool's jobs when the executor's manager thread ends."""
     before = threading.excepthook
 
     def ended(args: threading.ExceptHookArgs) -> None:
@@ -108,8 +114,8 @@ def _watched(pool: _LocalPool) -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits; otherwise it would reach a process that has only begun to start."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Delay Ctrl-C: it would reach a process that has only begun to start."""
     if sys.platform == "win32" or not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -121,17 +127,17 @@ def _interrupts_held() -> Iterator[None]:
 
 
 @contextmanager
-def local_pool(shared: object, workers: int) -> Iterator[Pool]:
-    """A pool of this many processes.
+def process_pool(shared: object, workers: int) -> Iterator[Pool]:
+    """Open a pool of local processes.
 
-    They are spawned, for a fork copies locks that a thread holds; so a script that uses it needs
-    its ``if __name__ == "__main__"``.
+    They are spawned, because a fork copies locks that a thread holds; so a script that uses it
+    needs its ``if __name__ == "__main__"``.
     """
     context = multiprocessing.get_context("spawn")
     leash, end = context.Pipe(duplex=False)
-    pool = _LocalPool(workers, ProcessPoolExecutor(workers, context, _begin, (leash, shared)))
+    pool = _ProcessPool(workers, ProcessPoolExecutor(workers, context, _set_up, (leash, shared)))
     try:
-        with _watched(pool):
+        with _watch_manager(pool):
             yield pool
     except BrokenProcessPool as error:
         raise fail(
@@ -146,28 +152,28 @@ def local_pool(shared: object, workers: int) -> Iterator[Pool]:
         leash.close()
 
 
-def _begin(leash: Any, shared: object) -> None:
-    """Set a worker process up; Ctrl-C is its parent's business.
+def _set_up(leash: Any, shared: object) -> None:
+    """Set up a worker process, which ignores Ctrl-C.
 
     ``leash`` is the end of a pipe, which is of another class on Windows.
     """
-    global _shared, _begin_error
+    global _shared, _set_up_error
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         threading.Thread(target=_end_with_parent, args=(leash,), daemon=True).start()
     except RuntimeError as error:  # raised here, it would be a broken pool and a traceback
-        _begin_error = error
+        _set_up_error = error
     _shared = shared
 
 
 def _end_with_parent(leash: Any) -> None:
-    """Wait until the other end is closed, by the parent or by its death."""
+    """End this process once the other end is closed, by the parent or by its death."""
     with contextlib.suppress(OSError, EOFError):  # how Windows tells it
         leash.poll(None)
     os._exit(1)
 
 
 def _call(job: Job[Item, Result], item: Item) -> Result:
-    if _begin_error is not None:
-        raise _begin_error
+    if _set_up_error is not None:
+        raise _set_up_error
     return job(_shared, item)

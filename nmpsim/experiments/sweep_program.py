@@ -1,4 +1,4 @@
-"""The program of a sweep: what is compiled again for every device."""
+"""The program of a sweep, which is compiled for every device."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nmpsim.lir.nodes import Module, TensorType
 
 
 @attrs.frozen(eq=False)
-class SweptProgram:
-    """A module with its constants, and whose arithmetic it follows."""
+class SweepProgram:
+    """A module with its constants, and the numerics profile of each layer."""
 
     name: str
     module: Module
@@ -28,15 +28,15 @@ class SweptProgram:
     """The device whose settings a sweep changes, unless another is given."""
     warnings: tuple[str, ...] = ()
     unsigned: frozenset[str] = frozenset()
-    """Inputs and outputs that a user has as uint8 or uint16."""
+    """Inputs and outputs that a user passes as uint8 or uint16."""
     channel_order: str = "BGR"
-    """Of images, if nobody says it."""
+    """Channel order of images, unless the user chooses one."""
     normalizations: tuple[Normalization, ...] = ()
-    """Of images, as far as the model's file says it."""
+    """Normalization of images, as far as the model's file defines it."""
 
     @property
     def digest(self) -> str:
-        """A name for all that results depend on: text, exact scales, constants, numerics."""
+        """Digest of all that results depend on: text, exact scales, constants, numerics."""
         from nmpsim.bundle.debug import debug_sections
 
         arithmetic = repr((self.numerics, sorted(self.layer_numerics.items())))
@@ -45,9 +45,9 @@ class SweptProgram:
         return digest_of([arithmetic.encode(), *parts])
 
     def inputs(self) -> tuple[Tensor, ...]:
-        """Mutable weights that are read before they are written, as a user has them.
+        """Return the inputs as a user passes them; they have no address yet.
 
-        They have no address yet.
+        Inputs are mutable weights that are read before they are written.
         """
         from nmpsim.compiler.resolve import resolve
 
@@ -74,13 +74,13 @@ class SweptProgram:
         return as_unsigned(tensor) if name in self.unsigned else tensor
 
 
-def load_swept(
+def load_sweep_program(
     program: Bundle | Path | str,
     weights: Path | str | None = None,
     tensors: Path | str | None = None,
     numerics: str | None = None,
-) -> SweptProgram:
-    """The program of a bundle, of a model or of LIR text, with its constants.
+) -> SweepProgram:
+    """Load the program of a bundle, of a model or of LIR text, with its constants.
 
     Raises:
         UserError: codes of FILE, LIR, CONST, MODEL, PKG and BUN; BUN005 for a bundle without
@@ -100,7 +100,7 @@ def load_swept(
             raise fail("ARG001", message, place=Place(str(path)), hint=hint)
         return _of_bundle(read_bundle(path))
     loaded = load_program(path, *files)
-    return SweptProgram(
+    return SweepProgram(
         loaded.module.name,
         loaded.module,
         numerics or loaded.numerics or DEFAULT_NUMERICS,
@@ -113,9 +113,9 @@ def load_swept(
     )
 
 
-def _of_bundle(bundle: Bundle) -> SweptProgram:
+def _of_bundle(bundle: Bundle) -> SweepProgram:
     metadata = bundle.metadata
-    return SweptProgram(
+    return SweepProgram(
         metadata.program,
         bundle.module(),
         metadata.numerics,

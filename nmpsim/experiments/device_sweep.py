@@ -1,0 +1,205 @@
+"""Runs of a program on every device of a grid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.bundle import Bundle
+from nmpsim.config import DeviceConfig, setting_names
+from nmpsim.core.limits import NO_LIMITS, Limits
+from nmpsim.core.memory_demand import check_device_memory
+from nmpsim.core.run import Progress, ProgressCallback
+from nmpsim.diagnostics import UserError
+from nmpsim.experiments.grid import Grid, GridPoint, dotted, grid_points
+from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
+from nmpsim.experiments.pool import run_jobs
+from nmpsim.experiments.process_pool import share_resources
+from nmpsim.experiments.sweep_program import SweepProgram, load_sweep_program
+from nmpsim.experiments.table import COLUMNS, ResultsFile, Row, measures
+from nmpsim.experiments.worker import Measured, Point, SweepWork, measure_point
+
+
+@attrs.frozen
+class SweepResult:
+    """Results of a sweep, one row for each point in the order of the grid."""
+
+    program: str
+    varied: tuple[str, ...]
+    """Settings that the grid varies (``cores_count``)."""
+    rows: tuple[Row, ...]
+    """Column -> value of each point; docs/sweep.md describes the columns."""
+    reused: int
+    """Number of rows that the results file already had."""
+
+
+def sweep(
+    program: SweepProgram | Bundle | Path | str,
+    inputs: Mapping[str, npt.ArrayLike],
+    grid: Grid,
+    *,
+    weights: Path | str | None = None,
+    tensors: Path | str | None = None,
+    numerics: str | None = None,
+    device: DeviceConfig | None = None,
+    results: Path | str | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    max_memory: int | None = None,
+    progress: ProgressCallback | None = None,
+    limits: Limits = NO_LIMITS,
+) -> SweepResult:
+    """Compile and run a program on every device of a grid, in parallel.
+
+    It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
+
+    Parameters
+    ----------
+    program
+        A bundle that carries its LIR, a file of one or of LIR, or a loaded program.
+    inputs
+        An array for each input, as ``Device.run`` takes them.
+    grid
+        Setting (``cores_count`` or ``cores.count``) -> its values.
+    weights
+        ``.npz`` file with the constants of a LIR file.
+    tensors
+        JSON file with its exact scales; the file next to it is taken if there is one.
+    numerics
+        Numerics profile for a LIR file, ``glow-int`` if None.
+    device
+        Device whose settings the grid changes; the bundle's own, or the NMP, if None.
+    results
+        ``.csv`` or ``.parquet`` file that is written after each point; points that it already has
+        are not run again.
+    jobs
+        Number of processes, one for each processor if None.
+    scheduler
+        Address of a Dask scheduler, to run there instead.
+    max_memory
+        Bytes that all processes may take together; what is free, less a margin, if None. On a
+        cluster, the bytes that each worker may take.
+    progress
+        Called with ``compiling`` if kernels must be compiled, and for every ``point``.
+    limits
+        Limits of each run. Its cycles are a setting of the device; points of ``results`` that took
+        too long are run again.
+
+    Returns
+    -------
+    SweepResult
+        A row for each point. A program that does not fit or does not reach its end is a row that
+        says so.
+
+    Raises
+    ------
+    UserError
+        Codes of FILE, LIR, CONST, BUN, INPUT, GRID, DEV and PKG; COMP001; RESULT001 for results of
+        something else, WORK001 if a worker was lost, MEM001 if a point needs too much memory.
+    """
+    if not isinstance(program, SweepProgram):
+        program = load_sweep_program(program, weights, tensors, numerics)
+    arrays = {name: np.asarray(value) for name, value in inputs.items()}
+    points = grid_points(grid, limits.of_device(device or program.base))
+    same = {
+        "nmpsim": code_version(),
+        "program": program.name,
+        "program_digest": program.digest,
+        "inputs_digest": digest_of_arrays(arrays),
+    }
+    heads = tuple(_known_columns(point, same, program.numerics) for point in points)
+    table = None if results is None else ResultsFile.open(Path(results), same)
+    rows = _Rows(points, heads, table, progress)
+    missing = rows.missing()
+    for index in missing:
+        if (error := points[index].error) is not None:
+            rows.add(index, _error_columns(error))
+    runnable = [
+        Point(index, config) for index in missing if (config := points[index].device) is not None
+    ]
+    if runnable:
+        jobs, limit = share_resources(jobs, len(runnable), max_memory, scheduler)
+        if scheduler is None:
+            for point in runnable:
+                check_device_memory(point.device, limit)
+        work = SweepWork(program, arrays, limit, Limits(timeout=limits.timeout))
+        for measured in run_jobs(
+            measure_point, work, runnable, jobs=jobs, scheduler=scheduler, progress=progress
+        ):
+            rows.add(measured.index, _columns(measured))
+    varied = tuple(points[0].settings)
+    return SweepResult(program.name, varied, rows.in_order(), len(points) - len(missing))
+
+
+class _Rows:
+    """The rows measured so far, in memory and in the results file."""
+
+    def __init__(
+        self,
+        points: Sequence[GridPoint],
+        heads: Sequence[Row],
+        table: ResultsFile | None,
+        progress: ProgressCallback | None,
+    ) -> None:
+        self._points = points
+        self._heads = heads
+        self._keys = [head["point"] for head in heads]
+        self._table = table
+        known: Mapping[str, Row] = {} if table is None else table.rows
+        self._rows = {key: row for key, row in known.items() if row["error"] != "timeout"}
+        self._progress = progress
+
+    def missing(self) -> list[int]:
+        """Return the indices of points without a row."""
+        return [index for index, key in enumerate(self._keys) if key not in self._rows]
+
+    def add(self, index: int, found: Mapping[str, Any]) -> None:
+        """Add the row of a point and report progress."""
+        row = {**dict.fromkeys(COLUMNS), **self._heads[index], **found}
+        self._rows[self._keys[index]] = row
+        if self._table is not None:
+            self._table.add(row)
+        if self._progress:
+            settings = self._points[index].settings
+            text = ", ".join(f"{dotted(name)}={value}" for name, value in settings.items())
+            done = len(self._keys) - len(self.missing())
+            self._progress(Progress("point", done, len(self._keys), text))
+
+    def in_order(self) -> tuple[Row, ...]:
+        """Return all rows in the order of the grid, and put the results file in that order."""
+        if self._table is not None:
+            self._table.sort(self._keys)
+        return tuple(self._rows[key] for key in self._keys)
+
+
+def _known_columns(point: GridPoint, same: Mapping[str, str], numerics: str) -> dict[str, Any]:
+    """Return the columns known before a point is run; column ``point`` is their digest."""
+    settings = (
+        {**dict.fromkeys(setting_names()), **point.settings}
+        if point.device is None
+        else {name: getattr(point.device, name) for name in setting_names()}
+    )
+    key = digest_of([json.dumps([same, settings]).encode()])
+    return {"point": key, **same, "numerics": numerics, **settings}
+
+
+def _columns(measured: Measured) -> dict[str, Any]:
+    found: dict[str, Any] = {"compile_seconds": measured.compile_seconds}
+    report = measured.report
+    if measured.error is not None or report is None:
+        return found | (_error_columns(measured.error) if measured.error else {})
+    if report.trap is not None:
+        return found | {"error": report.trap.kind, "message": report.trap.message}
+    return measures(measured)
+
+
+def _error_columns(error: UserError) -> dict[str, Any]:
+    first = error.diagnostics[0]
+    facts = [f"found {first.found}" if first.found else "", first.message]
+    return {"error": first.code, "message": "; ".join(fact for fact in reversed(facts) if fact)}
