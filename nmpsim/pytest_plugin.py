@@ -1,4 +1,4 @@
-"""pytest's plugin: the fixtures ``nmp`` and ``nmp_snapshot``; docs/pytest.md describes them.
+"""Pytest plugin with the fixtures ``nmp`` and ``nmp_snapshot``; docs/pytest.md describes them.
 
 pytest loads it whenever it starts, so nothing heavy is imported before a test asks for it.
 """
@@ -23,13 +23,13 @@ MARKER = (
     " or on the bundle's own, with some settings changed: nmp_device(dram_bytes_per_cycle=8)"
 )
 SNAPSHOTS = "nmp_snapshots"
-"""Folder next to the tests."""
+"""Name of the folder next to the tests."""
 Result = TypeVar("Result")
 _written = pytest.StashKey[list[Path]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--nmp-update``"""
+    """Add the option ``--nmp-update``."""
     group = parser.getgroup("nmpsim")
     group.addoption(
         "--nmp-update", action="store_true", help="Write the snapshots of nmp_snapshot."
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker's line in ``pytest --markers``."""
+    """Register the marker."""
     config.addinivalue_line("markers", MARKER)
     config.stash[_written] = []
 
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """How many snapshots were written."""
+    """Report how many snapshots were written."""
     written = config.stash[_written]
     if written:
         word = "snapshot" if len(written) == 1 else "snapshots"
@@ -60,7 +60,7 @@ class NmpSession:
 
     @property
     def runner(self) -> Runner:
-        """What does the work; made when it is asked for."""
+        """Runner of programs, created on first use."""
         if self._runner is None:
             from nmpsim.checking.snapshot import Runner
 
@@ -68,7 +68,7 @@ class NmpSession:
         return self._runner
 
     def load(self, path: Path | str) -> Bundle:
-        """The bundle of a file; each file is read once."""
+        """Load a bundle file, or compile a model file; each file is read once."""
         return self.runner.load(path)
 
     def compile(self, lir: Path | str, weights: Path | str | None = None, **options: Any) -> Bundle:
@@ -77,7 +77,7 @@ class NmpSession:
 
 
 class Nmp:
-    """Programs, and the device of a test."""
+    """Fixture that loads, compiles and runs programs on the device of a test."""
 
     def __init__(self, session: NmpSession, node: pytest.Item) -> None:
         self._session = session
@@ -142,7 +142,7 @@ class Nmp:
 
 
 class NmpSnapshot:
-    """Runs of a test as they were."""
+    """Fixture that compares runs with snapshots."""
 
     def __init__(self, node: pytest.Item, update: bool) -> None:
         self._node = node
@@ -185,7 +185,7 @@ class NmpSnapshot:
 
 
 def snapshot_path(node: pytest.Item, name: str) -> Path:
-    """``nmp_snapshots/MODULE/TEST[.NAME].json`` next to the test's file."""
+    """Return ``nmp_snapshots/MODULE/TEST[.NAME].json`` next to the test's file."""
     from nmpsim.atomic import file_name
 
     words = ".".join([*node.nodeid.split("::")[1:], *([name] if name else [])])
@@ -193,7 +193,7 @@ def snapshot_path(node: pytest.Item, name: str) -> Path:
 
 
 def _done(work: Callable[..., Result], *given: Any) -> Result:
-    """What ``work`` gives; of an error of the user the traceback ends in the test."""
+    """Call ``work``; the traceback of a user error ends in the test."""
     __tracebackhide__ = True
     from nmpsim.diagnostics import UserError
 
@@ -204,7 +204,7 @@ def _done(work: Callable[..., Result], *given: Any) -> Result:
 
 
 def _device_of(node: pytest.Item) -> tuple[Path | None, dict[str, Any]]:
-    """File and changed settings of a test's markers; those nearer to the test come last."""
+    """Return file and changed settings of a test's markers; markers nearer to the test win."""
     file: Path | None = None
     settings: dict[str, Any] = {}
     for marker in reversed(list(node.iter_markers("nmp_device"))):
@@ -216,17 +216,17 @@ def _device_of(node: pytest.Item) -> tuple[Path | None, dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def nmp_session() -> NmpSession:
-    """Loads and compiles programs, for fixtures of a whole session."""
+    """Return the loader and compiler of a whole session."""
     return NmpSession()
 
 
 @pytest.fixture
 def nmp(nmp_session: NmpSession, request: pytest.FixtureRequest) -> Nmp:
-    """Loads, compiles and runs programs, on the device of the marker ``nmp_device``."""
+    """Return a fixture that loads, compiles and runs programs on the device of ``nmp_device``."""
     return Nmp(nmp_session, request.node)
 
 
 @pytest.fixture
 def nmp_snapshot(request: pytest.FixtureRequest) -> NmpSnapshot:
-    """Outputs, cycles and saturation as they were when ``--nmp-update`` was given."""
+    """Return a fixture that compares runs with snapshots written by ``--nmp-update``."""
     return NmpSnapshot(request.node, request.config.getoption("--nmp-update"))

@@ -1,9 +1,14 @@
-"""nmpsim as an execution target for CI: a suite of programs, expectations, budgets, baselines."""
+"""Checks of programs for CI: suites of cases with expectations, budgets and baselines."""
 
-from nmpsim.checking.case import CaseWork, Expected, check_case
-from nmpsim.checking.document import check_json
-from nmpsim.checking.results import CaseResult, Check, Culprit, LayerOutcome, exit_code
-from nmpsim.checking.running import check_cases
+from nmpsim.checking.case import CaseWork, ExpectedArrays, check_case
+from nmpsim.checking.results import (
+    CaseResult,
+    Check,
+    FailedLayer,
+    LayerOutcome,
+    check_json,
+    exit_code,
+)
 from nmpsim.checking.suite import (
     Budget,
     Case,
@@ -13,6 +18,7 @@ from nmpsim.checking.suite import (
     Suite,
 )
 from nmpsim.checking.suite_file import read_suite
+from nmpsim.checking.suite_run import check_cases
 
 __all__ = [
     "Budget",
@@ -20,9 +26,9 @@ __all__ = [
     "CaseResult",
     "CaseWork",
     "Check",
-    "Culprit",
+    "FailedLayer",
     "Expect",
-    "Expected",
+    "ExpectedArrays",
     "InputFile",
     "LayerOutcome",
     "SaturationLimit",

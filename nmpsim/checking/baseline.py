@@ -1,4 +1,4 @@
-"""What a run was when it was good: a JSON file that people read and keep next to their sources."""
+"""Baselines: a good run as a JSON file that people read and keep next to their sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from nmpsim.atomic import is_special, write_file
 from nmpsim.bundle.schema import strict_converter
-from nmpsim.checking.run import Run, output_digest
+from nmpsim.checking.run import Run, digest_output
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import code_version
 from nmpsim.input_files import read_text
@@ -32,9 +32,9 @@ OLD_SCHEMAS: Final[Mapping[str, tuple[str, ...]]] = {
     "nmpsim-baseline-2": ("elem",),
     "nmpsim-baseline-1": ("elem", "placement"),
 }
-"""Older version -> fields that its layers do not have."""
+"""Older version -> fields that its layers lack."""
 MAX_VALUES = 4096
-"""Of an output with more elements only the digest is kept."""
+"""Largest output whose values are kept; of a larger one only the digest is."""
 MAX_BYTES = 64 << 20
 UPDATE_HINT = "nmpsim check --update-baseline"
 _OTHER_PROGRAM = "name the baseline of this program"
@@ -42,7 +42,7 @@ _OTHER_PROGRAM = "name the baseline of this program"
 
 @attrs.frozen
 class BaselineLayer:
-    """A layer as it was."""
+    """A layer of the baseline run."""
 
     name: str
     op: str
@@ -63,14 +63,14 @@ class BaselineLayer:
     output: Annotated[str, "digest of its output"]
 
     def describes(self, layer: LayerReport) -> bool:
-        """Whether a layer of another run is the same one; its name may have changed."""
+        """Return whether a layer of another run is the same one; its name may differ."""
         same_elem = self.elem is None or self.elem == layer.elem
         return same_elem and (self.op, self.shape) == (layer.op, layer.shape)
 
 
 @attrs.frozen
 class BaselineOutput:
-    """An output as it was."""
+    """An output of the baseline run."""
 
     elem: str
     shape: tuple[int, ...]
@@ -78,14 +78,14 @@ class BaselineOutput:
     values: Annotated[tuple[Any, ...] | None, "in row-major order, as stored; null of a large one"]
 
     def array(self) -> npt.NDArray[Any] | None:
-        """The values in their shape; None if they were not kept."""
+        """Return the values in their shape; None if they were not kept."""
         if self.values is None:
             return None
         plain = [float(value) for value in self.values] if _is_float(self.elem) else self.values
         return np.asarray(plain, ELEM_DTYPES[self.elem]).reshape(self.shape)
 
     def is_of(self, values: npt.NDArray[Any]) -> bool:
-        """Are these the output's values, by the digest and by the values that were kept?
+        """Return whether an output has these values, by digest and by the values kept.
 
         Who edits a value by hand leaves the digest as it was. The digest counts too: it tells the
         sign of a zero and the bits of a NaN.
@@ -93,19 +93,19 @@ class BaselineOutput:
         kept = self.array()
         if kept is not None and not np.array_equal(kept, values, equal_nan=_is_float(self.elem)):
             return False
-        return self.digest == output_digest(values)
+        return self.digest == digest_output(values)
 
     def contradicts_itself(self, values: npt.NDArray[Any]) -> bool:
-        """Whether it kept these bits under a digest that is not theirs; a NaN's are not kept."""
+        """Return whether these bits were kept under another digest (False for NaN)."""
         kept = self.array()
         if kept is None or kept.tobytes() != values.tobytes():
             return False
-        return bool((kept == kept).all()) and self.digest != output_digest(values)
+        return bool((kept == kept).all()) and self.digest != digest_output(values)
 
 
 @attrs.frozen
 class Baseline:
-    """A run as it was."""
+    """A run that later runs are compared with."""
 
     nmpsim: Annotated[str, "version, and a digest of the sources"]
     program: str
@@ -124,8 +124,8 @@ class Baseline:
         return SCHEMA
 
 
-def baseline_of(run: Run) -> Baseline:
-    """A run that reached its end, as a baseline."""
+def make_baseline(run: Run) -> Baseline:
+    """Return a completed run as a baseline."""
     report = run.report
     return Baseline(
         nmpsim=code_version(),
@@ -145,7 +145,7 @@ def baseline_of(run: Run) -> Baseline:
                 layer.shape,
                 layer.placement,
                 layer.cycles,
-                saturated(layer),
+                count_saturated(layer),
                 run.constants[layer.index],
                 run.rescale[layer.index],
                 run.digest(layer),
@@ -155,8 +155,8 @@ def baseline_of(run: Run) -> Baseline:
     )
 
 
-def saturated(layer: LayerReport) -> dict[str, int]:
-    """What saturated and should not, by stage and side."""
+def count_saturated(layer: LayerReport) -> dict[str, int]:
+    """Return the number of unwanted saturated values of a layer by stage and side."""
     found: dict[str, int] = {}
     for one in layer.saturation:
         if not one.wanted:
@@ -165,7 +165,7 @@ def saturated(layer: LayerReport) -> dict[str, int]:
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Write the file, whole or not at all; FILE002 if it cannot be."""
+    """Write the file atomically; raise FILE002 if it cannot be written."""
     document = {"schema": SCHEMA, **attrs.asdict(baseline, value_serializer=_plain)}
     write_file(path, lambda file: file.write(json_text(document).encode()))
 
@@ -202,7 +202,7 @@ def _add_fields(document: dict[str, Any], names: tuple[str, ...]) -> None:
             layer.update(dict.fromkeys(names))
 
 
-def refuse_foreign(baseline: Baseline, run: Run, place: Place) -> None:
+def check_same_program(baseline: Baseline, run: Run, place: Place) -> None:
     """Raise BASE002 if the baseline is of another program or of other inputs.
 
     A program is known by its inputs, outputs and layers; what it and its layers are called is free.
@@ -210,7 +210,9 @@ def refuse_foreign(baseline: Baseline, run: Run, place: Place) -> None:
     report = run.report
     other_layers = _first_difference(baseline.layers, report.layers)
     if other_layers:
-        raise foreign(place, "the program has other layers", *other_layers, _OTHER_PROGRAM)
+        raise incomparable_baseline(
+            place, "the program has other layers", *other_layers, _OTHER_PROGRAM
+        )
     facts = (
         (
             "the program has other outputs",
@@ -227,15 +229,17 @@ def refuse_foreign(baseline: Baseline, run: Run, place: Place) -> None:
     )
     for what, found, expected, hint in facts:
         if found != expected:
-            raise foreign(place, what, found, expected, hint)
+            raise incomparable_baseline(place, what, found, expected, hint)
 
 
-def other_version(baseline: Baseline | None) -> str | None:
-    """The nmpsim that made a baseline, if it is not this one."""
+def other_baseline_version(baseline: Baseline | None) -> str | None:
+    """Return the nmpsim version that made a baseline, or None if it is this one."""
     return None if baseline is None or baseline.nmpsim == code_version() else baseline.nmpsim
 
 
-def foreign(place: Place, what: str, found: object, expected: object, cure: str) -> UserError:
+def incomparable_baseline(
+    place: Place, what: str, found: object, expected: object, cure: str
+) -> UserError:
     """Return the error (BASE002) that a run cannot be compared with its baseline."""
     hint = f"{cure}; if the change is meant: {UPDATE_HINT}"
     message = f"{what} than the baseline"
@@ -245,7 +249,7 @@ def foreign(place: Place, what: str, found: object, expected: object, cure: str)
 def _first_difference(
     before: Sequence[BaselineLayer], now: Sequence[LayerReport]
 ) -> tuple[str, str] | None:
-    """Return the first layer that is another one, now and before; None if all are the same."""
+    """Return the first layer that differs, now and before; None if all are the same."""
     for then, layer in zip(before, now, strict=False):
         if not then.describes(layer):
             index = f"layer {layer.index} "
@@ -266,12 +270,12 @@ def _stage(one: Saturation) -> str:
 def _output(output: OutputReport) -> BaselineOutput:
     kept = tuple(output.values.reshape(-1).tolist()) if output.values.size <= MAX_VALUES else None
     return BaselineOutput(
-        output.elem, tuple(output.values.shape), output_digest(output.values), kept
+        output.elem, tuple(output.values.shape), digest_output(output.values), kept
     )
 
 
 def _plain(_: object, __: object, value: Any) -> Any:
-    """What JSON has no number for as a text that ``float`` reads."""
+    """Return values for JSON: what is not finite as a text that ``float`` reads."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return list(value) if isinstance(value, tuple) else value

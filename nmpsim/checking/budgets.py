@@ -1,19 +1,19 @@
-"""Did it cost too much? Cycles, saturation and memory against limits and baselines."""
+"""Checks of cycles, saturation and memory against limits and baselines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nmpsim.checking.baseline import Baseline, foreign
-from nmpsim.checking.expectations import culprit
-from nmpsim.checking.results import Check, Culprit
-from nmpsim.checking.run import Run, changed_settings
+from nmpsim.checking.baseline import Baseline, incomparable_baseline
+from nmpsim.checking.expectations import failed_layer
+from nmpsim.checking.results import Check, FailedLayer
+from nmpsim.checking.run import Run, list_changed_settings
 from nmpsim.checking.suite import Budget, SaturationLimit
 from nmpsim.diagnostics import Diagnostic, Place
 
 
 def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
-    """Cycles against the limit and the baseline; see :func:`stale_device`."""
+    """Check the cycles against the limit and the baseline; see :func:`stale_device`."""
     compared = _compared(budget, baseline)
     moved = () if compared is None else _moved_to_host(run, compared)
     if moved:
@@ -25,7 +25,7 @@ def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
         return Check("cycles", "passed", f"{run.report.cycles:,}{before}")
     culprits = _slow(run) if baseline is None else _slower(run, baseline)
     message = f"{run.report.cycles:,} are {' and '.join(over)}: {_named(culprits)}"
-    changes = () if compared is None else changed_settings(compared.device, run.report.device)
+    changes = () if compared is None else list_changed_settings(compared.device, run.report.device)
     if changes:
         message += f"; the device has changed: {', '.join(changes)}"
     return Check("cycles", "over", message, culprits)
@@ -34,19 +34,19 @@ def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
 def stale_device(
     run: Run, budget: Budget, baseline: Baseline, place: Place
 ) -> tuple[Diagnostic, ...]:
-    """BASE002 if cycles are compared with those of another device: that they pass means nothing."""
+    """Return BASE002 if cycles are compared with those of another device, else nothing."""
     if _compared(budget, baseline) is None:
         return ()
-    changes = changed_settings(baseline.device, run.report.device)
+    changes = list_changed_settings(baseline.device, run.report.device)
     if not changes:
         return ()
     found = f"{', '.join(changes)}{_most_changed(run, baseline)}"
     what, cure = "the run is on another device", "name the device of the baseline"
-    return foreign(place, what, found, "the same settings", cure).diagnostics
+    return incomparable_baseline(place, what, found, "the same settings", cure).diagnostics
 
 
 def _compared(budget: Budget, baseline: Baseline | None) -> Baseline | None:
-    """The baseline, unless the only limit of cycles is a number."""
+    """Return the baseline, or None if the only limit of cycles is a number."""
     return baseline if budget.cycles is None or budget.cycles_percent is not None else None
 
 
@@ -58,7 +58,7 @@ def _most_changed(run: Run, baseline: Baseline) -> str:
 
 
 def _over(cycles: int, budget: Budget, baseline: Baseline | None) -> list[str]:
-    """What the cycles are beyond."""
+    """Return the limits that the cycles exceed."""
     over = []
     if budget.cycles is not None and cycles > budget.cycles:
         over.append(f"more than the {budget.cycles:,} allowed")
@@ -70,7 +70,7 @@ def _over(cycles: int, budget: Budget, baseline: Baseline | None) -> list[str]:
 
 
 def check_saturation(run: Run, limit: SaturationLimit, baseline: Baseline | None) -> Check:
-    """Values that saturated and should not; a number holds for the whole run."""
+    """Check the number of unwanted saturated values; a number limits the whole run."""
     total = sum(layer.saturated for layer in run.report.layers)
     allowed = [0] * len(run.report.layers)
     if limit.at_most is None and baseline is not None:
@@ -87,56 +87,60 @@ def check_saturation(run: Run, limit: SaturationLimit, baseline: Baseline | None
 
 
 def check_memory(run: Run, most_bytes: int) -> Check:
-    """DRAM for code, constants and activations."""
+    """Check the DRAM for code, constants and activations."""
     used = run.memory_bytes
     if used <= most_bytes:
         return Check("memory", "passed", f"{used:,} bytes of {most_bytes:,}")
     sizes = [(0 if out is None else out.nbytes, i) for i, out in enumerate(run.layer_outputs)]
     largest, index = max(sizes, default=(0, 0))
     layers = run.report.layers
-    culprits = (culprit(layers[index], f"{largest:,} bytes of output"),) if layers else ()
+    culprits = (failed_layer(layers[index], f"{largest:,} bytes of output"),) if layers else ()
     message = f"{used:,} bytes are more than {most_bytes:,}; most takes {_named(culprits)}"
     return Check("memory", "over", message, culprits)
 
 
-def _moved_to_host(run: Run, baseline: Baseline) -> tuple[Culprit, ...]:
-    """Layers that ran on the device then; none if the device file counts the host's cycles."""
+def _moved_to_host(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
+    """Return the layers that moved from the device to the host, unless host cycles are counted."""
     if run.report.host.cycles is not None:
         return ()
     pairs = zip(run.report.layers, baseline.layers, strict=True)
     return tuple(
-        culprit(now, f"took {then.cycles:,} cycles on the device; now on the host: {now.reason}")
+        failed_layer(
+            now, f"took {then.cycles:,} cycles on the device; now on the host: {now.reason}"
+        )
         for now, then in pairs
         if (then.placement, now.placement) == ("device", "host")
     )
 
 
-def _slow(run: Run) -> tuple[Culprit, ...]:
-    """Layers that take cycles, the slowest first."""
+def _slow(run: Run) -> tuple[FailedLayer, ...]:
+    """Return the layers that take cycles, slowest first."""
     layers = sorted(run.report.layers, key=lambda layer: -layer.cycles)
-    return tuple(culprit(layer, f"{layer.cycles:,} cycles") for layer in layers if layer.cycles)
+    return tuple(
+        failed_layer(layer, f"{layer.cycles:,} cycles") for layer in layers if layer.cycles
+    )
 
 
-def _slower(run: Run, baseline: Baseline) -> tuple[Culprit, ...]:
-    """Layers that take more cycles than they did, the largest growth first."""
+def _slower(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
+    """Return the layers that take more cycles than before, largest growth first."""
     pairs = zip(run.report.layers, baseline.layers, strict=True)
     grown = [(now.cycles - then.cycles, now, then) for now, then in pairs]
     grown.sort(key=lambda one: -one[0])
     slower = tuple(
-        culprit(now, f"{now.cycles:,} cycles, {more:,} more than {then.cycles:,}")
+        failed_layer(now, f"{now.cycles:,} cycles, {more:,} more than {then.cycles:,}")
         for more, now, then in grown
         if more > 0
     )
     return slower or _slow(run)
 
 
-def _more_saturated(run: Run, allowed: Sequence[int]) -> tuple[Culprit, ...]:
-    """Layers with more saturated values than allowed, the largest excess first."""
+def _more_saturated(run: Run, allowed: Sequence[int]) -> tuple[FailedLayer, ...]:
+    """Return the layers with more saturated values than allowed, largest excess first."""
     pairs = zip(run.report.layers, allowed, strict=True)
     grown = [(layer.saturated - most, layer) for layer, most in pairs if layer.saturated > most]
     grown.sort(key=lambda one: -one[0])
     return tuple(
-        culprit(
+        failed_layer(
             layer,
             f"{layer.saturated:,} of {layer.elements:,} values saturated,"
             f" {more:,} more than allowed",
@@ -145,8 +149,8 @@ def _more_saturated(run: Run, allowed: Sequence[int]) -> tuple[Culprit, ...]:
     )
 
 
-def _named(culprits: Sequence[Culprit]) -> str:
-    """The worst; all are with the check."""
+def _named(culprits: Sequence[FailedLayer]) -> str:
+    """Return the worst layer as text."""
     if not culprits:
         return "no layer"
     worst, more = culprits[0], len(culprits) - 1

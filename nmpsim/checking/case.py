@@ -1,4 +1,4 @@
-"""One case: run it, judge it, or write its baseline. What a worker process does."""
+"""Check of one case: run it, judge it, or write its baseline."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import attrs
 from nmpsim.bundle import Bundle
 from nmpsim.checking.baseline import (
     Baseline,
-    baseline_of,
-    other_version,
+    check_same_program,
+    make_baseline,
+    other_baseline_version,
     read_baseline,
-    refuse_foreign,
     write_baseline,
 )
 from nmpsim.checking.budgets import (
@@ -26,14 +26,14 @@ from nmpsim.checking.budgets import (
 from nmpsim.checking.expectations import (
     check_answer,
     check_layers,
-    check_layers_as_before,
+    check_layers_against_baseline,
     check_top1,
     check_trap,
 )
-from nmpsim.checking.hazards import check_hazards, find_hazards, unknown_hazards
-from nmpsim.checking.loaded import LastProgram
+from nmpsim.checking.hazards import check_hazards, find_hazards, unfinished_hazard_check
+from nmpsim.checking.program_cache import ProgramCache
 from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome
-from nmpsim.checking.run import Arrays, Run, changed_settings, run_bundle
+from nmpsim.checking.run import Arrays, Run, list_changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, from_settings, load_device
 from nmpsim.core.inputs import prepare_inputs
@@ -45,12 +45,12 @@ from nmpsim.debugger.hazards import Hazard
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
 _SLOW = ("cycles", "trap")
-"""Checks of which a failure says enough about another device."""
+"""Checks whose failure makes a report about another device unnecessary."""
 
 
 @attrs.frozen(eq=False)
-class Expected:
-    """The arrays that a case's files hold."""
+class ExpectedArrays:
+    """The expected arrays from a case's files."""
 
     outputs: Arrays | None = None
     layers: Arrays | None = None
@@ -58,35 +58,35 @@ class Expected:
 
 @attrs.frozen(eq=False)
 class CaseWork:
-    """A case with what its files hold."""
+    """A case with the contents of its files."""
 
     case: Case
     bundle: Bundle
     inputs: Arrays
-    expected: Expected
+    expected: ExpectedArrays
     update_baseline: bool = False
     core: Path | None = None
-    """A core file is left here if the case fails."""
+    """Path for a core file if the case fails."""
     max_memory: int | None = None
-    """Bytes that it may take."""
+    """Bytes that the case may take."""
     strict: bool = True
-    """Must the program keep to the contract of the instruction set?"""
+    """Whether the program must keep the contract of the instruction set."""
 
 
 def check_case(
-    work: CaseWork, progress: ProgressCallback | None = None, last: LastProgram | None = None
+    work: CaseWork, progress: ProgressCallback | None = None, last: ProgramCache | None = None
 ) -> CaseResult:
-    """Run a case and check it; what a user must mend is in the result.
+    """Run a case and check it; user errors are in the result.
 
     ``progress`` is called with ``compiling`` if kernels must be compiled, and with ``layer``.
     ``last`` is the program of the case before, and will be that of this one.
     """
     begin = time.perf_counter()
-    result = _checked(work, progress, LastProgram() if last is None else last)
+    result = _checked(work, progress, ProgramCache() if last is None else last)
     return attrs.evolve(result, seconds=time.perf_counter() - begin)
 
 
-def _checked(work: CaseWork, progress: ProgressCallback | None, last: LastProgram) -> CaseResult:
+def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCache) -> CaseResult:
     case = work.case
     before = None
     try:
@@ -105,7 +105,7 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: LastProgra
             work.strict,
             lambda: loaded.constants,
         )
-        result, hazards = judged(case, run, work.expected, before), []
+        result, hazards = judge_run(case, run, work.expected, before), []
         trap = run.report.trap
         took_too_long = trap is not None and trap.kind == "timeout"
         config = case.limits.of_device(device.config)
@@ -117,7 +117,7 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: LastProgra
                 )
                 check = check_hazards(hazards, run.layers)
             except TimeLimitError as error:
-                check, took_too_long = unknown_hazards(error), True
+                check, took_too_long = unfinished_hazard_check(error), True
             result = attrs.evolve(result, checks=(*result.checks, check))
         if work.core is not None and result.failed and not took_too_long:
             is_violation = run.report.contract.violation is not None
@@ -125,17 +125,22 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: LastProgra
                 result, work.core, bundle, work.inputs, config, hazards, budget, is_violation
             )
         if work.update_baseline and case.baseline is not None and not result.failed:
-            write_baseline(case.baseline, baseline_of(run))
+            write_baseline(case.baseline, make_baseline(run))
             result = attrs.evolve(result, baseline_written=True)
         return result
     except UserError as error:
         return CaseResult(
-            case.name, case.lir, baseline_version=other_version(before), errors=error.diagnostics
+            case.name,
+            case.lir,
+            baseline_version=other_baseline_version(before),
+            errors=error.diagnostics,
         )
 
 
-def judged(case: Case, run: Run, expected: Expected, baseline: Baseline | None) -> CaseResult:
-    """What comes out for a run.
+def judge_run(
+    case: Case, run: Run, expected: ExpectedArrays, baseline: Baseline | None
+) -> CaseResult:
+    """Check a run against expectations, budget and baseline.
 
     Raises:
         UserError: BASE002 for a baseline of something else; INPUT001, INPUT002, DATA001 or
@@ -143,7 +148,7 @@ def judged(case: Case, run: Run, expected: Expected, baseline: Baseline | None) 
     """
     place = Place(str(case.baseline))
     if baseline is not None:
-        refuse_foreign(baseline, run, place)
+        check_same_program(baseline, run, place)
     if run.report.trap is not None:
         checks = [check_trap(run.report.trap, run)]
     else:
@@ -164,21 +169,21 @@ def judged(case: Case, run: Run, expected: Expected, baseline: Baseline | None) 
         cycles_before=None if baseline is None else baseline.cycles,
         device_changes=()
         if baseline is None
-        else changed_settings(baseline.device, run.report.device),
-        baseline_version=other_version(baseline),
+        else list_changed_settings(baseline.device, run.report.device),
+        baseline_version=other_baseline_version(baseline),
         errors=errors,
     )
 
 
 def _answers(
-    expect: Expect, run: Run, expected: Expected, baseline: Baseline | None
+    expect: Expect, run: Run, expected: ExpectedArrays, baseline: Baseline | None
 ) -> Iterator[Check]:
     if expected.outputs is not None or baseline is not None:
         yield check_answer(run, expected.outputs, expect, baseline)
     if expected.layers is not None:
         yield check_layers(run, expected.layers, expect)
     elif baseline is not None and expect.only:
-        yield check_layers_as_before(run, baseline, expect)
+        yield check_layers_against_baseline(run, baseline, expect)
     if expect.top1 is not None:
         yield check_top1(run, expect.top1)
 
@@ -238,7 +243,7 @@ def with_core_file(
     budget: TimeBudget | None = None,
     is_violation: bool = False,
 ) -> CaseResult:
-    """The result of a case that failed, with a core file at ``path``.
+    """Return the result of a failed case with a core file at ``path``.
 
     It stands at the trap, at the first layer that is wrong, at the first hazard, or at the layer
     that is most over budget. If the run broke the contract (``is_violation``) and ``hazards`` were
@@ -262,7 +267,7 @@ def with_core_file(
 def _place(
     result: CaseResult, debugger: Debugger, hazards: Sequence[Hazard]
 ) -> tuple[int | None, str]:
-    """Position, None for as far as the run comes, and that in words."""
+    """Return the position for the core file (None for the end of the run), also in words."""
     wrong = [check.name for check in result.failed if check.status == "wrong"]
     if hazards and set(wrong) <= {"trap", "hazards"}:  # a race is a violation of the contract, too
         return hazards[0].position, "at the first hazard"
@@ -276,7 +281,7 @@ def _place(
 
 
 def _layer(result: CaseResult) -> int | None:
-    """The first layer that is wrong; if none is, the one that is most over budget."""
+    """Return the first wrong layer, or the one that exceeds its budget most."""
     failed = [check for check in result.failed if check.culprits]
     wrong = [check.culprits[0].index for check in failed if check.status == "wrong"]
     if wrong:

@@ -1,4 +1,4 @@
-"""Is the answer right? Outputs and layers against files and baselines, and the class named."""
+"""Checks of outputs and layers against files and baselines, and of the predicted class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from nmpsim.analysis.difference import Difference, compare
 from nmpsim.bundle.metadata import is_same_shape
 from nmpsim.checking.baseline import UPDATE_HINT, Baseline, BaselineLayer
-from nmpsim.checking.results import Check, Culprit
+from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.checking.run import Arrays, Run
 from nmpsim.checking.suite import Expect
 from nmpsim.diagnostics import UserError, fail
@@ -27,14 +27,14 @@ from nmpsim.report.ended import TrapReport
 Array = npt.NDArray[Any]
 
 _PATTERN = frozenset("*?[")
-"""What makes a word a pattern."""
+"""Characters that make a word a pattern."""
 
 
 def check_trap(trap: TrapReport, run: Run) -> Check:
-    """A run that did not reach its end."""
+    """Return the failed check of a run that did not reach its end."""
     message = f"the run stopped: {trap.kind}: {trap.message}"
     layers = [layer for layer in run.report.layers if layer.name == trap.layer]
-    culprits = tuple(culprit(layer, "here the run stopped") for layer in layers)
+    culprits = tuple(failed_layer(layer, "here the run stopped") for layer in layers)
     return Check("trap", "wrong", f"{message}{_in_layers(culprits)}", culprits)
 
 
@@ -64,12 +64,12 @@ def check_answer(
     Raises
     ------
     UserError
-        As :func:`check_outputs` and :func:`check_outputs_as_before`.
+        As :func:`check_outputs` and :func:`check_outputs_against_baseline`.
     """
     given = {} if expected is None else expected
     checks = [] if expected is None else [check_outputs(run, expected, expect, baseline)]
     if baseline is not None and not any(one.failed for one in checks):
-        checks.append(check_outputs_as_before(run, baseline, expect, given))
+        checks.append(check_outputs_against_baseline(run, baseline, expect, given))
     found = checks[-1]
     left_out = list(_not_compared(run, given, expect, baseline))
     if found.failed or not left_out:
@@ -80,7 +80,7 @@ def check_answer(
 def _not_compared(
     run: Run, given: Arrays, expect: Expect, baseline: Baseline | None
 ) -> Iterator[str]:
-    """What an answer that is right was not compared with."""
+    """Yield what a passed answer was not compared with."""
     for output in run.report.output_reports:
         if baseline is None and output.name not in given:
             yield f"output {output.name}"
@@ -99,20 +99,20 @@ def _not_compared(
 
 
 def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline | None) -> Check:
-    """Outputs against arrays under their names.
+    """Check outputs against arrays under their names.
 
     Raises INPUT001 for an array that is no output, INPUT002 for one that cannot be compared.
     """
     outputs = {output.name: output for output in run.report.output_reports}
-    refuse_unknown(expected, outputs, "output")
+    reject_unknown_names(expected, outputs, "output")
     found = {name: compare_output(outputs[name], array) for name, array in expected.items()}
     return _outputs_check(run, found, expect, baseline)
 
 
-def check_outputs_as_before(
+def check_outputs_against_baseline(
     run: Run, baseline: Baseline, expect: Expect, given: Collection[str] = ()
 ) -> Check:
-    """Outputs against the baseline's; without a tolerance or chosen layers, those of all layers.
+    """Check outputs against the baseline's; in a strict check, those of all layers.
 
     An output in ``given``, which was compared with an array, may have no values in the baseline.
     A layer's output, a weight or a multiplier may change while the program's answer happens to
@@ -152,10 +152,10 @@ def check_outputs_as_before(
 
 
 def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
-    """Layers' outputs against arrays under ``NNNN:name`` or ``name``; raises as check_outputs."""
+    """Check layers' outputs against arrays under ``NNNN:name`` or ``name``."""
     layers = {layer.name: layer for layer in run.report.layers}
     named = {layer_name(key): array for key, array in expected.items()}
-    refuse_unknown(named, layers, "layer")
+    reject_unknown_names(named, layers, "layer")
     wanted = _chosen_names(run, expect)
     chosen = [name for name in named if not expect.only or name in wanted]
     _refuse_none_chosen(chosen, expect)
@@ -164,18 +164,18 @@ def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
         layer, output = layers[name], run.layer_outputs[layers[name].index]
         if output is not None:
             found = compare_output(_as_output(layer, output), named[name])
-            if not is_near(found, expect):
-                culprits.append(culprit(layer, described(found)))
+            if not is_within_tolerance(found, expect):
+                culprits.append(failed_layer(layer, describe_difference(found)))
     return _layers_check(len(chosen), culprits)
 
 
-def check_layers_as_before(run: Run, baseline: Baseline, expect: Expect) -> Check:
-    """The outputs of chosen layers against the baseline's, to the bit."""
+def check_layers_against_baseline(run: Run, baseline: Baseline, expect: Expect) -> Check:
+    """Check the outputs of chosen layers against the baseline's, bit-exactly."""
     wanted = _chosen_names(run, expect)
     chosen = [layer for layer in run.report.layers if layer.name in wanted]
     _refuse_none_chosen([layer.name for layer in chosen], expect)
     culprits = [
-        culprit(layer, "its output is not the baseline's")
+        failed_layer(layer, "its output is not the baseline's")
         for layer in chosen
         if run.digest(layer) != baseline.layers[layer.index].output
     ]
@@ -183,7 +183,7 @@ def check_layers_as_before(run: Run, baseline: Baseline, expect: Expect) -> Chec
 
 
 def check_top1(run: Run, label: int) -> Check:
-    """The class that the program names; DATA001 if it names none, or has no class ``label``."""
+    """Check the predicted class; raise DATA001 for no classifier or an unknown class."""
     outputs = run.report.output_reports
     scores = [output for output in outputs if is_scores(output.values.shape)]
     if not scores:
@@ -204,7 +204,7 @@ def check_top1(run: Run, label: int) -> Check:
 
 
 def compare_output(output: OutputReport, expected: Array) -> Difference:
-    """How far an output is from an array of its shape with numbers that its type can hold.
+    """Return the difference between an output and an array of its shape and type.
 
     Dimensions of 1 do not count. Raises INPUT002 if the array is something else.
     """
@@ -226,8 +226,8 @@ def compare_output(output: OutputReport, expected: Array) -> Difference:
     return compare(output.values, stored, output.elem, output.scale, output.offset)
 
 
-def is_near(found: Difference, expect: Expect) -> bool:
-    """Whether an output is right: to the bit, unless a tolerance was given."""
+def is_within_tolerance(found: Difference, expect: Expect) -> bool:
+    """Return whether an output is right: bit-exact, unless a tolerance was given."""
     near = True
     if expect.ulp or expect.sqnr_db is None:
         near = found.worst_ulp <= expect.ulp
@@ -236,8 +236,8 @@ def is_near(found: Difference, expect: Expect) -> bool:
     return near
 
 
-def described(found: Difference) -> str:
-    """How many elements differ, the first, the worst, and how much that is."""
+def describe_difference(found: Difference) -> str:
+    """Return as text how many elements differ, the first and the worst."""
     first, worst = found.first, found.worst
     if first is None or worst is None:
         return "equal"
@@ -250,19 +250,19 @@ def described(found: Difference) -> str:
     return f"{text}; {_error(found)}"
 
 
-def culprit(layer: LayerReport, message: str) -> Culprit:
-    """A layer that something is wrong with."""
-    return Culprit(layer.index, layer.name, layer.display_name, layer.line, message)
+def failed_layer(layer: LayerReport, message: str) -> FailedLayer:
+    """Return a layer of a report as a failed layer."""
+    return FailedLayer(layer.index, layer.name, layer.display_name, layer.line, message)
 
 
 def layer_name(key: str) -> str:
-    """``name`` of ``NNNN:name``, the key of a layer in ``--save-layers``."""
+    """Return ``name`` of ``NNNN:name``, the key of a layer in ``--save-layers``."""
     number, colon, name = key.partition(":")
     return name if colon and number.isdigit() else key
 
 
-def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """INPUT001 for a name that is none of ``known``, SUITE002 if none is given."""
+def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise INPUT001 for a name that is not in ``known``, SUITE002 if none is given."""
     names = list(known)
     for name in given:
         if name not in names:
@@ -284,9 +284,9 @@ def _outputs_check(
     baseline: Baseline | None,
 ) -> Check:
     wrong = {
-        name: "not the baseline's" if one is None else described(one)
+        name: "not the baseline's" if one is None else describe_difference(one)
         for name, one in found.items()
-        if one is None or not is_near(one, expect)
+        if one is None or not is_within_tolerance(one, expect)
     }
     if not wrong:
         return Check("outputs", "passed", "as expected")
@@ -322,7 +322,7 @@ def _is_strict(expect: Expect) -> bool:
     return not expect.ulp and expect.sqnr_db is None and not expect.only
 
 
-def _layers_check(count: int, culprits: list[Culprit]) -> Check:
+def _layers_check(count: int, culprits: list[FailedLayer]) -> Check:
     if not culprits:
         return Check("layers", "passed", f"{count} as expected")
     first = culprits[0]
@@ -330,8 +330,8 @@ def _layers_check(count: int, culprits: list[Culprit]) -> Check:
     return Check("layers", "wrong", f"{message}{_in_layers([first])}", tuple(culprits))
 
 
-def _first_changed(run: Run, baseline: Baseline | None, then: str) -> tuple[Culprit, ...]:
-    """The first layer whose output is not the baseline's, and what came of it."""
+def _first_changed(run: Run, baseline: Baseline | None, then: str) -> tuple[FailedLayer, ...]:
+    """Return the first layer whose output is not the baseline's, with the consequence."""
     if baseline is None:
         return ()
     for layer, before in zip(run.report.layers, baseline.layers, strict=True):
@@ -339,21 +339,21 @@ def _first_changed(run: Run, baseline: Baseline | None, then: str) -> tuple[Culp
             own = _other_numbers(run, layer, before)
             why = f"; {own} not the baseline's either" if own else ""
             message = f"the first layer whose output is not the baseline's{why}"
-            return (culprit(layer, f"{message}; {then}"),)
+            return (failed_layer(layer, f"{message}; {then}"),)
     return ()
 
 
-def _computes_otherwise(run: Run, baseline: Baseline) -> tuple[Culprit, ...]:
-    """Layers whose constants, or what they rescale with, are not the baseline's."""
+def _computes_otherwise(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
+    """Return the layers whose constants or rescale values are not the baseline's."""
     return tuple(
-        culprit(layer, f"{what} not the baseline's")
+        failed_layer(layer, f"{what} not the baseline's")
         for layer, before in zip(run.report.layers, baseline.layers, strict=True)
         if (what := _other_numbers(run, layer, before))
     )
 
 
 def _other_numbers(run: Run, layer: LayerReport, before: BaselineLayer) -> str:
-    """``its constants are``: what a layer has that is not the baseline's; empty if nothing."""
+    """Return which numbers of a layer are not the baseline's, as ``its constants are``."""
     kinds = {
         "constants": run.constants[layer.index] != before.constants,
         "rescale values": run.rescale[layer.index] != before.rescale,
@@ -362,12 +362,12 @@ def _other_numbers(run: Run, layer: LayerReport, before: BaselineLayer) -> str:
     return f"its {other} are" if other else ""
 
 
-def _maker(run: Run, output: str, message: str) -> tuple[Culprit, ...]:
+def _maker(run: Run, output: str, message: str) -> tuple[FailedLayer, ...]:
     index = run.makers.get(output)
-    return () if index is None else (culprit(run.report.layers[index], message),)
+    return () if index is None else (failed_layer(run.report.layers[index], message),)
 
 
-def _in_layers(culprits: tuple[Culprit, ...] | list[Culprit]) -> str:
+def _in_layers(culprits: tuple[FailedLayer, ...] | list[FailedLayer]) -> str:
     if not culprits:
         return ""
     first = culprits[0]
@@ -380,7 +380,7 @@ def _as_output(layer: LayerReport, values: Array) -> OutputReport:
 
 
 def _chosen_names(run: Run, expect: Expect) -> set[str]:
-    """Names of the layers that ``only`` chooses, each by a pattern or by what names a layer."""
+    """Return the names of the layers that ``only`` chooses, by pattern or by name."""
     layers = run.report.layers
     chosen: set[str] = set()
     for word in expect.only:

@@ -1,4 +1,4 @@
-"""Does the answer depend on when a transfer lands? The hazard check over a whole run."""
+"""Hazard check: whether the answer depends on when a transfer completes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
-from nmpsim.checking.expectations import culprit
-from nmpsim.checking.results import Check, Culprit
+from nmpsim.checking.expectations import failed_layer
+from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
 from nmpsim.core.run import Progress, ProgressCallback
@@ -19,7 +19,7 @@ from nmpsim.debugger.hazards import Hazard
 from nmpsim.report.data import LayerReport
 
 MAX_HAZARDS = 1000
-"""The search ends there: a missing wait in a loop is one mistake, however often it is met."""
+"""Hazards after which the search ends; a missing wait in a loop is one mistake."""
 
 
 def find_hazards(
@@ -31,7 +31,7 @@ def find_hazards(
     budget: TimeBudget | None = None,
     max_found: int = MAX_HAZARDS,
 ) -> list[Hazard]:
-    """Run once more, instruction by instruction, and tell accesses that nothing orders.
+    """Run once more, instruction by instruction, and return accesses that nothing orders.
 
     It ends at a trap or once there are ``max_found``.
 
@@ -55,13 +55,13 @@ def find_hazards(
     return hazards.found
 
 
-def unknown_hazards(error: TimeLimitError) -> Check:
-    """Time was up before the whole run was looked at."""
+def unfinished_hazard_check(error: TimeLimitError) -> Check:
+    """Return the failed check of a search that ran out of time."""
     return Check("hazards", "wrong", error.diagnostics[0].message)
 
 
 def check_hazards(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> Check:
-    """A hazard is a wrong program, even where the simulated answer is right."""
+    """Check that there are no hazards; one makes a program wrong even if its answer is right."""
     if not found:
         return Check("hazards", "passed", "none")
     more = "or more " if len(found) >= MAX_HAZARDS else ""
@@ -75,22 +75,22 @@ def _placed(hazard: Hazard, layers: Sequence[LayerReport]) -> str:
     return hazard.what if layer is None else f"layer {layer.display_name}: {hazard.what}"
 
 
-def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[Culprit, ...]:
-    """Each layer's first hazard, and how many more it has."""
+def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[FailedLayer, ...]:
+    """Return each layer's first hazard, and how many more it has."""
     by_layer: dict[int, list[Hazard]] = {}
     for hazard in found:
         layer = _layer(hazard, layers)
         if layer is not None:
             by_layer.setdefault(layer.index, []).append(hazard)
     return tuple(
-        culprit(layers[index], hazards[0].what + (f"; {more:,} more" if more else ""))
+        failed_layer(layers[index], hazards[0].what + (f"; {more:,} more" if more else ""))
         for index, hazards in sorted(by_layer.items())
         for more in [len(hazards) - 1]
     )
 
 
 def _layer(hazard: Hazard, layers: Sequence[LayerReport]) -> LayerReport | None:
-    """The layer of the later instruction, or else of the earlier; None if neither tells one."""
+    """Return the layer of the later instruction, or else of the earlier; None if unknown."""
     for done in filter(None, (hazard.then, hazard.first)):
         if done.layer is not None and 0 <= done.layer < len(layers):
             return layers[done.layer]

@@ -1,4 +1,4 @@
-"""What lint says about the programs of a suite, at the lines of their LIR text."""
+"""Lint findings for the programs of a suite, at the lines of their LIR text."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def _findings(case: Case, load: Callable[[Case], Bundle]) -> Iterator[Finding]:
 
 
 def _lines(bundle: Bundle) -> Iterator[tuple[str, int]]:
-    """Instruction -> line of its layer in the text that the bundle was compiled from."""
+    """Yield each instruction with the line of its layer in the LIR text."""
     for layer in bundle.metadata.layers:
         yield from ((name, layer.line) for name in (layer.name, *layer.fused))

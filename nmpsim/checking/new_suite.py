@@ -1,4 +1,4 @@
-"""Files that a user starts with: a suite of one case, and a workflow that checks it."""
+"""Templates for users: a suite of one case, and a CI workflow that checks it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ jobs:
 
 
 def workflow_text() -> str:
-    """Return a workflow of GitHub's that checks ``suite.toml``, as ``programs/ci/`` has one."""
+    """Return a GitHub workflow that checks ``suite.toml``, as in ``programs/ci/``."""
     return _WORKFLOW
 
 

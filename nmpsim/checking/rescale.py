@@ -1,4 +1,4 @@
-"""What each layer rescales with: the numbers that the device's instructions really used."""
+"""Digests of each layer's rescale values, as the device's instructions used them."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ _NAMES = (
     "value",
     "fill",
 )
-"""With the endings above: the words of descriptors that say how results are made of sums."""
+"""Descriptor words, besides the endings above, that define how sums become results."""
 _PADS = ("pad_x_before", "pad_x_after", "pad_y_before", "pad_y_after")
 _CHANNELS = {"conv": "out_channels", "dwconv": "channels_count"}
-"""Descriptors whose channels may have scales of their own -> the word with their number."""
+"""Descriptors with scales for each channel -> the word with their number."""
 
 _Number = tuple[int, bytes]
-"""A layer's index, and something that it rescales with."""
+"""Index of a layer, and one of its rescale values."""
 
 
 class UsedDescriptors:
-    """Listens to a run (``Device.run(work=...)``) and notes the descriptors used, in order."""
+    """Listener (``Device.run(work=...)``) that records the descriptors used, in order."""
 
     def __init__(self) -> None:
         self._chunks = [np.zeros((0, 4), np.int64)]
 
     def __call__(self, noted: Any) -> None:
-        """Take what units did since the last time."""
+        """Record the instructions since the last call."""
         rows = noted[noted.is_grant == 0]
         self._chunks.append(np.stack([rows.core, rows.layer, rows.pc, rows.descriptor], axis=1))
 
     def rows(self) -> Int64s:
-        """[instructions, 4]: core, layer, address of the instruction, address of its descriptor."""
+        """Return [instructions, 4]: core, layer, addresses of instruction and descriptor."""
         return np.concatenate(self._chunks)
 
 
-def rescale_digests(bundle: Bundle, used: Int64s) -> tuple[str, ...]:
-    """Digest of each layer's multipliers, shifts, offsets and clip ranges.
+def digest_rescale_values(bundle: Bundle, used: Int64s) -> tuple[str, ...]:
+    """Return the digest of each layer's multipliers, shifts, offsets and clip ranges.
 
     What counts is which values occur, and of scales that each channel has of its own the channel;
     not how often, where and on which core: so it is the same for any slicing. Empty of a layer
@@ -96,21 +96,21 @@ class _Uses:
     cores: Int64s
     layers: Int64s
     values: npt.NDArray[np.int32]
-    """[uses, words of the descriptor]"""
+    """[uses, words of the descriptor]."""
 
     def word(self, name: str) -> Int64s:
-        """A word, as an unsigned number."""
+        """Return a word of all uses, as unsigned numbers."""
         column = self.values[:, descriptor_offsets(self.name)[name]]
         return column.view(np.uint32).astype(np.int64)
 
     def of(self, chosen: npt.NDArray[Any]) -> _Uses:
-        """Some of them."""
+        """Return the chosen uses."""
         arrays = (self.order, self.cores, self.layers, self.values)
         return _Uses(self.name, *(array[chosen] for array in arrays))
 
 
 def _uses(bundle: Bundle, used: Int64s) -> dict[str, _Uses]:
-    """The uses of each kind of descriptor."""
+    """Return the uses of each kind of descriptor."""
     order = np.flatnonzero(_is_held(bundle, used[:, 2], 4))
     codes = _bytes_at(bundle, used[order, 2], 4).view("<u4")[:, 0]
     found = {}
@@ -127,19 +127,19 @@ def _uses(bundle: Bundle, used: Int64s) -> dict[str, _Uses]:
 
 
 def _is_held(bundle: Bundle, addresses: Int64s, nbytes: int) -> npt.NDArray[np.bool_]:
-    """Which addresses have this many bytes of read-only memory."""
+    """Return which addresses have this many bytes of read-only memory."""
     start = addresses - bundle.image_base
     return (start >= 0) & (start <= bundle.image.size - nbytes)
 
 
 def _bytes_at(bundle: Bundle, addresses: Int64s, nbytes: int) -> npt.NDArray[np.uint8]:
-    """[addresses, nbytes]"""
+    """Return [addresses, nbytes] of read-only memory."""
     offsets = (addresses - bundle.image_base)[:, None] + np.arange(nbytes)
     return np.asarray(bundle.image[offsets], np.uint8)
 
 
 def rescale_words(descriptor: str) -> tuple[str, ...]:
-    """The words of a descriptor that say how results are made of sums."""
+    """Return the words of a descriptor that define how sums become results."""
     words = [word.name for word in DESCRIPTORS[descriptor]]
     return tuple(name for name in words if name in _NAMES or name.endswith(_ENDINGS))
 
@@ -157,7 +157,7 @@ def _of_words(uses: _Uses) -> Iterator[_Number]:
 
 
 def _by_channel(bundle: Bundle, uses: Mapping[str, _Uses]) -> Iterator[_Number]:
-    """Scales that each channel has of its own, as the instructions find them in the scratchpad."""
+    """Yield scales of each channel, as the instructions find them in the scratchpad."""
     for name, channels in _CHANNELS.items():
         own = uses[name].of(uses[name].word("scales") != 0)
         counts = own.word(channels)
@@ -171,7 +171,7 @@ def _by_channel(bundle: Bundle, uses: Mapping[str, _Uses]) -> Iterator[_Number]:
 
 
 def _sources(bundle: Bundle, loads: _Uses, uses: _Uses, nbytes: Int64s) -> Int64s:
-    """Where each table lies in read-only memory that a load brought in one run; else -1."""
+    """Return the address of each table in read-only memory, or -1 if no single load brought it."""
     found = np.full(uses.order.size, -1, np.int64)
     starts, spm, dram, run = uses.word("scales"), *map(loads.word, ("spm", "dram", "run_bytes"))
     for core in np.unique(uses.cores):

@@ -1,10 +1,10 @@
-"""What checks found: frozen data that the views show."""
+"""Results of checks as frozen data and as JSON; docs/check.md describes each field."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal, TypeAlias, TypedDict
 
 import attrs
 
@@ -15,16 +15,18 @@ from nmpsim.diagnostics import (
     EXIT_WORSE,
     Diagnostic,
 )
+from nmpsim.experiments.identity import code_version
 from nmpsim.report.data import Saturation
-from nmpsim.report.fields import AT_END, NOT_IN_JSON
+from nmpsim.report.fields import AT_END, NOT_IN_JSON, Before, Key
+from nmpsim.report.json import to_json
 
 Status: TypeAlias = Literal["passed", "wrong", "over"]
-"""over: the answer is right, but it cost more than allowed."""
+"""``over``: the answer is right, but it cost more than allowed."""
 
 
 @attrs.frozen
-class Culprit:
-    """A layer that a check failed for, and what it did."""
+class FailedLayer:
+    """A layer for which a check failed, and the reason."""
 
     index: int
     name: str
@@ -34,31 +36,31 @@ class Culprit:
 
     @property
     def place(self) -> str:
-        """``layer 3 conv1, line 25``"""
+        """Index, name and line as text: ``layer 3 conv1, line 25``."""
         text = f"layer {self.index} {self.display_name}"
         return f"{text}, line {self.line}" if self.line else text
 
 
 @attrs.frozen
 class Check:
-    """One thing that was asked of a run."""
+    """Result of one check of a run."""
 
     name: Annotated[str, "trap, outputs, layers, top1, cycles, saturation, memory or hazards"]
     status: Status
     message: Annotated[str, "what was found; of a failed check it names the layer"]
     culprits: Annotated[
-        tuple[Culprit, ...], "worst first; of outputs and layers in program order"
+        tuple[FailedLayer, ...], "worst first; of outputs and layers in program order"
     ] = ()
 
     @property
     def failed(self) -> bool:
-        """True unless it passed."""
+        """Whether the check did not pass."""
         return self.status != "passed"
 
 
 @attrs.frozen
 class LayerOutcome:
-    """A layer of the run, compared with the baseline where there is one."""
+    """A layer of the run, compared with the baseline if there is one."""
 
     index: int
     name: str
@@ -76,7 +78,7 @@ class LayerOutcome:
     constants_changed: Annotated[bool | None, "null without a baseline"]
     rescale_changed: Annotated[bool | None, "null without a baseline"]
     saturation: Annotated[tuple[Saturation, ...], NOT_IN_JSON]
-    """What saturated and should not."""
+    """Unwanted saturation."""
 
     @property
     def change(
@@ -87,7 +89,7 @@ class LayerOutcome:
         " unknown without a baseline",
         AT_END,
     ]:
-        """By where it runs, its cycles, then by what saturated; unknown without a baseline."""
+        """Change from the baseline by placement, cycles, then saturation."""
         if self.cycles_before is None or self.saturated_before is None:
             return "unknown"
         if self.moved_to_host:
@@ -100,66 +102,72 @@ class LayerOutcome:
 
     @property
     def moved_to_host(self) -> bool:
-        """True if it ran on the device in the baseline."""
+        """Whether the layer ran on the device in the baseline and runs on the host now."""
         return (self.placement_before, self.placement) == ("device", "host")
 
     @property
     def computes_otherwise(self) -> bool:
-        """True if output, constants or rescale are not the baseline's, whatever it costs."""
+        """Whether output, constants or rescale values differ from the baseline."""
         return bool(self.output_changed or self.constants_changed or self.rescale_changed)
 
     @property
     def more_cycles(self) -> int:
-        """Than in the baseline."""
+        """Cycles more than in the baseline."""
         return self.cycles - (self.cycles if self.cycles_before is None else self.cycles_before)
 
 
 @attrs.frozen
 class CoreFile:
-    """What `nmpsim debug` opens."""
+    """A core file, which `nmpsim debug` opens."""
 
     path: str
     stands: Annotated[str, "where in the run, as `after layer conv1`"]
 
     @property
     def command(self) -> str:
-        """What opens it."""
+        """Command that opens the file."""
         return f"nmpsim debug {shlex.quote(self.path)}"
 
 
 @attrs.frozen
 class CaseResult:
-    """What became of a case."""
+    """Result of a case."""
 
     name: str
-    source: str
-    """The LIR text, for places."""
+    source: Annotated[str, "the LIR text"]
+    contract: Annotated[str, "as in the report of the run: its contract's status"] = "not_checked"
+    cycles: int = 0
+    cycles_before: Annotated[int | None, "null without a baseline"] = None
+    device_changes: Annotated[
+        tuple[str, ...], "settings that are not what they were in the baseline"
+    ] = ()
+    baseline_version: Annotated[str | None, "the nmpsim that made the baseline, if another one"] = (
+        None
+    )
+    baseline_written: bool = False
+    core: Annotated[CoreFile | None, "of a failed case, where one was asked for"] = None
+    errors: Annotated[tuple[Diagnostic, ...], NOT_IN_JSON] = ()
+    """Why the case could not be checked."""
     checks: tuple[Check, ...] = ()
     layers: tuple[LayerOutcome, ...] = ()
-    contract: str = "not_checked"
-    """As in the report of the run: proved, checked, violated or not_checked."""
-    cycles: int = 0
-    cycles_before: int | None = None
-    device_changes: tuple[str, ...] = ()
-    """Settings that are not what they were in the baseline."""
-    baseline_version: str | None = None
-    """The nmpsim that made the baseline, if it was another one."""
-    seconds: float = 0.0
-    """What checking took here."""
-    baseline_written: bool = False
-    core: CoreFile | None = None
-    """Of a failed case, where one was asked for."""
-    errors: tuple[Diagnostic, ...] = ()
-    """Why it could not be checked."""
+    seconds: Annotated[float, NOT_IN_JSON] = 0.0
+    """Time that the check took."""
+
+    @property
+    def error_texts(
+        self,
+    ) -> Annotated[list[str], "why it could not be checked", Key("errors"), Before("checks")]:
+        """The errors as text."""
+        return [str(error) for error in self.errors]
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        """Checks that did not pass."""
+        """The checks that did not pass."""
         return tuple(check for check in self.checks if check.failed)
 
     @property
     def version_note(self) -> str | None:
-        """That the baseline is another nmpsim's, and what that means for what failed."""
+        """Note that another nmpsim version made the baseline; None if it is this one."""
         if self.baseline_version is None:
             return None
         text = f"the baseline was made by nmpsim {self.baseline_version}, this is another one"
@@ -168,8 +176,10 @@ class CaseResult:
         return text
 
     @property
-    def status(self) -> Literal["passed", "wrong", "over", "error"]:
-        """The worst that happened."""
+    def status(
+        self,
+    ) -> Annotated[Literal["passed", "wrong", "over", "error"], Before("source")]:
+        """The worst status of all checks."""
         if self.errors:
             return "error"
         found = {check.status for check in self.checks}
@@ -177,7 +187,22 @@ class CaseResult:
 
 
 def exit_code(results: Iterable[CaseResult]) -> int:
-    """What cannot be checked comes first, then wrong answers, then budgets."""
+    """Return the exit code: errors first, then wrong answers, then exceeded budgets."""
     found = {result.status for result in results}
     codes = (("error", EXIT_USER), ("wrong", EXIT_WORSE), ("over", EXIT_OVER_BUDGET))
     return next((code for status, code in codes if status in found), EXIT_OK)
+
+
+class CheckDocument(TypedDict):
+    """What `nmpsim check --format json` writes."""
+
+    schema: Literal["nmpsim-check-5"]
+    nmpsim: Annotated[str, "version, and a digest of the sources"]
+    exit_code: int
+    cases: list[CaseResult]
+
+
+def check_json(results: Sequence[CaseResult]) -> CheckDocument:
+    """Return the results of all cases as a JSON document."""
+    version, code = code_version(), exit_code(results)
+    return to_json({"nmpsim": version, "exit_code": code, "cases": results}, CheckDocument)

@@ -1,4 +1,4 @@
-"""A run with what names it: what checks and baselines are made of."""
+"""A recorded run with digests, which checks and baselines are made of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.layout import DEBUG_SECTIONS
-from nmpsim.checking.rescale import UsedDescriptors, rescale_digests
+from nmpsim.checking.rescale import UsedDescriptors, digest_rescale_values
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import ProgressCallback, layer_key
@@ -35,33 +35,33 @@ class Run:
     memory_bytes: int
     """DRAM for code, constants and activations."""
     layer_outputs: tuple[npt.NDArray[Any] | None, ...]
-    """By index; None of a layer that the run did not reach."""
+    """Output of each layer by index; None for a layer that the run did not reach."""
     constants: tuple[str, ...]
-    """By index: digest of the constants that a layer computes with; see :func:`constants_of`."""
+    """Digest of each layer's constants by index; see :func:`digest_constants`."""
     rescale: tuple[str, ...]
-    """By index: digest of what a layer rescales with; see :func:`rescale_digests`."""
+    """Digest of each layer's rescale values by index; see :func:`digest_rescale_values`."""
     makers: Mapping[str, int]
     """Output of the program -> index of the layer that made it."""
 
     @property
     def outputs(self) -> Arrays:
-        """Every output of the program in its logical shape."""
+        """Outputs of the program in their logical shapes."""
         return self.report.outputs
 
     @property
     def cycles(self) -> int:
-        """Of the whole run."""
+        """Cycles of the whole run."""
         return self.report.cycles
 
     @property
     def layers(self) -> Sequence[LayerReport]:
-        """What each layer did."""
+        """Reports of all layers."""
         return self.report.layers
 
     def digest(self, layer: LayerReport) -> str:
-        """Of a layer's output; empty if the run did not reach it."""
+        """Return the digest of a layer's output; empty if the run did not reach it."""
         output = self.layer_outputs[layer.index]
-        return "" if output is None else output_digest(output)
+        return "" if output is None else digest_output(output)
 
 
 def run_bundle(
@@ -73,9 +73,9 @@ def run_bundle(
     strict: bool = True,
     constants: Callable[[], tuple[str, ...]] | None = None,
 ) -> Run:
-    """Run a bundle and keep what checks need; ``progress`` is called after every layer.
+    """Run a bundle and record what checks need; ``progress`` is called after every layer.
 
-    ``constants`` tells what :func:`constants_of` does of the bundle.
+    ``constants`` tells what :func:`digest_constants` does of the bundle.
 
     Raises:
         UserError: INPUT001, INPUT002 or BUN004.
@@ -98,14 +98,14 @@ def run_bundle(
         bundle.metadata.source,
         int(bundle.image.size) + bundle.rw_bytes,
         tuple(saved.get(layer_key(layer)) for layer in bundle.metadata.layers),
-        constants_of(bundle) if constants is None else constants(),
-        rescale_digests(bundle, used.rows()),
+        digest_constants(bundle) if constants is None else constants(),
+        digest_rescale_values(bundle, used.rows()),
         {layer.operand: layer.index for layer in bundle.metadata.layers},
     )
 
 
-def constants_of(bundle: Bundle) -> tuple[str, ...]:
-    """Digest of each layer's constants, in the order of operands, whatever they are called.
+def digest_constants(bundle: Bundle) -> tuple[str, ...]:
+    """Return the digest of each layer's constants, independent of their names.
 
     Empty of a layer without any, and of all if the bundle carries no LIR.
     """
@@ -125,13 +125,13 @@ def constants_of(bundle: Bundle) -> tuple[str, ...]:
     return tuple(digests)
 
 
-def output_digest(values: npt.NDArray[Any]) -> str:
-    """Name for an output's values."""
+def digest_output(values: npt.NDArray[Any]) -> str:
+    """Return the digest of an output's values."""
     return digest_of_arrays({"": values})
 
 
-def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """``setting OLD -> NEW`` of two devices' settings; a device's name does nothing."""
+def list_changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return ``setting OLD -> NEW`` for two devices' settings, except the name."""
     return tuple(
         f"{key} {before.get(key)} -> {now.get(key)}"
         for key in sorted({*before, *now} - {"name"})

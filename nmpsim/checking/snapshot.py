@@ -1,4 +1,4 @@
-"""What pytest's fixtures do: run programs, and compare runs with arrays and with snapshots."""
+"""Implementation of the pytest fixtures: run programs, compare with arrays and snapshots."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from nmpsim import session
 from nmpsim.bundle import Bundle, BundleHolder, bundle_from_bytes, get_bundle
-from nmpsim.checking.baseline import baseline_of, read_baseline, write_baseline
-from nmpsim.checking.case import Expected, judged
+from nmpsim.checking.baseline import make_baseline, read_baseline, write_baseline
+from nmpsim.checking.case import ExpectedArrays, judge_run
 from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
 from nmpsim.checking.hazards import check_hazards, find_hazards
 from nmpsim.checking.results import CaseResult, Check
@@ -34,7 +34,7 @@ class Runner:
         self._devices: dict[DeviceConfig, Device] = {}
 
     def load(self, path: Path | str) -> Bundle:
-        """The bundle of a file, or what a model's is compiled to."""
+        """Load a bundle file, or compile a model file."""
         where = Path(path).absolute()
         if where not in self._bundles:
             self._bundles[where] = session.load(where)
@@ -81,7 +81,7 @@ class Runner:
 
 
 def check_tolerances(ulp: int, sqnr_db: float | None, cycles_percent: float = 0.0) -> None:
-    """ARG001 unless they are numbers that something can be within: with NaN nothing ever is."""
+    """Raise ARG001 unless the tolerances are finite and not negative."""
     limits: tuple[tuple[str, float, float], ...] = (
         ("ulp", ulp, 0),
         ("sqnr_db", 0 if sqnr_db is None else sqnr_db, -math.inf),
@@ -103,7 +103,7 @@ def compare_arrays(
     ulp: int,
     sqnr_db: float | None,
 ) -> str:
-    """What is wrong with outputs and layers; empty if nothing is.
+    """Return what is wrong with outputs and layers as text; empty if nothing is.
 
     Raises INPUT001 or INPUT002 for arrays that no output can be compared with.
     """
@@ -121,7 +121,7 @@ def compare_arrays(
 def compare_snapshot(
     run: Run, path: Path, cycles_percent: float, ulp: int, sqnr_db: float | None
 ) -> str:
-    """What got worse since a snapshot was written; empty if nothing did."""
+    """Return what got worse since a snapshot was written; empty if nothing did."""
     case = Case(
         bundle=Path(),
         baseline=path,
@@ -129,7 +129,7 @@ def compare_snapshot(
         budget=Budget(cycles_percent=cycles_percent),
     )
     try:
-        result = judged(case, run, Expected(), read_baseline(path))
+        result = judge_run(case, run, ExpectedArrays(), read_baseline(path))
     except UserError as error:
         result = CaseResult("", "", errors=error.diagnostics)
     errors = [str(attrs.evolve(one, hint=None)) for one in result.errors]
@@ -137,13 +137,13 @@ def compare_snapshot(
 
 
 def write_snapshot(run: Run, path: Path) -> None:
-    """Write what a run was."""
+    """Write a run as a snapshot."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_baseline(path, baseline_of(run))
+    write_baseline(path, make_baseline(run))
 
 
 def failure_text(checks: list[Check] | tuple[Check, ...]) -> str:
-    """Each failed check and the layers concerned."""
+    """Return each failed check and the layers concerned as text."""
     lines = []
     for check in checks:
         if check.failed:

@@ -1,4 +1,4 @@
-"""A suite: the programs to check, what they must answer and what they may cost.
+"""Suites: the programs to check, their expected answers and their budgets.
 
 ``docs/check.md`` describes every key; :mod:`nmpsim.checking.suite_file` reads the file.
 """
@@ -17,14 +17,14 @@ from nmpsim.diagnostics import Diagnostic, Place, UserError
 
 @attrs.frozen
 class SaturationLimit:
-    """How many values may saturate."""
+    """Limit of the number of saturated values."""
 
     at_most: int | None
-    """In the whole run; None for no more in any layer than the baseline has there."""
+    """Limit for the whole run; None for no more in any layer than the baseline has."""
 
     @classmethod
     def of(cls, value: object) -> SaturationLimit:
-        """From ``none``, ``baseline`` or a number; ValueError for anything else."""
+        """Parse ``none``, ``baseline`` or a number; raise ValueError for anything else."""
         if value == "none":
             return cls(0)
         if value == "baseline":
@@ -40,38 +40,38 @@ class InputFile:
 
     path: Path
     name: str | None = None
-    """The input that it is for, where that must be said."""
+    """Name of the input, if it must be given."""
 
     @property
     def argument(self) -> str:
-        """As ``--input`` takes it."""
+        """The file as an argument of ``--input``."""
         return str(self.path) if self.name is None else f"{self.name}={self.path}"
 
 
 @attrs.frozen
 class Expect:
-    """What a run must answer; None for what nothing is said about."""
+    """Expected answers of a run; None for what is not checked."""
 
     outputs: Path | None = None
-    """``.npz`` with outputs by name, or ``.npy`` for the only one."""
+    """``.npz`` file with outputs by name, or ``.npy`` file for the only one."""
     layers: Path | None = None
-    """``.npz`` as ``nmpsim run --save-layers`` writes it."""
+    """``.npz`` file as ``nmpsim run --save-layers`` writes it."""
     only: tuple[str, ...] = ()
-    """Names of the layers that must be right, or patterns as ``conv*``: of ``layers``, or else of
-    the baseline. All that ``layers`` has if empty."""
+    """Layers that must be right, as names or patterns such as ``conv*``; all of ``layers`` if
+    empty."""
     ulp: int = attrs.field(default=0, validator=attrs.validators.ge(0))
-    """Units of the last place that an element may be off."""
+    """Units in the last place that an element may be off."""
     sqnr_db: float | None = None
-    """Signal to noise that is enough, however far single elements are off."""
+    """Signal-to-noise ratio that is enough, however far single elements are off."""
     top1: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
     )
-    """The class that the program must name."""
+    """Class that the program must predict."""
 
 
 @attrs.frozen
 class Budget:
-    """What a run may cost; None for what nothing is said about."""
+    """Costs that a run may have; None for what is not checked."""
 
     cycles: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
@@ -79,18 +79,18 @@ class Budget:
     cycles_percent: float | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
     )
-    """Above the baseline."""
+    """Percentage above the baseline."""
     saturation: SaturationLimit | None = None
     memory_bytes: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
     )
     """DRAM for code, constants and activations."""
     hazards: Literal["none"] | None = None
-    """None are allowed; not looked for if nothing is said."""
+    """``none`` if no hazards are allowed; they are not looked for otherwise."""
 
 
 def _is_limit(name: str) -> Callable[[Any, Any, Any], None]:
-    """A validator: ValueError for what :class:`~nmpsim.core.limits.Limits` does not take."""
+    """Return an attrs validator for a field of :class:`~nmpsim.core.limits.Limits`."""
 
     def check(_: object, __: object, value: Any) -> None:
         try:
@@ -103,17 +103,17 @@ def _is_limit(name: str) -> Callable[[Any, Any, Any], None]:
 
 @attrs.frozen
 class Case:
-    """A program on inputs, and what must come out."""
+    """A program on inputs, with expectations, budget and baseline."""
 
     bundle: Path
     input: tuple[InputFile, ...] = ()
     name: str = ""
-    """Unique in its suite; the bundle's file name, if the suite gives none."""
+    """Name unique in its suite; by default the bundle's file name."""
     device: Path | None = None
     """Device file; None for the device that the bundle was made for."""
     baseline: Path | None = None
     lir: str = ""
-    """Where the LIR text is, for annotations; the name that the bundle knows if empty."""
+    """Path of the LIR text for annotations; the name in the bundle if empty."""
     expect: Expect = Expect()
     budget: Budget = Budget()
     max_cycles: int | None = attrs.field(default=None, validator=_is_limit("max_cycles"))
@@ -121,18 +121,18 @@ class Case:
 
     @property
     def limits(self) -> Limits:
-        """What the run may take."""
+        """Limits of the run."""
         return Limits(self.max_cycles, self.timeout)
 
     @property
     def says_nothing(self) -> bool:
-        """True if a run that reaches its end cannot fail."""
+        """Whether a completed run cannot fail."""
         said = (self.expect.outputs, self.expect.layers, self.expect.top1, *_limits(self.budget))
         return self.baseline is None and all(one is None for one in said)
 
     @property
     def needs_baseline(self) -> bool:
-        """True if it compares with a baseline that it does not name."""
+        """Whether the case compares with a baseline that it does not name."""
         limit = self.budget.saturation
         compares = (
             self.budget.cycles_percent is not None,
@@ -144,13 +144,13 @@ class Case:
 
 @attrs.frozen
 class Suite:
-    """Cases in their order."""
+    """Cases in order."""
 
     file: str
     cases: tuple[Case, ...]
 
     def checked(self) -> Suite:
-        """Itself, if every case can fail and has its own name; SUITE001 or SUITE002 otherwise."""
+        """Return the suite; raise SUITE001 or SUITE002 unless each case can fail and is unique."""
         place = Place(self.file)
         findings = [finding for case in self.cases for finding in _findings(case, place)]
         if not self.cases:

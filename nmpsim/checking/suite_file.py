@@ -1,4 +1,4 @@
-"""A suite's TOML file; paths in it are relative to its folder."""
+"""The TOML file of a suite; paths in it are relative to its folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MERGED = ("expect", "budget")
 
 
 def read_suite(path: Path) -> Suite:
-    """The suite of a TOML file.
+    """Read the suite of a TOML file.
 
     Raises:
         UserError: FILE001 if it cannot be read; SUITE001, SUITE002 with all that is wrong in it.
@@ -53,7 +53,7 @@ def read_suite(path: Path) -> Suite:
 
 
 def _merged(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """A case with the defaults for what it does not say; expectations and budgets key by key."""
+    """Return a case merged with the defaults; expectations and budgets are merged key by key."""
     merged = {**defaults, **table}
     for key in _MERGED:
         default, own = defaults.get(key, {}), table.get(key, {})
@@ -65,7 +65,7 @@ def _merged(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, 
 
 
 def _without_comparisons(default: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Defaults that compare with a baseline are for the cases that have one."""
+    """Return the defaults without comparisons with a baseline, for a case without one."""
     compares = {"cycles_percent"} if "layers" in {**default, **own} else {"cycles_percent", "only"}
     return {
         key: value for key, value in default.items() if key not in compares and value != "baseline"
@@ -88,7 +88,7 @@ def _case(table: dict[str, Any], number: int, file: Path) -> Case:
 
 
 def _placed(case: Case, folder: Path) -> Case:
-    """With paths from the suite's folder on, and a name."""
+    """Return a case with a name and with paths relative to the suite's folder."""
 
     def at(path: Path | None) -> Path | None:
         return None if path is None else folder / path
@@ -131,7 +131,7 @@ def _path(value: Any, _: object) -> Path:
 
 
 def _inputs(value: Any, _: object) -> tuple[InputFile, ...]:
-    """A file, a list of files, or a table with a file for each name."""
+    """Parse a file, a list of files, or a table with a file for each name."""
     if isinstance(value, dict):
         return tuple(InputFile(_path(path, None), name) for name, path in value.items())
     paths = value if isinstance(value, list) else [value]

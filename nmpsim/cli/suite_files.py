@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpsim.atomic import file_name
-from nmpsim.checking import Case, CaseResult, CaseWork, Expected
-from nmpsim.checking.expectations import layer_name, refuse_unknown
+from nmpsim.checking import Case, CaseResult, CaseWork, ExpectedArrays
+from nmpsim.checking.expectations import layer_name, reject_unknown_names
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.cli.inputs import load_inputs, sample_shapes
 from nmpsim.cli.loading import load_program
@@ -96,7 +96,9 @@ def _load_case(
     expect = case.expect
     outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata)
     layers = None if expect.layers is None else _layers(expect.layers, metadata)
-    return CaseWork(case, bundle, inputs, Expected(outputs, layers), update, core, strict=strict)
+    return CaseWork(
+        case, bundle, inputs, ExpectedArrays(outputs, layers), update, core, strict=strict
+    )
 
 
 def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
@@ -123,7 +125,7 @@ def _arrays(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of these keys by the names of tensors, whose shapes they have."""
     with about(file.path):
-        refuse_unknown(keys, tensors, what)
+        reject_unknown_names(keys, tensors, what)
     stored = {name: file.array(key) for name, key in keys.items()}
     for name, array in stored.items():
         if not tensors[name].holds(array.shape):

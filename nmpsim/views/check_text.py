@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from nmpsim.checking import CaseResult, Culprit, LayerOutcome
+from nmpsim.checking import CaseResult, FailedLayer, LayerOutcome
 from nmpsim.views.console import line
 from nmpsim.views.text import plural
 from nmpsim.visible import markdown, visible
@@ -57,7 +57,7 @@ def _print_case(result: CaseResult, console: Console) -> None:
         line(console, "  baseline written")
 
 
-def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
+def _culprit_lines(culprits: Sequence[FailedLayer]) -> list[str]:
     shown = [f"{one.place}: {one.message}" for one in culprits[:MAX_CULPRITS]]
     if len(culprits) > MAX_CULPRITS:
         shown.append(f"and {plural(len(culprits) - MAX_CULPRITS, 'layer')} more")

@@ -21,7 +21,7 @@ from nmpsim.bundle.debug import ModuleIndex
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.patch import PatchDocument
 from nmpsim.checking.baseline import Baseline
-from nmpsim.checking.document import CheckDocument
+from nmpsim.checking.results import CheckDocument
 from nmpsim.debugger.core_dump import AboutDocument
 from nmpsim.debugger.script import DebugDocument
 from nmpsim.experiments.accuracy_result import EvaluationDocument

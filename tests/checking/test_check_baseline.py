@@ -8,7 +8,7 @@ import pytest
 from user_project import SUITE
 
 from nmpsim.checking.baseline import BaselineOutput
-from nmpsim.checking.run import output_digest
+from nmpsim.checking.run import digest_output
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_a_nan_is_the_nan_that_it_was():
     values = np.array([np.nan, -np.nan, np.inf, -0.0], np.float32)
     values[:1].view(np.uint32)[0] = 0x7FC0_1234
     kept = tuple(str(value) for value in values)
-    output = BaselineOutput("float", (4,), output_digest(values), kept)
+    output = BaselineOutput("float", (4,), digest_output(values), kept)
     assert output.is_of(values)
     assert not output.is_of(np.abs(values)), "the sign of a zero counts"
 

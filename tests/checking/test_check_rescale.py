@@ -9,9 +9,9 @@ from bundle_edits import change_bytes, change_descriptor, descriptors
 
 import nmpsim
 from nmpsim.bundle import bundle_from_bytes
-from nmpsim.checking import Case, Expected
-from nmpsim.checking.baseline import Baseline, baseline_of
-from nmpsim.checking.case import judged
+from nmpsim.checking import Case, ExpectedArrays
+from nmpsim.checking.baseline import Baseline, make_baseline
+from nmpsim.checking.case import judge_run
 from nmpsim.checking.rescale import rescale_words
 from nmpsim.checking.run import run_bundle
 from nmpsim.compiler.numerics import PROFILES
@@ -34,7 +34,7 @@ class Network:
     def statuses(self, path: Path) -> dict[str, str]:
         """Check -> what a changed copy comes to, and the layer that the first failure names."""
         run = run_bundle(nmpsim.Device(DEVICE), nmpsim.load(path), self.inputs)
-        result = judged(Case(Path()), run, Expected(), self.before)
+        result = judge_run(Case(Path()), run, ExpectedArrays(), self.before)
         found = {check.name: check.status for check in result.checks}
         return found | {"layer": next((check.culprits[0].index for check in result.failed), None)}
 
@@ -48,7 +48,7 @@ def network(text: Path, weights: Path, inputs: dict, folder: Path, **options) ->
     path = folder / "net.bin"
     nmpsim.save(nmpsim.compile(text, weights, device=DEVICE, **options), path)
     run = run_bundle(nmpsim.Device(DEVICE), nmpsim.load(path), inputs)
-    return Network(path, inputs, baseline_of(run))
+    return Network(path, inputs, make_baseline(run))
 
 
 def recorded(shared: Path, name: str, folder: Path, **options) -> Network:

@@ -243,9 +243,9 @@ def test_what_cannot_be_checked_comes_before_wrong_before_budgets():
     from nmpsim.checking import CaseResult, Check
     from nmpsim.diagnostics import Diagnostic
 
-    passed = CaseResult("p", "", (Check("outputs", "passed", ""),))
-    over = CaseResult("o", "", (Check("cycles", "over", ""), Check("outputs", "passed", "")))
-    wrong = CaseResult("w", "", (Check("cycles", "over", ""), Check("outputs", "wrong", "")))
+    passed = CaseResult("p", "", checks=(Check("outputs", "passed", ""),))
+    over = CaseResult("o", "", checks=(Check("cycles", "over", ""), Check("outputs", "passed", "")))
+    wrong = CaseResult("w", "", checks=(Check("cycles", "over", ""), Check("outputs", "wrong", "")))
     error = CaseResult("e", "", errors=(Diagnostic("BASE001", "x"),))
     assert exit_code([passed]) == 0
     assert exit_code([passed, over]) == 4

@@ -6,8 +6,16 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from nmpsim.checking.baseline import baseline_of, read_baseline, refuse_foreign, write_baseline
-from nmpsim.checking.expectations import check_layers_as_before, check_outputs_as_before
+from nmpsim.checking.baseline import (
+    check_same_program,
+    make_baseline,
+    read_baseline,
+    write_baseline,
+)
+from nmpsim.checking.expectations import (
+    check_layers_against_baseline,
+    check_outputs_against_baseline,
+)
 from nmpsim.checking.run import Run, run_bundle
 from nmpsim.checking.suite import Expect
 from nmpsim.config import from_settings
@@ -30,16 +38,16 @@ def run(data: bytes) -> None:
     """Read it and compare."""
     with refusals("BASE", "SUITE"):
         baseline = read_baseline(as_file(data, "baseline.json"))
-        refuse_foreign(baseline, good_run(), Place("baseline.json"))
+        check_same_program(baseline, good_run(), Place("baseline.json"))
         for expect in (Expect(), Expect(ulp=1), Expect(sqnr_db=20.0)):
-            check_outputs_as_before(good_run(), baseline, expect)
-            check_layers_as_before(good_run(), baseline, expect)
+            check_outputs_against_baseline(good_run(), baseline, expect)
+            check_layers_against_baseline(good_run(), baseline, expect)
 
 
 def seeds() -> Iterator[bytes]:
     """One that fits."""
     path: Path = folder() / "seed.json"
-    write_baseline(path, baseline_of(good_run()))
+    write_baseline(path, make_baseline(good_run()))
     yield path.read_bytes()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from nmpsim.checking.case import CaseWork, check_case
-from nmpsim.checking.loaded import LastProgram
+from nmpsim.checking.program_cache import ProgramCache
 from nmpsim.checking.results import CaseResult
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.experiments.pool import run_jobs
@@ -53,7 +53,7 @@ def _check_all(
 ) -> Iterator[CaseResult]:
     if jobs == 1:
         of_layers = progress if count == 1 else _only_compiling(progress)
-        last = LastProgram()
+        last = ProgramCache()
         yield from (_check(one, of_layers, last) for one in work)
         return
     yield from run_jobs(_check_in_worker, None, work, jobs=jobs, progress=progress)
@@ -69,7 +69,7 @@ def _only_compiling(progress: ProgressCallback | None) -> ProgressCallback:
     return listen
 
 
-_last = LastProgram()
+_last = ProgramCache()
 """Program of the previous case of this worker process."""
 
 
@@ -78,6 +78,6 @@ def _check_in_worker(_: object, work: CaseWork | CaseResult) -> CaseResult:
 
 
 def _check(
-    work: CaseWork | CaseResult, progress: ProgressCallback | None, last: LastProgram
+    work: CaseWork | CaseResult, progress: ProgressCallback | None, last: ProgramCache
 ) -> CaseResult:
     return check_case(work, progress, last) if isinstance(work, CaseWork) else work

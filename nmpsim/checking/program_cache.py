@@ -1,4 +1,4 @@
-"""The program of the last case on its device, for the next case of the same program."""
+"""Cache of the last program on its device, for the next case of the same program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 import attrs
 
 from nmpsim.bundle import Bundle
-from nmpsim.checking.run import constants_of
+from nmpsim.checking.run import digest_constants
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.limits import Limits
@@ -22,26 +22,26 @@ class LoadedProgram:
 
     @cached_property
     def constants(self) -> tuple[str, ...]:
-        """See :func:`nmpsim.checking.run.constants_of`."""
-        return constants_of(self.bundle)
+        """Digests of each layer's constants."""
+        return digest_constants(self.bundle)
 
 
 @attrs.frozen
 class _Key:
-    """What cases have in common that may share a device."""
+    """Properties that cases must share to use the same device."""
 
     digest: str
     path: str
-    """Of the bundle, which errors name."""
+    """Path of the bundle, which errors name."""
     config: DeviceConfig
     limits: Limits
-    """What a device knows of a program it has learned in runs that had these."""
+    """Limits of the runs, which affect what a device caches."""
     strict: bool
     max_memory: int | None
 
 
-class LastProgram:
-    """Keeps one program; before another one is loaded, its memory is free."""
+class ProgramCache:
+    """Cache of one program; its memory is freed before another one is loaded."""
 
     def __init__(self) -> None:
         self._key: _Key | None = None
@@ -55,7 +55,7 @@ class LastProgram:
         strict: bool,
         max_memory: int | None,
     ) -> LoadedProgram:
-        """A program on a device, on one thread: cases are shared by processes."""
+        """Return a program on a single-threaded device, reusing the cached one if possible."""
         key = _Key(bundle.digest, bundle.path, config, limits, strict, max_memory)
         if self._loaded is None or key != self._key:
             self._key = self._loaded = None
