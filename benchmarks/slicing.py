@@ -27,7 +27,7 @@ import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import TILINGS
-from nmpsim.lir.constants import attach_constants, default_tensors_file
+from nmpsim.lir.constants import attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.verify import verify
@@ -49,7 +49,7 @@ def recorded(shared: Path, text: Path) -> Module:
     with tempfile.TemporaryDirectory() as folder:
         if "resnet50" in text.parts:
             weights = _with_recipe(shared, module, weights, Path(folder) / "weights.npz")
-        module, _ = attach_constants(module, [weights], default_tensors_file(text))
+        module, _ = attach_constants(module, [weights], find_tensors_file(text))
     verify(module)
     return module
 

@@ -31,7 +31,7 @@ from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.onnx import SUPPORTED_OPERATORS, lower_onnx_graph
 from nmpsim.frontends.onnx.function_inlining import inline_functions
 from nmpsim.frontends.onnx.model import read_graph
-from nmpsim.lir.names import legal_name
+from nmpsim.lir.names import make_legal_name
 from nmpsim.report.data import RunReport
 
 __all__ = [
@@ -191,7 +191,7 @@ class PreparedModel(BackendRep):
 
     def _lowered(self, graph: Graph) -> ImportedModel:
         return lower_onnx_graph(
-            graph, ModuleBuilder(legal_name(self._model.graph.name), None), _PLACE, self._options
+            graph, ModuleBuilder(make_legal_name(self._model.graph.name), None), _PLACE, self._options
         )
 
 

@@ -133,7 +133,7 @@ def compile(
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
     from nmpsim.frontends import DEFAULT_IMPORT_OPTIONS, ImportedModel, ImportOptions, import_model
     from nmpsim.frontends.model_origin import import_lir, read_model_origin
-    from nmpsim.lir.constants import attach_constants, default_tensors_file
+    from nmpsim.lir.constants import attach_constants, find_tensors_file
     from nmpsim.lir.parser import parse_file
     from nmpsim.lir.verify import verify
 
@@ -152,7 +152,7 @@ def compile(
     if imported is None:
         path = Path(str(model))
         module = parse_file(path)
-        exact = default_tensors_file(path) if tensors is None else Path(tensors)
+        exact = find_tensors_file(path) if tensors is None else Path(tensors)
         files = [] if weights is None else [Path(weights)]
         module, warnings = attach_constants(module, files, exact)
         verify(module)

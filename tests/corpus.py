@@ -14,7 +14,7 @@ from typing import Any
 import nmpsim
 from nmpsim.atomic import write_file
 from nmpsim.bundle import Bundle, bundle_from_bytes
-from nmpsim.lir.constants import attach_constants, default_tensors_file
+from nmpsim.lir.constants import attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.verify import verify
@@ -27,9 +27,7 @@ SUFFIX = ".lir.txt"
 @cache
 def module_of(text: Path) -> Module:
     """Return the verified module of a LIR text with its constants."""
-    module, warnings = attach_constants(
-        parse_file(text), weights_of(text), default_tensors_file(text)
-    )
+    module, warnings = attach_constants(parse_file(text), weights_of(text), find_tensors_file(text))
     assert warnings == ()
     verify(module)
     return module

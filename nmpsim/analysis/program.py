@@ -17,10 +17,10 @@ from nmpsim.config import default_device
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import import_model
 from nmpsim.frontends.imported_model import ImportedModel
-from nmpsim.lir.constants import attach_constants, default_tensors_file
+from nmpsim.lir.constants import attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
-from nmpsim.lir.scales import exact_scales, read_tensors
+from nmpsim.lir.scales import read_scales_file, resolve_exact_scales
 from nmpsim.lir.verify import verify
 
 _ELF_MAGIC = b"\x7fELF"
@@ -66,10 +66,10 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
     if imported is not None:
         return from_imported(imported)
     printed = parse_file(path)
-    sidecar = default_tensors_file(path) if tensors is None else tensors
+    sidecar = find_tensors_file(path) if tensors is None else tensors
     if weights is None:
-        content = None if sidecar is None else read_tensors(sidecar)
-        module, warnings = exact_scales(printed, content, sidecar)
+        content = None if sidecar is None else read_scales_file(sidecar)
+        module, warnings = resolve_exact_scales(printed, content, sidecar)
     else:
         module, warnings = attach_constants(printed, weights, sidecar)
     verify(module)

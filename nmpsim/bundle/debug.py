@@ -31,7 +31,7 @@ from nmpsim.lir.nodes import Module, TensorType, WeightVar
 from nmpsim.lir.parser import parse
 from nmpsim.lir.printer import print_module
 from nmpsim.lir.scales import ExactScale as NamedScale
-from nmpsim.lir.scales import float32, with_scales
+from nmpsim.lir.scales import apply_scales, float32
 from nmpsim.lir.verify import verify
 from nmpsim.report.fields import Before
 
@@ -251,7 +251,7 @@ def _parsed(text: memoryview, index: ModuleIndex, place: Place) -> Module:
     scales = {s.name: NamedScale(s.name, float32(s.scale), s.offset) for s in index.scales}
     try:
         module = parse(bytes(text).decode("utf-8"), f"{place.file}({LIR_TEXT})")
-        module, _ = with_scales(module, scales)
+        module, _ = apply_scales(module, scales)
         verify(module)
     except UnicodeDecodeError:
         raise _unusable(place, "its text is not UTF-8") from None

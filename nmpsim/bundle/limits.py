@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from nmpsim.bundle.layout import READ_ONLY_LIMIT, RW_LIMIT
-from nmpsim.lir.limits import MAX_ELEMENTS
+from nmpsim.lir.nodes import MAX_ELEMENTS
 from nmpsim.records import frozen
 from nmpsim.report.fields import Range
 

@@ -9,7 +9,7 @@ import attrs
 
 from nmpsim.bundle import limits
 from nmpsim.bundle.limits import Address, Barrier, ClippedSides, Line, Macs, ZeroPoint
-from nmpsim.lir.display_names import display_names, operation_name
+from nmpsim.lir.names import display_names, operation_name
 from nmpsim.records import frozen
 from nmpsim.report.fields import NOT_IN_JSON, Before
 

@@ -9,9 +9,9 @@ import attrs
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.lir.display_names import display_names
 from nmpsim.lir.layers import PlainLayer, find_operations
 from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.lir.names import display_names
 
 
 def assign_numerics(

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.lir.display_names import operation_name
+from nmpsim.lir.names import operation_name
 from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import OPCODES, Kind
 

@@ -20,8 +20,8 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import Part, check_memory
 from nmpsim.isa.words import CHANNEL_BYTES
 from nmpsim.kernels.workspace_size import LANES, workspace_words
+from nmpsim.lir.instruction_check import find_instruction_problem
 from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
-from nmpsim.lir.single import instruction_problem
 
 STEP_BYTES = 64
 """Bytes that an operation of the host takes at its worst for each element of its operands: the
@@ -172,7 +172,7 @@ def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:
     for number, step in enumerate(bundle.metadata.steps):
         if step.kind != "host":
             continue
-        problem = instruction_problem(step.opcode or "", _types(step), step.attributes)
+        problem = find_instruction_problem(step.opcode or "", _types(step), step.attributes)
         if problem is not None:
             raise fail(
                 "BUN001",

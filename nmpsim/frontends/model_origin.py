@@ -14,7 +14,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.input_files import MAX_TEXT_BYTES, read_bytes
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
-from nmpsim.lir.constants import beside
+from nmpsim.lir.constants import sibling_path
 from nmpsim.lir.nodes import Module
 from nmpsim.report.fields import Before
 
@@ -49,7 +49,7 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
     UserError
         FILE001 if the file cannot be read, CONST004 if it is not valid.
     """
-    path = beside(lir, SUFFIX)
+    path = sibling_path(lir, SUFFIX)
     if path is None or not path.is_file():
         return None
     place = Place(str(path))

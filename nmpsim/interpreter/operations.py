@@ -13,7 +13,7 @@ from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.kernels.hostops import HOST_OPS, HostTensor
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Opcode
-from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind, Role, opcodes_of
+from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind, OperandRole, opcodes_by_kind
 
 RealArray: TypeAlias = npt.NDArray[Any]
 """Values in a ``RealType``; bool and index tensors keep their own dtype."""
@@ -23,7 +23,7 @@ REAL: Final = np.float64
 
 check_exhaustive("the interpreter", {*HOST_OPS} - NO_WORK, OPCODES.keys() - NO_WORK)
 
-_MAY_HIDE_A_RELU = opcodes_of(*SATURATES_ANYWHERE) | {
+_MAY_HIDE_A_RELU = opcodes_by_kind(*SATURATES_ANYWHERE) | {
     "batchedreduceadd",
     "elementdiv",
     "rescalequantized",
@@ -124,7 +124,7 @@ def _look_up(type_: TensorType, src: RealArray, mapping: RealArray) -> RealArray
     return entries
 
 
-def is_result(role: Role) -> bool:
+def is_result(role: OperandRole) -> bool:
     """Return whether an operand is written with meaningful contents."""
     return role.kind != IN and not role.is_scratch
 

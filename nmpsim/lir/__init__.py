@@ -1,4 +1,4 @@
-"""Glow's low-level IR: text to module and back, its checks, its constants.
+"""Glow's low-level IR: parser, printer, verifier and constants.
 
 Read ``nodes`` (the data) and ``opcodes`` (every instruction) first. The usual way in::
 

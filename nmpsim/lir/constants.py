@@ -1,4 +1,4 @@
-"""Values and exact scales for a parsed module.
+"""Values of constants and exact scales for a parsed module.
 
 The text declares its constants; their values are in ``.npz`` files, the exact scales in a JSON
 file next to them. A module is complete only with both.
@@ -16,30 +16,30 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.host_memory import Part, check_memory
-from nmpsim.lir.constraints import describe
+from nmpsim.lir.constraints import format_shape
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import Module, WeightVar
 from nmpsim.lir.npz import NpzFile
-from nmpsim.lir.scales import exact_scales, read_tensors
+from nmpsim.lir.scales import read_scales_file, resolve_exact_scales
 
 Array = npt.NDArray[Any]
 
 CONSTANT_PREFIX = "const/"
 FLOAT_PREFIX = "float/"
-"""Of an array with what a constant was before it was quantized."""
+"""Prefix of arrays with the values of constants before quantization."""
 LIR_SUFFIXES = (".lir.txt", ".lir", ".txt")
-"""Endings of names of LIR files; what belongs to one has another ending in place of it."""
+"""Suffixes of LIR files; files that belong to one replace the suffix."""
 _MAX_HINTS = 20
 
 
-def default_tensors_file(lir_path: Path) -> Path | None:
-    """``X.tensors.json`` next to ``X.lir.txt``, if it is there."""
-    path = beside(lir_path, ".tensors.json")
+def find_tensors_file(lir_path: Path) -> Path | None:
+    """Return ``X.tensors.json`` next to ``X.lir.txt``, or None if it does not exist."""
+    path = sibling_path(lir_path, ".tensors.json")
     return path if path is not None and path.is_file() else None
 
 
-def beside(lir_path: Path, ending: str) -> Path | None:
-    """The file that belongs to LIR with this ending; None if the LIR's is none of LIR."""
+def sibling_path(lir_path: Path, ending: str) -> Path | None:
+    """Return the path with the LIR suffix replaced by ``ending``, or None if it has none."""
     for suffix in LIR_SUFFIXES:
         if lir_path.name.endswith(suffix):
             return lir_path.with_name(lir_path.name.removesuffix(suffix) + ending)
@@ -49,7 +49,7 @@ def beside(lir_path: Path, ending: str) -> Path | None:
 def attach_constants(
     module: Module, weights_files: Path | Sequence[Path], tensors_file: Path | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """The module with the constants of ``.npz`` files and exact scales, and warnings.
+    """Return the module with constants from ``.npz`` files and exact scales, and warnings.
 
     A constant is the array ``const/NAME`` or ``NAME``, from the last file that has it; what it was
     before it was quantized is ``float/NAME``, if that is there. Other arrays are ignored. Raises
@@ -63,7 +63,7 @@ def attach_constants(
     for file in files:
         arrays |= read_constants(module, file)
         floats |= _read_floats(module, file)
-    tensors = read_tensors(tensors_file) if tensors_file is not None else None
+    tensors = read_scales_file(tensors_file) if tensors_file is not None else None
     attached, warnings = _attached(module, arrays, tensors, tensors_file)
     return attrs.evolve(attached, floats=floats), warnings
 
@@ -71,7 +71,7 @@ def attach_constants(
 def attach_constants_from(
     module: Module, arrays: Mapping[str, Array], tensors: Mapping[str, Any] | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """As ``attach_constants``, from arrays by name and the content of a sidecar file.
+    """Attach constants from arrays by name, and scales from a sidecar's content.
 
     The module holds copies of the arrays, C-contiguous and read-only. Scales become Python
     floats that are exactly float32 values.
@@ -87,12 +87,12 @@ def _attached(
     tensors_file: Path | None,
 ) -> tuple[Module, tuple[str, ...]]:
     constants = _checked_constants(module, arrays)
-    exact, warnings = exact_scales(module, tensors, tensors_file)
+    exact, warnings = resolve_exact_scales(module, tensors, tensors_file)
     return attrs.evolve(exact, constants=constants), warnings
 
 
 def read_constants(module: Module, file: Path) -> dict[str, Array]:
-    """Those constants of the module that an ``.npz`` file has, by name.
+    """Return the constants of a module that an ``.npz`` file has, by name.
 
     An array's dtype and shape are compared with the declaration before its data is read.
     """
@@ -117,7 +117,7 @@ def read_constants(module: Module, file: Path) -> dict[str, Array]:
 
 
 def _read_floats(module: Module, file: Path) -> dict[str, Array]:
-    """What constants were, as far as a file has them in their shapes, as float32."""
+    """Return the float32 values before quantization that a file has in the right shapes."""
     found: dict[str, Array] = {}
     with NpzFile(file) as npz:
         for weight in _constants(module):
@@ -150,7 +150,7 @@ def _checked_constants(module: Module, arrays: Mapping[str, Array]) -> dict[str,
 
 
 def _frozen(array: Array, dtype: np.dtype[Any]) -> Array:
-    """The array, read-only from now on; a copy only if it is of another byte order or layout."""
+    """Return the array read-only; copy it only to change byte order or layout."""
     held = np.asarray(array, dtype=dtype, order="C")
     held.flags.writeable = False
     return held
@@ -171,7 +171,7 @@ def _missing(
 
 
 def _no_values(module: Module) -> UserError:
-    """One error for all constants, when no file with values was given at all."""
+    """Return one error for all constants if no file with values was given."""
     count = len(_constants(module))
     return fail(
         "CONST002",
@@ -187,7 +187,7 @@ def _no_values(module: Module) -> UserError:
 def _misfit(
     module: Module, weight: WeightVar, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> Diagnostic | None:
-    """What keeps an array from being the value of a constant; the byte order does not."""
+    """Return why an array is not a constant's value, or None; the byte order does not matter."""
     expected = weight.type.dtype
     if dtype.newbyteorder("=") == expected and shape == weight.type.shape:
         return None
@@ -195,8 +195,8 @@ def _misfit(
         "CONST003",
         f"the values for %{weight.name} do not fit",
         _place(module, weight),
-        f"{dtype.name} {describe(shape)}",
-        f"{expected.name} {describe(weight.type.shape)}",
+        f"{dtype.name} {format_shape(shape)}",
+        f"{expected.name} {format_shape(weight.type.shape)}",
     )
 
 

@@ -1,42 +1,42 @@
-"""Opcodes that the device has no unit for, as the host executes them: rows of the table."""
+"""Table of opcodes for which the device has no unit; the host executes them."""
 
 from __future__ import annotations
 
 from nmpsim.kernels.hostops.formulas import ELEMENTWISE, Elementwise
 from nmpsim.lir.constraints import (
     Rule,
-    bias_elem,
-    elem,
-    pointwise,
-    rank,
-    same_elem,
-    same_scale,
-    same_shape,
-    same_type,
+    require_bias_elem,
+    require_elem,
+    require_elementwise,
+    require_rank,
+    require_same_elem,
+    require_same_scale,
+    require_same_shape,
+    require_same_type,
 )
 from nmpsim.lir.host_shapes import (
-    batched_product,
-    blocks,
-    boundaries_in_order,
-    channel_parameters,
-    distinct_axes,
-    extreme_shape,
-    gathered,
-    gathered_elements,
-    gathered_places,
-    gathered_ranges,
-    k_largest,
-    last_dimensions,
-    one_hot,
-    only_pixels,
-    places_of_truth,
-    scattered,
-    shared_out,
-    suppressed,
-    transposed_filter,
-    transposed_windows,
-    volume_filter,
-    within_rank,
+    check_adaptive_pool_shape,
+    check_arg_extreme_shape,
+    check_axes,
+    check_batch_product_shape,
+    check_block_shape,
+    check_boundaries,
+    check_channel_parameters,
+    check_gather_elements_shape,
+    check_gather_nd_shape,
+    check_gather_ranges_shape,
+    check_gather_shape,
+    check_nonzero_shape,
+    check_normalized_shape,
+    check_one_hot_shape,
+    check_resize_factors,
+    check_scatter_shape,
+    check_suppression_shapes,
+    check_top_k_shape,
+    check_transposed_filter,
+    check_transposed_shape,
+    check_volume_filter,
+    require_axis,
 )
 from nmpsim.lir.opcode import (
     ANY_INTEGER,
@@ -58,22 +58,22 @@ from nmpsim.lir.opcode import (
     Attribute,
     AttributeKind,
     Opcode,
-    Role,
-    inputs,
-    integers,
+    OperandRole,
+    input_roles,
+    integer_list_kind,
 )
 from nmpsim.lir.shapes import (
-    at_least_two_dimensions,
-    reduced_shape,
-    resized,
-    volume_convolution_shape,
+    check_reduced_shape,
+    check_resized_shape,
+    check_row_dimensions,
+    check_volume_convolution_shape,
 )
 
 _KINDS: dict[str, AttributeKind] = {"Divisor": COUNT, "SignFollowDivisor": FLAG}
-"""Attributes of operations by formula that are not any number."""
-_TRIPLE = integers("[time, height, width]", 1, 3)
-_BATCH = (DEST, *inputs("Batch"))
-_LOOK_UP = (DEST, *inputs("Data", "Indices"))
+"""Attribute -> kind, for attributes of formula operations that are not any number."""
+_TRIPLE = integer_list_kind("[time, height, width]", 1, 3)
+_BATCH = (DEST, *input_roles("Batch"))
+_LOOK_UP = (DEST, *input_roles("Data", "Indices"))
 
 
 _ELEMS = {
@@ -84,7 +84,7 @@ _ELEMS = {
     "int64": "index64",
     "bool": "bool",
 }
-"""dtype of a formula's operands -> element kind."""
+"""dtype of a formula's operands -> element type."""
 _INDEX = frozenset({"index32", "index64"})
 _NARROW = frozenset({"i8", "i16"})
 _FLOAT, _BOOL, _INDEX32 = (frozenset({kind}) for kind in ("float", "bool", "index32"))
@@ -92,26 +92,26 @@ _REAL = _FLOAT | _NARROW
 _COMPUTED = _FLOAT | _INDEX
 _PLAIN = _COMPUTED | _BOOL | {"float16"}
 _EXTREME_RULES = (
-    elem(_REAL, "Src"),
-    elem(_INDEX, "Dest"),
-    within_rank("Axis", "Src"),
-    extreme_shape,
+    require_elem(_REAL, "Src"),
+    require_elem(_INDEX, "Dest"),
+    require_axis("Axis", "Src"),
+    check_arg_extreme_shape,
 )
 _REDUCTION_RULES = (
-    elem(_REAL | _INDEX, "Batch"),
-    same_elem("Batch", "Dest"),
-    same_scale("Batch", "Dest"),
-    distinct_axes,
+    require_elem(_REAL | _INDEX, "Batch"),
+    require_same_elem("Batch", "Dest"),
+    require_same_scale("Batch", "Dest"),
+    check_axes,
 )
 
 
 def _looked_up(axis: str, *shapes: Rule) -> tuple[Rule, ...]:
-    """Data moved as it is to Dest, at indices along a dimension."""
+    """Return rules for data moved to Dest at indices along a dimension."""
     return (
-        elem(_INDEX, "Indices"),
-        same_elem("Data", "Dest"),
-        same_scale("Data", "Dest"),
-        within_rank(axis, "Data"),
+        require_elem(_INDEX, "Indices"),
+        require_same_elem("Data", "Dest"),
+        require_same_scale("Data", "Dest"),
+        require_axis(axis, "Data"),
         *shapes,
     )
 
@@ -122,13 +122,13 @@ def _by_formula(row: Elementwise) -> Opcode:
     return Opcode(
         row.opcode,
         row.summary,
-        (DEST, *inputs(*row.sources)),
+        (DEST, *input_roles(*row.sources)),
         tuple(Attribute(name, _KINDS.get(name, NUMBER)) for name in row.attributes),
         rules=(
-            elem(kinds, first),
-            same_elem(first, *others),
-            elem(_BOOL, "Dest") if row.to_bool else same_elem(first, "Dest"),
-            same_shape(first, *others, "Dest"),
+            require_elem(kinds, first),
+            require_same_elem(first, *others),
+            require_elem(_BOOL, "Dest") if row.to_bool else require_same_elem(first, "Dest"),
+            require_same_shape(first, *others, "Dest"),
         ),
         formula=row.formula,
     )
@@ -140,18 +140,18 @@ HOST_OPCODES = (
         "topk",
         "the K largest values along the last dimension, and where they lay",
         (
-            Role("Values", OUT),
-            Role("Indices", OUT),
-            *inputs("Input"),
-            Role("Scratch", OUT, is_scratch=True),
+            OperandRole("Values", OUT),
+            OperandRole("Indices", OUT),
+            *input_roles("Input"),
+            OperandRole("Scratch", OUT, is_scratch=True),
         ),
         (Attribute("K", COUNT),),
         rules=(
-            elem(_REAL, "Input"),
-            elem(_INDEX, "Indices"),
-            same_elem("Input", "Values"),
-            same_scale("Input", "Values"),
-            k_largest,
+            require_elem(_REAL, "Input"),
+            require_elem(_INDEX, "Indices"),
+            require_same_elem("Input", "Values"),
+            require_same_scale("Input", "Values"),
+            check_top_k_shape,
         ),
     ),
     Opcode(
@@ -173,52 +173,52 @@ HOST_OPCODES = (
         "slices of Data along dimension BatchDims",
         _LOOK_UP,
         (Attribute("BatchDims", AXIS),),
-        rules=_looked_up("BatchDims", gathered),
+        rules=_looked_up("BatchDims", check_gather_shape),
     ),
     Opcode(
         "gathernd",
         "slices of Data whose places are the last dimension of Indices",
         _LOOK_UP,
         (Attribute("BatchDims", AXIS),),
-        rules=_looked_up("BatchDims", gathered_places),
+        rules=_looked_up("BatchDims", check_gather_nd_shape),
     ),
     Opcode(
         "gatherelements",
         "elements of Data, an index each along Dim",
         _LOOK_UP,
         (Attribute("Dim", AXIS),),
-        rules=_looked_up("Dim", gathered_elements),
+        rules=_looked_up("Dim", check_gather_elements_shape),
     ),
     Opcode(
         "gatherranges",
         "ranges of Data one after the other, and how long they are",
-        (Role("Output", OUT), Role("Lengths", OUT), *inputs("Data", "Ranges")),
+        (OperandRole("Output", OUT), OperandRole("Lengths", OUT), *input_roles("Data", "Ranges")),
         rules=(
-            elem(_INDEX, "Ranges"),
-            same_elem("Ranges", "Lengths"),
-            same_elem("Data", "Output"),
-            same_scale("Data", "Output"),
-            rank(1, "Data", "Output"),
-            gathered_ranges,
+            require_elem(_INDEX, "Ranges"),
+            require_same_elem("Ranges", "Lengths"),
+            require_same_elem("Data", "Output"),
+            require_same_scale("Data", "Output"),
+            require_rank(1, "Data", "Output"),
+            check_gather_ranges_shape,
         ),
     ),
     Opcode(
         "scatterdata",
         "put or, Cumulative, add Slices into Data",
-        (Role("Data", INOUT), *inputs("Indices", "Slices")),
+        (OperandRole("Data", INOUT), *input_roles("Indices", "Slices")),
         (Attribute("Cumulative", FLAG),),
         rules=(
-            elem(_REAL | _INDEX, "Data"),
-            elem(_INDEX, "Indices"),
-            same_elem("Data", "Slices"),
-            scattered,
+            require_elem(_REAL | _INDEX, "Data"),
+            require_elem(_INDEX, "Indices"),
+            require_same_elem("Data", "Slices"),
+            check_scatter_shape,
         ),
     ),
     Opcode(
         "nonzero",
         "places where Cond holds, then zeros",
-        (DEST, *inputs("Cond")),
-        rules=(elem(_BOOL, "Cond"), elem(_INDEX, "Dest"), places_of_truth),
+        (DEST, *input_roles("Cond")),
+        rules=(require_elem(_BOOL, "Cond"), require_elem(_INDEX, "Dest"), check_nonzero_shape),
     ),
     Opcode(
         "bucketize",
@@ -226,32 +226,32 @@ HOST_OPCODES = (
         UNARY,
         (Attribute("Boundaries", NUMBERS),),
         rules=(
-            elem(_FLOAT, "Src"),
-            elem(_INDEX, "Dest"),
-            same_shape("Src", "Dest"),
-            boundaries_in_order,
+            require_elem(_FLOAT, "Src"),
+            require_elem(_INDEX, "Dest"),
+            require_same_shape("Src", "Dest"),
+            check_boundaries,
         ),
     ),
     Opcode(
         "batchonehot",
         "1 where Data is the value, else 0",
-        (DEST, *inputs("Data", "Lengths", "Values")),
+        (DEST, *input_roles("Data", "Lengths", "Values")),
         rules=(
-            elem(_REAL | _INDEX, "Data"),
-            elem(_INDEX, "Lengths"),
-            same_elem("Data", "Values", "Dest"),
-            rank(2, "Data", "Dest"),
-            rank(1, "Lengths", "Values"),
-            one_hot,
+            require_elem(_REAL | _INDEX, "Data"),
+            require_elem(_INDEX, "Lengths"),
+            require_same_elem("Data", "Values", "Dest"),
+            require_rank(2, "Data", "Dest"),
+            require_rank(1, "Lengths", "Values"),
+            check_one_hot_shape,
         ),
     ),
     Opcode(
         "nonmaxsuppression",
         "of boxes that overlap, the one with the best score",
         (
-            Role("Indices", OUT),
-            Role("NumberOfSelectedIndices", OUT),
-            *inputs("Boxes", "Scores"),
+            OperandRole("Indices", OUT),
+            OperandRole("NumberOfSelectedIndices", OUT),
+            *input_roles("Boxes", "Scores"),
         ),
         (
             Attribute("CenterPointBox", FLAG),
@@ -261,24 +261,24 @@ HOST_OPCODES = (
             Attribute("IsTFVersion4", FLAG),
         ),
         rules=(
-            elem(_FLOAT, "Boxes", "Scores"),
-            elem(_INDEX, "Indices"),
-            same_elem("Indices", "NumberOfSelectedIndices"),
-            suppressed,
+            require_elem(_FLOAT, "Boxes", "Scores"),
+            require_elem(_INDEX, "Indices"),
+            require_same_elem("Indices", "NumberOfSelectedIndices"),
+            check_suppression_shapes,
         ),
     ),
     Opcode(
         "batchedreducemin",
         "smallest value along Axes",
         _BATCH,
-        (Attribute("Axes", integers("a list of dimensions", 0)),),
+        (Attribute("Axes", integer_list_kind("a list of dimensions", 0)),),
         rules=_REDUCTION_RULES,
     ),
     Opcode(
         "batchedreducemax",
         "largest value along Axes",
         _BATCH,
-        (Attribute("Axes", integers("a list of dimensions", 0)),),
+        (Attribute("Axes", integer_list_kind("a list of dimensions", 0)),),
         rules=_REDUCTION_RULES,
     ),
     Opcode(
@@ -287,25 +287,25 @@ HOST_OPCODES = (
         _BATCH,
         (Attribute("Axis", AXIS),),
         rules=(
-            elem(_COMPUTED, "Batch"),
-            same_elem("Batch", "Dest"),
-            within_rank("Axis", "Batch"),
-            reduced_shape,
+            require_elem(_COMPUTED, "Batch"),
+            require_same_elem("Batch", "Dest"),
+            require_axis("Axis", "Batch"),
+            check_reduced_shape,
         ),
     ),
     Opcode(
         "cumsum",
         "running sum along Dim",
-        (DEST, *inputs("Input")),
+        (DEST, *input_roles("Input")),
         (
             Attribute("Dim", ANY_INTEGER),
             Attribute("Exclusive", FLAG),
             Attribute("Reverse", FLAG),
         ),
         rules=(
-            elem(_COMPUTED, "Input"),
-            *same_type("Input", "Dest"),
-            within_rank("Dim", "Input", beyond=1),
+            require_elem(_COMPUTED, "Input"),
+            *require_same_type("Input", "Dest"),
+            require_axis("Dim", "Input", beyond=1),
         ),
     ),
     Opcode(
@@ -313,7 +313,7 @@ HOST_OPCODES = (
         "the other way round along Axis",
         UNARY,
         (Attribute("Axis", AXIS),),
-        rules=(*same_type("Src", "Dest"), within_rank("Axis", "Src")),
+        rules=(*require_same_type("Src", "Dest"), require_axis("Axis", "Src")),
     ),
     Opcode(
         "spacetodepth",
@@ -321,17 +321,17 @@ HOST_OPCODES = (
         UNARY,
         (Attribute("BlockSize", COUNT),),
         rules=(
-            same_elem("Src", "Dest"),
-            same_scale("Src", "Dest"),
-            rank(4, "Src", "Dest"),
-            blocks,
+            require_same_elem("Src", "Dest"),
+            require_same_scale("Src", "Dest"),
+            require_rank(4, "Src", "Dest"),
+            check_block_shape,
         ),
     ),
     Opcode(
         "convertto",
         "another element kind",
-        (Role("Result", OUT), *inputs("Input")),
-        rules=(elem(_PLAIN, "Input", "Result"), same_shape("Input", "Result")),
+        (OperandRole("Result", OUT), *input_roles("Input")),
+        rules=(require_elem(_PLAIN, "Input", "Result"), require_same_shape("Input", "Result")),
     ),
     Opcode(
         "resizebilinear",
@@ -339,12 +339,12 @@ HOST_OPCODES = (
         UNARY,
         (*RESIZE, UNSIGNED),
         rules=(
-            elem(_REAL | _INDEX, "Src"),
-            same_elem("Src", "Dest"),
-            same_scale("Src", "Dest"),
-            rank(4, "Src", "Dest"),
-            only_pixels,
-            resized,
+            require_elem(_REAL | _INDEX, "Src"),
+            require_same_elem("Src", "Dest"),
+            require_same_scale("Src", "Dest"),
+            require_rank(4, "Src", "Dest"),
+            check_resize_factors,
+            check_resized_shape,
         ),
     ),
     Opcode(
@@ -352,44 +352,48 @@ HOST_OPCODES = (
         "Dest[B,M,N] = LHS[B,M,K] * RHS[B,K,N]",
         BINARY,
         rules=(
-            elem(_FLOAT, "LHS"),
-            same_elem("LHS", "RHS", "Dest"),
-            rank(3, "LHS", "RHS", "Dest"),
-            batched_product,
+            require_elem(_FLOAT, "LHS"),
+            require_same_elem("LHS", "RHS", "Dest"),
+            require_rank(3, "LHS", "RHS", "Dest"),
+            check_batch_product_shape,
         ),
     ),
     Opcode(
         "logsoftmax",
         "logarithm of softmax along dimension 1",
         UNARY,
-        rules=(elem(_FLOAT, "Src"), *pointwise("Src", "Dest"), at_least_two_dimensions),
+        rules=(
+            require_elem(_FLOAT, "Src"),
+            *require_elementwise("Src", "Dest"),
+            check_row_dimensions,
+        ),
     ),
     Opcode(
         "batchnormalization",
         "(Src - Mean) / sqrt(Var + Epsilon) * Scale + Bias for each channel",
-        (*UNARY, *inputs("Scale", "Bias", "Mean", "Var")),
+        (*UNARY, *input_roles("Scale", "Bias", "Mean", "Var")),
         (
             Attribute("ChannelIdx", COUNT),
             Attribute("Epsilon", NUMBER),
             Attribute("Momentum", NUMBER),
         ),
         rules=(
-            elem(frozenset({"float", "i8"}), "Src"),
-            elem(_FLOAT, "Scale", "Bias", "Mean", "Var"),
-            *pointwise("Src", "Dest"),
-            channel_parameters,
+            require_elem(frozenset({"float", "i8"}), "Src"),
+            require_elem(_FLOAT, "Scale", "Bias", "Mean", "Var"),
+            *require_elementwise("Src", "Dest"),
+            check_channel_parameters,
         ),
     ),
     Opcode(
         "layernormalization",
         "normalise over the last dimensions",
-        (*UNARY, *inputs("Scale", "Bias")),
+        (*UNARY, *input_roles("Scale", "Bias")),
         (Attribute("Epsilon", NUMBER),),
         rules=(
-            elem(_FLOAT, "Src", "Scale"),
-            *pointwise("Src", "Dest"),
-            *pointwise("Scale", "Bias"),
-            last_dimensions,
+            require_elem(_FLOAT, "Src", "Scale"),
+            *require_elementwise("Src", "Dest"),
+            *require_elementwise("Scale", "Bias"),
+            check_normalized_shape,
         ),
     ),
     Opcode(
@@ -397,43 +401,43 @@ HOST_OPCODES = (
         "mean of windows that share Src out evenly, NHWC",
         UNARY,
         rules=(
-            elem(frozenset({"float", "i8"}), "Src"),
-            same_elem("Src", "Dest"),
-            rank(4, "Src", "Dest"),
-            shared_out,
+            require_elem(frozenset({"float", "i8"}), "Src"),
+            require_same_elem("Src", "Dest"),
+            require_rank(4, "Src", "Dest"),
+            check_adaptive_pool_shape,
         ),
     ),
     Opcode(
         "convolution3d",
         "3-D convolution, NTHWC, filter OTHWI",
-        (*UNARY, *inputs("Filter"), BIAS),
+        (*UNARY, *input_roles("Filter"), BIAS),
         (
             Attribute("Kernels", _TRIPLE),
             Attribute("Strides", _TRIPLE),
-            Attribute("Pads", integers("[near, far, top, bottom, left, right]", 0, 6)),
+            Attribute("Pads", integer_list_kind("[near, far, top, bottom, left, right]", 0, 6)),
             Attribute("Group", COUNT),
         ),
         rules=(
-            elem(_REAL, "Src"),
-            rank(5, "Src", "Dest", "Filter"),
-            same_elem("Src", "Dest", "Filter"),
-            bias_elem("Src", "Bias"),
-            volume_filter,
-            volume_convolution_shape,
+            require_elem(_REAL, "Src"),
+            require_rank(5, "Src", "Dest", "Filter"),
+            require_same_elem("Src", "Dest", "Filter"),
+            require_bias_elem("Src", "Bias"),
+            check_volume_filter,
+            check_volume_convolution_shape,
         ),
     ),
     Opcode(
         "convtranspose",
         "2-D transposed convolution, NHWC, filter OHWI",
-        (*UNARY, *inputs("Filter"), BIAS),
+        (*UNARY, *input_roles("Filter"), BIAS),
         (*WINDOW, Attribute("Group", COUNT), Attribute("Dilation", PAIR)),
         rules=(
-            elem(_FLOAT, "Src"),
-            rank(4, "Src", "Dest", "Filter"),
-            same_elem("Src", "Dest", "Filter", "Bias"),
-            transposed_filter,
-            transposed_windows,
+            require_elem(_FLOAT, "Src"),
+            require_rank(4, "Src", "Dest", "Filter"),
+            require_same_elem("Src", "Dest", "Filter", "Bias"),
+            check_transposed_filter,
+            check_transposed_shape,
         ),
     ),
 )
-"""One row each; operations that are one formula have theirs in ``kernels.hostops.formulas``."""
+"""One row each; rows of formula operations come from ``kernels.hostops.formulas``."""

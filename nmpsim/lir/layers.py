@@ -1,4 +1,4 @@
-"""Finding the layer that a user means, for every command and for Python; docs/layers.md tells it.
+"""Lookup of the layer that a user names, for commands and for Python (docs/layers.md).
 
 The layers may be those of a bundle, of a report, or the operations of a program.
 """
@@ -12,16 +12,16 @@ import attrs
 
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.messages import did_you_mean, quote
-from nmpsim.lir.names import without_suffix
+from nmpsim.lir.names import strip_numeric_suffix
 
 _MAX_CANDIDATES = 8
-"""Layers that an error lists."""
+"""Number of layers that an error lists."""
 _MAX_NAME = 40
-"""Of a name in an error; for a longer one the display name stands."""
+"""Longest name in an error; for a longer one the display name is used."""
 
 
 class NamedLayer(Protocol):
-    """What a layer must tell to be found."""
+    """Protocol of layers that can be looked up by name."""
 
     @property
     def index(self) -> int:
@@ -41,15 +41,15 @@ class NamedLayer(Protocol):
 
     @property
     def display_name(self) -> str:
-        """Its short name among the layers."""
+        """Short name among the layers."""
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """What it is called besides: instructions that were fused into it, its result."""
+        """Other names: instructions fused into the layer, and its result."""
 
     @property
     def placement(self) -> str:
-        """``device`` or ``host``; empty if that is not known."""
+        """``device`` or ``host``; empty if unknown."""
 
 
 Layer = TypeVar("Layer", bound=NamedLayer)
@@ -57,7 +57,7 @@ Layer = TypeVar("Layer", bound=NamedLayer)
 
 @attrs.frozen
 class PlainLayer:
-    """A layer of a program for which nobody has a record yet; see :class:`NamedLayer`."""
+    """A layer of a program without a record of its own; see :class:`NamedLayer`."""
 
     index: int
     number: int
@@ -71,7 +71,7 @@ class PlainLayer:
 def find_layer(
     layers: Sequence[Layer], word: str, code: str = "LAYER001", also: Iterable[str] = ()
 ) -> Layer:
-    """The layer that a word names.
+    """Return the layer that a word names.
 
     Args:
         layers: those that there are.
@@ -90,7 +90,7 @@ def find_layer(
 def find_operations(
     layers: Sequence[Layer], word: str, code: str = "LAYER001", also: Iterable[str] = ()
 ) -> tuple[Layer, ...]:
-    """As :func:`find_layer` where a layer may have several entries: those that the word names."""
+    """Return the entries of the one layer that a word names."""
     found = _named(layers, word.removeprefix("%"))
     if len({_identity(layer) for layer in found}) == 1:
         return tuple(found)
@@ -102,7 +102,7 @@ def _identity(layer: NamedLayer) -> tuple[int, int]:
 
 
 def _named(layers: Sequence[Layer], word: str) -> list[Layer]:
-    """The layers that a word names, by the first way that finds any."""
+    """Return the layers that a word names, by the first way that finds any."""
     exact = [layer for layer in layers if layer.name == word]
     exact = exact or [layer for layer in layers if word in layer.other_names]
     exact = exact or [layer for layer in layers if word and layer.display_name == word]
@@ -116,9 +116,9 @@ def _named(layers: Sequence[Layer], word: str) -> list[Layer]:
     if colon and kind.isdecimal():
         return [layer for layer in layers if layer.name == rest and _is(layer.number, kind)]
     return (
-        _called(layers, word, lambda name: (without_suffix(name),))
+        _called(layers, word, lambda name: (strip_numeric_suffix(name),))
         or _called(layers, word, _parts)
-        or _called(layers, word, lambda name: _parts(without_suffix(name)))
+        or _called(layers, word, lambda name: _parts(strip_numeric_suffix(name)))
     )
 
 
@@ -130,19 +130,19 @@ _NUMBERS: dict[str, Callable[[NamedLayer], int]] = {
 
 
 def _is(number: int, digits: str) -> bool:
-    """Compared as text, for nobody knows how many digits a user gives."""
+    """Compare a number with digits as text; there may be any number of digits."""
     return digits.isdecimal() and str(number) == (digits.lstrip("0") or "0")
 
 
 def _parts(name: str) -> Sequence[str]:
-    """What TFLite joined to one name: all operations that were folded into one."""
+    """Return the names of operations that TFLite joined to one name."""
     return name.split(";")
 
 
 def _called(
     layers: Sequence[Layer], word: str, short: Callable[[str], Sequence[str]]
 ) -> list[Layer]:
-    """By what names are for short: the only layer of the device if there is one, or else all."""
+    """Return the layers with this short name; the only one on the device if there is one."""
     found = [
         layer
         for layer in layers

@@ -1,4 +1,4 @@
-"""A line of LIR text: its tokens, and a cursor over them with the messages for what does not fit.
+"""Tokens of a line of LIR text, and a cursor over them that reports errors.
 
 The text is line oriented and nothing in it spans lines, so a parser asks for the tokens of one
 line and, after an error, goes on with the next. Tokens are made only when asked for: a line of
@@ -18,7 +18,7 @@ from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Span
 
 PLAIN_NAME = r"[\w.$-]++"
-"""A name that stands in the text as it is; another one stands in double quotes, as JSON has it."""
+"""Pattern of a name without quotes; other names are in double quotes, as in JSON."""
 
 
 class TokenKind(Enum):
@@ -35,7 +35,7 @@ class TokenKind(Enum):
 
 
 class Token(NamedTuple):
-    """A piece of one line; ``column`` is 1-based."""
+    """A token of a line; ``column`` is 1-based."""
 
     kind: TokenKind
     text: str
@@ -60,12 +60,12 @@ _TOKEN = re.compile(
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text, without a byte order mark; a ``\\r`` at an end is left as a blank."""
+    """Split a text into lines without a byte order mark; a final ``\\\\r`` stays as a blank."""
     return text.removeprefix("\ufeff").split("\n")
 
 
 def tokens(line: str) -> Iterator[Token]:
-    """The tokens of one line, comments and blanks left out; the last one is END."""
+    """Yield the tokens of one line without comments and blanks; the last one is END."""
     end = len(line.rstrip(" \t\r"))
     for match in _TOKEN.finditer(line, 0, end):
         group = match.lastgroup
@@ -78,13 +78,13 @@ def tokens(line: str) -> Iterator[Token]:
 
 
 _MAX_DIGITS = 18
-"""A longer integer means nothing here, and must not reach Python's int()."""
+"""Longest integer; a longer one must not reach Python's int()."""
 _MAX_FLOAT_TEXT = 400
 _FUNCTION_NAME = re.compile(r"[\w.$+/-]+", re.ASCII)
 
 
 class Line:
-    """The tokens of one line of text; each method takes one or raises ``UserError``."""
+    """Cursor over the tokens of one line; each method takes a token or raises ``UserError``."""
 
     def __init__(self, text: str, number: int, file: str | None) -> None:
         self._text = text
@@ -94,30 +94,30 @@ class Line:
         self._token = next(self._tokens)
 
     def peek(self) -> Token:
-        """The next token; END at the end of the line."""
+        """Return the next token; END at the end of the line."""
         return self._token
 
     def take(self) -> Token:
-        """The next token, and go past it."""
+        """Return the next token and advance."""
         token = self._token
         if token.kind is not TokenKind.END:
             self._token = next(self._tokens)
         return token
 
     def starts(self, word: str) -> bool:
-        """Whether this is the first word of the line, wherever the cursor stands."""
+        """Return whether this is the first word of the line."""
         return next(tokens(self._text)).text == word
 
     def span(self, token: Token) -> Span:
-        """Where a token of this line is."""
+        """Return the position of a token of this line."""
         return Span(self._number, token.column)
 
     def place(self, token: Token) -> Place:
-        """Where a token of this line is, for a message."""
+        """Return the position of a token of this line, for a message."""
         return Place(self._file, self._number, token.column)
 
     def unexpected(self, expected: str, hint: str | None = None) -> UserError:
-        """The error that the next token is not what it should be."""
+        """Return the error that the next token is not the expected one."""
         found = quote(self._token.text) or TokenKind.END.value
         return fail(
             "LIR001",
@@ -129,36 +129,36 @@ class Line:
         )
 
     def at(self, text: str) -> bool:
-        """Whether the next token is this punctuation or word."""
+        """Return whether the next token is this punctuation or word."""
         return self._token.text == text
 
     def accept(self, text: str) -> bool:
-        """Go past this punctuation or word, if it is the next token."""
+        """Advance and return True if the next token is this punctuation or word."""
         if self._token.text != text:
             return False
         self.take()
         return True
 
     def punctuation(self, text: str) -> Token:
-        """This punctuation mark."""
+        """Take this punctuation mark."""
         if self._token.text != text:
             raise self.unexpected(text)
         return self.take()
 
     def word(self, text: str, expected: str | None = None) -> Token:
-        """This very word."""
+        """Take this word."""
         if self._token.text != text:
             raise self.unexpected(expected or text)
         return self.take()
 
     def any_word(self, expected: str) -> Token:
-        """Some word."""
+        """Take any word."""
         if self._token.kind is not TokenKind.WORD:
             raise self.unexpected(expected)
         return self.take()
 
     def name(self) -> Token:
-        """A ``%name``; the text of the token is the name, without percent sign and quotes."""
+        """Take a ``%name``; the token's text is the name without percent sign and quotes."""
         if self._token.kind is not TokenKind.NAME:
             raise self.unexpected(TokenKind.NAME.value)
         text = self._token.text[1:]
@@ -173,13 +173,13 @@ class Line:
         return self.take()._replace(text=text)
 
     def function_name(self) -> str:
-        """The name after ``function``; Glow does not restrict it, a path is possible."""
+        """Take the name after ``function``, which Glow does not restrict."""
         if not _FUNCTION_NAME.fullmatch(self._token.text):
             raise self.unexpected("the function's name")
         return self.take().text
 
     def integer(self, expected: str = TokenKind.INT.value) -> int:
-        """An integer of a sane length."""
+        """Take an integer of limited length."""
         if self._token.kind is not TokenKind.INT:
             raise self.unexpected(expected)
         if len(self._token.text) > _MAX_DIGITS:
@@ -187,7 +187,7 @@ class Line:
         return int(self.take().text)
 
     def real(self, expected: str = "a number") -> float:
-        """A number with or without decimals."""
+        """Take a number with or without decimals."""
         if self._token.kind is TokenKind.INT:
             return float(self.integer(expected))
         if self._token.kind is not TokenKind.FLOAT or len(self._token.text) > _MAX_FLOAT_TEXT:
@@ -195,12 +195,12 @@ class Line:
         return float(self.take().text)
 
     def end(self) -> None:
-        """The end of the line."""
+        """Require the end of the line."""
         if self._token.kind is not TokenKind.END:
             raise self.unexpected(TokenKind.END.value)
 
     def declared_size(self) -> tuple[int, Place]:
-        """The line ``; size = N bytes``: N and where it is."""
+        """Take the line ``; size = N bytes`` and return N and its position."""
         self.punctuation(";")
         self.word("size", "; size = N bytes")
         self.punctuation("=")

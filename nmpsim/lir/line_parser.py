@@ -1,9 +1,8 @@
-"""The grammar of one line: a weight, an instruction and what they are made of."""
+"""Grammar of one line: a weight or an instruction."""
 
 from __future__ import annotations
 
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.lir.limits import size_problem
 from nmpsim.lir.line import Line, Token, TokenKind
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import (
@@ -15,16 +14,17 @@ from nmpsim.lir.nodes import (
     Span,
     TensorType,
     WeightVar,
+    find_size_problem,
 )
 from nmpsim.lir.opcodes import IN, INOUT, OPCODES, OUT
-from nmpsim.lir.refused_opcodes import opcode_problem
+from nmpsim.lir.refused_opcodes import make_opcode_diagnostic
 
 _NUMBERS = (TokenKind.INT, TokenKind.FLOAT)
 _TYPE_STARTS = ("<", "[")
 
 
 def parse_weight(line: Line) -> WeightVar:
-    """``%NAME = WeightVar TYPE const|mutable``."""
+    """Parse ``%NAME = WeightVar TYPE const|mutable``."""
     name = line.name()
     line.punctuation("=")
     line.word("WeightVar")
@@ -37,7 +37,7 @@ def parse_weight(line: Line) -> WeightVar:
 
 
 def parse_instruction(line: Line) -> Instruction:
-    """``N %NAME = OPCODE [ pred: P ] OPERANDS { ATTRIBUTES}``."""
+    """Parse ``N %NAME = OPCODE [ pred: P ] OPERANDS { ATTRIBUTES}``."""
     start = line.peek()
     number = line.integer("an instruction number, or }")
     name = line.name()
@@ -55,7 +55,7 @@ def parse_instruction(line: Line) -> Instruction:
 def _opcode(line: Line) -> str:
     token = line.any_word("an opcode")
     if token.text not in OPCODES:
-        raise UserError(opcode_problem(token.text, line.place(token)))
+        raise UserError(make_opcode_diagnostic(token.text, line.place(token)))
     return token.text
 
 
@@ -89,7 +89,7 @@ def _operand(line: Line) -> Operand:
 
 
 def _attributes(line: Line) -> tuple[dict[str, AttributeValue], dict[str, Span]]:
-    """The attributes by name, and where each name is."""
+    """Parse the attributes; return them by name, and the position of each name."""
     line.punctuation("{")
     attributes: dict[str, AttributeValue] = {}
     spans: dict[str, Span] = {}
@@ -143,7 +143,7 @@ def _list(line: Line) -> tuple[int, ...] | tuple[float, ...]:
 
 
 def parse_type(line: Line) -> TensorType:
-    """``ELEM[S:scale O:offset][low,high]<dim x dim>``."""
+    """Parse ``ELEM[S:scale O:offset][low,high]<dim x dim>``."""
     return _type_of(line, line.any_word("a type"))
 
 
@@ -159,7 +159,7 @@ def _type_of(line: Line, elem: Token) -> TensorType:
         )
     quant = _quantization(line) if line.at("[") else None
     shape, alignments = _shape(line)
-    if problem := size_problem(shape):
+    if problem := find_size_problem(shape):
         found, expected = problem
         raise fail(
             "LIR011",
@@ -189,7 +189,7 @@ def _quantization(line: Line) -> Quantization:
 
 
 def _shape(line: Line) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The dimensions and, if one is printed, their alignments."""
+    """Parse the dimensions and, if printed, their alignments."""
     line.punctuation("<")
     dims: list[int] = []
     alignments: list[int] = []

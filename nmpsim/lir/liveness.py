@@ -1,4 +1,4 @@
-"""The lives of tensors while a program is walked through: begun, written, freed.
+"""Lifetimes of tensors while the verifier walks through a program.
 
 A view has no life of its own: it is alive and written as the buffer is that it looks into.
 """
@@ -19,13 +19,13 @@ class Value:
     name: str
     type: TensorType
     storage: str
-    """Name of the weight or buffer that holds the elements; its own but for a view."""
+    """Name of the weight or buffer that holds the elements; its own except for a view."""
     constant: bool | None
-    """Of the storage: True for a constant, False for an input or output, None for a buffer."""
+    """True for the storage of a constant, False for an input or output, None for a buffer."""
 
 
 class Liveness:
-    """Which values exist, and what has happened to their storage."""
+    """The tensors defined so far, and the state of their storage."""
 
     def __init__(self) -> None:
         self._values: dict[str, Value] = {}
@@ -33,17 +33,17 @@ class Liveness:
         self._written: set[str] = set()
 
     def add_weight(self, weight: WeightVar) -> None:
-        """A weight is there, and written, from the start."""
+        """Add a weight, which is live and written from the start."""
         value = Value(weight.name, weight.type, weight.name, weight.constant)
         self._values[weight.name] = value
         self._written.add(weight.name)
 
     def add_buffer(self, name: str, type: TensorType) -> None:
-        """A buffer begins, with undefined contents."""
+        """Add a buffer with undefined contents."""
         self._values[name] = Value(name, type, name, None)
 
     def add_view(self, name: str, type: TensorType, source: Value | None) -> None:
-        """A view of a value; without ``source`` (something wrong, reported elsewhere) alone."""
+        """Add a view; without ``source`` (an error reported elsewhere) it stands alone."""
         if source is None:
             self.add_buffer(name, type)
             self._written.add(name)
@@ -51,19 +51,19 @@ class Liveness:
             self._values[name] = Value(name, type, source.storage, source.constant)
 
     def assume_written(self, names: Iterable[str]) -> None:
-        """Take the values as written, after an instruction that could not be understood."""
+        """Mark values as written, after an instruction that could not be checked."""
         self._written.update(self._values[n].storage for n in names if n in self._values)
 
     def find(self, name: str) -> Value | None:
-        """The value of this name, alive or not."""
+        """Return the value of this name, live or not."""
         return self._values.get(name)
 
     def names(self) -> KeysView[str]:
-        """All names of values so far."""
+        """Return the names of all values so far."""
         return self._values.keys()
 
     def alive(self, value: Value) -> Problem | None:
-        """What is wrong with using the value at all."""
+        """Return the problem with any use of the value, or None."""
         freed = self._freed.get(value.storage)
         if freed is None:
             return None
@@ -72,7 +72,7 @@ class Liveness:
         return Problem(None, message, found, "a use before that line", "LIR010")
 
     def read(self, value: Value) -> Problem | None:
-        """What is wrong with reading the value."""
+        """Return the problem with reading the value, or None."""
         problem = self.alive(value)
         if problem or value.storage in self._written:
             return problem
@@ -82,7 +82,7 @@ class Liveness:
         return Problem(None, message, "undefined contents", expected, "LIR010")
 
     def write(self, value: Value, reads_too: bool) -> Problem | None:
-        """What is wrong with writing the value."""
+        """Return the problem with writing the value, or None."""
         if value.constant:
             found = f"%{value.storage} is const"
             message = f"%{value.name} cannot be written"
@@ -93,7 +93,7 @@ class Liveness:
         return None
 
     def end(self, value: Value, span: Span) -> Problem | None:
-        """What is wrong with freeing the value; it is dead from here on."""
+        """End the value's lifetime; return the problem with that, or None."""
         view = value.storage != value.name
         if view or value.constant is not None:
             what = "a tensorview" if view else "a WeightVar"

@@ -1,4 +1,4 @@
-"""Small things that the messages of this package share: hints and a cap on quoted text."""
+"""Helpers for error messages: hints for misspelt words and shortened quotations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _LONGEST_QUOTE = 60
 
 
 def quote(text: str) -> str:
-    """A text for a message, shortened when it is very long."""
+    """Return a text for a message, shortened if it is very long."""
     return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
 
 
 def did_you_mean(
     word: str, known: Iterable[str], prefix: str = "", nearness: float = 0.6
 ) -> str | None:
-    """A hint naming the known word nearest to the one given, if one is near.
+    """Return a hint with the known word nearest to ``word``, or None if none is near.
 
     ``nearness`` from 0 to 1: how much of both must be alike.
     """

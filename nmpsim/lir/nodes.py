@@ -1,4 +1,4 @@
-"""Glow's low-level IR as data: types, weights, instructions, module.
+"""Glow's low-level IR as data: types, weights, instructions and modules.
 
 A module is what the text says plus the constants' values. Everything is frozen; a pass makes a
 new module.
@@ -7,7 +7,7 @@ new module.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -33,31 +33,38 @@ ELEM_DTYPES: dict[str, np.dtype[Any]] = {
     "bool": np.dtype(np.bool_),
     "ui16": np.dtype(np.uint16),
 }
-"""LIR element name, or ui16, which only users have -> how its values lie in memory."""
+"""Element type -> dtype in memory; ui16 exists for users only."""
 MODULE_ELEMS = tuple(elem for elem in ELEM_DTYPES if elem != "ui16")
 
 QUANTIZED_ELEMS = frozenset({"i8", "ui8", "i16", "i32"})
 QUANTIZABLE_ELEMS = QUANTIZED_ELEMS | {"i64"}
-"""Those that may have scale and offset; i64 is the bias of TFLite's Int16 layers."""
+"""Element types that may have scale and offset; i64 is a bias of TFLite's Int16 layers."""
+
+MAX_RANK = 6
+"""Glow's limit on the number of dimensions."""
+MAX_ELEMENTS = 2**31 - 1
+"""Largest number of elements of a tensor; the device addresses 32 bits."""
+MAX_INTEGER = 2**31 - 1
+"""Largest integer attribute, such as a size, step or index."""
 
 
 @frozen
 class Span:
-    """A place in the text: 1-based line and column of its first character; line 0 if it is none."""
+    """A position in the text: 1-based line and column of the first character; line 0 if none."""
 
     line: int
     column: int
     node: str = ""
-    """The operation of a model's file that it was made for, where there is no text."""
+    """Operation of a model's file from which the instruction was made, if there is no text."""
 
     def place(self, file: str | None) -> Place:
-        """The same for messages; ``file`` is what it is in."""
+        """Return the position in ``file`` for messages."""
         return Place(file, self.line, self.column, node=self.node)
 
 
 @frozen
 class Quantization:
-    """``real = scale * (q - offset)``; low and high are the real range as the dump prints it."""
+    """``real = scale * (q - offset)``; low and high are the real range as printed."""
 
     scale: float
     offset: int
@@ -67,17 +74,17 @@ class Quantization:
 
 @frozen
 class TensorType:
-    """Element kind, shape and, for a quantized tensor, scale and offset (Glow's zero point)."""
+    """Element type, shape and, if quantized, scale and offset (Glow's zero point)."""
 
     elem: str
     shape: tuple[int, ...]
     quant: Quantization | None = None
     alignments: tuple[int, ...] = ()
-    """The ``:n`` of padded dimensions, one a dimension (1 where not printed); () if none is."""
+    """Alignment ``:n`` of each dimension (1 if not printed); () if no dimension has one."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """How one element lies in memory."""
+        """dtype of an element in memory."""
         return ELEM_DTYPES[self.elem]
 
     @property
@@ -87,7 +94,7 @@ class TensorType:
 
     @property
     def nbytes(self) -> int:
-        """Bytes without any padding."""
+        """Size in bytes without padding."""
         return self.elements * self.dtype.itemsize
 
 
@@ -103,7 +110,7 @@ class WeightVar:
 
 @frozen
 class Operand:
-    """``@in``, ``@out`` or ``@inout`` and the name without ``%``."""
+    """An operand: its kind (``@in``, ``@out`` or ``@inout``) and its name without ``%``."""
 
     kind: str
     name: str
@@ -111,12 +118,12 @@ class Operand:
 
 
 AttributeValue = int | float | str | TensorType | tuple[int, ...] | tuple[float, ...]
-"""What an attribute may hold: INT, FLOAT, WORD, type, or a list of numbers (a tuple here)."""
+"""Value of an attribute: INT, FLOAT, WORD, type, or a list of numbers (a tuple here)."""
 
 
 @frozen
 class Instruction:
-    """One line of ``code``."""
+    """An instruction: one line of ``code``."""
 
     number: int
     name: str
@@ -126,7 +133,7 @@ class Instruction:
     span: Span = attrs.field(eq=False)
     predicate: str | None = None
     attribute_spans: Mapping[str, Span] = attrs.field(factory=dict, eq=False)
-    """Where each attribute's name is."""
+    """Position of each attribute's name."""
 
 
 @frozen
@@ -138,6 +145,16 @@ class Module:
     instructions: tuple[Instruction, ...]
     constants: Mapping[str, npt.NDArray[Any]] = attrs.field(factory=dict, eq=False)
     file: str | None = attrs.field(default=None, eq=False)
-    """Where the text came from, for messages."""
+    """File of the text, for messages."""
     floats: Mapping[str, npt.NDArray[np.float32]] = attrs.field(factory=dict, eq=False)
-    """What constants were before they were quantized, in their shapes, where that is known."""
+    """Values of constants before quantization, as far as known."""
+
+
+def find_size_problem(shape: Sequence[int]) -> tuple[str, str] | None:
+    """Return what is too large about a shape, as (found, expected), or None."""
+    if len(shape) > MAX_RANK:
+        return f"{len(shape)} dimensions", f"at most {MAX_RANK}"
+    elements = math.prod(max(abs(dim), 1) for dim in shape)
+    if elements > MAX_ELEMENTS:
+        return f"{elements} elements", f"at most {MAX_ELEMENTS}"
+    return None

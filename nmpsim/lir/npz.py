@@ -1,4 +1,4 @@
-"""Arrays out of an ``.npz`` file that nobody vouches for.
+"""Reader of untrusted ``.npz`` files.
 
 Each member's header is read before its data, and no more data than the header's shape needs, so
 neither a broken file nor one that claims absurd sizes can exhaust memory. Nothing is unpickled.
@@ -23,7 +23,7 @@ from nmpsim.npy import ZIP_METHODS, Header, HeaderError, read_header
 
 Array = npt.NDArray[Any]
 _PIECE_BYTES = 1 << 20
-"""That are unpacked at once: an array as a whole would be in memory twice."""
+"""Bytes unpacked at a time; a whole array would be in memory twice."""
 
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -36,11 +36,11 @@ _DAMAGE = (
     NotImplementedError,
     RuntimeError,
 )
-"""What ``zipfile`` raises for a damaged, encrypted or exotic file."""
+"""Exceptions of ``zipfile`` for a damaged, encrypted or unusual file."""
 
 
 class NpzFile:
-    """An open ``.npz`` file; use it as a context manager. Raises ``UserError`` for any damage."""
+    """An open ``.npz`` file, a context manager; raises ``UserError`` for any damage."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -70,12 +70,12 @@ class NpzFile:
         return iter(self._members)
 
     def header(self, key: str) -> Header:
-        """What the array of this key says about itself; its data is not read."""
+        """Return the header of an array without reading its data."""
         with self._member(key) as file:
             return self._header(key, file)
 
     def read(self, key: str) -> Array:
-        """The array of this key; look at its header first, it may claim any size."""
+        """Return an array; check its header first, which may claim any size."""
         with self._member(key) as file:
             header = self._header(key, file)
             data = bytearray()  # no more than there is, whatever the header says
@@ -105,7 +105,7 @@ class NpzFile:
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
-        """Turn what the zip library raises into an error for the user."""
+        """Convert exceptions of the zip library to ``UserError``."""
         try:
             yield
         except _DAMAGE as error:

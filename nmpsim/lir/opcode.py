@@ -1,4 +1,4 @@
-"""What a row of the table of opcodes is made of: its kind, operands, attributes, rules, formula."""
+"""Rows of the opcode table: kind, operands, attributes, rules and formula of an operation."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from enum import Enum, auto
 from typing import Any
 
 from nmpsim.lir.constraints import Rule, SameScale
-from nmpsim.lir.limits import MAX_INTEGER
-from nmpsim.lir.nodes import AttributeValue, TensorType
+from nmpsim.lir.nodes import MAX_INTEGER, AttributeValue, TensorType
 from nmpsim.records import frozen
 
 IN, OUT, INOUT = "@in", "@out", "@inout"
@@ -21,74 +20,74 @@ ACTIVATION_ARGUMENTS = {
     "SIGMOID": 0,
     "LEAKY_RELU": 1,
 }
-"""Fused activation -> how many FusedActivationArgs it has."""
+"""Fused activation -> number of FusedActivationArgs."""
 
 
 class Kind(Enum):
-    """What an operation is; whoever compiles, quantizes or crops it asks for this.
+    """Kind of an operation, for compilers and quantizers.
 
     Operations of one kind have their operands in the same places. A unit of the device does those
     from CONVOLUTION to MOVE; ``compiler/placement.py`` says when.
     """
 
     NO_WORK = auto()
-    """Computes nothing: begins, ends, views or prints a buffer."""
+    """No computation: begins, ends, views or prints a buffer."""
     CONVOLUTION = auto()
-    """Windows times filters, and a bias: Dest, Src, Filter, Bias, perhaps scales by channel."""
+    """Convolution and bias: Dest, Src, Filter, Bias, optionally scales by channel."""
     FULLY_CONNECTED = auto()
-    """A product with weights, and a bias: Dest, Src, Weights, Bias, perhaps scales by row."""
+    """Product with weights, and bias: Dest, Src, Weights, Bias, optionally scales by row."""
     PRODUCT = auto()
-    """A product of two matrices: Dest, LHS, RHS."""
+    """Product of two matrices: Dest, LHS, RHS."""
     BATCHED_ADD = auto()
-    """One tensor added to every item of a batch: Dest, Batch, Slice."""
+    """Addition of one tensor to every item of a batch: Dest, Batch, Slice."""
     MAX_POOL = auto()
-    """The largest value of each window: Dest, Src."""
+    """Largest value of each window: Dest, Src."""
     AVERAGE_POOL = auto()
-    """The mean of each window: Dest, Src."""
+    """Mean of each window: Dest, Src."""
     PAIR = auto()
-    """Two tensors of one shape, element by element: Dest, LHS, RHS."""
+    """Elementwise operation on two tensors of one shape: Dest, LHS, RHS."""
     CLIP = auto()
     """Limits values and does nothing else: Dest, Src; see ``Opcode.limits``."""
     RESCALE = auto()
-    """Values as they are, on another scale; below zero times Alpha if it has one: Dest, Src."""
+    """Values on another scale, multiplied by Alpha (if any) below zero: Dest, Src."""
     LOOK_UP = auto()
-    """The entry of a table for each integer: Dest, Src, Mapping."""
+    """Table entry for each integer: Dest, Src, Mapping."""
     FILL = auto()
-    """One value everywhere: Dest."""
+    """One value for all elements: Dest."""
     MOVE = auto()
-    """Moves bytes, whatever they mean: Dest, Src."""
+    """Movement of bytes: Dest, Src."""
     CONVERSION = auto()
-    """Between real and quantized values: Dest, Src."""
+    """Conversion between real and quantized values: Dest, Src."""
     FUNCTION = auto()
-    """A real function of each element that a quantizer makes a table of: Dest, Src."""
+    """Real function of each element, for which a quantizer makes a table: Dest, Src."""
     HOST = auto()
-    """Anything else: the host does it."""
+    """Any other operation, which the host executes."""
 
 
 WEIGHTED = frozenset({Kind.CONVOLUTION, Kind.FULLY_CONNECTED})
 """Kinds with weights and a bias: result, source, weights, bias."""
 SATURATES_ANYWHERE = WEIGHTED | {Kind.PRODUCT, Kind.BATCHED_ADD, Kind.AVERAGE_POOL, Kind.PAIR}
-"""Kinds that bring what they calculate to the result's scale, then saturate: any limits will do."""
+"""Kinds that rescale to the result and then saturate, to any limits."""
 
 
 @frozen
-class Role:
-    """One operand of an opcode: what it stands for and how it is used."""
+class OperandRole:
+    """Role of one operand of an opcode."""
 
     name: str
     kind: str
     is_scratch: bool = False
-    """Whether it is room to work in: Glow prints it as an output, with a scale of 0."""
+    """Whether it is workspace, which Glow prints as an output with a scale of 0."""
     is_on_sums: bool = False
-    """Whether a scale of 0 stands for that of each sum, which is input times weights."""
+    """Whether a scale of 0 stands for the scale of each sum, input times weights."""
     scales: tuple[str, str] | None = None
-    """Operands with its scales and offsets, one for each index of dimension 0; Glow leaves 0 or 1
-    in the type of such an operand."""
+    """Operands with the scales and offsets for each index of dimension 0. The type of such an
+    operand has a meaningless 0 or 1 in Glow's text."""
 
 
 @frozen
 class AttributeKind:
-    """What an attribute may hold, in words and as a test."""
+    """Values that an attribute may have, in words and as a test."""
 
     text: str
     accepts: Callable[[AttributeValue], bool]
@@ -96,43 +95,42 @@ class AttributeKind:
 
 @frozen
 class Attribute:
-    """One attribute of an opcode."""
+    """An attribute of an opcode."""
 
     name: str
     kind: AttributeKind
     required: bool = True
     is_extension: bool = False
-    """Whether Glow does not have it; what it says, other references know."""
+    """Whether other references have the attribute and Glow does not."""
 
 
 @frozen
 class Opcode:
-    """One row of the table."""
+    """Row of the opcode table."""
 
     name: str
     summary: str
-    operands: tuple[Role, ...]
+    operands: tuple[OperandRole, ...]
     attributes: tuple[Attribute, ...] = ()
     kind: Kind = Kind.HOST
     rules: tuple[Rule, ...] = ()
-    """What the types of the operands have to do with one another, in the order in which it is
-    asked; a rule may rely on the rules before it."""
+    """Type rules in the order of checking; a rule may rely on the rules before it."""
     formula: Callable[..., Any] | None = None
-    """The real function of each element, for an operation that works element by element.
+    """Real function of each element, for elementwise operations.
 
-    Arrays of the operands that are read, then the attributes' numbers -> the result. It works in
+    (arrays of the operands that are read, numbers of the attributes) -> result. It computes in
     the dtype of its arguments: float64, float32, that of index integers.
     """
     limits: tuple[float | str, float | str | None] | None = None
-    """What a CLIP limits to: low, and high if there is one; numbers or names of attributes."""
+    """Limits of a CLIP: low, and high if there is one; numbers or names of attributes."""
 
     @property
     def keeps_scale(self) -> bool:
-        """Whether it passes integers on as they are, so the result has the scale of the source."""
+        """Whether integers pass unchanged, so that the result has the scale of the source."""
         return any(isinstance(rule, SameScale) for rule in self.rules)
 
     def attribute(self, name: str) -> Attribute | None:
-        """The attribute of this name, if the opcode has it."""
+        """Return the attribute of this name, or None."""
         return next((a for a in self.attributes if a.name == name), None)
 
 
@@ -142,14 +140,14 @@ def _is_int(value: object, minimum: int) -> bool:
     )
 
 
-def integer(minimum: int) -> AttributeKind:
-    """A whole number from the minimum to :data:`MAX_INTEGER`."""
+def integer_kind(minimum: int) -> AttributeKind:
+    """Return the kind of integers from the minimum to :data:`MAX_INTEGER`."""
     text = f"an integer of at least {minimum}, at most {MAX_INTEGER}"
     return AttributeKind(text, lambda v: _is_int(v, minimum))
 
 
-def integers(words: str, minimum: int, *counts: int) -> AttributeKind:
-    """A list of whole numbers, as many as one of ``counts``; ``words`` name it in messages."""
+def integer_list_kind(words: str, minimum: int, *counts: int) -> AttributeKind:
+    """Return the kind of integer lists with one of ``counts`` lengths; ``words`` names it."""
 
     def accepts(value: AttributeValue) -> bool:
         return (
@@ -165,8 +163,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def one_of(*words: str | int) -> AttributeKind:
-    """One of these words or numbers."""
+def choice_kind(*words: str | int) -> AttributeKind:
+    """Return the kind of attributes with one of these words or numbers."""
     text = ", ".join(str(word) for word in words)
     return AttributeKind(
         f"one of {text}" if len(words) > 1 else text,
@@ -174,13 +172,13 @@ def one_of(*words: str | int) -> AttributeKind:
     )
 
 
-ANY_INTEGER = integer(-MAX_INTEGER - 1)
-COUNT = integer(1)
-AXIS = integer(0)
-PAIR = integers("[height, width]", 1, 2)
-PADS = integers("[top, left, bottom, right]", 0, 4)
-INDICES = integers("a list with one number a dimension", 0)
-FLAG = one_of(0, 1)
+ANY_INTEGER = integer_kind(-MAX_INTEGER - 1)
+COUNT = integer_kind(1)
+AXIS = integer_kind(0)
+PAIR = integer_list_kind("[height, width]", 1, 2)
+PADS = integer_list_kind("[top, left, bottom, right]", 0, 4)
+INDICES = integer_list_kind("a list with one number a dimension", 0)
+FLAG = choice_kind(0, 1)
 NUMBER = AttributeKind("a number", _is_number)
 NUMBERS = AttributeKind(
     "a list of numbers", lambda v: isinstance(v, tuple) and all(_is_number(item) for item in v)
@@ -188,13 +186,12 @@ NUMBERS = AttributeKind(
 TYPE = AttributeKind("a type", lambda v: isinstance(v, TensorType))
 TEXT = AttributeKind("a word", lambda v: isinstance(v, str))
 
-DEST, SRC = Role("Dest", OUT), Role("Src", IN)
-BIAS = Role("Bias", IN)
+DEST, SRC = OperandRole("Dest", OUT), OperandRole("Src", IN)
+BIAS = OperandRole("Bias", IN)
 UNARY = (DEST, SRC)
-BINARY = (DEST, Role("LHS", IN), Role("RHS", IN))
+BINARY = (DEST, OperandRole("LHS", IN), OperandRole("RHS", IN))
 UNSIGNED = Attribute("Unsigned", FLAG, required=False, is_extension=True)
-"""Whether the values are those of uint8 less 128, which TFLite and ONNX Runtime round otherwise
-than Int8's."""
+"""Attribute of uint8 values minus 128, which TFLite and ONNX Runtime round differently."""
 RESIZE = (
     Attribute("Scale", NUMBERS),
     Attribute("AlignCorners", FLAG, required=False, is_extension=True),
@@ -207,6 +204,6 @@ WINDOW = (
 )
 
 
-def inputs(*names: str) -> tuple[Role, ...]:
-    """Operands that are read."""
-    return tuple(Role(name, IN) for name in names)
+def input_roles(*names: str) -> tuple[OperandRole, ...]:
+    """Return the roles of operands that are read."""
+    return tuple(OperandRole(name, IN) for name in names)

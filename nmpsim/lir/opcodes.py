@@ -1,4 +1,4 @@
-"""Every LIR opcode: what kind it is, its operands in print order, attributes, rules and formula.
+"""Table of all LIR opcodes: kind, operands in print order, attributes, rules and formula.
 
 This table is the one place that says what an instruction is; the parser, the verifier, the
 compiler, the quantizer, the interpreter and the documentation derive from it. What only the host
@@ -14,16 +14,16 @@ from nmpsim.kernels.hostops import functions
 from nmpsim.kernels.hostops.elementwise import divide
 from nmpsim.kernels.hostops.tensors import AnyArray
 from nmpsim.lir.constraints import (
-    addend_elem,
-    bias_elem,
-    elem,
-    pointwise,
-    rank,
-    same_elem,
-    same_scale,
-    same_shape,
-    same_type,
-    weights_elem,
+    require_addend_elem,
+    require_bias_elem,
+    require_elem,
+    require_elementwise,
+    require_rank,
+    require_same_elem,
+    require_same_scale,
+    require_same_shape,
+    require_same_type,
+    require_weights_elem,
 )
 from nmpsim.lir.host_opcodes import HOST_OPCODES
 from nmpsim.lir.nodes import QUANTIZED_ELEMS
@@ -52,33 +52,33 @@ from nmpsim.lir.opcode import (
     Attribute,
     Kind,
     Opcode,
-    Role,
-    inputs,
-    integer,
-    integers,
-    one_of,
+    OperandRole,
+    choice_kind,
+    input_roles,
+    integer_kind,
+    integer_list_kind,
 )
 from nmpsim.lir.shapes import (
-    activation_arguments,
-    at_least_two_dimensions,
-    average_dimensions,
-    average_shape,
-    convolution_shape,
-    extracted,
-    filter_shape,
-    groups,
-    inserted,
-    limits_in_order,
-    mapping_shape,
-    mean_of_something,
-    permutation,
-    pool_shape,
-    product,
-    reduced_shape,
-    resized,
-    slice_shape,
-    vectors,
-    viewed,
+    check_activation_arguments,
+    check_average_dimensions,
+    check_average_pads,
+    check_average_shape,
+    check_convolution_shape,
+    check_extraction,
+    check_filter_shape,
+    check_groups,
+    check_insertion,
+    check_limit_order,
+    check_mapping_shape,
+    check_permutation,
+    check_pool_shape,
+    check_reduced_shape,
+    check_resized_shape,
+    check_row_dimensions,
+    check_slice_shape,
+    check_view,
+    require_channel_vectors,
+    require_product_shape,
 )
 
 _REAL_ELEMS = frozenset({"float", "float16", "bfloat16", "float64"})
@@ -88,45 +88,45 @@ _FLOAT, _INDEX32, _BOOL = (frozenset({kind}) for kind in ("float", "index32", "b
 _OFFSETS = Attribute("Offsets", INDICES)
 _CONVOLUTION = (*WINDOW, Attribute("Group", COUNT), Attribute("Dilation", PAIR))
 _FUSED = (
-    Attribute("FusedActivation", one_of(*ACTIVATION_ARGUMENTS), required=False),
+    Attribute("FusedActivation", choice_kind(*ACTIVATION_ARGUMENTS), required=False),
     Attribute("FusedActivationArgs", NUMBERS, required=False),
 )
-_POOL = (*WINDOW, Attribute("Layout", one_of(0), required=False))
+_POOL = (*WINDOW, Attribute("Layout", choice_kind(0), required=False))
 
 _CONVOLUTION_RULES = (
-    rank(4, "Dest", "Src", "Filter"),
-    same_elem("Src", "Dest"),
-    weights_elem("Src", "Filter"),
-    bias_elem("Src", "Bias"),
-    groups,
-    filter_shape,
-    vectors("Filter", 0, "Bias"),
-    convolution_shape,
-    activation_arguments,
+    require_rank(4, "Dest", "Src", "Filter"),
+    require_same_elem("Src", "Dest"),
+    require_weights_elem("Src", "Filter"),
+    require_bias_elem("Src", "Bias"),
+    check_groups,
+    check_filter_shape,
+    require_channel_vectors("Filter", 0, "Bias"),
+    check_convolution_shape,
+    check_activation_arguments,
 )
 _PRODUCT_RULES = (
-    rank(2, "Dest", "Src", "Weights"),
-    same_elem("Src", "Dest"),
-    weights_elem("Src", "Weights"),
+    require_rank(2, "Dest", "Src", "Weights"),
+    require_same_elem("Src", "Dest"),
+    require_weights_elem("Src", "Weights"),
 )
 _COMPARISON_RULES = (
-    elem(_BOOL, "Dest"),
-    same_elem("LHS", "RHS"),
-    same_shape("Dest", "LHS", "RHS"),
+    require_elem(_BOOL, "Dest"),
+    require_same_elem("LHS", "RHS"),
+    require_same_shape("Dest", "LHS", "RHS"),
 )
 _POOL_RULES = (
-    rank(4, "Dest", "Src"),
-    same_elem("Src", "Dest"),
-    pool_shape,
-    same_scale("Src", "Dest"),
+    require_rank(4, "Dest", "Src"),
+    require_same_elem("Src", "Dest"),
+    check_pool_shape,
+    require_same_scale("Src", "Dest"),
 )
-_PAIR_RULES = pointwise("Dest", "LHS", "RHS")
-_UNARY_RULES = pointwise("Src", "Dest")
-_MOVE_RULES = (same_elem("Src", "Dest"), same_scale("Src", "Dest"))
+_PAIR_RULES = require_elementwise("Dest", "LHS", "RHS")
+_UNARY_RULES = require_elementwise("Src", "Dest")
+_MOVE_RULES = (require_same_elem("Src", "Dest"), require_same_scale("Src", "Dest"))
 
 
 def _same(x: AnyArray) -> AnyArray:
-    """What only changes how a value is stored leaves the value."""
+    """Return the value unchanged, for operations that only change its storage."""
     return x
 
 
@@ -146,20 +146,25 @@ _TABLE = (
         (Attribute("Ty", TYPE),),
         Kind.NO_WORK,
     ),
-    Opcode("deallocactivation", "end the life of a buffer", (Role("Src", OUT),), kind=Kind.NO_WORK),
+    Opcode(
+        "deallocactivation",
+        "end the life of a buffer",
+        (OperandRole("Src", OUT),),
+        kind=Kind.NO_WORK,
+    ),
     Opcode(
         "tensorview",
         "another type for (a part of) a buffer",
         (SRC,),
         (Attribute("Ty", TYPE), _OFFSETS),
         Kind.NO_WORK,
-        (same_elem("Src", "Ty"), same_scale("Src", "Ty"), viewed),
+        (require_same_elem("Src", "Ty"), require_same_scale("Src", "Ty"), check_view),
     ),
     Opcode(
         "convolution",
         "2-D convolution, NHWC, filter OHWI",
-        (DEST, SRC, *inputs("Filter"), BIAS),
-        (*_CONVOLUTION, Attribute("Layout", one_of("NHWC"), required=False), *_FUSED),
+        (DEST, SRC, *input_roles("Filter"), BIAS),
+        (*_CONVOLUTION, Attribute("Layout", choice_kind("NHWC"), required=False), *_FUSED),
         Kind.CONVOLUTION,
         _CONVOLUTION_RULES,
     ),
@@ -169,30 +174,32 @@ _TABLE = (
         (
             DEST,
             SRC,
-            Role("Filter", IN, scales=("FilterScales", "FilterOffsets")),
-            Role("Bias", IN, scales=("BiasScales", "BiasOffsets")),
-            *inputs("FilterScales", "FilterOffsets", "BiasScales", "BiasOffsets"),
+            OperandRole("Filter", IN, scales=("FilterScales", "FilterOffsets")),
+            OperandRole("Bias", IN, scales=("BiasScales", "BiasOffsets")),
+            *input_roles("FilterScales", "FilterOffsets", "BiasScales", "BiasOffsets"),
         ),
         (*_CONVOLUTION, *_FUSED),
         Kind.CONVOLUTION,
         (
             *_CONVOLUTION_RULES,
-            elem(QUANTIZED_ELEMS, "Src"),
-            elem(_FLOAT, "FilterScales", "BiasScales"),
-            elem(_INDEX32, "FilterOffsets", "BiasOffsets"),
-            vectors("Filter", 0, "FilterScales", "FilterOffsets", "BiasScales", "BiasOffsets"),
+            require_elem(QUANTIZED_ELEMS, "Src"),
+            require_elem(_FLOAT, "FilterScales", "BiasScales"),
+            require_elem(_INDEX32, "FilterOffsets", "BiasOffsets"),
+            require_channel_vectors(
+                "Filter", 0, "FilterScales", "FilterOffsets", "BiasScales", "BiasOffsets"
+            ),
         ),
     ),
     Opcode(
         "fullyconnected",
         "Dest[M,N] = Src[M,K] * Weights[K,N] + Bias[N]",
-        (DEST, SRC, *inputs("Weights"), BIAS),
+        (DEST, SRC, *input_roles("Weights"), BIAS),
         kind=Kind.FULLY_CONNECTED,
         rules=(
             *_PRODUCT_RULES,
-            bias_elem("Src", "Bias"),
-            product("Src", "Weights"),
-            vectors("Dest", 1, "Bias"),
+            require_bias_elem("Src", "Bias"),
+            require_product_shape("Src", "Weights"),
+            require_channel_vectors("Dest", 1, "Bias"),
         ),
     ),
     Opcode(
@@ -201,19 +208,19 @@ _TABLE = (
         (
             DEST,
             SRC,
-            Role("Weights", IN, scales=("Scales", "Offsets")),
-            Role("Bias", IN, is_on_sums=True),
-            *inputs("Scales", "Offsets"),
+            OperandRole("Weights", IN, scales=("Scales", "Offsets")),
+            OperandRole("Bias", IN, is_on_sums=True),
+            *input_roles("Scales", "Offsets"),
         ),
         kind=Kind.FULLY_CONNECTED,
         rules=(
             *_PRODUCT_RULES,
-            elem(QUANTIZED_ELEMS, "Src"),
-            bias_elem("Src", "Bias"),
-            elem(_FLOAT, "Scales"),
-            elem(_INDEX32, "Offsets"),
-            product("Src", "Weights", rows_are_outputs=True),
-            vectors("Dest", 1, "Bias", "Scales", "Offsets"),
+            require_elem(QUANTIZED_ELEMS, "Src"),
+            require_bias_elem("Src", "Bias"),
+            require_elem(_FLOAT, "Scales"),
+            require_elem(_INDEX32, "Offsets"),
+            require_product_shape("Src", "Weights", rows_are_outputs=True),
+            require_channel_vectors("Dest", 1, "Bias", "Scales", "Offsets"),
         ),
     ),
     Opcode(
@@ -222,17 +229,21 @@ _TABLE = (
         BINARY,
         kind=Kind.PRODUCT,
         rules=(
-            rank(2, "Dest", "LHS", "RHS"),
-            same_elem("LHS", "RHS", "Dest"),
-            product("LHS", "RHS"),
+            require_rank(2, "Dest", "LHS", "RHS"),
+            require_same_elem("LHS", "RHS", "Dest"),
+            require_product_shape("LHS", "RHS"),
         ),
     ),
     Opcode(
         "batchedadd",
         "add Slice to every item of Batch",
-        (DEST, *inputs("Batch", "Slice")),
+        (DEST, *input_roles("Batch", "Slice")),
         kind=Kind.BATCHED_ADD,
-        rules=(*pointwise("Batch", "Dest"), addend_elem("Batch", "Slice"), slice_shape),
+        rules=(
+            *require_elementwise("Batch", "Dest"),
+            require_addend_elem("Batch", "Slice"),
+            check_slice_shape,
+        ),
     ),
     Opcode(
         "maxpool", "largest value of each window, NHWC", UNARY, _POOL, Kind.MAX_POOL, _POOL_RULES
@@ -240,25 +251,38 @@ _TABLE = (
     Opcode(
         "maxpoolwithargmax",
         "largest value of each window and its index, NHWC",
-        (*UNARY, Role("Argmax", OUT)),
+        (*UNARY, OperandRole("Argmax", OUT)),
         _POOL,
-        rules=(*_POOL_RULES, elem(_INDEX_ELEMS, "Argmax"), same_shape("Dest", "Argmax")),
+        rules=(
+            *_POOL_RULES,
+            require_elem(_INDEX_ELEMS, "Argmax"),
+            require_same_shape("Dest", "Argmax"),
+        ),
     ),
     Opcode(
         "avgpool",
         "mean of each window, NHWC (Layout 0) or NTHWC (2)",
         UNARY,
         (
-            Attribute("Kernels", integers("[height, width] or [time, height, width]", 1, 2, 3)),
-            Attribute("Strides", integers("[height, width] or [time, height, width]", 1, 2, 3)),
-            Attribute("Pads", integers("two for each dimension of the window", 0, 4, 6)),
-            Attribute("Layout", one_of(0, 2), required=False),
+            Attribute(
+                "Kernels", integer_list_kind("[height, width] or [time, height, width]", 1, 2, 3)
+            ),
+            Attribute(
+                "Strides", integer_list_kind("[height, width] or [time, height, width]", 1, 2, 3)
+            ),
+            Attribute("Pads", integer_list_kind("two for each dimension of the window", 0, 4, 6)),
+            Attribute("Layout", choice_kind(0, 2), required=False),
             Attribute("CountIncludePads", FLAG),
             UNSIGNED,
             Attribute("Global", FLAG, required=False, is_extension=True),
         ),
         Kind.AVERAGE_POOL,
-        (average_dimensions, same_elem("Src", "Dest"), average_shape, mean_of_something),
+        (
+            check_average_dimensions,
+            require_same_elem("Src", "Dest"),
+            check_average_shape,
+            check_average_pads,
+        ),
     ),
     Opcode(
         "relu",
@@ -275,7 +299,7 @@ _TABLE = (
         UNARY,
         tuple(Attribute(name, NUMBER) for name in ("Min", "Max")),
         Kind.CLIP,
-        (*_UNARY_RULES, limits_in_order),
+        (*_UNARY_RULES, check_limit_order),
         functions.clip,
         limits=("Min", "Max"),
     ),
@@ -294,7 +318,7 @@ _TABLE = (
         UNARY,
         (Attribute("SplatValue", NUMBER),),
         Kind.CLIP,
-        same_type("Src", "Dest"),
+        require_same_type("Src", "Dest"),
         lambda x, low: np.maximum(x, float(low)),
         limits=("SplatValue", None),
     ),
@@ -307,8 +331,8 @@ _TABLE = (
     Opcode(
         "elementselect",
         "LHS where Cond holds, else RHS",
-        (DEST, *inputs("Cond", "LHS", "RHS")),
-        rules=(elem(_BOOL, "Cond"), same_shape("Dest", "Cond"), *_PAIR_RULES),
+        (DEST, *input_roles("Cond", "LHS", "RHS")),
+        rules=(require_elem(_BOOL, "Cond"), require_same_shape("Dest", "Cond"), *_PAIR_RULES),
         formula=np.where,
     ),
     _comparison("elementcmplte", "LHS <= RHS", np.less_equal),
@@ -323,9 +347,9 @@ _TABLE = (
         UNARY,
         kind=Kind.CONVERSION,
         rules=(
-            elem(_REAL_ELEMS, "Src"),
-            elem(QUANTIZED_ELEMS, "Dest"),
-            same_shape("Src", "Dest"),
+            require_elem(_REAL_ELEMS, "Src"),
+            require_elem(QUANTIZED_ELEMS, "Dest"),
+            require_same_shape("Src", "Dest"),
         ),
         formula=_same,
     ),
@@ -335,9 +359,9 @@ _TABLE = (
         UNARY,
         kind=Kind.CONVERSION,
         rules=(
-            elem(QUANTIZED_ELEMS, "Src"),
-            elem(_REAL_ELEMS, "Dest"),
-            same_shape("Src", "Dest"),
+            require_elem(QUANTIZED_ELEMS, "Src"),
+            require_elem(_REAL_ELEMS, "Dest"),
+            require_same_shape("Src", "Dest"),
         ),
         formula=_same,
     ),
@@ -347,7 +371,7 @@ _TABLE = (
         UNARY,
         kind=Kind.RESCALE,
         # Glow's Src and Dest have one element kind; here layers of two widths may meet.
-        rules=(elem(QUANTIZED_ELEMS, "Src", "Dest"), same_shape("Src", "Dest")),
+        rules=(require_elem(QUANTIZED_ELEMS, "Src", "Dest"), require_same_shape("Src", "Dest")),
         formula=_same,
     ),
     Opcode(
@@ -355,7 +379,7 @@ _TABLE = (
         "copy a whole tensor",
         UNARY,
         kind=Kind.MOVE,
-        rules=same_type("Src", "Dest"),
+        rules=require_same_type("Src", "Dest"),
         formula=_same,
     ),
     Opcode(
@@ -364,15 +388,15 @@ _TABLE = (
         UNARY,
         (Attribute("Shuffle", INDICES),),
         Kind.MOVE,
-        (*_MOVE_RULES, permutation),
+        (*_MOVE_RULES, check_permutation),
     ),
     Opcode(
         "inserttensor",
         "put Src into Dest at Offsets, Count times along Axis",
-        (Role("Dest", INOUT), SRC),
+        (OperandRole("Dest", INOUT), SRC),
         (_OFFSETS, Attribute("Count", COUNT), Attribute("Axis", AXIS)),
         Kind.MOVE,
-        (*_MOVE_RULES, inserted),
+        (*_MOVE_RULES, check_insertion),
     ),
     Opcode(
         "extracttensor",
@@ -380,24 +404,28 @@ _TABLE = (
         UNARY,
         (_OFFSETS,),
         Kind.MOVE,
-        (*_MOVE_RULES, extracted),
+        (*_MOVE_RULES, check_extraction),
     ),
     Opcode(
         "softmax",
         "softmax along dimension 1, of Beta * Src in TFLite's arithmetic",
         UNARY,
         (Attribute("Beta", NUMBER, required=False, is_extension=True),),
-        rules=(*_UNARY_RULES, at_least_two_dimensions),
+        rules=(*_UNARY_RULES, check_row_dimensions),
     ),
     Opcode(
         "localresponsenormalization",
         "normalise over neighbouring channels",
-        (*UNARY, Role("Scale", OUT)),
+        (*UNARY, OperandRole("Scale", OUT)),
         (
-            Attribute("HalfWindowSize", integer(0)),
+            Attribute("HalfWindowSize", integer_kind(0)),
             *(Attribute(name, NUMBER) for name in ("Alpha", "Beta", "K")),
         ),
-        rules=(elem(_REAL_ELEMS, "Src"), rank(4, "Src"), *pointwise("Src", "Dest", "Scale")),
+        rules=(
+            require_elem(_REAL_ELEMS, "Src"),
+            require_rank(4, "Src"),
+            *require_elementwise("Src", "Dest", "Scale"),
+        ),
     ),
     Opcode(
         "sigmoid",
@@ -418,28 +446,28 @@ _TABLE = (
     Opcode(
         "intlookuptable",
         "Mapping[x]",
-        (*UNARY, *inputs("Mapping")),
+        (*UNARY, *input_roles("Mapping")),
         kind=Kind.LOOK_UP,
         rules=(
-            elem(frozenset({"i8", "i16"}), "Src"),
-            same_shape("Src", "Dest"),
-            same_elem("Dest", "Mapping"),
-            mapping_shape,
+            require_elem(frozenset({"i8", "i16"}), "Src"),
+            require_same_shape("Src", "Dest"),
+            require_same_elem("Dest", "Mapping"),
+            check_mapping_shape,
         ),
     ),
     Opcode(
         "batchedreduceadd",
         "sum along Axis",
-        (DEST, *inputs("Batch")),
+        (DEST, *input_roles("Batch")),
         (Attribute("Axis", AXIS),),
-        rules=(same_elem("Batch", "Dest"), reduced_shape),
+        rules=(require_same_elem("Batch", "Dest"), check_reduced_shape),
     ),
     Opcode(
         "resizenearest",
         "nearest-neighbour resize",
         UNARY,
         RESIZE,
-        rules=(*_MOVE_RULES, resized),
+        rules=(*_MOVE_RULES, check_resized_shape),
     ),
     Opcode(
         "debugprint",
@@ -451,16 +479,16 @@ _TABLE = (
 )
 
 OPCODES: dict[str, Opcode] = {opcode.name: opcode for opcode in (*_TABLE, *HOST_OPCODES)}
-"""Every opcode that is executed, by name."""
+"""All opcodes that are executed, by name."""
 
 
-def opcodes_of(*kinds: Kind) -> frozenset[str]:
-    """Names of all opcodes of these kinds."""
+def opcodes_by_kind(*kinds: Kind) -> frozenset[str]:
+    """Return the names of all opcodes of these kinds."""
     return frozenset(name for name, opcode in OPCODES.items() if opcode.kind in kinds)
 
 
-NO_WORK = opcodes_of(Kind.NO_WORK)
-"""Instructions that compute nothing."""
+NO_WORK = opcodes_by_kind(Kind.NO_WORK)
+"""Opcodes that compute nothing."""
 
 __all__ = [
     "ACTIVATION_ARGUMENTS",
@@ -471,6 +499,6 @@ __all__ = [
     "OUT",
     "Kind",
     "Opcode",
-    "Role",
-    "opcodes_of",
+    "OperandRole",
+    "opcodes_by_kind",
 ]

@@ -1,4 +1,4 @@
-"""LIR text to a module: one recursive descent over the tokens of each line.
+"""Parser of LIR text: recursive descent over the tokens of each line.
 
 ``parse`` checks the grammar and the opcodes' names; what the program means is for ``verify``.
 An error costs the line it is in, so one call reports many.
@@ -16,11 +16,11 @@ from nmpsim.lir.line_parser import parse_instruction, parse_weight
 from nmpsim.lir.nodes import Instruction, Module, WeightVar
 
 MAX_ERRORS = 20
-"""After this many errors the rest of the text is not looked at."""
+"""Number of errors after which parsing stops."""
 
 
 def parse(text: str, file: str | None = None) -> Module:
-    """The module that a LIR text describes, without its constants' values.
+    """Parse LIR text to a module without the values of its constants.
 
     ``file`` names the text in messages. Raises :class:`~nmpsim.diagnostics.UserError` with up to
     ``MAX_ERRORS`` diagnostics.
@@ -29,17 +29,17 @@ def parse(text: str, file: str | None = None) -> Module:
 
 
 def parse_file(path: Path) -> Module:
-    """The module in a LIR file (UTF-8); raises ``UserError`` also when it cannot be read."""
+    """Parse a LIR file (UTF-8); raise ``UserError`` also if it cannot be read."""
     hint = "is it the right file? A damaged model of another format looks so, too"
     return parse(read_text(path, "program", hint=hint), str(path))
 
 
 class _ErrorLimitError(Exception):
-    """Enough has been reported."""
+    """Raised when enough errors have been reported."""
 
 
 class _Parser:
-    """The lines of a text and where in them the parser stands."""
+    """Parser state: the lines of a text and the current position."""
 
     def __init__(self, text: str, file: str | None) -> None:
         self._lines = split_lines(text)
@@ -69,7 +69,7 @@ class _Parser:
         return name, weights, instructions
 
     def _line(self) -> Line | None:
-        """The next line that holds something; it stays the next until ``_advance``."""
+        """Return the next nonempty line without advancing past it."""
         while self._next < len(self._lines):
             line = Line(self._lines[self._next], self._next + 1, self._file)
             if line.peek().kind is not TokenKind.END:
@@ -114,7 +114,7 @@ class _Parser:
         return name
 
     def _opening(self, word: str) -> bool:
-        """Go past ``word {``; with an error, look for it further down. False if there is none."""
+        """Advance past ``word {``, searching further down after an error; False if missing."""
         line = self._line()
         if line is None:
             if not self._errors:
@@ -141,7 +141,7 @@ class _Parser:
         return False
 
     def _section(self, parse_line: Callable[[Line], None], until: str | None = None) -> None:
-        """Each line up to the closing brace; ``until`` begins what can only follow the brace."""
+        """Parse each line up to the closing brace; ``until`` starts the next section."""
         while line := self._line():
             if until is not None and line.starts(until):
                 self._report(line.unexpected("} before this line"))

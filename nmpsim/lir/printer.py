@@ -1,4 +1,4 @@
-"""Module to LIR text, as Glow prints it.
+"""Printer of LIR text, in Glow's format.
 
 What Glow derives (sizes) is derived here too; its ``// Users:`` lists are left out, for their
 order has no rule.
@@ -23,17 +23,17 @@ _PLAIN_NAME = re.compile(PLAIN_NAME, re.ASCII)
 
 
 def format_name(name: str) -> str:
-    """``%name``; in double quotes, as JSON has it, where other than ``A-Z a-z 0-9 _ . $ -``."""
+    """Return ``%name``, in double quotes as JSON if it has other than ``A-Z a-z 0-9 _ . $ -``."""
     return f"%{name}" if _PLAIN_NAME.fullmatch(name) else f"%{json.dumps(name, ensure_ascii=False)}"
 
 
 def format_scale(scale: float) -> str:
-    """A scale as the text holds it: 9 decimals."""
+    """Return a scale as printed, with nine decimals."""
     return f"{scale:.9f}"
 
 
 def format_type(type: TensorType) -> str:
-    """A type, for example ``i8[S:0.500000000 O:0][-64.000,63.500]<1 x 10>``."""
+    """Return a type as text, such as ``i8[S:0.500000000 O:0][-64.000,63.500]<1 x 10>``."""
     alignments = type.alignments or (1,) * len(type.shape)
     dims = (
         f"{dim}:{alignment}" if alignment != 1 else str(dim)
@@ -50,7 +50,7 @@ def _format_quantization(quant: Quantization | None) -> str:
 
 
 def print_module(module: Module) -> str:
-    """The whole program as text; ``parse`` gives the same module back."""
+    """Return the whole program as text; ``parse`` returns the same module."""
     size = sum(weight.type.nbytes for weight in module.weights)
     lines = [f"function {module.name}", "declare {"]
     lines += [_format_weight(weight) for weight in module.weights]
@@ -73,7 +73,7 @@ def _format_predicate(name: str) -> str:
 
 
 def format_instruction(instruction: Instruction) -> str:
-    """One line of ``code`` without its comment."""
+    """Return one line of ``code`` without its comment."""
     head = f"  {instruction.number} {format_name(instruction.name)} = {instruction.opcode} "
     predicate = (
         f"[ pred: {_format_predicate(instruction.predicate)} ] " if instruction.predicate else ""
@@ -96,13 +96,13 @@ def _format_value(value: AttributeValue) -> str:
 
 
 def _format_float(value: float) -> str:
-    """Glow's six decimals, or more where they would lose digits that Glow never printed."""
+    """Return Glow's six decimals, or more if they would lose digits."""
     text = f"{value:e}"
     return text if float(text) == value else repr(value)
 
 
 def _size_comment(instruction: Instruction, buffers: dict[str, TensorType]) -> str:
-    """``// size: N`` of a buffer where it begins and ends; ``buffers`` remembers the former."""
+    """Return ``// size: N`` for the start and end of a buffer; ``buffers`` is updated."""
     if instruction.opcode == "allocactivation":
         type = instruction.attributes.get("Ty")
         if not isinstance(type, TensorType):

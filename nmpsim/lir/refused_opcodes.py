@@ -1,4 +1,4 @@
-"""Instructions of Glow that are known and not executed, and the error for any such opcode."""
+"""Glow's instructions that are known but not executed, and the errors for unknown opcodes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.opcodes import OPCODES
 
 _NEARNESS = 0.8
-"""Opcodes are short words that resemble each other; at less than this a hint would mislead."""
+"""Similarity needed for a hint; opcodes are short words that resemble each other."""
 
 
-def opcode_problem(word: str, place: Place, may_hint: bool = True) -> Diagnostic:
-    """Return LIR012 for a refused opcode, else LIR006; with ``may_hint`` suggest similar ones."""
+def make_opcode_diagnostic(word: str, place: Place, may_hint: bool = True) -> Diagnostic:
+    """Return LIR012 for a refused opcode, else LIR006, with a hint if ``may_hint``."""
     refusal = REFUSED.get(word)
     if refusal is not None:
         return Diagnostic(
@@ -37,7 +37,7 @@ def opcode_problem(word: str, place: Place, may_hint: bool = True) -> Diagnostic
 
 @attrs.frozen
 class Refusal:
-    """A reason, and a hint for the user."""
+    """Reason for refusing an opcode, and a hint for the user."""
 
     reason: str
     hint: str
@@ -108,4 +108,4 @@ _BY_REASON = {
 REFUSED: dict[str, Refusal] = {
     opcode: refusal for refusal, opcodes in _BY_REASON.items() for opcode in opcodes.split()
 }
-"""Every opcode that is refused, by name."""
+"""All refused opcodes by name."""

@@ -1,4 +1,4 @@
-"""Exact scales. The text prints nine decimals; arithmetic needs the float32 that Glow used.
+"""Exact scales: the text prints nine decimals, but arithmetic needs Glow's float32 values.
 
 They come from a sidecar file (``X.tensors.json``) or, when every scale prints as a power of two
 does, are taken to be one. Whatever is found must print as the text does.
@@ -17,29 +17,29 @@ import numpy as np
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.input_files import read_text
-from nmpsim.lir.constraints import same_parameters
+from nmpsim.lir.constraints import have_same_parameters
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Instruction, Module, Quantization, Span, TensorType
 from nmpsim.lir.printer import format_scale
 from nmpsim.records import frozen
 
-Retype = Callable[[str, TensorType, Span, str | None], TensorType]
-"""(name, type, place, name of what it views) -> the type with another scale."""
+RetypeFunction = Callable[[str, TensorType, Span, str | None], TensorType]
+"""(name, type, position, name of the viewed tensor) -> type with another scale."""
 
 _NAMES_IN_WARNING = 5
 
 
 @frozen
 class ExactScale:
-    """What a sidecar says about one tensor."""
+    """Scale of one tensor in a sidecar file."""
 
     key: str
     scale: float
     offset: int
 
 
-def read_tensors(path: Path) -> dict[str, Any]:
-    """The content of a sidecar file, a JSON object."""
+def read_scales_file(path: Path) -> dict[str, Any]:
+    """Return the content of a sidecar file, a JSON object."""
     place = Place(str(path))
     try:
         content = json.loads(read_text(path, "file of scales", code="CONST004"))
@@ -56,21 +56,23 @@ def read_tensors(path: Path) -> dict[str, Any]:
     return content
 
 
-def exact_scales(
+def resolve_exact_scales(
     module: Module, tensors: Mapping[str, Any] | None, tensors_file: Path | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """The module with exact scales, and a warning for those that cannot be known.
+    """Return the module with exact scales, and a warning for those that are unknown.
 
     ``tensors`` is a sidecar's content. A scale not in it is a power of two if all scales of the
     module print as one, or the only float32 that prints so, or another one of the sidecar that
     does. Raises ``UserError`` (CONST004) when the sidecar and the text do not belong together.
     """
     place = None if tensors_file is None else Place(str(tensors_file))
-    return with_scales(module, scales_by_name(tensors or {}, place))
+    return apply_scales(module, parse_scales(tensors or {}, place))
 
 
-def with_scales(module: Module, scales: Mapping[str, ExactScale]) -> tuple[Module, tuple[str, ...]]:
-    """As ``exact_scales``, from what is known by tensor name."""
+def apply_scales(
+    module: Module, scales: Mapping[str, ExactScale]
+) -> tuple[Module, tuple[str, ...]]:
+    """Return the module with the exact scales given by tensor name, and warnings."""
     resolver = _Resolver(module.file, scales, _all_powers(module))
     exact = _retyped(module, resolver.exact)
     if resolver.problems:
@@ -78,8 +80,8 @@ def with_scales(module: Module, scales: Mapping[str, ExactScale]) -> tuple[Modul
     return exact, resolver.warnings()
 
 
-def unknown_scales(module: Module, scales: Mapping[str, ExactScale]) -> frozenset[str]:
-    """Names of the tensors of which only the nine printed decimals are known.
+def find_inexact_scales(module: Module, scales: Mapping[str, ExactScale]) -> frozenset[str]:
+    """Return the names of tensors of which only the printed decimals are known.
 
     ``module`` is as it was parsed, ``scales`` are a sidecar's.
     """
@@ -89,7 +91,7 @@ def unknown_scales(module: Module, scales: Mapping[str, ExactScale]) -> frozense
 
 
 def _all_powers(module: Module) -> bool:
-    """Whether every scale of a module prints as a power of two, or as 0 where it has no meaning."""
+    """Return whether all scales print as a power of two, or as 0 where they mean nothing."""
     scales: list[float] = []
 
     def note(_name: str, type: TensorType, _span: Span, _source: str | None) -> TensorType:
@@ -98,25 +100,25 @@ def _all_powers(module: Module) -> bool:
         return type
 
     _retyped(module, note)
-    return all(scale == 0 or nearest_power(scale) is not None for scale in scales)
+    return all(scale == 0 or nearest_power_of_two(scale) is not None for scale in scales)
 
 
 def float32(value: float) -> float:
-    """The nearest float32, as a Python float; infinite beyond its range."""
+    """Return the nearest float32 as a Python float, infinite beyond its range."""
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 
 
-def nearest_power(scale: float) -> float | None:
-    """The power of two that prints as this scale does, if there is one."""
+def nearest_power_of_two(scale: float) -> float | None:
+    """Return the power of two that prints as this scale does, or None."""
     if not (math.isfinite(scale) and scale > 0):
         return None
     power = math.ldexp(1.0, round(math.log2(scale)))
     return power if format_scale(power) == format_scale(scale) else None
 
 
-def only_float32(scale: float) -> float | None:
-    """The float32 that prints as this scale does, if there is exactly one.
+def unique_float32(scale: float) -> float | None:
+    """Return the float32 that prints as this scale does, or None unless there is exactly one.
 
     Nine decimals tell float32 values apart from about 0.0084 on.
     """
@@ -129,8 +131,8 @@ def only_float32(scale: float) -> float | None:
     return float(nearest)
 
 
-def _retyped(module: Module, retype: Retype) -> Module:
-    """The module with each type of a weight, buffer or view changed, in the order of the text."""
+def _retyped(module: Module, retype: RetypeFunction) -> Module:
+    """Return the module with the type of each weight, buffer and view changed, in text order."""
     weights = tuple(
         attrs.evolve(w, type=retype(w.name, w.type, w.span, None)) for w in module.weights
     )
@@ -138,7 +140,7 @@ def _retyped(module: Module, retype: Retype) -> Module:
     return attrs.evolve(module, weights=weights, instructions=instructions)
 
 
-def _retyped_instruction(instruction: Instruction, retype: Retype) -> Instruction:
+def _retyped_instruction(instruction: Instruction, retype: RetypeFunction) -> Instruction:
     type = instruction.attributes.get("Ty")
     if not isinstance(type, TensorType):
         return instruction
@@ -147,8 +149,8 @@ def _retyped_instruction(instruction: Instruction, retype: Retype) -> Instructio
     return attrs.evolve(instruction, attributes={**instruction.attributes, "Ty": exact})
 
 
-def scales_by_name(tensors: Mapping[str, Any], place: Place | None) -> dict[str, ExactScale]:
-    """Tensor name -> its scale; a key is ``const/NAME`` or ``act/NUMBER:INSTRUCTION:NAME``.
+def parse_scales(tensors: Mapping[str, Any], place: Place | None) -> dict[str, ExactScale]:
+    """Return scales by tensor name; a key is ``const/NAME`` or ``act/NUMBER:INSTRUCTION:NAME``.
 
     An entry may say its ``name`` itself, as it has to where that holds ``/`` or ``:``.
     """
@@ -179,7 +181,7 @@ def _exact_scale(key: str, entry: Mapping[str, Any], place: Place | None) -> Exa
 
 
 class _Resolver:
-    """Finds the exact scale of one tensor after the other."""
+    """Resolver of the exact scales of tensors, one after the other."""
 
     def __init__(
         self, file: str | None, scales: Mapping[str, ExactScale], all_powers: bool
@@ -197,7 +199,7 @@ class _Resolver:
         self.problems: list[Diagnostic] = []
 
     def exact(self, name: str, type: TensorType, span: Span, viewed: str | None) -> TensorType:
-        """The type with its exact scale: a ``Retype``."""
+        """Return the type with its exact scale, as a ``RetypeFunction``."""
         if type.quant is not None:
             scale = self._scale(name, type, type.quant, span, viewed)
             type = attrs.evolve(type, quant=attrs.evolve(type.quant, scale=scale))
@@ -205,7 +207,7 @@ class _Resolver:
         return type
 
     def warnings(self) -> tuple[str, ...]:
-        """One warning for all tensors whose exact scale is not known."""
+        """Return one warning for all tensors whose exact scale is unknown."""
         if not self.missing:
             return ()
         names = ", ".join(f"%{quote(name)}" for name in self.missing[:_NAMES_IN_WARNING])
@@ -220,7 +222,7 @@ class _Resolver:
         self, name: str, type: TensorType, quant: Quantization, span: Span, viewed: str | None
     ) -> float:
         source = self._types.get(viewed) if viewed is not None else None
-        if source is not None and source.quant is not None and same_parameters(source, type):
+        if source is not None and source.quant is not None and have_same_parameters(source, type):
             return source.quant.scale
         named = self._scales.get(name)
         if named is not None:
@@ -233,10 +235,12 @@ class _Resolver:
         return by_text
 
     def _by_text(self, quant: Quantization) -> float | None:
-        """The scale meant by what is printed, if there is no doubt."""
+        """Return the scale that the printed decimals determine, or None."""
         if quant.scale == 0:
             return 0.0
-        by_value = nearest_power(quant.scale) if self._all_powers else only_float32(quant.scale)
+        by_value = (
+            nearest_power_of_two(quant.scale) if self._all_powers else unique_float32(quant.scale)
+        )
         if by_value is not None:
             return by_value
         for offset in (quant.offset, None):

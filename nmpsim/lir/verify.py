@@ -1,4 +1,4 @@
-"""Whether a module means something: names, operands, attributes, lives and types.
+"""Verifier of modules: names, operands, attributes, lifetimes and types.
 
 ``verify`` walks the program once, in order, and collects everything it finds; an instruction
 whose operands or attributes are wrong is not asked about its types.
@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from nmpsim.diagnostics import Diagnostic, UserError
-from nmpsim.lir.constraints import Problem, Site, describe
-from nmpsim.lir.limits import size_problem
+from nmpsim.lir.constraints import Problem, TypedInstruction, format_shape
 from nmpsim.lir.liveness import Liveness, Value
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import (
@@ -26,24 +25,25 @@ from nmpsim.lir.nodes import (
     Quantization,
     Span,
     TensorType,
+    find_size_problem,
 )
 from nmpsim.lir.opcodes import IN, OPCODES, Opcode
-from nmpsim.lir.refused_opcodes import opcode_problem
+from nmpsim.lir.refused_opcodes import make_opcode_diagnostic
 
 _DEFINING = ("allocactivation", "tensorview")
 _MAX_HINTS = 20
-"""Looking for a near name costs time in the number of names, so only so often."""
+"""Number of hints; finding a near name takes time in the number of names."""
 
 
 def verify(module: Module) -> None:
-    """Raise :class:`~nmpsim.diagnostics.UserError` with all that is wrong; else do nothing."""
+    """Raise :class:`~nmpsim.diagnostics.UserError` with all problems of a module, if any."""
     found = _Verifier(module).findings()
     if found:
         raise UserError(found)
 
 
 class _Verifier:
-    """The walk through one module and what it has found so far."""
+    """Walk through one module that collects its problems."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -55,7 +55,7 @@ class _Verifier:
         self._dummies = _dummy_scaled(module)
 
     def findings(self) -> list[Diagnostic]:
-        """All that is wrong, in the order of the text."""
+        """Return all problems in the order of the text."""
         for weight in self._module.weights:
             self._type(weight.type, weight.name, weight.span)
             if self._define(weight.name, weight.span):
@@ -136,14 +136,14 @@ class _Verifier:
             types = {role: value.type for role, value in values.items()}
             if isinstance(type, TensorType):
                 types["Ty"] = type
-            self._rules(Site(instruction, types))
+            self._rules(TypedInstruction(instruction, types))
 
     def _unknown_opcode(self, instruction: Instruction) -> None:
         self._hints += 1
         span = instruction.span
         place = span.place(self._module.file)
         may_hint = self._hints <= _MAX_HINTS
-        self._found.append(opcode_problem(instruction.opcode, place, may_hint))
+        self._found.append(make_opcode_diagnostic(instruction.opcode, place, may_hint))
 
     def _attributes(self, instruction: Instruction, opcode: Opcode) -> bool:
         before = len(self._found)
@@ -170,7 +170,7 @@ class _Verifier:
         return len(self._found) == before
 
     def _operands(self, instruction: Instruction, opcode: Opcode) -> dict[str, Value] | None:
-        """The value of each role; None if the operands do not fit the opcode."""
+        """Return the value of each role, or None if the operands do not fit the opcode."""
         kinds = tuple(operand.kind for operand in instruction.operands)
         if kinds != tuple(role.kind for role in opcode.operands):
             message = f"{opcode.name} has other operands"
@@ -190,7 +190,7 @@ class _Verifier:
         return values if len(values) == len(roles) else None
 
     def _misfit(self, instruction: Instruction, opcode: Opcode) -> Span:
-        """The first operand that does not fit, or the instruction if one is missing."""
+        """Return the position of the first wrong operand, or of the instruction."""
         for i, operand in enumerate(instruction.operands):
             if i >= len(opcode.operands) or operand.kind != opcode.operands[i].kind:
                 return operand.span
@@ -231,8 +231,8 @@ class _Verifier:
         if value is not None and (problem := self._liveness.read(value)):
             self._problem(problem, instruction.span)
 
-    def _rules(self, site: Site) -> None:
-        """Ask the rules one after the other; what follows a broken one may rely on it."""
+    def _rules(self, site: TypedInstruction) -> None:
+        """Apply the rules in order; a rule after a broken one may not be applicable."""
         opcode = OPCODES[site.instruction.opcode]
         places = {
             role.name: operand.span
@@ -249,12 +249,12 @@ class _Verifier:
 
 
 def _attribute_span(instruction: Instruction, name: str) -> Span:
-    """Where the attribute is, or the instruction if it was not read from a text."""
+    """Return the position of an attribute, or of an instruction that has no text."""
     return instruction.attribute_spans.get(name, instruction.span)
 
 
 def _dummy_scaled(module: Module) -> frozenset[str]:
-    """Names that are used, but only where their type's scale has no meaning."""
+    """Return names that are used only where their type's scale has no meaning."""
     dummy: set[str] = set()
     meant: set[str] = set()
     for instruction in module.instructions:
@@ -269,7 +269,7 @@ def _dummy_scaled(module: Module) -> frozenset[str]:
 
 
 def type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[Problem]:
-    """Everything wrong with a type.
+    """Yield all problems of a type.
 
     ``dummy_scale``: the scale has no meaning and may be 0, as for weights whose scales are in
     an operand of their own.
@@ -277,10 +277,12 @@ def type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[Probl
     if type.elem not in MODULE_ELEMS:
         yield Problem(None, "unknown element kind", type.elem, ", ".join(MODULE_ELEMS))
         return
-    if problem := size_problem(type.shape):
+    if problem := find_size_problem(type.shape):
         yield Problem(None, "the tensor is too large", *problem, "LIR011")
     if any(dim < 1 for dim in type.shape):
-        yield Problem(None, "a dimension is not positive", describe(type.shape), "at least 1 each")
+        yield Problem(
+            None, "a dimension is not positive", format_shape(type.shape), "at least 1 each"
+        )
     if type.alignments and (
         len(type.alignments) != len(type.shape) or any(a < 1 for a in type.alignments)
     ):

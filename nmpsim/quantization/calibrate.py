@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import execute_real
-from nmpsim.lir.constraints import describe
+from nmpsim.lir.constraints import format_shape
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN
@@ -114,8 +114,8 @@ def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
         raise fail(
             "INPUT002",
             f"{subject} " + ("do not fit" if array.size else "are empty"),
-            found=describe(array.shape),
-            expected=f"a number of samples of {describe(type_.shape)}",
+            found=format_shape(array.shape),
+            expected=f"a number of samples of {format_shape(type_.shape)}",
         )
     with np.errstate(over="ignore", invalid="ignore"):  # told below
         values = samples.astype(type_.dtype)

@@ -13,8 +13,8 @@ from nmpsim.diagnostics import Place, about, fail
 from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.frontends.model_origin import import_lir
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
-from nmpsim.lir.display_names import display_names
 from nmpsim.lir.layers import PlainLayer, find_layer
+from nmpsim.lir.names import display_names
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.lir.verify import verify

@@ -10,11 +10,11 @@ from nmpsim.compiler.operations import Buffer, Operation, View
 from nmpsim.compiler.placement import find_host_reason
 from nmpsim.lir.nodes import Quantization, TensorType
 from nmpsim.lir.opcode import WEIGHTED
-from nmpsim.lir.opcodes import Kind, opcodes_of
+from nmpsim.lir.opcodes import Kind, opcodes_by_kind
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.settings import Settings
 
-MOVES = opcodes_of(Kind.MOVE, Kind.FILL) | {"touch", "tensorview"}
+MOVES = opcodes_by_kind(Kind.MOVE, Kind.FILL) | {"touch", "tensorview"}
 """They move or fill, float or quantized."""
 
 _MOVES_FLOAT = "it moves values that stay float"

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmpsim.diagnostics import Place, fail
 from nmpsim.kernels.hostops.convolution import apply_fused_activation
-from nmpsim.lir.names import without_suffix
+from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.lir.opcodes import Kind
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.profile import Range
@@ -27,7 +27,7 @@ class Recorded:
         self._profile = profile
         self._alike: dict[str, set[Range]] = defaultdict(set)
         for name, range_ in profile.items():
-            self._alike[without_suffix(name)].add(range_)
+            self._alike[strip_numeric_suffix(name)].add(range_)
 
     def named(self, name: str) -> Range | None:
         """The range under this very name."""
@@ -37,7 +37,7 @@ class Recorded:
         """The range under a name; of several alike, ``but`` is not the one."""
         if name in self._profile:
             return self._profile[name]
-        alike = self._alike.get(without_suffix(name), set())
+        alike = self._alike.get(strip_numeric_suffix(name), set())
         left = alike if len(alike) == 1 else alike - {but}
         return next(iter(left)) if len(left) == 1 else None
 

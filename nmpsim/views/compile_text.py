@@ -10,7 +10,7 @@ from rich.console import Console
 from nmpsim.bundle import Layer, Metadata
 from nmpsim.compiler.passes.rescale_bias import RescaledBias
 from nmpsim.compiler.tiling.search import TiledLayer
-from nmpsim.lir.opcodes import opcodes_of
+from nmpsim.lir.opcodes import opcodes_by_kind
 from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
@@ -71,7 +71,7 @@ def host_notes(metadata: Metadata) -> list[str]:
     """Return why layers run on the host although the device has a unit for such operations."""
     from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 
-    operations = opcodes_of(*KINDS_ON_THE_DEVICE)
+    operations = opcodes_by_kind(*KINDS_ON_THE_DEVICE)
     return [
         f"{layer.display_name} ({layer.operation}) runs on the host: {layer.reason}"
         for layer in metadata.layers

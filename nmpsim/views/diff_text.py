@@ -9,7 +9,7 @@ from rich.console import Console
 
 from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, TensorDifference
 from nmpsim.analysis.difference import Element, Tolerance
-from nmpsim.lir.display_names import display_names
+from nmpsim.lir.names import display_names
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.measures import Measure, Number

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypedDict
 
 from rich.console import Console
 
-from nmpsim.lir.display_names import display_names, operation_name
+from nmpsim.lir.names import display_names, operation_name
 from nmpsim.quantization import Comparison, QuantizedProgram, Result, Settings
 from nmpsim.report.fields import OR_NULL, From
 from nmpsim.report.json import to_json

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from nmpsim.lir.display_names import display_names
+from nmpsim.lir.names import display_names
 from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line

@@ -22,7 +22,7 @@ from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.layouts import pack
 from nmpsim.isa.table import DRAM_BASE
-from nmpsim.lir.constants import attach_constants, attach_constants_from, default_tensors_file
+from nmpsim.lir.constants import attach_constants, attach_constants_from, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse, parse_file
 from nmpsim.lir.verify import verify
@@ -110,7 +110,7 @@ def test_recorded_programs_survive(shared, name):
     values = path.with_name(path.name.replace("lir.txt", "npz"))
     if not values.exists() or "resnet50" in name:
         pytest.skip("its constants are not recorded")
-    recorded, _ = attach_constants(parse_file(path), values, default_tensors_file(path))
+    recorded, _ = attach_constants(parse_file(path), values, find_tensors_file(path))
     assert_same(bundle_from_bytes(build(recorded)).module(), recorded)
 
 

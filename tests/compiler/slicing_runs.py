@@ -12,7 +12,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.config import DeviceConfig
-from nmpsim.lir.constants import attach_constants, default_tensors_file
+from nmpsim.lir.constants import attach_constants, find_tensors_file
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.verify import verify
 
@@ -30,9 +30,7 @@ FEW: list[dict[str, int]] = [
 def digits() -> Program:
     """The trained network that the repository carries, with the image of a seven."""
     text = DIGITS / "digits.lir.txt"
-    module, _ = attach_constants(
-        parse_file(text), [DIGITS / "digits.npz"], default_tensors_file(text)
-    )
+    module, _ = attach_constants(parse_file(text), [DIGITS / "digits.npz"], find_tensors_file(text))
     verify(module)
     return Program(module, {"data": np.load(DIGITS / "images" / "7.npy")})
 

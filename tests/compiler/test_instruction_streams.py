@@ -21,7 +21,7 @@ from nmpsim.isa.codec import decode, descriptor_offsets, encode
 from nmpsim.isa.table import Unit
 from nmpsim.lir.constants import attach_constants_from
 from nmpsim.lir.parser import parse_file
-from nmpsim.lir.scales import read_tensors
+from nmpsim.lir.scales import read_scales_file
 
 SHARED = [name for name in programs(r"lir(_real)?/") if "resnet50" not in name]
 TINY = attrs.evolve(default_device(), cores_count=3, scratchpad_bytes=6144)
@@ -52,7 +52,7 @@ def test_the_largest_network(name: str) -> None:
     recording = Recording(Recorded(name))
     text, scales = recording.program.text, recording.program.beside("tensors.json")
     constants = with_recipe(recording)
-    module, _ = attach_constants_from(parse_file(text), constants, read_tensors(scales))
+    module, _ = attach_constants_from(parse_file(text), constants, read_scales_file(scales))
     config = default_device()
     bundle = bundle_from_bytes(compile_module(module, config))
     assert check_streams(bundle, config) > 15_000

@@ -16,7 +16,7 @@ from nmpsim.compiler.resolve import resolve
 from nmpsim.compiler.tiling.planner import PLANNERS
 from nmpsim.kernels.hostops import HOST_OPS
 from nmpsim.lir.nodes import ELEM_DTYPES
-from nmpsim.lir.opcodes import OPCODES, opcodes_of
+from nmpsim.lir.opcodes import OPCODES, opcodes_by_kind
 
 NEITHER = {"debugprint", "allocactivation", "deallocactivation", "tensorview"}
 
@@ -32,11 +32,11 @@ def reasons(draft: Draft) -> list[str]:
 
 
 def without_a_place() -> set[str]:
-    return set(OPCODES) - NEITHER - opcodes_of(*PLANNERS) - set(HOST_OPS)
+    return set(OPCODES) - NEITHER - opcodes_by_kind(*PLANNERS) - set(HOST_OPS)
 
 
 def test_every_opcode_has_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert opcodes_of(*PLANNERS) <= set(HOST_OPS)
+    assert opcodes_by_kind(*PLANNERS) <= set(HOST_OPS)
     assert without_a_place() == set()
     add_opcode(monkeypatch)
     assert without_a_place() == {"toy"}

@@ -20,7 +20,7 @@ from onnx import numpy_helper
 from shared_files import shared_folder
 
 from nmpsim.interpreter import dequantize
-from nmpsim.lir.constants import attach_constants, default_tensors_file
+from nmpsim.lir.constants import attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.verify import verify
@@ -33,7 +33,7 @@ def recorded_module(text: Path) -> Module:
     """A recorded program as it is."""
     stem = text.name.removesuffix(".lir.txt")
     module, _ = attach_constants(
-        parse_file(text), text.with_name(f"{stem}.npz"), default_tensors_file(text)
+        parse_file(text), text.with_name(f"{stem}.npz"), find_tensors_file(text)
     )
     return module
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nmpsim.lir.display_names import display_names, operation_name
 from nmpsim.lir.layers import PlainLayer, find_layer
+from nmpsim.lir.names import display_names, operation_name
 
 NET = "M/M/"
 SHARED = f"{NET}Conv2d_1_depthwise/depthwise_Fold"

@@ -17,7 +17,7 @@ from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.lir.constants import (
     attach_constants,
     attach_constants_from,
-    default_tensors_file,
+    find_tensors_file,
     read_constants,
 )
 from nmpsim.lir.nodes import Module, TensorType
@@ -363,9 +363,9 @@ def test_other_scales_without_a_sidecar_are_used_as_printed():
 def test_the_sidecar_is_beside_the_text(tmp_path):
     (tmp_path / "a.tensors.json").write_text("{}")
     expected = tmp_path / "a.tensors.json"
-    assert default_tensors_file(tmp_path / "a.lir.txt") == expected
-    assert default_tensors_file(tmp_path / "a.lir") == expected
-    assert default_tensors_file(tmp_path / "b.lir.txt") is None
+    assert find_tensors_file(tmp_path / "a.lir.txt") == expected
+    assert find_tensors_file(tmp_path / "a.lir") == expected
+    assert find_tensors_file(tmp_path / "b.lir.txt") is None
 
 
 # The reference programs
@@ -391,7 +391,7 @@ def arrays_of(module: Module, file: Path, recipe: dict[int, dict[str, np.ndarray
 def test_reference_programs(shared, recipe, name):
     file = shared / name
     module = parse_file(file)
-    sidecar = default_tensors_file(file)
+    sidecar = find_tensors_file(file)
     assert sidecar is not None
     tensors = json.loads(sidecar.read_text())
     arrays = arrays_of(module, file, recipe)

@@ -16,7 +16,7 @@ from nmpsim.lir.nodes import Instruction, Module, Operand, Quantization, Span, T
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.parser import parse
 from nmpsim.lir.printer import print_module
-from nmpsim.lir.scales import exact_scales
+from nmpsim.lir.scales import resolve_exact_scales
 from nmpsim.lir.verify import verify
 
 Array = npt.NDArray[Any]
@@ -77,7 +77,7 @@ class OneInstruction:
 
     def module(self) -> Module:
         """The program read from its text."""
-        module, _ = exact_scales(parse(self.text()), None)
+        module, _ = resolve_exact_scales(parse(self.text()), None)
         verify(module)
         return module
 

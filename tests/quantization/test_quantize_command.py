@@ -59,7 +59,7 @@ def test_three_files_and_a_report(tmp_path, few):
 
 def test_the_files_read_back_as_the_program(tmp_path, few):
     import nmpsim
-    from nmpsim.lir.constants import attach_constants, default_tensors_file
+    from nmpsim.lir.constants import attach_constants, find_tensors_file
     from nmpsim.lir.parser import parse_file
     from nmpsim.lir.verify import verify
 
@@ -67,7 +67,7 @@ def test_the_files_read_back_as_the_program(tmp_path, few):
         program = nmpsim.quantize(LIR, WEIGHTS, dict(archive), per_channel=True)
     program.save(tmp_path / "x.lir.txt")
     module = parse_file(tmp_path / "x.lir.txt")
-    sidecar = default_tensors_file(tmp_path / "x.lir.txt")
+    sidecar = find_tensors_file(tmp_path / "x.lir.txt")
     module, warnings = attach_constants(module, tmp_path / "x.npz", sidecar)
     verify(module)
     assert not warnings

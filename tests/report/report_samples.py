@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from nmpsim.config import default_device
-from nmpsim.lir.display_names import operation_name
+from nmpsim.lir.names import operation_name
 from nmpsim.report.data import Bound, BytesMoved, LayerReport, OutputReport, RunReport, Saturation
 from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline, WorkSpan
 from nmpsim.report.ended import TrapReport

@@ -21,7 +21,7 @@ from nmpsim.analysis.diff.glow_folder import read_text
 from nmpsim.analysis.diff.printed import NUMBER, printed_values
 from nmpsim.analysis.diff.tensors import Tensor, Values
 from nmpsim.diagnostics import Place, fail
-from nmpsim.lir.limits import size_problem
+from nmpsim.lir.nodes import find_size_problem
 
 MAX_PRINTED = 100
 """Elements that Glow prints of a tensor."""
@@ -77,7 +77,7 @@ def _values(text: str, place: Place) -> Values:
         hint = "the text may be truncated"
         raise fail("DUMP001", "no shape below this line", place=place, hint=hint)
     shape = tuple(map(int, head[1].split()))
-    if problem := size_problem(shape):
+    if problem := find_size_problem(shape):
         found, expected = problem
         message = "the tensor is too large"
         raise fail("DUMP001", message, place=place, found=found, expected=expected)

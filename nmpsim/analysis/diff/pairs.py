@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from nmpsim.analysis.diff.tensors import Tensor
 from nmpsim.diagnostics import fail
-from nmpsim.lir.names import legal_name, without_suffix
+from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 LAYOUTS = ("auto", "same", "nchw", "nhwc")
 """What the first run's tensors of four dimensions are, where the second's are the other."""
@@ -94,7 +94,7 @@ def _model_name(origins: Mapping[str, str]) -> Callable[[Tensor], str]:
     """A name without what Glow, an exporter or a front end made of it."""
 
     def name(one: Tensor) -> str:
-        text = legal_name(without_suffix(origins.get(one.name, one.name)))
+        text = make_legal_name(strip_numeric_suffix(origins.get(one.name, one.name)))
         return text.removesuffix(_ONNX_OUTPUT).strip("_")
 
     return name

@@ -18,7 +18,7 @@ from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.placement import find_host_reason
 from nmpsim.compiler.resolve import resolve
-from nmpsim.lir.display_names import display_names
+from nmpsim.lir.names import display_names
 from nmpsim.lir.nodes import Module
 
 

@@ -13,7 +13,7 @@ from nmpsim.analysis.lint.biases import SAME_SCALE, Bias
 from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
 from nmpsim.analysis.lint.subject import OriginalBias, Subject
 from nmpsim.analysis.shadow.batch_norms import forms_of
-from nmpsim.lir.names import legal_name, without_suffix
+from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -95,13 +95,13 @@ def find_float_bias(bias: Bias, arrays: Mapping[str, Array]) -> FloatBias | None
     By its name in the LIR; by that name without Glow's ``__N`` if the array points the same way;
     else the one array that does. A scale never changes the direction.
     """
-    legal = {legal_name(name): name for name in arrays}
+    legal = {make_legal_name(name): name for name in arrays}
     exact = legal.get(bias.view.buffer.name)
     if exact is not None and arrays[exact].size == bias.payload.size:
         forms = forms_of(exact, arrays)
         near = [form for form in forms if _points_as(bias, arrays[form])]
         return _float_bias((near or forms)[0], arrays)
-    stem = legal.get(without_suffix(bias.view.buffer.name))
+    stem = legal.get(strip_numeric_suffix(bias.view.buffer.name))
     others = [name for name in arrays if name != stem]
     for name in ([stem] if stem else []) + others:
         if arrays[name].size == bias.payload.size and _points_as(bias, arrays[name]):

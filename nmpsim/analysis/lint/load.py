@@ -23,7 +23,7 @@ from nmpsim.config import from_settings
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends import import_model
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
-from nmpsim.lir.constants import attach_constants_from, default_tensors_file, read_constants
+from nmpsim.lir.constants import attach_constants_from, find_tensors_file, read_constants
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.opcode import WEIGHTED as KINDS
@@ -32,11 +32,11 @@ from nmpsim.lir.parser import parse_file
 from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import (
     ExactScale,
-    exact_scales,
+    find_inexact_scales,
     float32,
-    read_tensors,
-    scales_by_name,
-    unknown_scales,
+    parse_scales,
+    read_scales_file,
+    resolve_exact_scales,
 )
 from nmpsim.lir.verify import verify
 from nmpsim.quantization import read_profile
@@ -102,7 +102,7 @@ def read_original_biases(
         UserError: FILE001, CONST001, CONST004, or CONST002 if the file has none of the biases.
     """
     sidecar = _sidecar_of(weights) if tensors is None else tensors
-    types = scales_by_name(read_tensors(sidecar), Place(str(sidecar))) if sidecar else {}
+    types = parse_scales(read_scales_file(sidecar), Place(str(sidecar))) if sidecar else {}
     originals = dict(_original_biases(biases_of(module), weights, types))
     if not originals:
         raise _nothing_fits(weights, "integer array with the name and size of a bias")
@@ -174,7 +174,7 @@ def split_stale(
     Any other difference of text and sidecar stays: attaching the scales refuses it.
     The sidecar's digest of a payload shows whether the payload is unchanged.
     """
-    biases, exact = biases_of(printed), scales_by_name(tensors, place)
+    biases, exact = biases_of(printed), parse_scales(tensors, place)
     stale = {
         bias.name: exact[bias.name]
         for bias in biases
@@ -274,21 +274,21 @@ def _subject(
 def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> Subject:
     printed = parse_file(path)
     verify(printed)
-    sidecar = default_tensors_file(path) if tensors is None else tensors
+    sidecar = find_tensors_file(path) if tensors is None else tensors
     place = Place(None if sidecar is None else str(sidecar))
     payloads = {} if weights is None else read_constants(printed, weights)
-    content = {} if sidecar is None else read_tensors(sidecar)
+    content = {} if sidecar is None else read_scales_file(sidecar)
     stale = split_stale(printed, content, payloads, place)
     if weights is None:
-        module, _ = exact_scales(printed, stale.tensors, sidecar)
+        module, _ = resolve_exact_scales(printed, stale.tensors, sidecar)
     else:
         module, _ = attach_constants_from(printed, payloads, stale.tensors)
-    scales = scales_by_name(stale.tensors, place)
+    scales = parse_scales(stale.tensors, place)
     return Subject(
         module,
         DEFAULT_NUMERICS,
         original=stale.originals or None,
-        printed_only=unknown_scales(printed, scales),
+        printed_only=find_inexact_scales(printed, scales),
         snapped=frozenset() if scales else _snapped(module),
     )
 

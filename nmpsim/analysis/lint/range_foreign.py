@@ -14,7 +14,7 @@ from nmpsim.analysis.lint.subject import Array, Subject
 from nmpsim.analysis.lint.weights_reference import weights_of
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import Place
-from nmpsim.lir.names import without_suffix
+from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.quantization import SCHEMAS, Range, choose_parameters
 from nmpsim.quantization.recorded import Recorded
 
@@ -172,7 +172,7 @@ def check_unknown(subject: Subject) -> Iterator[Finding]:
     stems: dict[str, bool] = defaultdict(bool)
     for op, _ in quantized_results(subject):
         name = op.instruction.name
-        stems[without_suffix(name)] |= recorded.find(name) is not None
+        stems[strip_numeric_suffix(name)] |= recorded.find(name) is not None
     known = sum(stems.values())
     if not stems or known * FEW >= len(stems):
         return

@@ -15,7 +15,7 @@ from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import place_of, resolve
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.diagnostics import Place
-from nmpsim.lir.display_names import display_names
+from nmpsim.lir.names import display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range
 

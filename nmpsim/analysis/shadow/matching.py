@@ -19,7 +19,7 @@ from nmpsim.analysis.shadow.batch_norms import forms_of
 from nmpsim.analysis.shadow.errors import Real
 from nmpsim.analysis.shadow.layouts import AS_IS, Layout, best_layout
 from nmpsim.interpreter import sqnr_db
-from nmpsim.lir.names import legal_name, without_suffix
+from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 from nmpsim.report.shadow import FloatWeight
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -71,7 +71,7 @@ def match_constants(
         filters: constant that is a bias -> the filter of its layer. Where that has a batch norm in
             it which the array has not, neither has the array of the bias's name, if it is far off.
     """
-    legal = {legal_name(name): name for name in arrays}
+    legal = {make_legal_name(name): name for name in arrays}
     named = {n: m for n, real in constants.items() if (m := _by_name(n, real, arrays, legal))}
     for bias, filter_ in (filters or {}).items():
         unfolded = filter_ in named and named[filter_].is_multiple
@@ -107,7 +107,7 @@ def known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
 
 def _by_name(name: str, real: Real, arrays: Arrays, legal: Mapping[str, str]) -> _Match | None:
     """The array of a constant's name, with or without the suffix, if it fits."""
-    for how, wanted in (("name", name), ("name without suffix", without_suffix(name))):
+    for how, wanted in (("name", name), ("name without suffix", strip_numeric_suffix(name))):
         source = legal.get(wanted)
         forms = [] if source is None else forms_of(source, arrays)
         layouts = [(form, best_layout(arrays[form], real)) for form in forms]

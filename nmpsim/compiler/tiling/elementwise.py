@@ -39,7 +39,7 @@ from nmpsim.isa.words import (
     RHS_ELEMENT,
     RHS_INT32,
 )
-from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_of
+from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_by_kind
 from nmpsim.timing.compute import vector_cycles
 
 BINARY = exhaustive_table(
@@ -52,7 +52,7 @@ BINARY = exhaustive_table(
         "elementmul": OP_MUL,
         "batchedadd": OP_ADD,
     },
-    opcodes_of(Kind.PAIR, Kind.BATCHED_ADD),
+    opcodes_by_kind(Kind.PAIR, Kind.BATCHED_ADD),
 )
 """Opcode -> value of the word ``operation`` of ``nmp.eltwise``."""
 _PROFILE_OPCODES = {operation: opcode for opcode, operation in reversed(BINARY.items())}

@@ -21,7 +21,7 @@ from nmpsim.compiler.tiling.grid import Integers, TileGrid, describe_count, spli
 from nmpsim.compiler.tiling.plan import ALIGNMENT, LOAD, STORE, LayerPlan, PlanBuilder
 from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.table import Unit
-from nmpsim.lir.opcodes import Kind, opcodes_of
+from nmpsim.lir.opcodes import Kind, opcodes_by_kind
 
 TRANSPOSE_DIMENSIONS = 4
 CORE_COUNTS = (64, 32, 16, 8, 4, 1)
@@ -32,7 +32,7 @@ MAX_TILE_BYTES = 16384
 check_exhaustive(
     "operations that move",
     ("copy", "transpose", "extracttensor", "inserttensor"),
-    opcodes_of(Kind.MOVE),
+    opcodes_by_kind(Kind.MOVE),
 )
 
 

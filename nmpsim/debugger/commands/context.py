@@ -27,7 +27,7 @@ from nmpsim.debugger.edits import Edit, list_scale_changes
 from nmpsim.debugger.reference import ArrayOpener, Reference, compare_layer
 from nmpsim.debugger.scale_changes import rescale_module
 from nmpsim.diagnostics import about, fail
-from nmpsim.lir.display_names import display_names
+from nmpsim.lir.names import display_names
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
 

@@ -30,7 +30,7 @@ from nmpsim.frontends.graph.nodes import (
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import ModuleBuilder, Value, quantized_type
-from nmpsim.lir.limits import size_problem
+from nmpsim.lir.nodes import find_size_problem
 from nmpsim.lir.nodes import TensorType
 
 Layout = Literal["plain", "last"]
@@ -179,7 +179,7 @@ class Lowering:
 
     def check_size(self, shape: Shape) -> None:
         """Raise UnsupportedError for a shape that no tensor can have."""
-        if (problem := size_problem(shape)) or min(shape, default=1) < 1:
+        if (problem := find_size_problem(shape)) or min(shape, default=1) < 1:
             raise UnsupportedError(problem[0] if problem else f"a shape {list(shape)}")
 
     def stored_values(self, values: Array) -> Array:

@@ -27,7 +27,7 @@ from nmpsim.frontends.onnx.qlinear_operators import (
     infer_quantization,
 )
 from nmpsim.frontends.onnx.weight_folding import fold_into_weights
-from nmpsim.lir.names import legal_name
+from nmpsim.lir.names import make_legal_name
 
 MAX_LISTED = 8
 """Limit for the operators that a warning lists."""
@@ -55,7 +55,7 @@ def import_onnx(path: Path, options: ImportOptions) -> ImportedModel:
     place = Place(str(path))
     model = inline_functions(load_model(path), SUPPORTED_OPERATORS)
     graph = read_graph(model, options.input_shapes, place, options.sample_shapes)
-    return lower_onnx_graph(graph, ModuleBuilder(legal_name(path.stem), str(path)), place, options)
+    return lower_onnx_graph(graph, ModuleBuilder(make_legal_name(path.stem), str(path)), place, options)
 
 
 @np.errstate(all="ignore")  # invalid values in a file give invalid results, as in the reference

@@ -19,7 +19,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
 from nmpsim.frontends.graph.nodes import ONNX_DTYPES, Array, Graph, GraphInput, Node
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
-from nmpsim.lir.limits import size_problem
+from nmpsim.lir.nodes import find_size_problem
 
 MAX_NODES = 1 << 14
 MAX_CYCLE = 4
@@ -271,7 +271,7 @@ class _Reader:
         return kinds.Name(number).lower() if number in kinds.values() else f"type {number}"
 
     def _valid_shape(self, shape: tuple[int, ...], name: str) -> tuple[int, ...]:
-        if (problem := size_problem(shape)) or min(shape, default=1) < 1:
+        if (problem := find_size_problem(shape)) or min(shape, default=1) < 1:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 1 or more")
             message = f"tensor {name} has no size that can be compiled"
             raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
@@ -323,7 +323,7 @@ class _Reader:
     def _values(self, tensor: Any, name: str) -> Array:
         """Return the values of a tensor; for an unsupported type an object array with its name."""
         shape = tuple(int(dim) for dim in tensor.dims)
-        problem = size_problem(shape)
+        problem = find_size_problem(shape)
         if problem or min(shape, default=0) < 0:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
             message = f"tensor {name} has no size that can be compiled"

@@ -53,7 +53,7 @@ from nmpsim.frontends.tflite.weighted import (
     fully_connected,
     transpose_conv,
 )
-from nmpsim.lir.names import legal_name
+from nmpsim.lir.names import make_legal_name
 from nmpsim.lir.parser import MAX_ERRORS
 
 NUMERICS = "q31"
@@ -84,7 +84,7 @@ def read(path: Path, options: ImportOptions) -> ImportedModel:
         builder.attempt(lambda: _draw(builder), problems)
     graph = builder.whole()
     lowering = Lowering(
-        graph, builder.steps, ModuleBuilder(legal_name(path.stem), str(path)), place
+        graph, builder.steps, ModuleBuilder(make_legal_name(path.stem), str(path)), place
     )
     is_float = not any(tensor.is_quantized for tensor in model.tensors)
     most = 1 if is_float else MAX_ERRORS

@@ -21,7 +21,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
 from nmpsim.frontends.formats import TFLITE_IDENTIFIER
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
-from nmpsim.lir.limits import size_problem
+from nmpsim.lir.nodes import find_size_problem
 
 MAX_TENSORS = 1 << 17
 """Of a subgraph; and of operators. A flatbuffer can name one table any number of times."""
@@ -217,7 +217,7 @@ class _Reader:
         name = _text(tensor.Name()) or f"tensor_{index}"
         shape = tuple(int(tensor.Shape(i)) for i in range(self._count(tensor.ShapeLength())))
         kind = self._kinds.get(tensor.Type(), str(tensor.Type()))
-        if (problem := size_problem(shape)) or min(shape, default=0) < 0:
+        if (problem := find_size_problem(shape)) or min(shape, default=0) < 0:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
             message = f"tensor {name} has no size that can be compiled"
             raise fail("MODEL001", message, place=self._place, found=found, expected=expected)

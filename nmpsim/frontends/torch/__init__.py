@@ -30,7 +30,7 @@ from nmpsim.frontends.torch.pointwise import (
 from nmpsim.frontends.torch.pt2e import is_pt2e, with_islands
 from nmpsim.frontends.torch.recording import POINTWISE, PROFILES, Recorded, Tensor
 from nmpsim.frontends.torch.weighted import convolution, linear
-from nmpsim.lir.names import legal_name
+from nmpsim.lir.names import make_legal_name
 
 PLACE = "a PyTorch module"
 """Where messages say that something is."""
@@ -77,7 +77,7 @@ def lower(recorded: Recorded) -> ImportedModel:
             fates[call.number] = OperatorMapping(call.node, (), VIEW_ONLY)
     graph = builder.whole()
     lowering = Lowering(
-        graph, builder.steps, ModuleBuilder(legal_name(recorded.name), PLACE), place
+        graph, builder.steps, ModuleBuilder(make_legal_name(recorded.name), PLACE), place
     )
     return lower_graph(builder.steps, lowering, fates, problems, PROFILES[recorded.engine])
 
@@ -156,7 +156,7 @@ def is_float(recorded: Recorded) -> bool:
 
 def lower_float(recorded: Recorded, place: str) -> ImportedModel:
     """A float model as LIR that is to be quantized; MODEL002 for what is not supported."""
-    builder = ModuleBuilder(legal_name(recorded.name), place)
+    builder = ModuleBuilder(make_legal_name(recorded.name), place)
     options = ImportOptions(for_quantization=True)
     return onnx.lower_onnx_graph(float_graph(recorded), builder, Place(place), options)
 

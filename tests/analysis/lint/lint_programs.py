@@ -15,10 +15,10 @@ from nmpsim.analysis.lint import Finding, Subject, load_subject
 from nmpsim.analysis.lint.biases import Bias
 from nmpsim.analysis.lint.findings import SEVERITIES
 from nmpsim.analysis.lint.rules import RULES
-from nmpsim.lir.constants import attach_constants_from, default_tensors_file
+from nmpsim.lir.constants import attach_constants_from, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
-from nmpsim.lir.scales import read_tensors
+from nmpsim.lir.scales import read_scales_file
 
 ONE_BY_ONE = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Dilation": (1, 1)}
 
@@ -38,7 +38,7 @@ def recorded(name: str, shared: Path) -> Module:
     if "resnet50" not in name:
         return module_of(text)
     arrays = with_recipe(Recording(Recorded(name)), 16 if "i16" in name else 8)
-    tensors = read_tensors(default_tensors_file(text))
+    tensors = read_scales_file(find_tensors_file(text))
     return attach_constants_from(parse_file(text), arrays, tensors)[0]
 
 

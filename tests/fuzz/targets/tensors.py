@@ -8,7 +8,7 @@ from functools import cache
 from nmpsim.diagnostics import UserError
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse
-from nmpsim.lir.scales import exact_scales, read_tensors
+from nmpsim.lir.scales import read_scales_file, resolve_exact_scales
 
 from ..mutate import json_bytes_changed
 from ..target import ROOT, Target, as_file, refusals
@@ -27,7 +27,7 @@ def run(data: bytes) -> None:
     path = as_file(data, "digits.tensors.json")
     with refusals("CONST004", "LIR"):
         try:
-            exact_scales(module(), read_tensors(path), path)
+            resolve_exact_scales(module(), read_scales_file(path), path)
         except UserError as error:
             assert all(one.place is not None for one in error.diagnostics)
             raise

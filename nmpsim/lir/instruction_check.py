@@ -1,23 +1,29 @@
-"""Does one instruction mean something by itself? For what is not part of a module's text."""
+"""Check of a single instruction that is not part of a module's text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nmpsim.lir.constraints import Site, describe
-from nmpsim.lir.limits import size_problem
-from nmpsim.lir.nodes import AttributeValue, Instruction, Operand, Span, TensorType
+from nmpsim.lir.constraints import TypedInstruction, format_shape
+from nmpsim.lir.nodes import (
+    AttributeValue,
+    Instruction,
+    Operand,
+    Span,
+    TensorType,
+    find_size_problem,
+)
 from nmpsim.lir.opcodes import OPCODES
 
 _NOWHERE = Span(1, 1)
 
 
-def instruction_problem(
+def find_instruction_problem(
     opcode: str,
     operands: Sequence[tuple[str, TensorType]],
     attributes: Mapping[str, AttributeValue],
 ) -> str | None:
-    """The first thing wrong with an instruction, in words; None if nothing is.
+    """Return the first problem of an instruction in words, or None.
 
     ``operands`` are kind (``@in``, ``@out``, ``@inout``) and type of each, in print order.
     Attributes that the opcode does not have are not looked at.
@@ -29,8 +35,8 @@ def instruction_problem(
         return f"{opcode} has the operands {', '.join(f'{r.kind} {r.name}' for r in row.operands)}"
     for _, type in operands:
         if any(dim < 1 for dim in type.shape):
-            return f"a dimension of {describe(type.shape)} is not positive"
-        if too_large := size_problem(type.shape):
+            return f"a dimension of {format_shape(type.shape)} is not positive"
+        if too_large := find_size_problem(type.shape):
             return f"a tensor has {too_large[0]}, possible are {too_large[1]}"
     for attribute in row.attributes:
         value = attributes.get(attribute.name)
@@ -44,6 +50,6 @@ def instruction_problem(
     )  # fmt: skip
     roles = {role.name: type for role, (_, type) in zip(row.operands, operands, strict=True)}
     for rule in row.rules:
-        for problem in rule(Site(instruction, roles)):
+        for problem in rule(TypedInstruction(instruction, roles)):
             return f"{problem.message}: {problem.found}, expected is {problem.expected}"
     return None
