@@ -191,7 +191,10 @@ class PreparedModel(BackendRep):
 
     def _lowered(self, graph: Graph) -> ImportedModel:
         return lower_onnx_graph(
-            graph, ModuleBuilder(make_legal_name(self._model.graph.name), None), _PLACE, self._options
+            graph,
+            ModuleBuilder(make_legal_name(self._model.graph.name), None),
+            _PLACE,
+            self._options,
         )
 
 

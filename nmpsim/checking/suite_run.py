@@ -10,7 +10,7 @@ from nmpsim.checking.case import CaseWork, check_case
 from nmpsim.checking.program_cache import ProgramCache
 from nmpsim.checking.results import CaseResult
 from nmpsim.core.run import Progress, ProgressCallback
-from nmpsim.experiments.pool import run_jobs
+from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources
 
 

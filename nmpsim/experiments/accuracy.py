@@ -26,7 +26,7 @@ from nmpsim.experiments.accuracy_result import (
     resume_evaluation,
 )
 from nmpsim.experiments.identity import code_version, digest_of, digest_of_network
-from nmpsim.experiments.pool import run_jobs
+from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources
 from nmpsim.experiments.samples import (
     UNLABELLED,

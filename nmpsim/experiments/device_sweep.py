@@ -19,7 +19,7 @@ from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.grid import Grid, GridPoint, dotted, grid_points
 from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
-from nmpsim.experiments.pool import run_jobs
+from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources
 from nmpsim.experiments.sweep_program import SweepProgram, load_sweep_program
 from nmpsim.experiments.table import COLUMNS, ResultsFile, Row, measures

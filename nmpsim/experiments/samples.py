@@ -138,7 +138,7 @@ def check_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
     if given.dtype.kind not in "iu" or given.ndim != 1:
         raise fail(
             "DATA001",
-            "labels are whole numbers, one for each sample",
+            "labels must be integers, one for each sample",
             found=f"{given.dtype} of shape {'x'.join(map(str, given.shape)) or 'scalar'}",
         )
     if len(given) != count:

@@ -26,7 +26,7 @@ def test_the_digits_are_as_right_as_their_reference(cli, digits, digits_bin, tmp
     cut = {layer["name"]: (layer["saturated"], layer["elements"]) for layer in found["layers"]}
     assert cut["fc__1"] == (1, 4500)
     text = cli(*words, "-o", out)
-    assert f"450 of 450 samples were in {out} already" in text.stderr
+    assert f"450 of 450 samples were already in {out}" in text.stderr
     assert "98.0% (441 of 450)" in text.stdout
 
 
@@ -144,8 +144,8 @@ def test_folders(cli, digits, digits_bin, tmp_path):
     ("labels", "message"),
     [
         ("nothing", "no such array in the data set"),
-        ("x", "whole numbers"),
-        (None, "does not say what its samples are"),
+        ("x", "labels must be integers"),
+        (None, "the data set has no labels"),
         ("short.csv", "not one label for each sample"),
         ("high.npy", "is no class of the program"),
         ("none.npy", "no sample has a label"),

@@ -74,7 +74,7 @@ def test_a_sweep(cli, digits, digits_bin, tmp_path):
     assert len(rows(out)) == 2, "the file is whole"
     again = cli(*words, "-o", out)
     assert again.exit_code == 0, again.output
-    assert "2 of 5 points were in" in again.stderr
+    assert "2 of 5 points were already in" in again.stderr
     assert cli(*words, "-o", whole).exit_code == 0
     assert rows(out) == rows(whole)
     assert [path.name for path in out.parent.iterdir()] == ["r.csv"]
@@ -100,7 +100,7 @@ def test_an_evaluation(cli, digits, digits_bin, tmp_path):
     assert 0 < len(json.loads(out.read_text())["answers"]["index"]) < 80
     again = cli(*words, "-o", out)
     assert again.exit_code == 0, again.output
-    assert "of 80 samples were in" in again.stderr
+    assert "of 80 samples were already in" in again.stderr
     assert cli(*words, "-o", whole).exit_code == 0
     assert out.read_bytes() == whole.read_bytes()
     assert [path.name for path in out.parent.iterdir()] == ["r.json"]

@@ -114,7 +114,7 @@ def test_the_command_takes_a_bundle_and_a_grid_file(cli, digits, digits_bin, tmp
     points = json.loads(done.stdout)["points"]
     assert [point["cores_count"] for point in points] == [1, 2]
     text = cli(*words, "--set", "cores.count=2,1")
-    assert "2 of 2 points were in" in text.stderr
+    assert "2 of 2 points were already in" in text.stderr
     assert "cores.count" in text.stdout
 
 
@@ -170,7 +170,7 @@ def test_ctrl_c_leaves_the_file_and_no_process(start, digits, tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130, said
-    assert "the same command goes on" in said
+    assert "the same command continues" in said
     assert "Traceback" not in said
     with out.open() as file:
         assert 0 < len(list(csv.DictReader(file))) < 400

@@ -30,8 +30,7 @@ from nmpsim.frontends.graph.nodes import (
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import ModuleBuilder, Value, quantized_type
-from nmpsim.lir.nodes import find_size_problem
-from nmpsim.lir.nodes import TensorType
+from nmpsim.lir.nodes import TensorType, find_size_problem
 
 Layout = Literal["plain", "last"]
 PLAIN: Layout = "plain"

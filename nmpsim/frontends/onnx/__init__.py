@@ -55,7 +55,9 @@ def import_onnx(path: Path, options: ImportOptions) -> ImportedModel:
     place = Place(str(path))
     model = inline_functions(load_model(path), SUPPORTED_OPERATORS)
     graph = read_graph(model, options.input_shapes, place, options.sample_shapes)
-    return lower_onnx_graph(graph, ModuleBuilder(make_legal_name(path.stem), str(path)), place, options)
+    return lower_onnx_graph(
+        graph, ModuleBuilder(make_legal_name(path.stem), str(path)), place, options
+    )
 
 
 @np.errstate(all="ignore")  # invalid values in a file give invalid results, as in the reference
