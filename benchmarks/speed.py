@@ -37,7 +37,7 @@ from resnet50_programs import PROGRAMS, compile_program, image, resnet50_folder
 import nmpsim
 from nmpsim.atomic import write_file
 from nmpsim.bundle import Bundle
-from nmpsim.kernels.cpu_features import FLAVOUR
+from nmpsim.kernels.cpu_features import TARGET
 
 RUNS = 5
 """Runs of each side in a round."""
@@ -239,7 +239,7 @@ def machine() -> str:
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{FLAVOUR}, {names[0] if names else 'unknown processor'}, {os.cpu_count()} CPUs"
+    return f"{TARGET}, {names[0] if names else 'unknown processor'}, {os.cpu_count()} CPUs"
 
 
 def tables(rounds: int) -> tuple[str, str]:

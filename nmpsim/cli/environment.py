@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from nmpsim.cli.guard import print_message
-from nmpsim.kernels.flavours import SETTING, choose_flavour, features_for
+from nmpsim.kernels.targets import SETTING, choose_target, restrict_features
 
 BACKGROUND_SETTING = "NMPSIM_COMPILE_AHEAD"
 _DISABLING = ("CI", "PYTEST_VERSION", "NUMBA_DISABLE_JIT")
@@ -70,10 +70,10 @@ def numba_settings(environment: Mapping[str, str]) -> dict[str, str]:
     setting = environment.get(SETTING)
     if not setting:
         return {}
-    from nmpsim.kernels.target import known_features
+    from nmpsim.kernels.host_cpu import usable_features
 
-    features = known_features(environment)
-    target = choose_flavour(setting, features)
-    if target == choose_flavour(None, features):
+    features = usable_features(environment)
+    target = choose_target(setting, features)
+    if target == choose_target(None, features):
         return {}
-    return {_FEATURES: ",".join(sorted(features_for(target, features)))}
+    return {_FEATURES: ",".join(sorted(restrict_features(target, features)))}

@@ -161,7 +161,7 @@ def kept_bytes(nbytes: int, blocks: int) -> int:
     """Most bytes that whole layers keep of weights, in blocks of :data:`LANES` output channels.
 
     They are a copy, and what kernels make of it: those of AVX2 most
-    (:mod:`nmpsim.kernels.kept_weights`).
+    (:mod:`nmpsim.kernels.packed_weights`).
     """
     return nbytes + math.ceil(KEPT_OF_A_BYTE * nbytes) + KEPT_OF_A_BLOCK * blocks
 

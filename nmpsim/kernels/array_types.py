@@ -20,6 +20,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Integers: TypeAlias = Bytes | Int8s | Int16s | Int32s | Int64s
 Float32s: TypeAlias = npt.NDArray[np.float32]
 Float64s: TypeAlias = npt.NDArray[np.float64]
+Numbers: TypeAlias = Integers | Float32s | Float64s
 Kind: TypeAlias = type | tuple[np.dtype[Any], int]
 """Of an argument other than a number: a named tuple, or an array with so many axes."""
 Records: TypeAlias = np.recarray[Any, Any]

@@ -1,63 +1,69 @@
-"""Numbers that several threads read and write: elements of arrays of int64, one at a time."""
+"""Atomic operations on 64-bit integers that several threads share."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-import numba
 from llvmlite import ir
-from numba.extending import intrinsic
+from llvmlite.ir import IRBuilder, Value
 
-from nmpsim.kernels.vector_code import I32, I64, constant, declared
+from nmpsim.kernels.array_types import Int
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.vector_code import I32, I64, constant, declare_function, define_function
 
 _BYTES = 8
 
 
-def _pointer(builder: ir.IRBuilder, address: ir.Value) -> Any:
-    return builder.inttoptr(address, I64.as_pointer())
+def _pointer(b: IRBuilder, address: Value) -> Any:
+    return b.inttoptr(address, I64.as_pointer())
 
 
-def _type_of_load(_: object, address: numba.types.Type) -> Any:
-    def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:
-        return builder.load_atomic(_pointer(builder, given[0]), "acquire", _BYTES)
-
-    return numba.int64(numba.int64), generate
+def _emit_load(b: IRBuilder, address: Value) -> Any:
+    return b.load_atomic(_pointer(b, address), "acquire", _BYTES)
 
 
-def _type_of_store(_: object, address: numba.types.Type, value: numba.types.Type) -> Any:
-    def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:
-        builder.store_atomic(given[1], _pointer(builder, given[0]), "release", _BYTES)
-        return constant(0)
-
-    return numba.int64(numba.int64, numba.int64), generate
+def _emit_store(b: IRBuilder, address: Value, value: Value) -> Any:
+    b.store_atomic(value, _pointer(b, address), "release", _BYTES)
+    return constant(0)
 
 
-def _type_of_replace(
-    _: object, address: numba.types.Type, known: numba.types.Type, value: numba.types.Type
-) -> Any:
-    def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:
-        address, known, value = given
-        done = builder.cmpxchg(_pointer(builder, address), known, value, "acq_rel", "acquire")
-        return builder.extract_value(done, 1)
-
-    return numba.boolean(numba.int64, numba.int64, numba.int64), generate
+def _emit_exchange(b: IRBuilder, address: Value, expected: Value, value: Value) -> Any:
+    done = b.cmpxchg(_pointer(b, address), expected, value, "acq_rel", "acquire")
+    return b.zext(b.extract_value(done, 1), I64)
 
 
-def _type_of_give_way(_: object) -> Any:
-    def generate(_: object, builder: ir.IRBuilder, __: object, ___: list[ir.Value]) -> Any:
-        name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
-        builder.call(declared(builder, ir.FunctionType(I32, []), name), [])
-        return constant(0)
-
-    return numba.int64(), generate
+def _emit_yield(b: IRBuilder) -> Any:
+    name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
+    b.call(declare_function(b, ir.FunctionType(I32, []), name), [])
+    return constant(0)
 
 
-load: Any = intrinsic(_type_of_load)
-"""``load(address)``: the number there; what was written before it was stored is seen, too."""
-store: Any = intrinsic(_type_of_store)
-"""``store(address, value)``: after everything that was written before."""
-replace: Any = intrinsic(_type_of_replace)
-"""``replace(address, known, value)``: store if ``known`` is there still; True if it was."""
-give_way: Any = intrinsic(_type_of_give_way)
-"""``give_way()``: let another thread have the processor, if one waits for it."""
+_load: Any = define_function("atomic_load", _emit_load)
+_store: Any = define_function("atomic_store", _emit_store)
+_exchange: Any = define_function("compare_exchange", _emit_exchange)
+_yield: Any = define_function("yield_processor", _emit_yield)
+
+
+@jit
+def atomic_load(address: Int) -> Any:
+    """Load a number with acquire ordering."""
+    return _load((address,))
+
+
+@jit
+def atomic_store(address: Int, value: Int) -> None:
+    """Store a number with release ordering."""
+    _store((address, value))
+
+
+@jit
+def compare_exchange(address: Int, expected: Int, value: Int) -> Any:
+    """Store ``value`` if ``expected`` is at the address; return whether it was."""
+    return _exchange((address, expected, value)) != 0
+
+
+@jit
+def yield_processor() -> None:
+    """Let another thread run that waits for the processor."""
+    _yield(())

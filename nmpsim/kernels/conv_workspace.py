@@ -19,7 +19,7 @@ from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Operands, Parts, Place, Quantizer
-from nmpsim.kernels.requantize_int32 import put_result_tables
+from nmpsim.kernels.result_table import fill_result_table
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.workspace_size import (
     FIRST_WORD,
@@ -188,7 +188,7 @@ def put_tables(
     workspace.head[MAX_START], workspace.head[HAS_OFFSETS] = most, 1 if offsets != 0 else 0
     workspace.head[IS_KEPT] = 0
     if q.element != INT16:
-        put_result_tables(
+        fill_result_table(
             integers, workspace.reals, parts.begins, first % LANES, q, workspace.table
         )
         if first == 0 and is_quiet:

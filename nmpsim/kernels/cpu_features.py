@@ -1,24 +1,25 @@
-"""Which vector instructions the kernels use: the host's best, or what any host has.
+"""The kernel target of this process and the processor features that kernels may use.
 
-Numba may be told to compile for another processor (``NUMBA_CPU_NAME``, ``NUMBA_CPU_FEATURES``).
-All kinds of kernels give the same bytes.
+Numba can be set to compile for another processor (``NUMBA_CPU_NAME``, ``NUMBA_CPU_FEATURES``).
+The kernels of all targets give the same results.
 """
 
 from __future__ import annotations
 
-from nmpsim.kernels.flavours import FLAVOURS, choose_flavour
-from nmpsim.kernels.numba_settings import told
-from nmpsim.kernels.target import SETTINGS, cpu_features, cpu_name, known_features
+from nmpsim.kernels.host_cpu import SETTINGS, cpu_features, cpu_name, usable_features
+from nmpsim.kernels.numba_settings import read_settings
+from nmpsim.kernels.targets import TARGETS, choose_target
 
-_TOLD = told(*SETTINGS)
-FEATURES = known_features(_TOLD)
-if FEATURES.issuperset(FLAVOURS["amx"]):
-    from nmpsim.kernels.amx_check import block_code, is_right  # few hosts need it
+_SETTINGS = read_settings(*SETTINGS)
+FEATURES = usable_features(_SETTINGS)
+if FEATURES.issuperset(TARGETS["amx"]):
+    from nmpsim.kernels.amx_check import emit_check, is_correct  # few hosts need it
 
-    if not is_right(block_code()):
-        FEATURES = FEATURES.difference(FLAVOURS["amx"])
-"""Features of the processor that kernels are compiled for and may use, as LLVM names them."""
-FLAVOUR = choose_flavour(None, FEATURES)
-"""What this process uses."""
-PROCESSOR = f"{cpu_name(_TOLD)} {cpu_features(_TOLD)}"
-"""What kernels are compiled for: those of another one are not run."""
+    if not is_correct(emit_check()):
+        FEATURES = FEATURES.difference(TARGETS["amx"])
+"""Features of the processor that kernels may use, as LLVM names them."""
+TARGET = choose_target(None, FEATURES)
+CPU = cpu_name(_SETTINGS), cpu_features(_SETTINGS)
+"""LLVM's name and features of the processor that kernels are compiled for."""
+PROCESSOR = " ".join(CPU)
+"""Kernels compiled for another processor are not run."""

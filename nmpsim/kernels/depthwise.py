@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.extending import intrinsic
+from llvmlite.ir import IRBuilder, Value
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import largest, may_overflow, saturate_sums
@@ -17,119 +16,89 @@ from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, write_run
 from nmpsim.kernels.operands import ConvShape, Operands, Place, Quantizer
+from nmpsim.kernels.pointers import address_of
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.saturate import SaturationCounters
-from nmpsim.kernels.vector_code import I64, LANES, constant, load, store, sum_up, vector
+from nmpsim.kernels.vector_code import (
+    I64,
+    INT32S,
+    LANES,
+    Loop,
+    add_offset,
+    constant,
+    define_function,
+    int_vector,
+    load,
+    store,
+    zeros,
+)
 from nmpsim.kernels.workspace_size import INTEGERS, REALS
 
-_FACTORS, _WIDE_SUMS = vector(32), vector(64)
+_WIDE_SUMS = int_vector(64)
 
 
-def _emit(
-    builder: ir.IRBuilder,
+def _emit_tap_sums(
     bits: int,
-    corner: ir.Value,
-    taps: ir.Value,
-    count: ir.Value,
-    factors: ir.Value,
-    stride: ir.Value,
-    sums: ir.Value,
-) -> None:
-    """Sum up the taps of LANES channels, and add them to what is there.
+    b: IRBuilder,
+    corner: Value,
+    taps: Value,
+    count: Value,
+    factors: Value,
+    stride: Value,
+    sums: Value,
+    blocks: Value,
+) -> Any:
+    """Add the products of the taps to the sums of blocks of sixteen channels.
 
-    32 bits hold the sums of Int8, as far as they are not to be checked.
+    32 bits hold the sum of the Int8 products.
     """
-    kind, total_kind = vector(bits), vector(4 * bits)
-
-    def terms(index: ir.Value) -> list[Any]:
-        at = builder.add(taps, builder.mul(index, constant(8)))
-        values = load(builder, builder.add(corner, load(builder, at, I64, 8)), kind, bits // 8)
-        row = builder.add(factors, builder.mul(index, stride))
-        of_tap = load(builder, row, _FACTORS, 4)
-        if bits == 16:
-            of_tap = builder.sext(of_tap, total_kind)
-        return [builder.mul(builder.sext(values, total_kind), of_tap)]
-
-    (total,) = sum_up(builder, count, total_kind, 1, terms)
+    kind, sum_kind = int_vector(bits), int_vector(4 * bits)
+    over_blocks = Loop(b, blocks, [corner, factors, sums])
+    values_at, factors_at, sums_at = over_blocks.values
+    over_taps = Loop(b, count, [taps, factors_at, zeros(sum_kind)])
+    tap, row, total = over_taps.values
+    values = load(b, b.add(values_at, load(b, tap, I64, 8)), kind, bits // 8)
+    of_tap = load(b, row, INT32S, 4)
+    if bits == 16:
+        of_tap = b.sext(of_tap, sum_kind)
+    total = b.add(total, b.mul(b.sext(values, sum_kind), of_tap))
+    _, _, total = over_taps.end([b.add(tap, constant(8)), b.add(row, stride), total])
     if bits == 8:
-        total = builder.sext(total, _WIDE_SUMS)
-    store(builder, builder.add(total, load(builder, sums, _WIDE_SUMS, 8)), sums, 8)
+        total = b.sext(total, _WIDE_SUMS)
+    store(b, b.add(total, load(b, sums_at, _WIDE_SUMS, 8)), sums_at, 8)
+    steps = (LANES * bits // 8, 4 * LANES, 8 * LANES)
+    over_blocks.end(
+        [add_offset(b, at, step) for at, step in zip(over_blocks.values, steps, strict=True)]
+    )
+    return constant(0)
 
 
-def _tap_sums_of(bits: int) -> Any:
-    """Addresses of corner, taps, factors, sums; ``count`` taps, at least one, ``stride`` apart."""
-
-    def type_of_sums(
-        typing_context: object,
-        corner: numba.types.Type,
-        taps: numba.types.Type,
-        count: numba.types.Type,
-        factors: numba.types.Type,
-        stride: numba.types.Type,
-        sums: numba.types.Type,
-    ) -> Any:
-        def generate(
-            _: object, builder: ir.IRBuilder, __: object, arguments: list[ir.Value]
-        ) -> Any:
-            _emit(builder, bits, *arguments)
-            return constant(0)
-
-        return numba.intp(*[numba.intp] * 6), generate
-
-    return intrinsic(type_of_sums)
+_tap_sums_int8: Any = define_function("tap_sums_int8", partial(_emit_tap_sums, 8))
+_tap_sums_int16: Any = define_function("tap_sums_int16", partial(_emit_tap_sums, 16))
 
 
-_taps8: Any = _tap_sums_of(8)
-_taps16: Any = _tap_sums_of(16)
-
-
-def _add_taps_int8_compiled(
-    values: Int8s, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
+@jit
+def add_taps(
+    spm: Scratchpad, element: Int, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
 ) -> None:
-    for block in range(0, factors.shape[1], LANES):
-        _taps8(
-            values.ctypes.data + corner + block,
-            taps.ctypes.data,
-            taps.size,
-            factors.ctypes.data + 4 * block,
-            4 * factors.shape[1],
-            sums.ctypes.data + 8 * block,
-        )
+    """Add to each channel's sum its values at the taps times its factors.
 
-
-def _add_taps_int16_compiled(
-    values: Int16s, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
-) -> None:
-    for block in range(0, factors.shape[1], LANES):
-        _taps16(
-            values.ctypes.data + corner + 2 * block,
-            taps.ctypes.data,
-            taps.size,
-            factors.ctypes.data + 4 * block,
-            4 * factors.shape[1],
-            sums.ctypes.data + 8 * block,
-        )
-
-
-def _add_taps_in_numpy(
-    values: Int8s | Int16s, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
-) -> None:
-    for tap, offset in enumerate(taps):
-        start = (corner + offset) // values.itemsize
-        sums += factors[tap].astype(np.int64) * values[start : start + sums.size]
-
-
-_is_plain = numba.config.DISABLE_JIT
-add_taps_int8: Any = _add_taps_in_numpy if _is_plain else jit(_add_taps_int8_compiled)
-"""``add_taps_int8(values, corner, taps, factors, sums)``: to each sum a value of every tap times
-its factor.
-
-values int8; ``corner`` and taps int64 [T] are bytes: a tap's values begin at their sum. factors
-int32 [T, C], sums int64 [C]; C is a multiple of sixteen, and C values are read. 32 bits must hold
-what is added.
-"""
-add_taps_int16: Any = _add_taps_in_numpy if _is_plain else jit(_add_taps_int16_compiled)
-"""The same for values int16; 64 bits must hold what is added."""
+    Parameters
+    ----------
+    corner, taps
+        Bytes, whose sum is where a tap's values begin; taps are int64 [T].
+    factors
+        int32 [T, C], where C is a multiple of sixteen. C values are read for each tap.
+    sums
+        int64 [C]. 32 bits must hold what is added if the elements are Int8.
+    """
+    blocks = factors.shape[1] // LANES
+    where = (taps.size, address_of(factors), 4 * factors.shape[1], address_of(sums), blocks)
+    arguments = (address_of(spm.i8) + corner, address_of(taps), *where)
+    if element == INT16:
+        _tap_sums_int16(arguments)
+    else:
+        _tap_sums_int8(arguments)
 
 
 class DepthwiseBuffers(NamedTuple):
@@ -160,17 +129,6 @@ def put_taps(w: ConvShape, taps: Int64s) -> None:
         ky = tap // w.kernel_w
         taps[tap] = ky * w.dilation_h * w.in_row_stride
         taps[tap] += (tap - ky * w.kernel_w) * w.dilation_w * w.in_pixel_stride
-
-
-@jit
-def add_taps(
-    spm: Scratchpad, element: Int, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
-) -> None:
-    """Add to each channel's sum its values at the taps, times its factors."""
-    if element == INT16:
-        add_taps_int16(spm.i16, corner, taps, factors, sums)
-    else:
-        add_taps_int8(spm.i8, corner, taps, factors, sums)
 
 
 @jit

@@ -12,25 +12,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
+from llvmlite.ir import IRBuilder, Value
 
-from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int64s
-from nmpsim.kernels.cpu_features import FLAVOUR
+from nmpsim.kernels.array_types import Int, Int8s, Int16s
+from nmpsim.kernels.cpu_features import TARGET
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Sides
+from nmpsim.kernels.pointers import address_of
 from nmpsim.kernels.vector_code import (
     LANES,
     Loop,
-    ahead,
+    add_offset,
+    call_intrinsic,
     constant,
-    declared,
-    function_of,
+    count_if,
+    define_function,
+    int_vector,
     load,
+    signed_max,
+    signed_min,
     splat,
+    splat_constant,
     store,
-    vector,
 )
 
 NUMBERS = 14
@@ -57,71 +62,60 @@ _NOTHING = (0, 0, _INT16_HIGH, _INT16_LOW)
 DOUBLINGS = 15
 """In a product that is rounded."""
 
-_LINE = ((2 * LANES, 2),) if FLAVOUR == "vnni" else ()
+_LINE = ((2 * LANES, 2),) if TARGET == "vnni" else ()
 _SHAPES = (*_LINE, (LANES, 1))
 """Lanes of a vector, and vectors side by side: at first as many as are in a line of the host's
 cache, where registers hold their tables."""
 _ROUNDED_PRODUCTS = {LANES: "avx2.pmul.hr.sw", 2 * LANES: "avx512.pmul.hr.sw.512"}
 
 
-def _equal(value: int, kind: ir.VectorType) -> Any:
-    """The same constant in each lane."""
-    return ir.Constant(kind, [value] * kind.count)
-
-
-def _rounded_product(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
-    """``(one * other + 2**14) >> 15``."""
+def _rounded_product(b: IRBuilder, one: Value, other: Value) -> Any:
+    """Return ``(one * other + 2**14) >> 15``."""
     words = one.type
-    if FLAVOUR in ("vnni", "avx2"):
-        kind = ir.FunctionType(words, [words, words])
-        name = f"llvm.x86.{_ROUNDED_PRODUCTS[words.count]}"
-        return b.call(declared(b, kind, name), [one, other])
-    wide = vector(32, words.count)
+    if TARGET in ("vnni", "avx2"):
+        return call_intrinsic(b, f"x86.{_ROUNDED_PRODUCTS[words.count]}", words, one, other)
+    wide = int_vector(32, words.count)
     product = b.mul(b.sext(one, wide), b.sext(other, wide))
-    rounded = b.ashr(b.add(product, _equal(1 << 14, wide)), _equal(DOUBLINGS, wide))
-    return b.trunc(rounded, words)
+    rounded = b.add(product, splat_constant(wide, 1 << 14))
+    return b.trunc(b.ashr(rounded, splat_constant(wide, DOUBLINGS)), words)
 
 
-def _scaled(b: ir.IRBuilder, value: ir.Value, numbers: list[Any]) -> Any:
+def _scale(b: IRBuilder, value: Value, numbers: list[Any]) -> Any:
     offset, pre, gain, mul = numbers
     return _rounded_product(b, b.mul(b.ashr(b.sub(value, offset), pre), gain), mul)
 
 
-def _chosen(b: ir.IRBuilder, comparison: str, value: ir.Value, other: ir.Value) -> Any:
-    """``value`` where it compares so with ``other``, else that."""
-    return b.select(b.icmp_signed(comparison, value, other), value, other)
-
-
-def _clipped(b: ir.IRBuilder, value: ir.Value, limits: list[Any], kept: list[Any]) -> Any:
-    """A value within its limits; the rows of the clip's table after it."""
+def _clip(b: IRBuilder, value: Value, limits: list[Any], counts: list[Any]) -> Any:
+    """Return a value within its limits, and the rows of the clip's table after it."""
     low, high = limits
-    below, above, least, most = kept
+    below, above, least, most = counts
     after = [
-        b.sub(below, b.sext(b.icmp_signed("<", value, low), value.type)),
-        b.sub(above, b.sext(b.icmp_signed(">", value, high), value.type)),
-        _chosen(b, "<", value, least),
-        _chosen(b, ">", value, most),
+        count_if(b, below, "<", value, low),
+        count_if(b, above, ">", value, high),
+        signed_min(b, value, least),
+        signed_max(b, value, most),
     ]
-    return _chosen(b, "<", _chosen(b, ">", value, low), high), after
+    return signed_min(b, signed_max(b, value, low), high), after
 
 
-def _kernel(name: str, clips: int, result: Callable[..., tuple[ir.Value, list[ir.Value]]]) -> Any:
+def _kernel(name: str, clips: int, result: Callable[..., tuple[Value, list[Value]]]) -> Any:
     """Results of some blocks of channels through some pixels, ``step`` bytes apart; the tables of
     ``clips`` clips, whose rows are ``row`` bytes apart."""
 
     def emit(
-        b: ir.IRBuilder,
-        lhs: ir.Value,
-        rhs: ir.Value,
-        out: ir.Value,
-        step: ir.Value,
-        turns: ir.Value,
-        blocks: ir.Value,
-        at_numbers: ir.Value,
-        table: ir.Value,
-        row: ir.Value,
+        b: IRBuilder,
+        lhs: Value,
+        rhs: Value,
+        out: Value,
+        step: Value,
+        turns: Value,
+        blocks: Value,
+        numbers: Value,
+        table: Value,
+        row: Value,
     ) -> Any:
-        given = [load(b, ahead(b, at_numbers, 2 * i), ir.IntType(16), 2) for i in range(NUMBERS)]
+        kind = ir.IntType(16)
+        given = [load(b, add_offset(b, numbers, 2 * i), kind, 2) for i in range(NUMBERS)]
         at, left_over = [lhs, rhs, out, table], blocks
         for lanes, parts in _SHAPES:
             each = constant(lanes * parts // LANES)
@@ -131,56 +125,57 @@ def _kernel(name: str, clips: int, result: Callable[..., tuple[ir.Value, list[ir
         return constant(0)
 
     def some(
-        b: ir.IRBuilder,
+        b: IRBuilder,
         at: list[Any],
         given: list[Any],
-        step: ir.Value,
-        turns: ir.Value,
-        row: ir.Value,
+        step: Value,
+        turns: Value,
+        row: Value,
         lanes: int,
         parts: int,
     ) -> list[Any]:
         """Results of ``parts`` vectors side by side; where the next ones are."""
         *sides, table = at
-        words, rows = vector(16, lanes), ROWS * clips
-        nothing = [_equal(value, words) for value in _NOTHING * (clips * parts)]
+        words, rows = int_vector(16, lanes), ROWS * clips
+        nothing = [splat_constant(words, value) for value in _NOTHING * (clips * parts)]
         over_turns = Loop(b, turns, [*sides, *nothing])
         left, right, to, *kept = over_turns.values
         # Shifts by one number for all lanes are fast where LLVM sees that they are.
         numbers = [splat(b, number, lanes) for number in given]
         after = []
         for part in range(parts):
-            places = [ahead(b, side, part * lanes) for side in (left, right, to)]
-            values = [b.sext(load(b, one, vector(8, lanes), 1), words) for one in places[:2]]
+            places = [add_offset(b, side, part * lanes) for side in (left, right, to)]
+            values = [b.sext(load(b, one, int_vector(8, lanes), 1), words) for one in places[:2]]
             value, counted = result(b, values, numbers, kept[part * rows : (part + 1) * rows])
-            store(b, b.trunc(value, vector(8, lanes)), places[2], 1)
+            store(b, b.trunc(value, int_vector(8, lanes)), places[2], 1)
             after += counted
         moved = [b.add(side, step) for side in (left, right, to)]
         kept = over_turns.end([*moved, *after])[3:]
         for i, counted in enumerate(kept):
             part, number = divmod(i, rows)
-            store(b, counted, ahead(b, ahead(b, table, 2 * lanes * part), number, row), 2)
+            rows_at = add_offset(b, table, 2 * lanes * part)
+            store(b, counted, add_offset(b, rows_at, number, row), 2)
         width = lanes * parts
         return [
             *(b.add(side, constant(width)) for side in sides),
             b.add(table, constant(2 * width)),
         ]
 
-    return function_of(name, emit)
+    return define_function(name, emit)
 
 
-def _sum(b: ir.IRBuilder, values: list[Any], numbers: list[Any], kept: list[Any]) -> Any:
-    left = _scaled(b, values[0], numbers[LHS:RHS])
-    right = b.mul(_scaled(b, values[1], numbers[RHS:LOW_AT]), numbers[SIGN])
+def _sum(b: IRBuilder, values: list[Any], numbers: list[Any], kept: list[Any]) -> Any:
+    left = _scale(b, values[0], numbers[LHS:RHS])
+    right = b.mul(_scale(b, values[1], numbers[RHS:LOW_AT]), numbers[SIGN])
     total = b.add(b.add(left, right), numbers[ADDEND])
-    return _clipped(b, total, numbers[LOW_AT : HIGH_AT + 1], kept)
+    return _clip(b, total, numbers[LOW_AT : HIGH_AT + 1], kept)
 
 
-def _rescaled(b: ir.IRBuilder, values: list[Any], numbers: list[Any], kept: list[Any]) -> Any:
-    value, clamp = _clipped(b, values[0], numbers[LOW_AT : HIGH_AT + 1], kept[:ROWS])
-    value, clip = b.add(_scaled(b, value, numbers[LHS:RHS]), numbers[ADDEND]), kept[ROWS:]
+def _rescaled(b: IRBuilder, values: list[Any], numbers: list[Any], kept: list[Any]) -> Any:
+    value, clamp = _clip(b, values[0], numbers[LOW_AT : HIGH_AT + 1], kept[:ROWS])
+    value, clip = b.add(_scale(b, value, numbers[LHS:RHS]), numbers[ADDEND]), kept[ROWS:]
     if clip:
-        value, clip = _clipped(b, value, numbers[HIGH_AT + 1 :], clip)
+        value, clip = _clip(b, value, numbers[HIGH_AT + 1 :], clip)
     return value, [*clamp, *clip]
 
 
@@ -189,72 +184,39 @@ _rescales: Any = _kernel("rescales", 2, _rescaled)
 _rescales_within: Any = _kernel("rescales_within", 1, _rescaled)
 
 
-def _put_compiled(
+@jit
+def put_blocks(
     spm: Int8s,
     operation: Int,
     sides: Sides,
     results: Int8s,
     step: Int,
-    turns: Int,
+    pixels: Int,
     blocks: Int,
     numbers: Int16s,
     table: Int16s,
 ) -> None:
-    base, given = np.int64(spm.ctypes.data), np.int64(numbers.ctypes.data)
-    lhs, rhs, out = sides
-    out += np.int64(results.ctypes.data)
-    shape = (base + lhs, base + rhs, out, step, turns, blocks)
-    asked = (*shape, given, np.int64(table.ctypes.data), np.int64(2 * table.shape[2]))
+    """Compute results of blocks of LANES neighbouring bytes through some pixels.
+
+    A rescale clips the left side, scales it, and clips the result; a sum has one clip.
+
+    Parameters
+    ----------
+    sides
+        First bytes of left and right in ``spm``, and of the result in ``results``, both int8.
+    step, pixels
+        Bytes from pixel to pixel, and their number.
+    numbers
+        int16 [NUMBERS].
+    table
+        int16 [CLIPS, ROWS, blocks * LANES or more], which is filled.
+    """
+    base, (lhs, rhs, out) = address_of(spm), sides
+    shape = (base + lhs, base + rhs, address_of(results) + out, step, pixels, blocks)
+    arguments = (*shape, address_of(numbers), address_of(table), 2 * table.shape[2])
     if operation == SUM:
-        _sums(asked)
+        _sums(arguments)
     elif operation == RESCALE_WITHIN:
-        _rescales_within(asked)
+        _rescales_within(arguments)
     else:
-        _rescales(asked)
-
-
-def _put_in_numpy(
-    spm: Int8s,
-    operation: Int,
-    sides: Sides,
-    results: Int8s,
-    step: Int,
-    turns: Int,
-    blocks: Int,
-    numbers: Int16s,
-    table: Int16s,
-) -> None:
-    where = np.arange(turns)[:, None] * step + np.arange(blocks * LANES)
-    given = numbers.astype(np.int64)
-
-    def scaled(value: Int64s, first: int) -> Any:
-        offset, pre, gain, mul = given[first : first + 4]
-        return (((value - offset) >> pre) * gain * mul + (1 << 14)) >> DOUBLINGS
-
-    def clipped(value: Int64s, clip: int) -> Any:
-        low, high = given[LOW_AT + 2 * clip : LOW_AT + 2 * clip + 2]
-        table[clip, :, : blocks * LANES] = (
-            (value < low).sum(0),
-            (value > high).sum(0),
-            value.min(0),
-            value.max(0),
-        )
-        return np.minimum(np.maximum(value, low), high)
-
-    left, right = (spm[side + where].astype(np.int64) for side in sides[:2])
-    if operation == SUM:
-        value = scaled(left, LHS) + given[SIGN] * scaled(right, RHS) + given[ADDEND]
-        results[sides[2] + where] = clipped(value, 0)
-    else:
-        value = scaled(clipped(left, 0), LHS) + given[ADDEND]
-        results[sides[2] + where] = clipped(value, 1)
-
-
-put_blocks: Any = _put_in_numpy if numba.config.DISABLE_JIT else jit(_put_compiled)
-"""``put_blocks(spm, operation, sides, results, step, turns, blocks, numbers, table)``.
-
-spm, results int8; ``sides`` are the first bytes of left and right in the one and of the result in
-the other; ``blocks`` of LANES neighbouring bytes through ``turns`` pixels, ``step`` bytes apart.
-numbers int16 [NUMBERS]; table int16 [CLIPS, ROWS, blocks * LANES or more] is filled. A rescale
-clips the left side, scales it, and clips the result, where that is asked for; a sum has one clip.
-"""
+        _rescales(arguments)

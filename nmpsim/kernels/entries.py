@@ -20,13 +20,13 @@ import numpy as np
 
 from nmpsim.kernels.array_types import Kind
 from nmpsim.kernels.cache_folder import cache_folder
-from nmpsim.kernels.cpu_features import FLAVOUR, PROCESSOR
-from nmpsim.kernels.machine_code import load
-from nmpsim.kernels.numba_settings import IS_PLAIN, told
+from nmpsim.kernels.cpu_features import PROCESSOR, TARGET
+from nmpsim.kernels.machine_code import load_object_file
+from nmpsim.kernels.numba_settings import IS_PLAIN, read_settings
 from nmpsim.kernels.sources import source_digest
 
 CACHE = cache_folder(
-    f"kernels-{source_digest(FLAVOUR)}", told("NUMBA_CACHE_DIR").get("NUMBA_CACHE_DIR", "")
+    f"kernels-{source_digest(TARGET)}", read_settings("NUMBA_CACHE_DIR").get("NUMBA_CACHE_DIR", "")
 )
 """Where compiled kernels are kept; None if nothing can be."""
 _LOCK = threading.RLock()
@@ -106,7 +106,7 @@ class Entry(_Kept):
 
             dispatcher = as_numba_does(self._source())
             return lambda _, arguments: int(dispatcher(*arguments))
-        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(load(code))
+        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(load_object_file(code))
 
         def call(words: list[int], _: tuple[Any, ...]) -> int:
             table = array("q", words)
@@ -135,7 +135,7 @@ class Kernel(_Kept):
                     self._callback = cfunc_of(self._source(), self._arguments)
                     self._address = self._callback.address
                 else:
-                    self._address = load(code)
+                    self._address = load_object_file(code)
             return self._address
 
 

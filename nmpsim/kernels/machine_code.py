@@ -1,4 +1,4 @@
-"""Object files of compiled functions, loaded by LLVM alone: who only runs them needs no Numba."""
+"""Machine code in memory: object files and LLVM IR, loaded by LLVM without Numba."""
 
 from __future__ import annotations
 
@@ -6,24 +6,35 @@ import sys
 
 from llvmlite import binding
 
-from nmpsim.kernels.target import initialize
+from nmpsim.kernels.host_cpu import initialize_llvm
 
 ENTRY = "nmpsim_entry"
-"""The function that an object file is there for."""
+"""Name of the function for which an object file was compiled."""
 _C_LIBRARY = ("memset", "memcpy", "memmove", "malloc", "free", "abort")
-KNOWN = frozenset((*_C_LIBRARY, "SwitchToThread" if sys.platform == "win32" else "sched_yield"))
-"""What it may call besides its own functions: every process has these."""
+EXTERNAL_FUNCTIONS = frozenset(
+    (*_C_LIBRARY, "SwitchToThread" if sys.platform == "win32" else "sched_yield")
+)
+"""Functions that an object file may call besides its own; every process has these."""
 
-_loaded: list[binding.ExecutionEngine] = []
-"""Code lives as long as its engine."""
+_engines: list[binding.ExecutionEngine] = []
+"""Code stays in memory as long as its engine."""
 
 
-def load(contents: bytes) -> int:
-    """Address of the entry of an object file, which stays in memory as long as the process."""
-    initialize()
+def load_object_file(contents: bytes) -> int:
+    """Load an object file for the life of the process and return the address of its entry."""
+    initialize_llvm()
     machine = binding.Target.from_triple(binding.get_process_triple()).create_target_machine()
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
     engine.add_object_file(binding.ObjectFileRef.from_data(contents))
     engine.finalize_object()
-    _loaded.append(engine)
+    _engines.append(engine)
     return int(engine.get_function_address(ENTRY))
+
+
+def compile_function(module: str, name: str, cpu: str, features: str) -> int:
+    """Compile LLVM IR for the life of the process and return the address of a function."""
+    target = binding.Target.from_default_triple()
+    machine = target.create_target_machine(cpu=cpu, features=features)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(module), machine)
+    _engines.append(engine)
+    return int(engine.get_function_address(name))

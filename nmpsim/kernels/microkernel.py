@@ -1,262 +1,304 @@
-"""Sums of products of a few pixels with many channels at once.
+"""Int8 sums of products of a few pixels with many channels.
 
-Weights are read where the instruction set has them, ``[channels/16][rows][runs][bytes/4][16][4]``;
-inputs, too: a pixel is an offset, from which its rows and runs of bytes are at the same strides.
-A register block is some pixels by some blocks of weights.
+Weights are read as the instruction set stores them, ``[channels/16][rows][runs][bytes/4][16][4]``.
+Inputs are read in place, too: a pixel is an offset, from which its rows and runs of bytes lie at
+the same strides. A register block is some pixels by some blocks of sixteen channels.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite.ir import Constant, IRBuilder, Value
 
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
-from nmpsim.kernels.cpu_features import FLAVOUR
+from nmpsim.kernels.cpu_features import TARGET
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.microkernel_amx import clear_room_amx, products_amx, room_words_amx
-from nmpsim.kernels.microkernel_avx2 import clear_room_avx2, products_avx2, room_words_avx2
-from nmpsim.kernels.microkernel_sdot import Sdot
+from nmpsim.kernels.microkernel_amx import (
+    initialize_workspace_amx,
+    products_amx,
+    workspace_size_amx,
+)
+from nmpsim.kernels.microkernel_avx2 import (
+    initialize_workspace_avx2,
+    products_avx2,
+    workspace_size_avx2,
+)
 from nmpsim.kernels.operands import InputWindow
+from nmpsim.kernels.pointers import address_of, window_rows
 from nmpsim.kernels.vector_code import (
     I32,
     I64,
+    INT32S,
     LANES,
     Loop,
-    ahead,
+    WindowRows,
+    add_offset,
+    call_intrinsic,
     constant,
-    declared,
-    function_of,
+    define_function,
+    int_vector,
     load,
-    pick,
+    load_corners,
+    loop_over_runs,
+    shuffle,
     splat,
+    splat_constant,
     store,
-    vector,
+    switch,
+    zeros,
 )
-from nmpsim.kernels.weights_avx2 import clear_kept_avx2
+from nmpsim.kernels.weight_packing import initialize_packed_weights_avx2
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
-_BYTES, _HALF_BYTES = vector(8, 4 * LANES), vector(8, 2 * LANES)
-_PAIRS, _PRODUCTS, _SUMS = vector(16, 2 * LANES), vector(32, 2 * LANES), vector(32)
+_BYTES, _HALF_BYTES, _QUARTER_BYTES = (int_vector(8, lanes * LANES) for lanes in (4, 2, 1))
+_PAIRS, _PRODUCTS = int_vector(16, 2 * LANES), int_vector(32, 2 * LANES)
+_QUARTER = int_vector(32, 4)
 
 
-class _Vnni:
-    """Four products of unsigned and signed bytes added to each lane by one instruction.
+class Vnni:
+    """Instructions of AVX-512 VNNI: four products of unsigned and signed bytes are added at once.
 
-    Weights are made unsigned by adding 128, so a pixel's inputs are added 128 times too often: its
-    excess. Inputs stay as they are, because they are read again and again.
+    Weights are made unsigned by adding 128. A pixel's inputs are then added 128 times too often:
+    its excess, which is subtracted in the end.
     """
 
     shapes: ClassVar = {4: (1, 2, 3, 4, 5), 2: (4, 5, 6, 7), 1: (7,)}
-    """Blocks -> pixels. Of eight sums, none waits for its last product; 24 leave LLVM too few
-    registers for inputs that it loads ahead."""
-    sums: ClassVar = (_SUMS,)
+    """Blocks -> pixels of the register blocks. With eight sums, none waits for its last product; 24
+    leave LLVM too few registers for inputs that it loads ahead."""
+    sums: ClassVar = (INT32S,)
     """Types of the vectors that hold the sums of one pixel and one block."""
     has_excess = True
 
     @staticmethod
-    def weights(b: ir.IRBuilder, address: ir.Value) -> list[Any]:
-        return [b.add(load(b, address, _BYTES, 1), ir.Constant(_BYTES, [-128] * 4 * LANES))]
+    def load_weights(b: IRBuilder, address: Value) -> list[Any]:
+        """Load the weights of four inputs and sixteen channels."""
+        return [b.add(load(b, address, _BYTES, 1), splat_constant(_BYTES, -128))]
 
     @staticmethod
-    def inputs(b: ir.IRBuilder, address: ir.Value) -> Any:
-        return splat(b, load(b, address, I32, 1), LANES)
+    def load_inputs(b: IRBuilder, address: Value) -> Any:
+        """Load four inputs of a pixel."""
+        return splat(b, load(b, address, I32, 1))
 
     @staticmethod
-    def add(b: ir.IRBuilder, sums: list[Any], weights: list[Any], inputs: ir.Value) -> list[Any]:
-        return [_dot(b, sums[0], weights[0], inputs)]
+    def add_products(b: IRBuilder, sums: list[Any], weights: list[Any], inputs: Value) -> list[Any]:
+        """Return the sums with four more products each."""
+        return [_add_dot_products(b, sums[0], weights[0], inputs)]
 
     @staticmethod
-    def total(b: ir.IRBuilder, sums: list[Any], excess: ir.Value) -> Any:
-        return b.sub(sums[0], splat(b, load(b, excess, I32, 4), LANES))
+    def total(b: IRBuilder, sums: list[Any], excess: Value) -> Any:
+        """Return the sums in one vector, less the pixel's excess at an address."""
+        return b.sub(sums[0], splat(b, load(b, excess, I32, 4)))
 
 
-class _Portable:
-    """Bytes widened to 16 bits, multiplied and added in twos.
+class Portable:
+    """Instructions of any processor: bytes widened to 16 bits, products added in pairs.
 
-    LLVM makes ``vpmaddwd`` or its like of it on any processor that has one.
+    LLVM compiles this to ``vpmaddwd`` or its equivalent where the processor has one.
     """
 
     shapes: ClassVar = {1: (1, 2)}
-    """The sums of one pixel and one block fill eight registers of 128 bits."""
-    sums: ClassVar = (_SUMS, _SUMS)
+    sums: ClassVar = (INT32S, INT32S)
     has_excess = False
 
     @staticmethod
-    def weights(b: ir.IRBuilder, address: ir.Value) -> list[Any]:
-        halves = [ahead(b, address, 2 * LANES * side) for side in range(2)]
+    def load_weights(b: IRBuilder, address: Value) -> list[Any]:
+        """Load the weights of four inputs and sixteen channels."""
+        halves = [add_offset(b, address, 2 * LANES * side) for side in range(2)]
         return [b.sext(load(b, half, _HALF_BYTES, 1), _PAIRS) for half in halves]
 
     @staticmethod
-    def inputs(b: ir.IRBuilder, address: ir.Value) -> Any:
-        four = b.sext(load(b, address, vector(8, 4), 1), vector(16, 4))
+    def load_inputs(b: IRBuilder, address: Value) -> Any:
+        """Load four inputs of a pixel."""
+        four = b.sext(load(b, address, int_vector(8, 4), 1), int_vector(16, 4))
         return b.bitcast(splat(b, b.bitcast(four, I64), LANES // 2), _PAIRS)
 
     @staticmethod
-    def add(b: ir.IRBuilder, sums: list[Any], weights: list[Any], inputs: ir.Value) -> list[Any]:
+    def add_products(b: IRBuilder, sums: list[Any], weights: list[Any], inputs: Value) -> list[Any]:
+        """Return the sums with two more products each."""
         wide = b.sext(inputs, _PRODUCTS)
         products = [b.mul(b.sext(half, _PRODUCTS), wide) for half in weights]
         return [
-            b.add(total, _add_in_twos(b, product, product))
+            b.add(total, _add_pairs(b, product, product))
             for total, product in zip(sums, products, strict=True)
         ]
 
     @staticmethod
-    def total(b: ir.IRBuilder, sums: list[Any], _: ir.Value) -> Any:
-        return _add_in_twos(b, *sums)
+    def total(b: IRBuilder, sums: list[Any], _: Value) -> Any:
+        """Return the sums in one vector."""
+        return _add_pairs(b, *sums)
 
 
-def _dot(b: ir.IRBuilder, sums: ir.Value, unsigned: ir.Value, signed: ir.Value) -> Any:
-    """Four products of bytes added to each sum; as LLVM 14 declares it, and later ones take it."""
-    function = declared(b, ir.FunctionType(_SUMS, [_SUMS] * 3), "llvm.x86.avx512.vpdpbusd.512")
-    return b.call(function, [sums, b.bitcast(unsigned, _SUMS), signed])
+class Sdot:
+    """Arm's ``sdot``: four products of signed bytes are added to each of four lanes.
+
+    Of 32 registers, the sums of six pixels and one block take 24, its weights four.
+    """
+
+    shapes: ClassVar = {1: (1, 2, 3, 4, 5, 6)}
+    sums: ClassVar = (_QUARTER,) * 4
+    has_excess = False
+
+    @staticmethod
+    def load_weights(b: IRBuilder, address: Value) -> list[Any]:
+        """Load the weights of four inputs and sixteen channels."""
+        return [load(b, add_offset(b, address, 16 * i), _QUARTER_BYTES, 1) for i in range(4)]
+
+    @staticmethod
+    def load_inputs(b: IRBuilder, address: Value) -> Any:
+        """Load four inputs of a pixel."""
+        return b.bitcast(splat(b, load(b, address, I32, 1), 4), _QUARTER_BYTES)
+
+    @staticmethod
+    def add_products(b: IRBuilder, sums: list[Any], weights: list[Any], inputs: Value) -> list[Any]:
+        """Return the sums with four more products each."""
+        return [
+            call_intrinsic(b, "aarch64.neon.sdot.v4i32.v16i8", _QUARTER, total, some, inputs)
+            for total, some in zip(sums, weights, strict=True)
+        ]
+
+    @staticmethod
+    def total(b: IRBuilder, sums: list[Any], _: Value) -> Any:
+        """Return the sums in one vector."""
+        low, high = (shuffle(b, sums[i], sums[i + 1], list(range(8))) for i in (0, 2))
+        return shuffle(b, low, high, list(range(LANES)))
 
 
-def _add_in_twos(b: ir.IRBuilder, vector: ir.Value, other: ir.Value) -> Any:
-    """Sums of neighbours in two vectors, first those of the first one; as many as lanes."""
-    even = pick(b, vector, other, list(range(0, 2 * LANES, 2)))
-    odd = pick(b, vector, other, list(range(1, 2 * LANES, 2)))
+def _add_dot_products(b: IRBuilder, sums: Value, unsigned: Value, signed: Value) -> Any:
+    """Add four products of bytes to each sum; declared as in LLVM 14, which later ones accept."""
+    name = "x86.avx512.vpdpbusd.512"
+    return call_intrinsic(b, name, INT32S, sums, b.bitcast(unsigned, INT32S), signed)
+
+
+def _add_pairs(b: IRBuilder, first: Value, second: Value) -> Any:
+    """Return the sums of neighbouring lanes, those of the first vector first."""
+    even = shuffle(b, first, second, list(range(0, 2 * LANES, 2)))
+    odd = shuffle(b, first, second, list(range(1, 2 * LANES, 2)))
     return b.add(even, odd)
 
 
-_flavour: Any = {"vnni": _Vnni, "sdot": Sdot}.get(FLAVOUR, _Portable)
+_target: Any = {"vnni": Vnni, "sdot": Sdot}.get(TARGET, Portable)
 
 
 def emit_block(
-    b: ir.IRBuilder,
-    flavour: Any,
+    b: IRBuilder,
+    target: Any,
     pixels: int,
     blocks: int,
-    offsets: ir.Value,
-    base: ir.Value,
-    rows: ir.Value,
-    row_stride: ir.Value,
-    runs: ir.Value,
-    run_stride: ir.Value,
-    fours: ir.Value,
-    weights: ir.Value,
-    block_stride: ir.Value,
-    out: ir.Value,
-    out_stride: ir.Value,
-    excess: ir.Value,
+    offsets: Value,
+    window: WindowRows,
+    weights: Value,
+    block_stride: Value,
+    out: Value,
+    out_stride: Value,
+    excess: Value,
 ) -> None:
-    """Sums of one register block, with a flavour's instructions."""
-    parts = len(flavour.sums)
-    corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(pixels)]
-    zeros = [ir.Constant(kind, None) for kind in flavour.sums] * (pixels * blocks)
-    over_rows = Loop(b, rows, [constant(0), weights, *zeros])
-    over_runs = Loop(b, runs, over_rows.values)
-    over_fours = Loop(b, fours, over_runs.values)
-    at, where, *sums = over_fours.values
-    block = [flavour.weights(b, ahead(b, where, n, block_stride)) for n in range(blocks)]
-    added = []
+    """Compute the sums of one register block with a target's instructions."""
+    parts = len(target.sums)
+    corners = load_corners(b, window, offsets, pixels)
+
+    def emit_run(position: Value, weights_at: Value, *sums: Any) -> list[Any]:
+        loop = Loop(b, window.steps, [position, weights_at, *sums])
+        position, weights_at, *totals = loop.values
+        of_blocks = [
+            target.load_weights(b, add_offset(b, weights_at, n, block_stride))
+            for n in range(blocks)
+        ]
+        added = []
+        for p in range(pixels):
+            inputs = target.load_inputs(b, b.add(corners[p], position))
+            for n in range(blocks):
+                first = (p * blocks + n) * parts
+                added += target.add_products(b, totals[first : first + parts], of_blocks[n], inputs)
+        after = [b.add(position, constant(4)), b.add(weights_at, constant(4 * LANES)), *added]
+        return loop.end(after)[1:]
+
+    initial = [zeros(kind) for kind in target.sums] * (pixels * blocks)
+    _, *sums = loop_over_runs(b, window, constant(0), [weights, *initial], emit_run)
     for p in range(pixels):
-        inputs = flavour.inputs(b, b.add(corners[p], at))
         for n in range(blocks):
             first = (p * blocks + n) * parts
-            added += flavour.add(b, sums[first : first + parts], block[n], inputs)
-    last = over_fours.end([b.add(at, constant(4)), b.add(where, constant(4 * LANES)), *added])
-    last = over_runs.end([b.add(over_runs.values[0], run_stride), *last[1:]])
-    last = over_rows.end([b.add(over_rows.values[0], row_stride), *last[1:]])
-    sums = last[2:]
-    for p in range(pixels):
-        for n in range(blocks):
-            first = (p * blocks + n) * parts
-            to = ahead(b, ahead(b, out, p, out_stride), 4 * LANES * n)
-            total = flavour.total(b, sums[first : first + parts], ahead(b, excess, 4 * p))
+            to = add_offset(b, add_offset(b, out, p, out_stride), 4 * LANES * n)
+            total = target.total(b, sums[first : first + parts], add_offset(b, excess, 4 * p))
             store(b, total, to, 4)
 
 
-def _emit_products(b: ir.IRBuilder, pixels: ir.Value, blocks: ir.Value, *where: ir.Value) -> Any:
-    """Sums of a register block of one of the flavour's shapes."""
-    done = b.append_basic_block("done")
-    choice = b.switch(b.add(b.mul(blocks, constant(MAX_PIXELS)), pixels), done)
-    for n, p in ((n, p) for n, many in _flavour.shapes.items() for p in many):
-        shape = b.append_basic_block("shape")
-        choice.add_case(constant(n * MAX_PIXELS + p), shape)
-        b.position_at_end(shape)
-        emit_block(b, _flavour, p, n, *where)
-        b.branch(done)
-    b.position_at_end(done)
-    return constant(0)
+def _emit_products(b: IRBuilder, pixels: Value, blocks: Value, *operands: Any) -> Any:
+    """Compute the sums of a register block of one of the target's shapes."""
+    cases = {
+        n * MAX_PIXELS + p: partial(emit_block, b, _target, p, n, *operands)
+        for n, shapes in _target.shapes.items()
+        for p in shapes
+    }
+    return switch(b, b.add(b.mul(blocks, constant(MAX_PIXELS)), pixels), cases)
 
 
-def _emit_excess(
-    b: ir.IRBuilder,
-    offsets: ir.Value,
-    base: ir.Value,
-    rows: ir.Value,
-    row_stride: ir.Value,
-    runs: ir.Value,
-    run_stride: ir.Value,
-    fours: ir.Value,
-    out: ir.Value,
-) -> Any:
-    """128 times the sum of some pixels' inputs, with what is read after a run."""
-    lanes, zeros = ir.Constant(_SUMS, list(range(LANES))), [ir.Constant(_SUMS, None)] * AT_ONCE
-    corners = [b.add(base, load(b, ahead(b, offsets, 8 * p), I64, 8)) for p in range(AT_ONCE)]
-    chunks = b.lshr(b.add(fours, constant(LANES - 1)), constant(4))
-    over_rows = Loop(b, rows, [constant(0), *zeros])
-    over_runs = Loop(b, runs, over_rows.values)
-    over_chunks = Loop(b, chunks, [over_runs.values[0], fours, *over_runs.values[1:]])
-    at, left, *totals = over_chunks.values
-    there = b.icmp_unsigned("<", lanes, splat(b, b.trunc(left, I32), LANES))
-    ones = ir.Constant(_BYTES, [1] * 4 * LANES)
-    added = [
-        _dot(b, total, ones, _load_some(b, b.add(corner, at), there))
-        for total, corner in zip(totals, corners, strict=True)
-    ]
-    after = [b.add(at, constant(4 * LANES)), b.sub(left, constant(LANES)), *added]
-    totals = over_chunks.end(after)[2:]
-    totals = over_runs.end([b.add(over_runs.values[0], run_stride), *totals])[1:]
-    totals = over_rows.end([b.add(over_rows.values[0], row_stride), *totals])[1:]
+def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -> Any:
+    """Compute 128 times the sum of the inputs of EXCESS_PIXELS pixels."""
+    lanes = Constant(INT32S, list(range(LANES)))
+    corners = load_corners(b, window, offsets, EXCESS_PIXELS)
+    chunks = b.lshr(b.add(window.steps, constant(LANES - 1)), constant(4))
+
+    def emit_run(position: Value, *before: Value) -> list[Any]:
+        loop = Loop(b, chunks, [position, window.steps, *before])
+        position, left, *totals = loop.values
+        is_loaded = b.icmp_unsigned("<", lanes, splat(b, b.trunc(left, I32)))
+        ones = splat_constant(_BYTES, 1)
+        added = [
+            _add_dot_products(b, total, ones, _masked_load(b, b.add(corner, position), is_loaded))
+            for total, corner in zip(totals, corners, strict=True)
+        ]
+        after = [b.add(position, constant(4 * LANES)), b.sub(left, constant(LANES)), *added]
+        return loop.end(after)[2:]
+
+    totals = loop_over_runs(b, window, constant(0), [zeros(INT32S)] * EXCESS_PIXELS, emit_run)
     while len(totals) > 1:
-        totals = [_add_in_twos(b, *two) for two in zip(totals[::2], totals[1::2], strict=True)]
-    total = _add_in_twos(b, totals[0], totals[0])
-    lone = pick(b, total, total, list(range(AT_ONCE)))
-    store(b, b.shl(lone, ir.Constant(lone.type, [7] * AT_ONCE)), out, 4)
+        totals = [_add_pairs(b, *two) for two in zip(totals[::2], totals[1::2], strict=True)]
+    total = _add_pairs(b, totals[0], totals[0])
+    sums = shuffle(b, total, total, list(range(EXCESS_PIXELS)))
+    store(b, b.shl(sums, splat_constant(sums.type, 7)), out, 4)
     return constant(0)
 
 
-def _load_some(b: ir.IRBuilder, address: ir.Value, there: ir.Value) -> Any:
-    """Lanes of 32 bits, 0 where a lane of the mask is not set."""
-    pointer = b.inttoptr(address, _SUMS.as_pointer())
-    kind = ir.FunctionType(_SUMS, [pointer.type, I32, there.type, _SUMS])
-    taken = declared(b, kind, "llvm.masked.load.v16i32.p0")
-    return b.call(taken, [pointer, ir.Constant(I32, 1), there, ir.Constant(_SUMS, None)])
+def _masked_load(b: IRBuilder, address: Value, mask: Value) -> Any:
+    """Load 32-bit lanes; those whose flag is not set are 0."""
+    pointer = b.inttoptr(address, INT32S.as_pointer())
+    name = "masked.load.v16i32.p0"
+    return call_intrinsic(b, name, INT32S, pointer, Constant(I32, 1), mask, zeros(INT32S))
 
 
-AT_ONCE = 8
-"""Pixels whose inputs are summed up in one call."""
-_HAS_EXCESS = _flavour.has_excess
-_excess: Any = function_of("excess", _emit_excess)
-_products: Any = function_of("products", _emit_products)
+EXCESS_PIXELS = 8
+"""Pixels whose inputs one call sums up."""
+_HAS_EXCESS = _target.has_excess
+_excess: Any = define_function("excess", _emit_excess)
+_products: Any = define_function("products", _emit_products)
 
 
-def _first_shape(pixels: int, blocks: int) -> tuple[int, int]:
-    """Pixels and blocks of the register block to begin with, if these are left.
+def _choose_shape(pixels: int, blocks: int) -> tuple[int, int]:
+    """Return pixels and blocks of the next register block, given those that are left.
 
-    It has as many blocks as still let it take all pixels, or else the most; the pixels are shared
-    out evenly.
+    It has as many blocks as still let it take all pixels, or else the most. The pixels are divided
+    evenly.
     """
-    shapes = {n: many for n, many in _flavour.shapes.items() if n <= blocks}
-    most = {n: min(many[-1], pixels) for n, many in shapes.items()}
+    shapes = {n: counts for n, counts in _target.shapes.items() if n <= blocks}
+    most = {n: min(counts[-1], pixels) for n, counts in shapes.items()}
     n = max(most, key=lambda n: (most[n], n))
     parts = -(-pixels // most[n])
     return next(p for p in shapes[n] if p * parts >= pixels), n
 
 
-_MAX_BLOCKS = max(_flavour.shapes)
-_FIRST = np.array(
-    [[_first_shape(p, n) for n in range(1, _MAX_BLOCKS + 1)] for p in range(1, MAX_PIXELS + 1)],
+_MAX_BLOCKS = max(_target.shapes)
+_SHAPES = np.array(
+    [[_choose_shape(p, n) for n in range(1, _MAX_BLOCKS + 1)] for p in range(1, MAX_PIXELS + 1)],
     np.int64,
 )
-"""Pixels left, from 1 on; blocks left, from 1 to _MAX_BLOCKS; pixels and blocks to begin with."""
+"""[pixels left - 1, blocks left - 1] -> pixels and blocks of the next register block."""
 
 
-def _products_compiled(
+@jit
+def _products_any(
     inputs: Int8s,
     base: Int,
     offsets: Int64s,
@@ -269,90 +311,60 @@ def _products_compiled(
     _: Int64s,
     __: Int64s,
 ) -> None:
-    rows, runs = np.int64(window.rows), np.int64(window.runs)
-    row_stride, run_stride = np.int64(window.row_stride), np.int64(window.run_stride)
-    fours = np.int64((window.length + 3) >> 2)
-    where = (np.int64(inputs.ctypes.data) + base, rows, row_stride, runs, run_stride, fours)
-    stride = rows * runs * fours * (4 * LANES)
-    pixel = np.int64(offsets.ctypes.data)
-    too_many = np.int64(excess.ctypes.data)
+    rows = window_rows(address_of(inputs) + base, window, 4)
+    stride = rows.rows * rows.runs * rows.steps * (4 * LANES)
+    pixel, excess_at = address_of(offsets), address_of(excess)
     if _HAS_EXCESS:
-        for first in range(0, pixels, AT_ONCE):
-            _excess((pixel + 8 * first, *where, too_many + 4 * first))
-    block = np.int64(weights.ctypes.data) + start
-    to, row = np.int64(out.ctypes.data), 4 * np.int64(out.shape[1])
-    left = np.int64(out.shape[1]) // LANES
+        for first in range(0, pixels, EXCESS_PIXELS):
+            _excess((pixel + 8 * first, rows, excess_at + 4 * first))
+    block, to, row = address_of(weights) + start, address_of(out), 4 * out.shape[1]
+    left = out.shape[1] // LANES
     while left > 0:
-        blocks = _FIRST[pixels - 1, min(left, _MAX_BLOCKS) - 1, 1]
+        blocks = _SHAPES[pixels - 1, min(left, _MAX_BLOCKS) - 1, 1]
         p = np.int64(0)
         while p < pixels:
-            asked = (pixel + 8 * p, *where, block, stride, to + p * row, row, too_many + 4 * p)
-            taken = _FIRST[pixels - p - 1, blocks - 1, 0]
-            _products((taken, blocks, *asked))
-            p += taken
+            count = _SHAPES[pixels - p - 1, blocks - 1, 0]
+            written = (to + p * row, row, excess_at + 4 * p)
+            _products((count, blocks, pixel + 8 * p, rows, block, stride, *written))
+            p += count
         left -= blocks
         block += blocks * stride
         to += blocks * (4 * LANES)
 
 
-def _products_in_numpy(
-    inputs: Int8s,
-    base: Int,
-    offsets: Int64s,
-    window: InputWindow,
-    weights: Int8s,
-    start: Int,
-    pixels: Int,
-    out: Int32s,
-    _: Int32s,
-    __: Int64s,
-    ___: Int64s,
-) -> None:
-    whole = (window.length + 3) // 4 * 4
-    taps = window.rows * window.runs * whole
-    blocks = weights[start : start + out.shape[1] * taps].reshape(-1, taps // 4, LANES, 4)
-    lanes = blocks.transpose(0, 2, 1, 3).reshape(-1, taps).astype(np.int64)
-    for p in range(pixels):
-        corner = base + offsets[p]
-        runs = [
-            inputs[corner + row * window.row_stride + run * window.run_stride :][:whole]
-            for row in range(window.rows)
-            for run in range(window.runs)
-        ]
-        out[p] = lanes @ np.concatenate(runs).astype(np.int64)
-
-
 @jit
-def _no_words(blocks: Int, depth: Int) -> Any:
+def _size_zero(blocks: Int, depth: Int) -> Any:
     return 0 * blocks * depth
 
 
 @jit
-def _nothing_to_clear(room: Int64s) -> None:
+def _do_nothing(workspace: Int64s) -> None:
     pass
 
 
-_own: Any = {
-    "amx": (products_amx, room_words_amx, clear_room_amx, _nothing_to_clear),
-    "avx2": (products_avx2, room_words_avx2, clear_room_avx2, clear_kept_avx2),
+_implementations: Any = {
+    "amx": (products_amx, workspace_size_amx, initialize_workspace_amx, _do_nothing),
+    "avx2": (
+        products_avx2,
+        workspace_size_avx2,
+        initialize_workspace_avx2,
+        initialize_packed_weights_avx2,
+    ),
 }
-_plain = _products_in_numpy if numba.config.DISABLE_JIT else jit(_products_compiled)
-_nothing = (_no_words, _nothing_to_clear, _nothing_to_clear)
-_taken = "" if numba.config.DISABLE_JIT else FLAVOUR
-products, room_words, clear_room, clear_kept = _own.get(_taken, (_plain, *_nothing))
-"""Four functions.
+products, products_workspace_size, initialize_workspace, initialize_packed_weights = (
+    _implementations.get(TARGET, (_products_any, _size_zero, _do_nothing, _do_nothing))
+)
+"""Functions of the target.
 
-``products(inputs, base, offsets, window, weights, start, pixels, out, excess, room, kept)``:
-``out[p, lane]`` = products of a pixel's window with a lane's weights, summed up modulo 2^32.
+``products(inputs, base, offsets, window, weights, start, pixels, out, excess, workspace, packed)``
+computes ``out[p, lane]``: the products of a pixel's window with a lane's weights, summed modulo
+2^32. inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MAX_PIXELS;
+weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], whose rows after
+``pixels`` may be overwritten; excess int32 [MAX_PIXELS] and workspace int64 hold intermediate
+results; packed int64 holds packed weights, which several threads may use at the same time.
 
-inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MAX_PIXELS;
-weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], of which rows after
-``pixels`` may be written; excess int32 [MAX_PIXELS] and room int64, to work in; kept int64, what is
-made of these weights, for several threads at the same time.
-
-``room_words(blocks, depth)``: size of a room for some blocks of weights, of ``depth`` inputs in
-each lane. ``clear_room(room)`` before the first products with other weights.
-
-``clear_kept(kept)`` before the first products with other weights, unless it holds zeros;
-``kept_words`` says how many.
+``products_workspace_size(blocks, depth)`` returns the 64-bit words of a workspace for blocks of
+weights of ``depth`` inputs in each lane. ``initialize_workspace(workspace)`` must be called before
+the first products with other weights, and so must ``initialize_packed_weights(packed)``, unless the
+array holds zeros.
 """

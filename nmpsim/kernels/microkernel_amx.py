@@ -1,8 +1,8 @@
-"""Sums of products of a few pixels with many channels at once, with the tiles of AMX.
+"""Int8 sums of products with AMX tiles.
 
-Weights are read in place; of a last chunk of fewer than 64 inputs they are copied, and zeros
-follow. The pixels of a tile must be equally far apart and have all their inputs in a row; where
-they do not, their windows are gathered.
+Weights are read in place; those of a last chunk of fewer than 64 inputs are copied and padded with
+zeros. The pixels of a tile must be equally far apart with contiguous inputs; other windows are
+gathered first.
 """
 
 from __future__ import annotations
@@ -12,68 +12,68 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.kernels.amx_tiles import (
-    MOST,
+    MAX_TILES,
     ROW_BYTES,
     SIDE,
     TILE_BYTES,
     emit_configure,
     emit_gather,
-    emit_pack,
+    emit_pack_tails,
     emit_products,
     emit_release,
 )
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import InputWindow
-from nmpsim.kernels.vector_code import LANES, function_of
+from nmpsim.kernels.pointers import address_of, window_rows
+from nmpsim.kernels.vector_code import LANES, define_function
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
-_configure: Any = function_of("configure_amx", emit_configure)
-_gather: Any = function_of("gather_amx", emit_gather)
-_pack: Any = function_of("pack_amx", emit_pack)
-_products: Any = function_of("products_amx", emit_products)
-_release: Any = function_of("release_amx", emit_release)
+_configure: Any = define_function("configure_amx", emit_configure)
+_gather: Any = define_function("gather_amx", emit_gather)
+_pack_tails: Any = define_function("pack_tails_amx", emit_pack_tails)
+_products: Any = define_function("products_amx", emit_products)
+_release: Any = define_function("release_amx", emit_release)
 
 _HAS_TAILS = 0
-"""Word of the room: 1 if the last chunks of weights are there. What follows is ``_Room``."""
+"""Word of the workspace: 1 if the tails of the weights are packed. ``_Workspace`` follows."""
 
 
-class _Room(NamedTuple):
-    """Addresses of what products work in, and bytes from patch to patch."""
+class _Workspace(NamedTuple):
+    """Addresses of the parts of a workspace, and bytes from patch to patch."""
 
     configuration: Int
     tails: Int
     patches: Int
-    stride: Int
+    patch_stride: Int
     end: Int
 
 
 @jit
-def _room_at(address: Int, blocks: Int, depth: Int) -> Any:
-    """The room at an address for some blocks of weights of ``depth`` inputs each."""
+def _workspace_at(address: Int, blocks: Int, depth: Int) -> Any:
     configuration = (address + 8 + ROW_BYTES - 1) & -ROW_BYTES
     tails = configuration + ROW_BYTES
     patches = tails + blocks * TILE_BYTES
-    # An odd number of a cache's lines: the rows of a tile are then in different sets of it.
+    # An odd number of cache lines, so that the rows of a tile are in different cache sets.
     stride = ((depth + ROW_BYTES - 1) & -ROW_BYTES) | ROW_BYTES
-    return _Room(configuration, tails, patches, stride, patches + MAX_PIXELS * stride)
+    return _Workspace(configuration, tails, patches, stride, patches + MAX_PIXELS * stride)
 
 
 @jit
-def room_words_amx(blocks: Int, depth: Int) -> Any:
-    """64-bit words that products need, for some blocks of weights of ``depth`` inputs each."""
-    return (_room_at(np.int64(0), blocks, depth).end + ROW_BYTES) >> 3
+def workspace_size_amx(blocks: Int, depth: Int) -> Any:
+    """Return the 64-bit words of a workspace for blocks of weights of ``depth`` inputs."""
+    return (_workspace_at(np.int64(0), blocks, depth).end + ROW_BYTES) >> 3
 
 
 @jit
-def clear_room_amx(room: Int64s) -> None:
-    """Products with weights that the room has not seen follow."""
-    room[_HAS_TAILS] = 0
+def initialize_workspace_amx(workspace: Int64s) -> None:
+    """Prepare a workspace for weights that it has not seen."""
+    workspace[_HAS_TAILS] = 0
 
 
 @jit
-def _step_of(offsets: Int64s, pixels: Int) -> Any:
-    """Bytes from pixel to pixel; -1 if they are not always the same."""
+def _uniform_stride(offsets: Int64s, pixels: Int) -> Any:
+    """Return the bytes from pixel to pixel, or -1 if they differ."""
     step = offsets[min(1, pixels - 1)] - offsets[0]
     for p in range(1, pixels):
         if offsets[p] - offsets[p - 1] != step:
@@ -92,41 +92,37 @@ def products_amx(
     pixels: Int,
     out: Int32s,
     _: Int32s,
-    room: Int64s,
+    workspace: Int64s,
     __: Int64s,
 ) -> None:
-    """See ``products`` of :mod:`~nmpsim.kernels.microkernel`."""
-    rows, runs = np.int64(window.rows), np.int64(window.runs)
-    row_stride, run_stride = np.int64(window.row_stride), np.int64(window.run_stride)
-    fours = np.int64((window.length + 3) >> 2)
-    steps, blocks = rows * runs * fours, np.int64(out.shape[1]) // LANES
+    """Compute :func:`~nmpsim.kernels.microkernel.products` with AMX tiles."""
+    rows = window_rows(address_of(inputs) + base, window, 4)
+    steps, blocks = rows.rows * rows.runs * rows.steps, np.int64(out.shape[1]) // LANES
     chunks, rest = steps // SIDE, steps % SIDE
-    block, block_stride = np.int64(weights.ctypes.data) + start, steps * ROW_BYTES
-    r = _room_at(np.int64(room.ctypes.data), blocks, 4 * steps)
-    if rest and not room[_HAS_TAILS]:
-        _pack((blocks, block + chunks * TILE_BYTES, block_stride, rest, r.tails))
-        room[_HAS_TAILS] = 1
-    corner = np.int64(inputs.ctypes.data) + base
-    patches, stride = corner + offsets[0], np.int64(-1)
-    if rows * runs == 1 and rest == 0:
-        stride = _step_of(offsets, pixels)
+    block, block_stride = address_of(weights) + start, steps * ROW_BYTES
+    w = _workspace_at(address_of(workspace), blocks, 4 * steps)
+    if rest and not workspace[_HAS_TAILS]:
+        _pack_tails((blocks, block + chunks * TILE_BYTES, block_stride, rest, w.tails))
+        workspace[_HAS_TAILS] = 1
+    patches, stride = rows.base + offsets[0], np.int64(-1)
+    if rows.rows * rows.runs == 1 and rest == 0:
+        stride = _uniform_stride(offsets, pixels)
     if stride < 0:
-        where = (corner, rows, row_stride, runs, run_stride, fours)
-        patches, stride = r.patches, r.stride
-        _gather((np.int64(pixels), np.int64(offsets.ctypes.data), *where, patches, stride))
+        patches, stride = w.patches, w.patch_stride
+        _gather((pixels, address_of(offsets), rows, patches, stride))
     tiles = (pixels + SIDE - 1) // SIDE
     height = np.int64((pixels + tiles - 1) // tiles)
-    _configure((r.configuration, height))
-    row = 4 * np.int64(out.shape[1])
-    for n in range(0, blocks, MOST):
+    _configure((w.configuration, height))
+    row = 4 * out.shape[1]
+    for n in range(0, blocks, MAX_TILES):
         of_blocks = (block + n * block_stride, block_stride)
-        tail = (np.int64(rest != 0), r.tails + n * TILE_BYTES)
-        for t in range(0, tiles, MOST):
+        tail = (rest != 0, w.tails + n * TILE_BYTES)
+        for t in range(0, tiles, MAX_TILES):
             # The last tile begins early enough to be as high as the others.
             p = min(t * height, pixels - height)
             apart = min((t + 1) * height, pixels - height) - p
-            taken = (np.int64(min(MOST, tiles - t)), min(np.int64(MOST), blocks - n))
+            shape = (min(MAX_TILES, tiles - t), min(MAX_TILES, blocks - n))
             read = (patches + p * stride, stride, apart * stride, chunks)
-            to = np.int64(out.ctypes.data) + p * row + n * ROW_BYTES
-            _products((*taken, *read, *of_blocks, *tail, to, row, apart * row))
-    _release((np.int64(0),))
+            to = address_of(out) + p * row + n * ROW_BYTES
+            _products((*shape, *read, *of_blocks, *tail, to, row, apart * row))
+    _release(())

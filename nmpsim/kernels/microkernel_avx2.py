@@ -1,60 +1,75 @@
-"""Sums of products of a few pixels with sixteen channels at once, with the instructions of AVX2.
+"""Int8 sums of products of a few pixels with sixteen channels, with AVX2 instructions.
 
-``vpmaddubsw`` multiplies unsigned inputs by signed weights and adds the products in twos, but only
-16 bits hold a sum of two. Inputs of 0 to 127 never leave them. Others are made unsigned by adding
-128, which each lane's sum begins without. Then two weights of a sign must be no more than 128
-together: where those of a side's step are more, it is done in two halves, the second one later.
+``vpmaddubsw`` multiplies unsigned inputs by signed weights and adds products in pairs, whose sum
+must fit 16 bits. That of inputs of 0 to 127 always does. Other inputs are made unsigned by adding
+128, and each lane's sum starts at minus 128 times its weights. Then two weights of the same sign
+must be at most 128 together: a side's step with more is divided into two halves, the second of
+which is a residual step.
 
-Of inputs of 0 to 127, 16 bits also hold two steps together where four weights of a sign are no more
-than 258: then the second step is done later where they are more.
+With inputs of 0 to 127, 16 bits also hold two steps together if four weights of the same sign are
+at most 258; otherwise the second step is a residual step.
 
-Weights are packed for that when they are met with such inputs: those of a whole layer once, by one
-of the threads that want them.
+Weights are packed accordingly when such inputs occur first: those of a whole layer once, by one of
+the threads that need them.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
+from llvmlite.ir import Constant, IRBuilder, Value
 
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
-from nmpsim.kernels.atomics import load as load_shared
+from nmpsim.kernels.atomics import atomic_load
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.kept_weights import FIRSTS, PLACES, STARTS_BYTES, STEP, kept_at
 from nmpsim.kernels.operands import InputWindow
+from nmpsim.kernels.packed_weights import (
+    FIRST_RESIDUALS,
+    OFFSETS_BYTES,
+    STARTS_BYTES,
+    STEP_BYTES,
+    packed_weights_at,
+)
+from nmpsim.kernels.pointers import address_of, window_rows
 from nmpsim.kernels.vector_code import (
     I32,
     I64,
     LANES,
     Loop,
-    ahead,
+    WindowRows,
+    add_offset,
     constant,
-    function_of,
+    define_function,
+    int_vector,
     load,
+    loop_over_runs,
     splat,
     store,
-    vector,
+    switch,
+    zeros,
 )
-from nmpsim.kernels.weights_avx2 import NEVER, THERE, pack_blocks
+from nmpsim.kernels.weight_packing import PACKED, UNUSED, pack_blocks
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 PIXELS = 6
-"""Their sums, of sixteen channels, fill twelve of the sixteen registers."""
+"""Pixels of a register block: their sums, of sixteen channels, fill twelve of sixteen registers."""
 PATCH_BYTES = 3 << 16
-"""Room for the windows of pixels; more would leave the host's nearer caches."""
+"""Bytes for the windows of pixels; more would exceed the host's inner caches."""
 PAIR_PIXELS = 5
-"""Pixels that are done at once two steps at a time: their sums, and what else is needed."""
-_BYTES, _PAIRS, _SUMS = vector(8, 32), vector(16, 16), vector(32, 8)
+"""Pixels of a register block that takes two steps at a time."""
+_BYTES, _PAIRS, _SUMS = int_vector(8, 32), int_vector(16, 16), int_vector(32, 8)
+_BOTH_SUMS = ir.LiteralStructType([_SUMS, _SUMS])
 
 
 _SAME_INPUTS = "vpbroadcastd ($4,$5), %ymm14\nvpmaddubsw $2, %ymm14, %ymm15\n"
 _OWN_INPUTS = (
     "vpbroadcastd ($4,$5), %ymm15\nvpbroadcastd ($4,$6), %ymm14\nvpmaddubsw $2, %ymm15, %ymm15\n"
 )
-"""Four inputs of a pixel, for the left side in ymm15, for the right one in ymm14."""
+"""Load four inputs of a pixel, for the left side into ymm15, for the right one into ymm14."""
 _PRODUCTS = (
     "vpmaddubsw $3, %ymm14, %ymm14\n"
     "vpmaddwd ($7), %ymm15, %ymm15\n"
@@ -80,191 +95,171 @@ _TWO_STEPS = (
 _TWO_CONSTRAINTS = "=x,=x,x,r,r,r,0,1,~{ymm12},~{ymm13},~{ymm14},~{ymm15},~{memory}"
 
 
+def _add_by_assembly(
+    b: IRBuilder, code: str, constraints: str, operands: list[Any], sums: list[Any]
+) -> list[Any]:
+    """Return a pixel's sums after inline assembly; LLVM's own code would spill registers."""
+    llvmlite.binding.initialize_native_asmparser()  # LLVM compiles it in this process
+    given = [*operands, *sums]
+    kind = ir.FunctionType(_BOTH_SUMS, [one.type for one in given])
+    both = b.asm(kind, code, constraints, given, side_effect=True)
+    return [b.extract_value(both, side) for side in range(2)]
+
+
 def _add_step(
-    b: ir.IRBuilder,
+    b: IRBuilder,
     sums: list[Any],
     corners: list[Any],
-    at: list[Any],
-    weights: ir.Value,
-    ones: ir.Value,
+    positions: list[Any],
+    weights: Value,
+    ones: Value,
 ) -> list[Any]:
-    """Four inputs of each pixel times a step of weights; LLVM alone would spill registers.
+    """Add four inputs of each pixel times a step of weights.
 
-    ``at`` is where the inputs of both sides are, or of each.
+    ``positions`` are those of the inputs, of both sides or of each.
     """
-    kind = ir.FunctionType(
-        ir.LiteralStructType([_SUMS, _SUMS]), [_BYTES, _BYTES, I64, I64, I64, I64, _SUMS, _SUMS]
-    )
-    block = [load(b, ahead(b, weights, 32 * side), _BYTES, 1) for side in range(2)]
-    llvmlite.binding.initialize_native_asmparser()  # for LLVM, which compiles it in this process
-    code = (_SAME_INPUTS if len(at) == 1 else _OWN_INPUTS) + _PRODUCTS
+    block = [load(b, add_offset(b, weights, 32 * side), _BYTES, 1) for side in range(2)]
+    code = (_SAME_INPUTS if len(positions) == 1 else _OWN_INPUTS) + _PRODUCTS
     added = []
     for p, corner in enumerate(corners):
-        given = [*block, corner, at[0], at[-1], ones, *sums[2 * p : 2 * p + 2]]
-        both = b.asm(kind, code, _CONSTRAINTS, given, side_effect=True)
-        added += [b.extract_value(both, side) for side in range(2)]
+        operands = [*block, corner, positions[0], positions[-1], ones]
+        added += _add_by_assembly(b, code, _CONSTRAINTS, operands, sums[2 * p : 2 * p + 2])
     return added
 
 
 def _add_two_steps(
-    b: ir.IRBuilder,
-    sums: list[Any],
-    corners: list[Any],
-    at: ir.Value,
-    weights: ir.Value,
-    ones: ir.Value,
+    b: IRBuilder, sums: list[Any], corners: list[Any], position: Value, weights: Value, ones: Value
 ) -> list[Any]:
-    """Eight inputs of each pixel times two steps of weights."""
-    kind = ir.FunctionType(
-        ir.LiteralStructType([_SUMS, _SUMS]), [_PAIRS, I64, I64, I64, _SUMS, _SUMS]
-    )
-    llvmlite.binding.initialize_native_asmparser()
+    """Add eight inputs of each pixel times two steps of weights."""
     added = []
     for p, corner in enumerate(corners):
-        given = [ones, corner, at, weights, *sums[2 * p : 2 * p + 2]]
-        both = b.asm(kind, _TWO_STEPS, _TWO_CONSTRAINTS, given, side_effect=True)
-        added += [b.extract_value(both, side) for side in range(2)]
+        operands = [ones, corner, position, weights]
+        added += _add_by_assembly(
+            b, _TWO_STEPS, _TWO_CONSTRAINTS, operands, sums[2 * p : 2 * p + 2]
+        )
     return added
 
 
 def _emit_block(
-    b: ir.IRBuilder,
+    b: IRBuilder,
     pixels: int,
     in_pairs: bool,
-    patches: ir.Value,
-    depth: ir.Value,
-    weights: ir.Value,
-    starts: ir.Value,
-    count: ir.Value,
-    places: ir.Value,
-    rests: ir.Value,
-    out: ir.Value,
-    out_stride: ir.Value,
-    ones: ir.Value,
+    patches: Value,
+    depth: Value,
+    weights: Value,
+    starts: Value,
+    residual_count: Value,
+    residual_offsets: Value,
+    residuals: Value,
+    out: Value,
+    out_stride: Value,
+    ones: Value,
 ) -> None:
-    """Sums of some pixels and one block."""
-    corners = [ahead(b, patches, p, depth) for p in range(pixels)]
-    begin = [load(b, ahead(b, starts, 32 * side), _SUMS, 4) for side in range(2)]
-    loaded = load(b, ones, _PAIRS, 8)
-    turn = 2 if in_pairs else 1
-    turns = b.lshr(b.add(depth, constant(4 * turn - 4)), constant(1 + turn))
-    steps = Loop(b, turns, [constant(0), weights, *(begin * pixels)])
-    at, where, *sums = steps.values
+    """Compute the sums of some pixels and one block."""
+    corners = [add_offset(b, patches, p, depth) for p in range(pixels)]
+    initial = [load(b, add_offset(b, starts, 32 * side), _SUMS, 4) for side in range(2)]
+    loaded_ones = load(b, ones, _PAIRS, 8)
+    unroll = 2 if in_pairs else 1
+    count = b.lshr(b.add(depth, constant(4 * unroll - 4)), constant(1 + unroll))
+    steps = Loop(b, count, [constant(0), weights, *(initial * pixels)])
+    position, weights_at, *sums = steps.values
     if in_pairs:
-        added = _add_two_steps(b, sums, corners, at, where, loaded)
+        added = _add_two_steps(b, sums, corners, position, weights_at, loaded_ones)
     else:
-        added = _add_step(b, sums, corners, [at], where, ones)
-    after = [b.add(at, constant(4 * turn)), b.add(where, constant(STEP * turn)), *added]
-    _, _, *sums = steps.end(after)
-    halved = Loop(b, count, [places, rests, *sums], may_be_empty=True)
-    place, where, *sums = halved.values
-    own = [load(b, ahead(b, place, 8 * side), I64, 8) for side in range(2)]
-    added = _add_step(b, sums, corners, own, where, ones)
-    after = [b.add(place, constant(PLACES)), b.add(where, constant(STEP)), *added]
-    _, _, *sums = halved.end(after)
+        added = _add_step(b, sums, corners, [position], weights_at, ones)
+    steps_in, steps_on = constant(4 * unroll), constant(STEP_BYTES * unroll)
+    _, _, *sums = steps.end([b.add(position, steps_in), b.add(weights_at, steps_on), *added])
+    rest = Loop(b, residual_count, [residual_offsets, residuals, *sums], may_be_empty=True)
+    offsets_at, weights_at, *sums = rest.values
+    positions = [load(b, add_offset(b, offsets_at, 8 * side), I64, 8) for side in range(2)]
+    added = _add_step(b, sums, corners, positions, weights_at, ones)
+    after = [b.add(offsets_at, constant(OFFSETS_BYTES)), b.add(weights_at, constant(STEP_BYTES))]
+    _, _, *sums = rest.end([*after, *added])
     for p in range(pixels):
         for side in range(2):
-            to = ahead(b, ahead(b, out, p, out_stride), 32 * side)
+            to = add_offset(b, add_offset(b, out, p, out_stride), 32 * side)
             store(b, sums[2 * p + side], to, 4)
 
 
-def _emit_products(b: ir.IRBuilder, pixels: ir.Value, in_pairs: ir.Value, *where: ir.Value) -> Any:
-    """Sums of up to PIXELS pixels and one block, or of up to PAIR_PIXELS two steps at a time."""
-    done = b.append_basic_block("done")
-    choice = b.switch(b.add(pixels, b.mul(in_pairs, constant(PIXELS))), done)
-    shapes = [(p, False) for p in range(1, PIXELS + 1)]
-    shapes += [(p, True) for p in range(1, PAIR_PIXELS + 1)]
-    for p, is_paired in shapes:
-        shape = b.append_basic_block("shape")
-        choice.add_case(constant(p + PIXELS * is_paired), shape)
-        b.position_at_end(shape)
-        _emit_block(b, p, is_paired, *where)
-        b.branch(done)
-    b.position_at_end(done)
-    return constant(0)
+def _emit_products(b: IRBuilder, pixels: Value, in_pairs: Value, *operands: Value) -> Any:
+    """Compute the sums of up to PIXELS pixels, or of up to PAIR_PIXELS two steps at a time."""
+    cases = {
+        p + PIXELS * is_paired: partial(_emit_block, b, p, is_paired, *operands)
+        for is_paired, most in ((False, PIXELS), (True, PAIR_PIXELS))
+        for p in range(1, most + 1)
+    }
+    return switch(b, b.add(pixels, b.mul(in_pairs, constant(PIXELS))), cases)
 
 
 def _emit_gather(
-    b: ir.IRBuilder,
-    pixels: ir.Value,
-    offsets: ir.Value,
-    base: ir.Value,
-    rows: ir.Value,
-    row_stride: ir.Value,
-    runs: ir.Value,
-    run_stride: ir.Value,
-    fours: ir.Value,
-    change: ir.Value,
-    patches: ir.Value,
+    b: IRBuilder, pixels: Value, offsets: Value, window: WindowRows, flipped: Value, patches: Value
 ) -> Any:
-    """Copy windows of pixels, each bit changed that ``change`` has, one after the other.
+    """Copy windows one after the other, with the bits of ``flipped`` inverted in each four bytes.
 
-    Not 0 if one of the inputs is negative.
+    Not 0 if any input is negative.
     """
-    four = b.trunc(change, I32)
-    turns: list[Loop] = [Loop(b, pixels, [offsets, patches, ir.Constant(_SUMS, None)])]
-    offset, to, found = turns[0].values
-    corner = b.add(base, load(b, offset, I64, 8))
-    turns += [Loop(b, rows, [corner, to, found])]
-    turns += [Loop(b, runs, turns[1].values)]
-    run, to, found = turns[2].values
-    large = Loop(b, b.lshr(fours, constant(3)), [run, to, found], may_be_empty=True)
-    at, to, found = large.values
-    values = load(b, at, _SUMS, 1)
-    store(b, b.xor(values, splat(b, four, 8)), to, 1)
-    after = [b.add(at, constant(32)), b.add(to, constant(32)), b.or_(found, values)]
-    at, to, found = large.end(after)
-    none = ir.Constant(I32, 0)
-    small = Loop(b, b.and_(fours, constant(7)), [at, to, none], may_be_empty=True)
-    at, to, some = small.values
-    value = load(b, at, I32, 1)
-    store(b, b.xor(value, four), to, 1)
-    after = [b.add(at, constant(4)), b.add(to, constant(4)), b.or_(some, value)]
-    _, to, some = small.end(after)
-    found = b.or_(found, b.insert_element(ir.Constant(_SUMS, None), some, none))
-    _, to, found = turns[2].end([b.add(run, run_stride), to, found])
-    _, to, found = turns[1].end([b.add(turns[1].values[0], row_stride), to, found])
-    _, _, found = turns[0].end([b.add(offset, constant(8)), to, found])
-    signs = b.icmp_signed("<", b.bitcast(found, _BYTES), ir.Constant(_BYTES, None))
+    mask, none = b.trunc(flipped, I32), Constant(I32, 0)
+
+    def copy_run(run: Value, patch: Value, found: Value) -> list[Any]:
+        large = Loop(b, b.lshr(window.steps, constant(3)), [run, patch, found], may_be_empty=True)
+        at, to, found = large.values
+        values = load(b, at, _SUMS, 1)
+        store(b, b.xor(values, splat(b, mask, 8)), to, 1)
+        after = [b.add(at, constant(32)), b.add(to, constant(32)), b.or_(found, values)]
+        at, to, found = large.end(after)
+        small = Loop(b, b.and_(window.steps, constant(7)), [at, to, none], may_be_empty=True)
+        at, to, some = small.values
+        value = load(b, at, I32, 1)
+        store(b, b.xor(value, mask), to, 1)
+        after = [b.add(at, constant(4)), b.add(to, constant(4)), b.or_(some, value)]
+        _, to, some = small.end(after)
+        return [to, b.or_(found, b.insert_element(zeros(_SUMS), some, none))]
+
+    over_pixels = Loop(b, pixels, [offsets, patches, zeros(_SUMS)])
+    offset, *carried = over_pixels.values
+    corner = b.add(window.base, load(b, offset, I64, 8))
+    patch, found = loop_over_runs(b, window, corner, carried, copy_run)
+    _, _, found = over_pixels.end([b.add(offset, constant(8)), patch, found])
+    signs = b.icmp_signed("<", b.bitcast(found, _BYTES), zeros(_BYTES))
     return b.zext(b.bitcast(signs, I32), I64)
 
 
-_products: Any = function_of("products_avx2", _emit_products)
-_gather: Any = function_of("gather_avx2", _emit_gather)
+_products: Any = define_function("products_avx2", _emit_products)
+_gather: Any = define_function("gather_avx2", _emit_gather)
 
 _ONES, _ZEROS, _PATCHES = 0, 4, 12
-"""Words of the room: sixteen ones of 16 bits; sixteen zeros of 32 bits, with which sums begin where
+"""Words of the workspace: sixteen ones of 16 bits; sixteen zeros of 32 bits, the initial sums where
 no input is negative; windows of pixels."""
 _ALL_ONES: Any = np.int64(0x0001_0001_0001_0001)
 _SIGNS: Any = np.int64(0x8080_8080)
-"""The sign of each of four inputs."""
+"""Sign bits of four inputs."""
 
 
 @jit
-def _most_at_once(depth: Int) -> Any:
-    """Pixels for whose windows a room is large enough."""
+def _max_gathered(depth: Int) -> Any:
+    """Return the number of pixels whose windows fit a workspace."""
     return min(max(PATCH_BYTES // depth // PIXELS, 1) * PIXELS, MAX_PIXELS)
 
 
 @jit
-def _at_once(pixels: Int, depth: Int) -> Any:
-    """Pixels whose windows are in the room at a time: even shares of all of them."""
-    most = _most_at_once(depth)
+def _gathered_at_once(pixels: Int, depth: Int) -> Any:
+    """Return the number of pixels to gather at a time: an even share of all."""
+    most = _max_gathered(depth)
     shares = (pixels + most - 1) // most
     return min(((pixels + shares - 1) // shares + PIXELS - 1) // PIXELS * PIXELS, most)
 
 
 @jit
-def room_words_avx2(_: Int, depth: Int) -> Any:
-    """64-bit words to work in, for windows of ``depth`` inputs."""
-    return _PATCHES + ((_most_at_once(depth) * depth + 7) >> 3) + 1
+def workspace_size_avx2(_: Int, depth: Int) -> Any:
+    """Return the 64-bit words of a workspace for windows of ``depth`` inputs."""
+    return _PATCHES + ((_max_gathered(depth) * depth + 7) >> 3) + 1
 
 
 @jit
-def clear_room_avx2(room: Int64s) -> None:
-    """Make a room ready."""
-    room[_ONES:_ZEROS] = _ALL_ONES
-    room[_ZEROS:_PATCHES] = 0
+def initialize_workspace_avx2(workspace: Int64s) -> None:
+    """Fill the constant parts of a workspace."""
+    workspace[_ONES:_ZEROS] = _ALL_ONES
+    workspace[_ZEROS:_PATCHES] = 0
 
 
 @jit
@@ -278,53 +273,52 @@ def products_avx2(
     pixels: Int,
     out: Int32s,
     _: Int32s,
-    room: Int64s,
-    kept: Int64s,
+    workspace: Int64s,
+    packed: Int64s,
 ) -> None:
-    """See ``products`` of :mod:`~nmpsim.kernels.microkernel`."""
-    rows, runs = np.int64(window.rows), np.int64(window.runs)
-    row_stride, run_stride = np.int64(window.row_stride), np.int64(window.run_stride)
-    fours = np.int64((window.length + 3) >> 2)
-    where = (np.int64(inputs.ctypes.data) + base, rows, row_stride, runs, run_stride, fours)
-    steps, blocks = rows * runs * fours, np.int64(out.shape[1]) // LANES
-    original = np.int64(weights.ctypes.data) + start
-    at = np.int64(room.ctypes.data)
+    """Compute :func:`~nmpsim.kernels.microkernel.products` with AVX2 instructions."""
+    rows = window_rows(address_of(inputs) + base, window, 4)
+    steps, blocks = rows.rows * rows.runs * rows.steps, np.int64(out.shape[1]) // LANES
+    original, at = address_of(weights) + start, address_of(workspace)
     patches = at + 8 * _PATCHES
-    of_pairs, of_halves = kept[: kept.size >> 1], kept[kept.size >> 1 :]
-    pairs = kept_at(np.int64(of_pairs.ctypes.data), blocks, 4 * steps)
-    halves = kept_at(np.int64(of_halves.ctypes.data), blocks, 4 * steps)
-    at_once = _at_once(pixels, 4 * steps)
+    pair_words, half_words = packed[: packed.size >> 1], packed[packed.size >> 1 :]
+    pairs = packed_weights_at(address_of(pair_words), blocks, 4 * steps)
+    halves = packed_weights_at(address_of(half_words), blocks, 4 * steps)
+    at_once = _gathered_at_once(pixels, 4 * steps)
     for first in range(0, pixels, at_once):
         count = min(at_once, pixels - first)
-        windows = (np.int64(count), np.int64(offsets.ctypes.data) + 8 * first, *where)
-        is_any = load_shared(halves.state) == THERE
+        windows = (count, address_of(offsets) + 8 * first, rows)
+        is_any = atomic_load(halves.state) == PACKED
         signs = _SIGNS if is_any else np.int64(0)
         if _gather((*windows, signs, patches)) != 0 and not is_any:
-            pack_blocks(original, steps, blocks, of_halves, False)
+            pack_blocks(original, steps, blocks, half_words, False)
             is_any = True
             _gather((*windows, _SIGNS, patches))
-        in_pairs = not is_any and load_shared(pairs.state) != NEVER
-        if in_pairs and load_shared(pairs.state) != THERE:
-            pack_blocks(original, steps, blocks, of_pairs, True)
-        k, own = (pairs, of_pairs) if in_pairs else (halves, of_halves)
+        in_pairs = not is_any and atomic_load(pairs.state) != UNUSED
+        if in_pairs and atomic_load(pairs.state) != PACKED:
+            pack_blocks(original, steps, blocks, pair_words, True)
+        w, words = (pairs, pair_words) if in_pairs else (halves, half_words)
         most = PAIR_PIXELS if in_pairs else PIXELS
-        kind = np.int64(1) if in_pairs else np.int64(0)
         for block in range(blocks):
-            block_at, starts = original + block * steps * STEP, at + 8 * _ZEROS
-            rests, before = np.int64(0), np.int64(0)
+            block_at, starts = original + block * steps * STEP_BYTES, at + 8 * _ZEROS
+            residuals, before = np.int64(0), np.int64(0)
             if in_pairs or is_any:
-                block_at = k.packed + block * ((k.rests - k.packed) // blocks)
-                starts = k.starts + block * STARTS_BYTES
-                before = own[FIRSTS + block]
-                rests = own[FIRSTS + block + 1] - before
-            of_block = (block_at, starts, rests)
-            halved = (k.places + before * PLACES, k.rests + before * STEP)
-            to = np.int64(out.ctypes.data) + 4 * (first * out.shape[1] + block * LANES)
+                block_at = w.packed + block * ((w.residuals - w.packed) // blocks)
+                starts = w.starts + block * STARTS_BYTES
+                before = words[FIRST_RESIDUALS + block]
+                residuals = words[FIRST_RESIDUALS + block + 1] - before
+            of_block = (
+                block_at,
+                starts,
+                residuals,
+                w.residual_offsets + before * OFFSETS_BYTES,
+                w.residuals + before * STEP_BYTES,
+            )
             p, row = np.int64(0), 4 * np.int64(out.shape[1])
+            to = address_of(out) + first * row + 4 * block * LANES
             while p < count:
                 left = count - p
                 taken = left // ((left + most - 1) // most)
-                patch = patches + p * 4 * steps
-                written = (to + p * row, row, at + 8 * _ONES)
-                _products((taken, kind, patch, 4 * steps, *of_block, *halved, *written))
+                patch = (patches + p * 4 * steps, 4 * steps)
+                _products((taken, in_pairs, *patch, *of_block, to + p * row, row, at + 8 * _ONES))
                 p += taken

@@ -16,7 +16,7 @@ _FILE = ".numba_config.yaml"
 """What Numba reads of the folder at hand."""
 
 
-def told(*names: str) -> dict[str, str]:
+def read_settings(*names: str) -> dict[str, str]:
     """Those of the settings that are made; names as in the environment.
 
     Raises:
@@ -76,5 +76,5 @@ def is_on(setting: str) -> bool:
     return setting not in ("", "0", "False")
 
 
-IS_PLAIN = is_on(told("NUMBA_DISABLE_JIT").get("NUMBA_DISABLE_JIT", ""))
+IS_PLAIN = is_on(read_settings("NUMBA_DISABLE_JIT").get("NUMBA_DISABLE_JIT", ""))
 """True if nothing is compiled: kernels are run as the Python functions that they are made of."""

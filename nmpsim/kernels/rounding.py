@@ -11,11 +11,10 @@ import numpy as np
 
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
+from nmpsim.kernels.vector_code import BELOW_HALF
 
 HELD: Any = np.int64(1 << 62)
 """Results beyond it are held there: every later clip is narrower."""
-BELOW_HALF: Any = np.nextafter(np.float32(0.5), np.float32(0))
-"""The largest float32 below a half."""
 _INT32_LOW, _INT32_HIGH = np.int64(-(1 << 31)), np.int64((1 << 31) - 1)
 
 

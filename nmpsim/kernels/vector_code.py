@@ -1,125 +1,154 @@
-"""Pieces of vector code for the host, written as LLVM IR."""
+"""Building blocks of the vector code that kernels are made of, as LLVM IR."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
+from llvmlite.ir import Constant, IRBuilder, Value
 
 from nmpsim.kernels.workspace_size import LANES as LANES
 
-if TYPE_CHECKING:
-    import numba
-
 I32, I64 = ir.IntType(32), ir.IntType(64)
+FLOATS, DOUBLES = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), ir.DoubleType()))
+BELOW_HALF: Any = np.nextafter(np.float32(0.5), np.float32(0))
+"""The largest float32 below a half."""
 
 
-def constant(value: int) -> Any:
-    """A 64-bit number."""
-    return ir.Constant(I64, value)
+# --- constants and memory --------------------------------------------------------------------
 
 
-def vector(bits: int, lanes: int = LANES) -> Any:
-    """Type of a vector of integers."""
+def int_vector(bits: int, lanes: int = LANES) -> Any:
+    """Return the type of a vector of integers."""
     return ir.VectorType(ir.IntType(bits), lanes)
 
 
-def load(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type, alignment: int) -> Any:
-    """What lies at an address."""
-    value = builder.load(builder.inttoptr(address, kind.as_pointer()))
+INT32S = int_vector(32)
+
+
+def constant(value: int) -> Any:
+    """Return a 64-bit constant."""
+    return Constant(I64, value)
+
+
+def splat_constant(kind: ir.VectorType, value: float) -> Any:
+    """Return a vector constant with equal lanes."""
+    return Constant(kind, [value] * kind.count)
+
+
+def zeros(kind: ir.Type) -> Any:
+    """Return the zero of a type."""
+    return Constant(kind, None)
+
+
+def load(b: IRBuilder, address: Value, kind: ir.Type, alignment: int) -> Any:
+    """Load a value of a type from an address."""
+    value = b.load(b.inttoptr(address, kind.as_pointer()))
     value.align = alignment
     return value
 
 
-def store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: int) -> None:
-    """Put a value at an address."""
-    builder.store(value, builder.inttoptr(address, value.type.as_pointer())).align = alignment
+def store(b: IRBuilder, value: Value, address: Value, alignment: int) -> None:
+    """Store a value at an address."""
+    b.store(value, b.inttoptr(address, value.type.as_pointer())).align = alignment
 
 
-def pick(builder: ir.IRBuilder, first: ir.Value, second: ir.Value, indices: list[int]) -> Any:
-    """Chosen lanes of two vectors; those of the second follow those of the first."""
-    return builder.shuffle_vector(first, second, ir.Constant(vector(32, len(indices)), indices))
-
-
-def sum_up(
-    builder: ir.IRBuilder,
-    count: ir.Value,
-    kind: ir.Type,
-    totals: int,
-    terms: Callable[[ir.Value], list[ir.Value]],
-) -> list[Any]:
-    """``totals`` sums of a type over ``count`` (at least one) steps.
-
-    ``terms(index)`` emits what a step adds to each.
-    """
-    before = builder.block
-    body, after = builder.append_basic_block("step"), builder.append_basic_block("done")
-    builder.branch(body)
-    builder.position_at_end(body)
-    index = builder.phi(I64)
-    index.add_incoming(constant(0), before)
-    running = [builder.phi(kind) for _ in range(totals)]
-    for total in running:
-        total.add_incoming(ir.Constant(kind, None), before)
-    added = [builder.add(a, b) for a, b in zip(running, terms(index), strict=True)]
-    following = builder.add(index, constant(1))
-    index.add_incoming(following, body)
-    for total, value in zip(running, added, strict=True):
-        total.add_incoming(value, body)
-    builder.cbranch(builder.icmp_unsigned("<", following, count), body, after)
-    builder.position_at_end(after)
-    return added
-
-
-def words(value: int) -> Any:
-    """The same constant of 32 bits in each lane."""
-    return ir.Constant(vector(32), [value] * LANES)
-
-
-def ahead(b: ir.IRBuilder, address: ir.Value, offset: int, stride: ir.Value | None = None) -> Any:
-    """``address + offset``, or ``address + offset * stride``."""
+def add_offset(b: IRBuilder, address: Value, offset: int, stride: Value | None = None) -> Any:
+    """Return ``address + offset``, or ``address + offset * stride``."""
     if offset == 0:
         return address
     return b.add(address, constant(offset) if stride is None else b.mul(stride, constant(offset)))
 
 
-def splat(b: ir.IRBuilder, value: ir.Value, count: int) -> Any:
-    """A vector of ``count`` equal elements."""
-    empty = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
-    lone = b.insert_element(empty, value, ir.Constant(I32, 0))
-    return pick(b, lone, lone, [0] * count)
+# --- lanes -----------------------------------------------------------------------------------
 
 
-def larger(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
-    """The larger one of signed integers, in each lane."""
+def shuffle(b: IRBuilder, first: Value, second: Value, lanes: list[int]) -> Any:
+    """Select lanes of two vectors; the numbers of the second's lanes follow the first's."""
+    return b.shuffle_vector(first, second, Constant(int_vector(32, len(lanes)), lanes))
+
+
+def splat(b: IRBuilder, value: Value, count: int = LANES) -> Any:
+    """Return a vector with ``count`` copies of a value."""
+    empty = Constant(ir.VectorType(value.type, count), ir.Undefined)
+    first = b.insert_element(empty, value, Constant(I32, 0))
+    return shuffle(b, first, first, [0] * count)
+
+
+def signed_max(b: IRBuilder, one: Value, other: Value) -> Any:
+    """Return the larger signed integer of each lane."""
     return b.select(b.icmp_signed(">", one, other), one, other)
 
 
-def smaller(b: ir.IRBuilder, one: ir.Value, other: ir.Value) -> Any:
-    """The smaller one."""
+def signed_min(b: IRBuilder, one: Value, other: Value) -> Any:
+    """Return the smaller signed integer of each lane."""
     return b.select(b.icmp_signed("<", one, other), one, other)
 
 
-def any_of(b: ir.IRBuilder, mask: ir.Value) -> Any:
-    """1 if a flag of LANES is set."""
+def any_lane(b: IRBuilder, mask: Value) -> Any:
+    """Return 1 as a 64-bit integer if any of LANES flags is set, else 0."""
     bits = b.bitcast(mask, ir.IntType(LANES))
-    return b.zext(b.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(LANES), 0)), I64)
+    return b.zext(b.icmp_unsigned("!=", bits, Constant(ir.IntType(LANES), 0)), I64)
+
+
+def count_if(b: IRBuilder, count: Value, comparison: str, value: Value, limit: Value) -> Any:
+    """Add 1 to the lanes of ``count`` in which a signed comparison is true."""
+    return b.sub(count, b.sext(b.icmp_signed(comparison, value, limit), count.type))
+
+
+def call_intrinsic(b: IRBuilder, name: str, result: ir.Type, *arguments: Value) -> Any:
+    """Call the function ``llvm.NAME``, which is declared if the module does not know it yet."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return b.call(declare_function(b, kind, f"llvm.{name}"), arguments)
+
+
+def declare_function(b: IRBuilder, kind: ir.FunctionType, name: str) -> Any:
+    """Return the module's function of a name, declared if it does not exist yet."""
+    return b.module.globals.get(name) or ir.Function(b.module, kind, name)
+
+
+def round_floats(b: IRBuilder, value: Value, away: bool) -> Any:
+    """Round float32 lanes below 2^30 to int32, halves away from zero or to even."""
+    if not away:
+        return b.fptosi(call_intrinsic(b, f"rint.v{LANES}f32", FLOATS, value), INT32S)
+    # As ``rounding.round_to_int32``: adding a little less than a half reaches the next integer
+    # from the half on, not before.
+    below_half = splat_constant(FLOATS, float(BELOW_HALF))
+    half = call_intrinsic(b, f"copysign.v{LANES}f32", FLOATS, below_half, value)
+    return b.fptosi(b.fadd(value, half), INT32S)
+
+
+def is_large_float(b: IRBuilder, value: Value, limit: float) -> Any:
+    """Return the lanes whose magnitude is above a limit or which are not a number."""
+    magnitude = call_intrinsic(b, f"fabs.v{LANES}f32", FLOATS, value)
+    return b.fcmp_unordered(">", magnitude, splat_constant(FLOATS, limit))
+
+
+# --- control flow ----------------------------------------------------------------------------
 
 
 class Loop:
-    """A loop of ``count`` turns that carries values from turn to turn.
+    """A loop that carries values from one iteration to the next.
 
-    ``count`` is at least one, but where the loop ``may_be_empty``.
+    Parameters
+    ----------
+    count
+        Number of iterations, at least one unless ``may_be_empty``.
+    carried
+        Values before the first iteration.
     """
 
     def __init__(
-        self, b: ir.IRBuilder, count: ir.Value, carried: list[Any], may_be_empty: bool = False
+        self, b: IRBuilder, count: Value, carried: Iterable[Any], may_be_empty: bool = False
     ) -> None:
+        carried = list(carried)
         self._b, self._count = b, count
         self._skipped = (b.block, carried) if may_be_empty else None
         before = b.block
-        self._body, self._after = b.append_basic_block("turn"), b.append_basic_block("done")
+        self._body, self._after = b.append_basic_block("body"), b.append_basic_block("after")
         if may_be_empty:
             b.cbranch(b.icmp_unsigned("!=", count, constant(0)), self._body, self._after)
         else:
@@ -128,11 +157,15 @@ class Loop:
         self._index = b.phi(I64)
         self._index.add_incoming(constant(0), before)
         self.values = [b.phi(value.type) for value in carried]
+        """Carried values at the start of an iteration."""
         for phi, value in zip(self.values, carried, strict=True):
             phi.add_incoming(value, before)
 
     def end(self, values: list[Any]) -> list[Any]:
-        """Close the loop; the values of the last turn, or those before the first one."""
+        """Close the loop and return the carried values after it.
+
+        ``values`` are those at the end of an iteration.
+        """
         b, last = self._b, self._b.block
         following = b.add(self._index, constant(1))
         self._index.add_incoming(following, last)
@@ -143,44 +176,162 @@ class Loop:
         if self._skipped is None:
             return values
         before, carried = self._skipped
-        found = [b.phi(value.type) for value in carried]
-        for phi, first, value in zip(found, carried, values, strict=True):
+        results = [b.phi(value.type) for value in carried]
+        for phi, first, value in zip(results, carried, values, strict=True):
             phi.add_incoming(first, before)
             phi.add_incoming(value, last)
-        return found
+        return results
 
 
-def declared(b: ir.IRBuilder, kind: ir.Type, name: str) -> Any:
-    """The module's function of this name, made if it is not there yet."""
-    return b.module.globals.get(name) or ir.Function(b.module, kind, name)
+class WindowRows(NamedTuple):
+    """Rows of runs that the windows of all pixels are made of, as 64-bit integers."""
+
+    base: Any
+    """Address to which a pixel's offset is added."""
+    rows: Any
+    row_stride: Any
+    runs: Any
+    run_stride: Any
+    steps: Any
+    """Steps of four bytes in a run."""
 
 
-def members(builder: ir.IRBuilder, group: ir.Value) -> list[Any]:
-    """The members of a tuple."""
-    return [builder.extract_value(group, i) for i in range(len(group.type))]
+def load_corners(b: IRBuilder, window: WindowRows, offsets: Value, pixels: int) -> list[Any]:
+    """Return the addresses of the first inputs of some pixels."""
+    return [
+        b.add(window.base, load(b, add_offset(b, offsets, 8 * p), I64, 8)) for p in range(pixels)
+    ]
 
 
-def function_of(name: str, emit: Callable[..., Any]) -> Any:
-    """A function for kernels: a tuple of 64-bit integers and addresses in, one integer back.
+def loop_over_runs(
+    b: IRBuilder,
+    window: WindowRows,
+    start: Value,
+    carried: Iterable[Any],
+    emit_run: Callable[..., list[Any]],
+) -> list[Any]:
+    """Emit the loops over rows and runs of a window and return the carried values after them.
 
-    ``emit(builder, *arguments)`` writes the body and returns the result. The function stays one of
-    its own in the machine code, however often it is called.
+    ``emit_run(position, *carried)`` emits a run and returns the values after it; positions are
+    counted from ``start``.
     """
-    import numba  # whoever only writes LLVM IR does without
+    over_rows = Loop(b, window.rows, [start, *carried])
+    over_runs = Loop(b, window.runs, over_rows.values)
+    values = emit_run(*over_runs.values)
+    values = over_runs.end([b.add(over_runs.values[0], window.run_stride), *values])[1:]
+    return over_rows.end([b.add(over_rows.values[0], window.row_stride), *values])[1:]
+
+
+def switch(b: IRBuilder, number: Value, cases: Mapping[int, Callable[[], object]]) -> Any:
+    """Emit the case of a number, or nothing if there is none; return the constant 0."""
+    done = b.append_basic_block("done")
+    choice = b.switch(number, done)
+    for case, emit in cases.items():
+        block = b.append_basic_block("case")
+        choice.add_case(constant(case), block)
+        b.position_at_end(block)
+        emit()
+        b.branch(done)
+    b.position_at_end(done)
+    return constant(0)
+
+
+# --- functions -------------------------------------------------------------------------------
+
+
+def define_function(name: str, emit: Callable[..., Any]) -> Any:
+    """Return a function for kernels that is written in LLVM IR.
+
+    It takes a tuple of 64-bit integers and of further such tuples, and returns a 64-bit integer.
+    In machine code it stays a function of its own, however often it is called. With Numba's
+    compiler off (``NUMBA_DISABLE_JIT``), LLVM alone compiles it when it is called first.
+
+    Parameters
+    ----------
+    name
+        Name in machine code, after ``nmpsim_``.
+    emit
+        ``emit(builder, *arguments)`` writes the body and returns the result.
+    """
+    import numba  # not needed where only LLVM IR is written
     from numba.extending import intrinsic
 
-    def type_of_function(_: object, arguments: numba.types.Type) -> Any:
-        def generate(_: object, builder: ir.IRBuilder, __: object, given: list[ir.Value]) -> Any:
-            values = members(builder, given[0])
-            kind = ir.FunctionType(I64, [I64] * len(values))
-            function = declared(builder, kind, f"nmpsim_{name}")
-            if not function.blocks:
-                function.linkage = "internal"
-                function.attributes.add("noinline")
-                inner = ir.IRBuilder(function.append_basic_block("entry"))
-                inner.ret(emit(inner, *function.args))
-            return builder.call(function, values)
+    if numba.config.DISABLE_JIT:
+        return _compile_when_called(name, emit)
+
+    def infer_type(_: object, arguments: numba.types.Type) -> Any:
+        def generate(context: Any, builder: IRBuilder, __: object, given: list[Value]) -> Any:
+            def unpack(kind: Any, value: Value) -> Any:
+                if not isinstance(kind, numba.types.BaseTuple):
+                    return context.cast(builder, value, kind, numba.int64)
+                members = (
+                    unpack(member, builder.extract_value(value, i))
+                    for i, member in enumerate(kind.types)
+                )
+                return getattr(kind, "instance_class", _make_tuple)(*members)
+
+            values = unpack(arguments, given[0])
+            function = emit_function(builder.module, name, emit, values)
+            return builder.call(function, list(flatten(values)))
 
         return numba.intp(arguments), generate
 
-    return intrinsic(type_of_function)
+    return intrinsic(infer_type)
+
+
+def _compile_when_called(name: str, emit: Callable[..., Any]) -> Callable[..., int]:
+    from nmpsim.kernels.cpu_features import CPU
+    from nmpsim.kernels.machine_code import compile_function
+
+    compiled: list[Callable[..., int]] = []
+
+    def call(arguments: tuple[Any, ...]) -> int:
+        values = list(map(int, flatten(arguments)))
+        if not compiled:
+            module = ir.Module()
+            function = emit_function(module, name, emit, arguments)
+            function.linkage = "external"
+            kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(values))
+            compiled.append(kind(compile_function(str(module), function.name, *CPU)))
+        return compiled[0](*values)
+
+    return call
+
+
+def emit_function(
+    module: ir.Module, name: str, emit: Callable[..., Any], arguments: tuple[Any, ...]
+) -> Any:
+    """Return the module's function ``nmpsim_NAME``, written if it does not exist yet.
+
+    Its arguments are grouped as the given ones.
+    """
+    kind = ir.FunctionType(I64, [I64] * len(list(flatten(arguments))))
+    b = IRBuilder()
+    function = module.globals.get(f"nmpsim_{name}") or ir.Function(module, kind, f"nmpsim_{name}")
+    if not function.blocks:
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        b.position_at_end(function.append_basic_block("entry"))
+        b.ret(emit(b, *_restructure(arguments, iter(function.args))))
+    return function
+
+
+def _make_tuple(*members: Any) -> tuple[Any, ...]:
+    return members
+
+
+def flatten(values: Any) -> Iterator[Any]:
+    """Yield the members of nested tuples."""
+    if not isinstance(values, tuple):
+        yield values
+        return
+    for value in values:
+        yield from flatten(value)
+
+
+def _restructure(pattern: Any, values: Iterator[Any]) -> Any:
+    """Return the next values as tuples of the same types as the pattern."""
+    if not isinstance(pattern, tuple):
+        return next(values)
+    make = getattr(type(pattern), "_make", tuple)
+    return make([_restructure(member, values) for member in pattern])

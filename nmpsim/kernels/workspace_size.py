@@ -10,8 +10,8 @@ MAX_PIXELS = 56
 """Rows of sums that one call fills: a multiple of what is done at once, sums and excess."""
 LEVELS = 7
 """Numbers of steps between two carries of a sum of Int16: 1, 2, 4 and so on (``dot.py``)."""
-ROWS = 23
-"""Rows of a block's table (``result_rows.py``)."""
+ROWS = 21
+"""Rows of the table of Int8 results (``result_table.py``)."""
 INTEGERS, REALS = 8, 4
 """Rows of the tables of channels (``channels.py``)."""
 IS_KEPT, MAX_START, HAS_OFFSETS, FIRST_WORD = range(4)

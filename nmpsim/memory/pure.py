@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from nmpsim.kernels import kept_weights
+from nmpsim.kernels import packed_weights
 from nmpsim.kernels.jit import jit_pure
 from nmpsim.memory import checks, dram, footprint, weight_tail
 from nmpsim.timing import compute, work
@@ -21,7 +21,7 @@ PURE_FUNCTIONS = (
     *checks.FUNCTIONS,
     *footprint.FUNCTIONS,
     *weight_tail.FUNCTIONS,
-    *kept_weights.FUNCTIONS,
+    *packed_weights.FUNCTIONS,
 )
 
 

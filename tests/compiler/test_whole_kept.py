@@ -16,7 +16,6 @@ from nmpsim.core.instruction_tables import OP
 from nmpsim.core.layer_kernels import convolution
 from nmpsim.core.layer_kernels.tasks import Host
 from nmpsim.isa.words import CONV
-from nmpsim.kernels import kept_weights
 
 pytestmark = needs_recordings
 
@@ -59,11 +58,11 @@ def test_room_for_packed_weights_fits_them(
     """It is asked for as kernels ask for it: blocks of channels, and inputs of each channel."""
     asked: list[tuple[int, int]] = []
 
-    def kept_words(blocks: int, depth: int) -> int:
+    def packed_weights_size(blocks: int, depth: int) -> int:
         asked.append((blocks, depth))
         return 0
 
-    monkeypatch.setattr(convolution, "kept_words", kept_words)
+    monkeypatch.setattr(convolution, "packed_weights_size", packed_weights_size)
     plan = plan_of(recorded)
     assert plan is not None
     w = CONV
@@ -80,7 +79,7 @@ def test_no_more_is_kept_of_weights_than_is_reckoned(
 ) -> None:
     """As on AVX2, where kernels keep most."""
     kept: list[int] = []
-    keep, kept_words = Host.keep, kept_weights._words_avx2
+    keep, packed_weights_size = Host.keep, kept_weights._words_avx2
 
     def put(host: Host, values: npt.NDArray[Any]) -> int:
         kept.append(values.nbytes)
@@ -90,7 +89,7 @@ def test_no_more_is_kept_of_weights_than_is_reckoned(
         kept.append(8 * words)
         return 0
 
-    monkeypatch.setattr(convolution, "kept_words", kept_words)
+    monkeypatch.setattr(convolution, "packed_weights_size", packed_weights_size)
     monkeypatch.setattr(Host, "keep", put)
     monkeypatch.setattr(Host, "reserve", reserve)
     assert plan_of(recorded) is not None

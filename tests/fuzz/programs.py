@@ -28,7 +28,7 @@ from .target import ROOT
 ASSEMBLY = sorted((ROOT / "programs" / "assembly").glob("*.s"))
 DIGITS = ROOT / "programs" / "digits"
 SHARED = Path(os.environ.get("NMPSIM_SHARED", ROOT.parent / "shared")) / "lir_real"
-FLAVOURS = ("nmp", "cpumax", "cpu", "interp")
+TARGETS = ("nmp", "cpumax", "cpu", "interp")
 """Of a network, of which the first that there is is taken."""
 CUT_BYTES = 1 << 15
 """Of a layer's bundle that is small enough to be changed and run thousands of times."""
@@ -69,7 +69,7 @@ def real_layers(cut_for: DeviceConfig) -> Iterator[bytes]:
     """Yield layers of trained networks as programs; only the digits' without reference files."""
     yield from _layers(DIGITS / "digits.npz", cut_for)
     for folder in sorted(SHARED.glob("*/*/")):
-        weights = [folder / f"{flavour}.npz" for flavour in FLAVOURS]
+        weights = [folder / f"{flavour}.npz" for flavour in TARGETS]
         yield from _layers(next(path for path in weights if path.is_file()), cut_for)
 
 

@@ -81,17 +81,24 @@ def what_kernels_answer() -> list[object]:
 
     import numpy as np
 
-    from nmpsim.kernels import dot, jit
+    from nmpsim.kernels import jit
     from nmpsim.kernels.entries import Entry, Kernel
-    from nmpsim.kernels.function_pointers import call
-    from nmpsim.kernels.kept_weights import kept_words
-    from nmpsim.kernels.microkernel import AT_ONCE, clear_kept, clear_room, products
+    from nmpsim.kernels.microkernel import (
+        initialize_packed_weights,
+        initialize_workspace,
+        products,
+    )
+    from nmpsim.kernels.microkernel_int16 import products_int16
     from nmpsim.kernels.numba_internals import struct_pointer
     from nmpsim.kernels.operands import InputWindow
+    from nmpsim.kernels.packed_weights import packed_weights_size
+    from nmpsim.kernels.pointers import call
     from nmpsim.kernels.workspace_size import MAX_PIXELS
     from nmpsim.memory.pure import register_pure_functions
 
     register_pure_functions()
+
+    PIXELS = 8  # noqa: N806  # compiled code takes it as a constant
 
     class Scaled(NamedTuple):
         values: Any
@@ -100,10 +107,10 @@ def what_kernels_answer() -> list[object]:
     class Given(NamedTuple):
         window: Any
 
-    class Room(NamedTuple):
+    class Buffers(NamedTuple):
         excess: Any
-        room: Any
-        kept: Any
+        workspace: Any
+        packed: Any
 
     @jit.jit_inlined
     def longer(values: Any, others: Any) -> Any:
@@ -139,15 +146,16 @@ def what_kernels_answer() -> list[object]:
 
     def sums(given: Any, inputs: Any, offsets: Any, weights: Any, out: Any) -> Any:
         n, w = np.int64(0), struct_pointer(given.window)
-        dot.products_int16(inputs, n, offsets, w, np.int64(2), weights, n, np.int64(4), out)
+        steps, pixels = np.int64(2), np.int64(4)
+        products_int16(inputs, n, offsets, w, steps, weights, n, pixels, out)
         return 0
 
     def windows(given: Any, inputs: Any, offsets: Any, weights: Any, out: Any, more: Any) -> Any:
-        n, w, excess, room = np.int64(0), struct_pointer(given.window), more.excess, more.room
-        clear_room(room)
-        clear_kept(more.kept)
-        made = out, excess, room, more.kept
-        products(inputs, n, offsets, w, weights, n, AT_ONCE, *made)
+        n, w = np.int64(0), struct_pointer(given.window)
+        initialize_workspace(more.workspace)
+        initialize_packed_weights(more.packed)
+        made = out, more.excess, more.workspace, more.packed
+        products(inputs, n, offsets, w, weights, n, PIXELS, *made)
         return 0
 
     rng = np.random.default_rng(5)
@@ -164,13 +172,15 @@ def what_kernels_answer() -> list[object]:
     Entry("entry.sums", lambda: sums)(taken, patches, 12 * np.arange(4), weights, out)
     answers.append(out.tolist())
     inputs, coefficients = rng.integers(-128, 128, (2, 4096)).astype(np.int8)
-    offsets = np.minimum(np.arange(MAX_PIXELS), AT_ONCE - 1)
+    offsets = np.minimum(np.arange(MAX_PIXELS), PIXELS - 1)
     sums32, excess = np.zeros((MAX_PIXELS, 16), np.int32), np.zeros(MAX_PIXELS, np.int32)
     given = Given(InputWindow(2, 64, 2, 16, 8))
-    more = Room(excess, np.empty(1 << 16, np.int64), np.empty(kept_words(1, 32) + 1, np.int64))
+    more = Buffers(
+        excess, np.empty(1 << 16, np.int64), np.empty(packed_weights_size(1, 32) + 1, np.int64)
+    )
     at_entry = Entry("entry.windows", lambda: windows)
     at_entry(given, inputs, offsets, coefficients, sums32, more)
-    answers.append(sums32[:AT_ONCE].tolist())
+    answers.append(sums32[:PIXELS].tolist())
     return answers
 
 

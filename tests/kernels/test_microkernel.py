@@ -16,10 +16,15 @@ import pytest
 from nmpsim.cli.environment import numba_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.cpu_features import FEATURES
-from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for
-from nmpsim.kernels.kept_weights import kept_words
-from nmpsim.kernels.microkernel import clear_kept, clear_room, products, room_words
+from nmpsim.kernels.microkernel import (
+    initialize_packed_weights,
+    initialize_workspace,
+    products,
+    products_workspace_size,
+)
 from nmpsim.kernels.operands import InputWindow
+from nmpsim.kernels.packed_weights import packed_weights_size
+from nmpsim.kernels.targets import SETTING, TARGETS, choose_target, restrict_features
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 from nmpsim.memory.pure import register_pure_functions
 
@@ -28,13 +33,15 @@ LANES = 16
 # Kernels have no entry from Python.
 register_pure_functions()
 products_entry: Any = numba.njit(
-    lambda inputs, base, offsets, window, weights, start, pixels, out, excess, room, kept: products(
-        inputs, base, offsets, window, weights, start, pixels, out, excess, room, kept
+    lambda inputs, base, offsets, window, weights, start, pixels, out, excess, workspace, packed: (
+        products(
+            inputs, base, offsets, window, weights, start, pixels, out, excess, workspace, packed
+        )
     )
 )
-words_entry: Any = numba.njit(lambda blocks, depth: room_words(blocks, depth))
-clear_entry: Any = numba.njit(lambda room: clear_room(room))
-clear_kept_entry: Any = numba.njit(lambda kept: clear_kept(kept))
+words_entry: Any = numba.njit(lambda blocks, depth: products_workspace_size(blocks, depth))
+clear_entry: Any = numba.njit(lambda workspace: initialize_workspace(workspace))
+clear_packed_entry: Any = numba.njit(lambda packed: initialize_packed_weights(packed))
 WINDOWS = {
     "1x1": InputWindow(1, 0, 1, 0, 64),
     "1x1 odd": InputWindow(1, 0, 1, 0, 13),
@@ -62,7 +69,9 @@ def naive_sums(inputs: Array, corner: int, window: InputWindow, weights: Array, 
     return total
 
 
-def packed(rng: np.random.Generator, window: InputWindow, blocks: int, values: list[int]) -> Array:
+def packed_blocks(
+    rng: np.random.Generator, window: InputWindow, blocks: int, values: list[int]
+) -> Array:
     """Random blocks of weights; what a run lacks to four is 0."""
     fours = (window.length + 3) // 4
     shape = (blocks, window.rows * window.runs, fours, LANES, 4)
@@ -90,17 +99,17 @@ def sums_of(
     out = np.full((MAX_PIXELS + 1, blocks * LANES), 77, np.int32)
     excess = np.full(MAX_PIXELS + 1, 77, np.int32)
     depth = window.rows * window.runs * ((window.length + 3) // 4 * 4)
-    room = np.full(words_entry(blocks, depth) + 1, 77, np.int64)
-    kept = np.full(kept_words(blocks, depth) + 1, 77, np.int64)
-    clear_entry(room[:-1])
-    clear_kept_entry(kept[:-1])
-    made = excess[:-1], room[:-1], kept[:-1]
+    workspace = np.full(words_entry(blocks, depth) + 1, 77, np.int64)
+    packed = np.full(packed_weights_size(blocks, depth) + 1, 77, np.int64)
+    clear_entry(workspace[:-1])
+    clear_packed_entry(packed[:-1])
+    made = excess[:-1], workspace[:-1], packed[:-1]
     products_entry(inputs, 3, offsets, window, weights, 0, pixels, out[:-1], *made)
-    again, made = np.zeros_like(out[:-1]), (*made[:2], np.zeros_like(kept[:-1]))
+    again, made = np.zeros_like(out[:-1]), (*made[:2], np.zeros_like(packed[:-1]))
     products_entry(inputs, 3, offsets, window, weights, 0, pixels, again, *made)
     np.testing.assert_array_equal(again[:pixels], out[:pixels])
     assert (out[-1] == 77).all()
-    assert (room[-1], kept[-1]) == (77, 77)
+    assert (workspace[-1], packed[-1]) == (77, 77)
     assert excess[-1] == 77
     return out[:pixels]
 
@@ -110,7 +119,7 @@ def check(window: InputWindow, pixels: int, blocks: int, values: list[int]) -> A
     inputs = rng.choice(np.array(values, np.int8), 12_000)
     offsets = rng.integers(0, 5_000, MAX_PIXELS)
     offsets[pixels:] = offsets[pixels - 1]
-    weights = packed(rng, window, blocks, values)
+    weights = packed_blocks(rng, window, blocks, values)
     sums = sums_of(inputs, offsets, window, weights, pixels, blocks)
     for p in {0, pixels // 2, pixels - 1}:
         corner = 3 + int(offsets[p])
@@ -141,7 +150,7 @@ def test_tails(blocks: int) -> None:
     window = WINDOWS["3x3 strided"]
     inputs = rng.integers(-128, 128, 12_000, np.int8)
     offsets = rng.integers(0, 5_000, MAX_PIXELS)
-    weights = packed(rng, window, blocks, ALL)
+    weights = packed_blocks(rng, window, blocks, ALL)
     expected = sums_in_numpy(inputs, offsets, window, weights, blocks)
     for pixels in range(1, MAX_PIXELS + 1):
         filled = offsets[np.minimum(np.arange(MAX_PIXELS), pixels - 1)]
@@ -180,16 +189,16 @@ def test_what_is_kept_of_weights() -> None:
     """Products of one block of weights after another, of any inputs, with what is kept of them."""
     rng = np.random.default_rng(8)
     window, blocks = InputWindow(1, 0, 1, 0, 100), 2
-    weights = packed(rng, window, blocks, ALL)
+    weights = packed_blocks(rng, window, blocks, ALL)
     offsets = np.arange(MAX_PIXELS) * 100
-    kept = np.zeros(kept_words(blocks, 100), np.int64)
+    packed = np.zeros(packed_weights_size(blocks, 100), np.int64)
     for low in (0, 0, -128, 0):
         inputs = rng.integers(low, 128, 12_000).astype(np.int8)
         expected = sums_in_numpy(inputs, offsets, window, weights, blocks)
         found = np.zeros((MAX_PIXELS, blocks * LANES), np.int32)
-        room = np.zeros(words_entry(blocks, 100), np.int64)
-        clear_entry(room)
-        made = np.zeros(MAX_PIXELS, np.int32), room, kept
+        workspace = np.zeros(words_entry(blocks, 100), np.int64)
+        clear_entry(workspace)
+        made = np.zeros(MAX_PIXELS, np.int32), workspace, packed
         products_entry(inputs, 3, offsets, window, weights, 0, MAX_PIXELS, found, *made)
         np.testing.assert_array_equal(found, expected)
 
@@ -214,7 +223,7 @@ def run_with(**settings: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_all_kinds_give_the_same_bytes() -> None:
     features = FEATURES
-    possible = [name for name, needed in FLAVOURS.items() if features.issuperset(needed)]
+    possible = [name for name, needed in TARGETS.items() if features.issuperset(needed)]
     found = {}
     for name in possible:
         run = run_with(**numba_settings({**os.environ, SETTING: name}))
@@ -231,17 +240,17 @@ def test_without(settings: dict[str, str]) -> None:
     assert (run.returncode, run.stdout) == (0, digest_of_sums() + "\n"), run.stderr
 
 
-BEST = frozenset(("+fma", "+avx512vl", *FLAVOURS["vnni"], *FLAVOURS["avx2"]))
+BEST = frozenset(("+fma", "+avx512vl", *TARGETS["vnni"], *TARGETS["avx2"]))
 
 
 def test_features_leave_no_better_kind() -> None:
-    assert features_for("vnni", BEST) == BEST
+    assert restrict_features("vnni", BEST) == BEST
     gone = {"-avx512vl", "-avx512f", "-avx512bw", "-avx512vnni"}
     for name, left in (("avx2", {"+fma", "+avx2", *gone}), ("portable", {"+fma", "-avx2", *gone})):
-        assert features_for(name, BEST) == left
-        assert choose_flavour(None, features_for(name, BEST)) == name
-    without = frozenset(("+fma", *FLAVOURS["avx2"]))
-    assert features_for("avx2", without) == without
+        assert restrict_features(name, BEST) == left
+        assert choose_target(None, restrict_features(name, BEST)) == name
+    without = frozenset(("+fma", *TARGETS["avx2"]))
+    assert restrict_features("avx2", without) == without
 
 
 def test_settings_are_told_to_numba_in_its_words() -> None:
@@ -257,16 +266,16 @@ def test_settings_are_told_to_numba_in_its_words() -> None:
 
 
 def test_the_best_that_the_host_has() -> None:
-    assert choose_flavour(None, frozenset()) == "portable"
-    assert choose_flavour(None, frozenset(FLAVOURS["avx2"])) == "avx2"
-    assert choose_flavour("", BEST) == "vnni"
-    assert choose_flavour("portable", BEST) == "portable"
+    assert choose_target(None, frozenset()) == "portable"
+    assert choose_target(None, frozenset(TARGETS["avx2"])) == "avx2"
+    assert choose_target("", BEST) == "vnni"
+    assert choose_target("portable", BEST) == "portable"
 
 
 @pytest.mark.parametrize(("setting", "said"), [("vnni", "lacks"), ("fast", "unknown")])
 def test_what_cannot_be_had(setting: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        choose_flavour(setting, frozenset())
+        choose_target(setting, frozenset())
     assert caught.value.diagnostics[0].code == "ENV001"
     assert said in str(caught.value)
     assert setting in str(caught.value)

@@ -29,20 +29,20 @@ from tiers import examples
 
 from nmpsim.cli.environment import numba_settings
 from nmpsim.kernels import amx_tiles, microkernel_amx
-from nmpsim.kernels.amx_check import block_code, is_right
+from nmpsim.kernels.amx_check import emit_check, is_correct
 from nmpsim.kernels.cpu_features import FEATURES
-from nmpsim.kernels.flavours import FLAVOURS, SETTING, choose_flavour, features_for
+from nmpsim.kernels.host_cpu import remove_forbidden_features
 from nmpsim.kernels.operands import InputWindow
-from nmpsim.kernels.target import without_refused
-from nmpsim.kernels.vector_code import I64, LANES, constant
+from nmpsim.kernels.targets import SETTING, TARGETS, choose_target, restrict_features
+from nmpsim.kernels.vector_code import I64, LANES, constant, emit_function, flatten
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 Array = npt.NDArray[Any]
-Call = tuple[str, tuple[int, ...]]
+Call = tuple[str, tuple[Any, ...]]
 EMITTED = {
     "_configure": amx_tiles.emit_configure,
     "_gather": amx_tiles.emit_gather,
-    "_pack": amx_tiles.emit_pack,
+    "_pack_tails": amx_tiles.emit_pack_tails,
     "_products": amx_tiles.emit_products,
     "_release": amx_tiles.emit_release,
 }
@@ -58,7 +58,7 @@ def assembly(across: int, blocks: int) -> list[str]:
     b.ret_void()
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    features = ",".join(FLAVOURS["amx"])
+    features = ",".join(TARGETS["amx"])
     target = binding.Target.from_triple(bochs.TRIPLE)
     machine = target.create_target_machine(cpu="x86-64", features=features, opt=3)
     text = machine.emit_assembly(binding.parse_assembly(str(module)))
@@ -166,7 +166,7 @@ def recorded() -> Iterator[list[Call]]:
     with pytest.MonkeyPatch.context() as patch:
         for name in EMITTED:
             patch.setattr(microkernel_amx, name, lambda given, n=name: calls.append((n, given)))
-        for name in ("_room_at", "_step_of"):
+        for name in ("_workspace_at", "_uniform_stride", "address_of", "window_rows"):
             plain = plain_function(getattr(microkernel_amx, name))
             patch.setattr(microkernel_amx, name, plain)
         yield calls
@@ -176,36 +176,33 @@ def plain_function(function: Any) -> Any:
     return getattr(function, "py_func", function)
 
 
-def drive(case: Case, data: int, out: int, room_at: int, times: int = 1) -> bytes:
+def drive(case: Case, data: int, out: int, workspace_at: int, times: int = 1) -> bytes:
     """Drive the kernel over a case whose data are at an address; these are the answer."""
     parts = [case.offsets, case.weights, case.inputs]
     starts = data + np.cumsum([0, *(part.nbytes for part in parts[:-1])])
     offsets, weights, inputs = map(placed, parts, starts.tolist())
     sums = placed(np.zeros((MAX_PIXELS, case.blocks * LANES), np.int32), out)
-    words = plain_function(microkernel_amx.room_words_amx)(case.blocks, case.depth)
-    room = placed(np.full(words, 77), room_at)
-    plain_function(microkernel_amx.clear_room_amx)(room)
+    words = plain_function(microkernel_amx.workspace_size_amx)(case.blocks, case.depth)
+    workspace = placed(np.full(words, 77), workspace_at)
+    plain_function(microkernel_amx.initialize_workspace_amx)(workspace)
     products = plain_function(microkernel_amx.products_amx)
     for _ in range(times):
-        products(inputs, 0, offsets, case.window, weights, 0, case.pixels, sums, None, room, None)
+        products(
+            inputs, 0, offsets, case.window, weights, 0, case.pixels, sums, None, workspace, None
+        )
     return b"".join(part.tobytes() for part in parts)
 
 
 def module_of(calls: list[Call]) -> str:
     """A function ``kernel`` that does all calls."""
     module = ir.Module()
-    functions = {}
+    functions: dict[str, ir.Function] = {}
     for name, numbers in calls:
-        if name not in functions:
-            kind = ir.FunctionType(I64, [I64] * len(numbers))
-            functions[name] = ir.Function(module, kind, f"part{name}")
-            functions[name].attributes.add("noinline")
-            b = ir.IRBuilder(functions[name].append_basic_block("entry"))
-            b.ret(EMITTED[name](b, *functions[name].args))
+        functions[name] = emit_function(module, name, EMITTED[name], numbers)
     kernel = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "kernel")
     b = ir.IRBuilder(kernel.append_basic_block("entry"))
     for name, numbers in calls:
-        b.call(functions[name], [constant(int(one)) for one in numbers])
+        b.call(functions[name], [constant(int(one)) for one in flatten(numbers)])
     b.ret_void()
     return str(module)
 
@@ -318,16 +315,16 @@ def check_here(case: Case) -> None:
     data = np.zeros(case.offsets.nbytes + case.weights.nbytes + case.inputs.nbytes, np.uint8)
     out = np.full((MAX_PIXELS, case.blocks * LANES), 77, np.int32)
     with recorded() as calls:
-        words = plain_function(microkernel_amx.room_words_amx)(case.blocks, case.depth)
-        room = np.full(words + 1, 77)
-        addresses = (one.ctypes.data for one in (data, out, room))
+        words = plain_function(microkernel_amx.workspace_size_amx)(case.blocks, case.depth)
+        workspace = np.full(words + 1, 77)
+        addresses = (one.ctypes.data for one in (data, out, workspace))
         data[:] = np.frombuffer(drive(case, *addresses), np.uint8)
-    tiles = Tiles([data[case.offsets.nbytes :], room[:-1]], [out])
+    tiles = Tiles([data[case.offsets.nbytes :], workspace[:-1]], [out])
     with with_tiles(tiles, module_of(calls)) as code:
         run_here(code)
     np.testing.assert_array_equal(out[: case.pixels], case.expected())
     assert (out[case.pixels :] == 77).all()
-    assert room[-1] == 77
+    assert workspace[-1] == 77
     assert tiles.count == -(-case.pixels // 16) * case.blocks * -(-case.depth // 64)
 
 
@@ -405,7 +402,7 @@ def test_weights_are_packed_once_and_windows_gathered_only_where_they_must_be() 
     for name, expected in (
         ("in place", one_pass * 2),
         ("scattered", ["_gather", *one_pass] * 2),
-        ("last chunk", ["_pack", *["_gather", *one_pass] * 2]),
+        ("last chunk", ["_pack_tails", *["_gather", *one_pass] * 2]),
     ):
         with recorded() as calls:
             drive(case_of(*WINDOWS[name], 16, 2), 0, 0, 0, times=2)
@@ -413,7 +410,7 @@ def test_weights_are_packed_once_and_windows_gathered_only_where_they_must_be() 
 
 
 def test_sums_on_this_host() -> None:
-    if not FEATURES.issuperset(FLAVOURS["amx"]):
+    if not FEATURES.issuperset(TARGETS["amx"]):
         pytest.skip("this processor has no AMX, or the system does not let programs use it")
     portable = run_with(**numba_settings({**os.environ, SETTING: "portable"}))
     amx = run_with(**numba_settings({**os.environ, SETTING: "amx"}))
@@ -422,7 +419,7 @@ def test_sums_on_this_host() -> None:
 
 # --- which processors use them --------------------------------------------------------------------
 
-XEON = frozenset(("+fma", "+avx512vl", *FLAVOURS["amx"], *FLAVOURS["vnni"], *FLAVOURS["avx2"]))
+XEON = frozenset(("+fma", "+avx512vl", *TARGETS["amx"], *TARGETS["vnni"], *TARGETS["avx2"]))
 
 
 class UnsignedTiles(Tiles):
@@ -436,8 +433,8 @@ class UnsignedTiles(Tiles):
 
 @pytest.mark.parametrize(("kind", "expected"), [(Tiles, True), (UnsignedTiles, False)])
 def test_tiles_that_err_are_found(kind: type[Tiles], expected: bool) -> None:
-    with with_tiles(kind([], []), block_code()) as code:
-        assert is_right(code) is expected
+    with with_tiles(kind([], []), emit_check()) as code:
+        assert is_correct(code) is expected
 
 
 @pytest.mark.parametrize(
@@ -455,18 +452,18 @@ def test_the_system_may_refuse(
 
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(syscall=syscall))
-    usable = without_refused(XEON)
-    assert choose_flavour(None, usable) == flavour
+    usable = remove_forbidden_features(XEON)
+    assert choose_target(None, usable) == flavour
     assert asked == ([(158, 0x1023, 18)] if system == "linux" else [])
     asked.clear()
-    without = XEON.difference(FLAVOURS["amx"])
-    assert without_refused(without) is without
+    without = XEON.difference(TARGETS["amx"])
+    assert remove_forbidden_features(without) is without
     assert not asked
 
 
 def test_vnni_instead_keeps_the_rest_of_avx512() -> None:
-    left = features_for("vnni", XEON)
-    assert left == XEON.difference(FLAVOURS["amx"]) | {"-amx-tile", "-amx-int8"}
-    assert choose_flavour(None, left) == "vnni"
-    narrow = {one for one in features_for("avx2", XEON) if one.startswith("+")}
+    left = restrict_features("vnni", XEON)
+    assert left == XEON.difference(TARGETS["amx"]) | {"-amx-tile", "-amx-int8"}
+    assert choose_target(None, left) == "vnni"
+    narrow = {one for one in restrict_features("avx2", XEON) if one.startswith("+")}
     assert narrow == {"+fma", "+avx2"}

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pytest
 from llvmlite import binding, ir
 
-from nmpsim.kernels.flavours import FLAVOURS, choose_flavour, features_for
-from nmpsim.kernels.microkernel import InputWindow, emit_block
-from nmpsim.kernels.microkernel_sdot import Sdot
-from nmpsim.kernels.target import with_implied
-from nmpsim.kernels.vector_code import I64, LANES, constant
+from nmpsim.kernels.host_cpu import add_implied_features
+from nmpsim.kernels.microkernel import Sdot, emit_block
+from nmpsim.kernels.operands import InputWindow
+from nmpsim.kernels.targets import TARGETS, choose_target, restrict_features
+from nmpsim.kernels.vector_code import I64, LANES, WindowRows, constant
 
 Array = npt.NDArray[Any]
 Emit = Callable[[ir.IRBuilder, list[ir.Value]], None]
@@ -52,6 +52,11 @@ def compiled(arguments: int, emit: Emit) -> binding.ModuleRef:
     return parsed
 
 
+def emit_sdot(b: ir.IRBuilder, pixels: int, offsets: ir.Value, *given: ir.Value) -> None:
+    """A register block of one block of channels."""
+    emit_block(b, Sdot, pixels, 1, offsets, WindowRows(*given[:6]), *given[6:])
+
+
 def innermost_loop(assembly: str) -> list[str]:
     """The instructions from a label to the first branch back to it."""
     lines = [line.strip() for line in assembly.splitlines()]
@@ -66,7 +71,7 @@ def innermost_loop(assembly: str) -> list[str]:
 @pytest.mark.parametrize("pixels", PIXELS)
 def test_instructions(pixels: int) -> None:
     """Sixteen lanes, four inputs: four ``sdot`` a pixel, and all sums stay in registers."""
-    kernel = compiled(ARGUMENTS, lambda b, given: emit_block(b, Sdot, pixels, 1, *given))
+    kernel = compiled(ARGUMENTS, lambda b, given: emit_sdot(b, pixels, *given))
     loop = innermost_loop(target_machine().emit_assembly(kernel))
     assert sum(line.startswith("sdot") for line in loop) == 4 * pixels
     assert not any("sp" in re.split(r"\W+", line) for line in loop)
@@ -131,8 +136,7 @@ def run_under_qemu(
         to = out
         for pixels in PIXELS:
             where = [at_offsets, at_inputs, *counts, -(-window.length // 4), at_weights, 0]
-            given = map(constant, [*where, to, row, to])
-            emit_block(b, Sdot, pixels, 1, *given)
+            emit_sdot(b, pixels, *map(constant, [*where, to, row, to]))
             to += pixels * row
 
     size = sum(PIXELS) * row
@@ -176,15 +180,15 @@ def _set(register: int, value: int) -> list[int]:
 @pytest.mark.parametrize(("name", "has"), [("neoverse-n1", True), ("cortex-a72", False)])
 def test_a_processor_whose_name_implies_it(name: str, has: bool) -> None:
     listed = frozenset({"+neon", "+crc"})
-    found = with_implied(listed, TRIPLE, name)
+    found = add_implied_features(listed, TRIPLE, name)
     assert found == (listed | {"+dotprod"} if has else listed)
-    assert choose_flavour(None, found) == ("sdot" if has else "portable")
-    without = features_for("portable", found)
-    assert with_implied(without, TRIPLE, name) == without
-    assert choose_flavour(None, without) == "portable"
+    assert choose_target(None, found) == ("sdot" if has else "portable")
+    without = restrict_features("portable", found)
+    assert add_implied_features(without, TRIPLE, name) == without
+    assert choose_target(None, without) == "portable"
 
 
 def test_other_processors_are_left_alone() -> None:
     listed = frozenset({"+avx2"})
-    assert with_implied(listed, "x86_64-unknown-linux-gnu", "znver3") is listed
-    assert "-dotprod" not in features_for("portable", frozenset(FLAVOURS["vnni"]))
+    assert add_implied_features(listed, "x86_64-unknown-linux-gnu", "znver3") is listed
+    assert "-dotprod" not in restrict_features("portable", frozenset(TARGETS["vnni"]))

@@ -32,9 +32,9 @@ from nmpsim.core.compiled.units import await_job, fetch
 from nmpsim.core.instruction_tables import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Count, Machine
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.function_pointers import call
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.numba_settings import IS_PLAIN
+from nmpsim.kernels.pointers import call
 from nmpsim.timing import Costs
 
 

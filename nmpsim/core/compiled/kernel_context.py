@@ -33,10 +33,10 @@ from nmpsim.core.state import LAYER, STAGES, Int64s, Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Bytes, Int
-from nmpsim.kernels.function_pointers import pointer
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Clip, IntegerScale
+from nmpsim.kernels.pointers import pointer
 from nmpsim.kernels.saturate import SaturationCounters
 
 

@@ -15,11 +15,16 @@ from nmpsim.core.compiled.tensor import check_tables
 from nmpsim.core.instruction_tables import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.core.state import NEVER, STAGES, Int64s
 from nmpsim.kernels.array_types import Int
-from nmpsim.kernels.atomics import give_way, load, replace, store
-from nmpsim.kernels.function_pointers import call
+from nmpsim.kernels.atomics import (
+    atomic_load,
+    atomic_store,
+    compare_exchange,
+    yield_processor,
+)
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN
 from nmpsim.kernels.numba_internals import struct_pointer
+from nmpsim.kernels.pointers import call
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.memory.weight_tail import weight_tail
 
@@ -70,19 +75,19 @@ def is_possible(kernel_context: Int, core: Int, number: Int, words: Int, strict:
 @jit
 def do_part(context: ReplayContext, thread: Int, which: Int) -> None:
     """Compute the values of a part of the epoch."""
-    part = load(shared_at(context, PARTS)) + which * PART_WORDS * BYTES
-    items = load(shared_at(context, ITEMS))
-    strict = load(shared_at(context, IS_STRICT)) != 0
-    at, end = load(part + BEGIN * BYTES), load(part + END * BYTES)
-    core = load(part + PART_CORE * BYTES)
+    part = atomic_load(shared_at(context, PARTS)) + which * PART_WORDS * BYTES
+    items = atomic_load(shared_at(context, ITEMS))
+    strict = atomic_load(shared_at(context, IS_STRICT)) != 0
+    at, end = atomic_load(part + BEGIN * BYTES), atomic_load(part + END * BYTES)
+    core = atomic_load(part + PART_CORE * BYTES)
     row = context.kernel_contexts[thread]
     kernel_context = np.int64(row.ctypes.data)
     while at < end:
         item = items + at * BYTES
-        number, layer = load(item + NUMBER * BYTES), load(item + LAYER * BYTES)
+        number, layer = atomic_load(item + NUMBER * BYTES), atomic_load(item + LAYER * BYTES)
         words = item + WORDS * BYTES
         if not is_possible(kernel_context, core, number, words, strict):
-            store(shared_at(context, HAS_DIVERGED), np.int64(1))
+            atomic_store(shared_at(context, HAS_DIVERGED), np.int64(1))
             return
         row[LOW_LAYER] = min(row[LOW_LAYER], layer)
         row[HIGH_LAYER] = max(row[HIGH_LAYER], layer)
@@ -96,21 +101,23 @@ def put_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
     threads = context.kernel_contexts.shape[0]
     for thread in range(threads):
         first, last = parts * thread // threads, parts * (thread + 1) // threads
-        store(share_at(context, thread), (epoch << EPOCH_SHIFT) | (first << FIRST_SHIFT) | last)
+        atomic_store(
+            share_at(context, thread), (epoch << EPOCH_SHIFT) | (first << FIRST_SHIFT) | last
+        )
 
 
 @jit
 def claim(context: ReplayContext, thread: Int, owner: Int, epoch: Int) -> Any:
     """The number of a part of somebody's share that now is the thread's; -1 if there is none."""
     while True:
-        share = load(share_at(context, owner))
+        share = atomic_load(share_at(context, owner))
         first, last = (share >> FIRST_SHIFT) & MAX_PARTS, share & MAX_PARTS
         if share >> EPOCH_SHIFT != epoch or first == last:
             return np.int64(-1)
         number, rest = first, share + (ONE << FIRST_SHIFT)
         if owner != thread:
             number, rest = last - ONE, share - ONE
-        if replace(share_at(context, owner), share, rest):
+        if compare_exchange(share_at(context, owner), share, rest):
             return number
 
 
@@ -127,7 +134,7 @@ def do_parts(context: ReplayContext, thread: Int, epoch: Int) -> None:
         number = claim(context, thread, owner, epoch)
         while number >= 0:
             do_part(context, thread, number)
-            store(done_at(context, thread), load(done_at(context, thread)) + 1)
+            atomic_store(done_at(context, thread), atomic_load(done_at(context, thread)) + 1)
             number = claim(context, thread, owner, epoch)
 
 
@@ -136,7 +143,7 @@ def parts_done(context: ReplayContext) -> Any:
     """Parts that are done, from the start."""
     total = np.int64(0)
     for thread in range(context.kernel_contexts.shape[0]):
-        total += load(done_at(context, np.int64(thread)))
+        total += atomic_load(done_at(context, np.int64(thread)))
     return total
 
 
@@ -186,22 +193,22 @@ def replay_epochs(
     See :class:`~nmpsim.core.compiled.recording.Epochs` for the arrays.
     """
     context = struct_pointer(given)
-    store(shared_at(context, ITEMS), np.int64(items.ctypes.data))
+    atomic_store(shared_at(context, ITEMS), np.int64(items.ctypes.data))
     expected, is_good = parts_done(context), True
     for i in range(begin, end):
         count = firsts[i + 1] - firsts[i]
-        store(shared_at(context, PARTS), np.int64(parts[firsts[i] :].ctypes.data))
-        epoch = load(shared_at(context, EPOCH)) + 1
+        atomic_store(shared_at(context, PARTS), np.int64(parts[firsts[i] :].ctypes.data))
+        epoch = atomic_load(shared_at(context, EPOCH)) + 1
         put_shares(context, epoch, count)
-        store(shared_at(context, EPOCH), epoch)
+        atomic_store(shared_at(context, EPOCH), epoch)
         do_parts(context, MAIN_THREAD, epoch)
         expected += count
         rounds = 0
         while parts_done(context) != expected:
             rounds += 1
             if rounds > PATIENT_ROUNDS:
-                give_way()
-        if load(shared_at(context, HAS_DIVERGED)) != 0:
+                yield_processor()
+        if atomic_load(shared_at(context, HAS_DIVERGED)) != 0:
             is_good = False
             break
     add_counters(context)
@@ -213,13 +220,13 @@ def work_loop(given: ReplayContext, thread: Int) -> Any:
     context = struct_pointer(given)
     seen, rounds = np.int64(0), 0
     while rounds < ROUNDS:
-        if load(shared_at(context, IS_ACTIVE)) == 0:
+        if atomic_load(shared_at(context, IS_ACTIVE)) == 0:
             return False
-        epoch = load(shared_at(context, EPOCH))
+        epoch = atomic_load(shared_at(context, EPOCH))
         if epoch == seen:
             rounds += 1
             if rounds > PATIENT_ROUNDS:
-                give_way()
+                yield_processor()
             continue
         do_parts(context, thread, epoch)
         seen, rounds = epoch, 0

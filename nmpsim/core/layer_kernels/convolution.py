@@ -22,8 +22,8 @@ from nmpsim.isa.words import (
     PART_ONLY,
     SCALE_BYTES,
 )
-from nmpsim.kernels.kept_weights import kept_words
 from nmpsim.kernels.operands import PART_KEPT
+from nmpsim.kernels.packed_weights import packed_weights_size
 from nmpsim.kernels.workspace_size import LEVELS
 
 LANES, SIDE = 16, 4
@@ -106,7 +106,9 @@ class Convolution(Filter):
             }
             if self._element == INT16:
                 own |= {"part": PART_KEPT, "partial": host.keep(np.full(2 * LEVELS, -1))}
-            elif words := kept_words(-(-(last - first) // LANES), weights.shape[1] // LANES):
+            elif words := packed_weights_size(
+                -(-(last - first) // LANES), weights.shape[1] // LANES
+            ):
                 own |= {"part": PART_KEPT, "partial": host.reserve(words)}
             if scales is not None:
                 own["scales"] = host.keep(scales[first * SCALE_BYTES : last * SCALE_BYTES])

@@ -21,7 +21,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 from numba.np.arrayobj import make_array, populate_array
 
-from nmpsim.kernels.machine_code import ENTRY, KNOWN
+from nmpsim.kernels.machine_code import ENTRY, EXTERNAL_FUNCTIONS
 
 _NEEDED = (
     BaseContext.cast,
@@ -82,7 +82,7 @@ def _assembled(codegen: Any, library: Any) -> bytes | None:
     module = library._final_module
     declared = {function.name for function in module.functions if function.is_declaration}
     needed = {name for name in declared if not name.startswith("llvm.")}
-    return bytes(codegen._tm.emit_object(module)) if needed <= KNOWN else None
+    return bytes(codegen._tm.emit_object(module)) if needed <= EXTERNAL_FUNCTIONS else None
 
 
 def _define_entry(context: Any, module: ir.Module, lowered: Any, from_table: bool) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from nmpsim.kernels.dot import (
+from nmpsim.kernels.microkernel_int16 import (
     GRANULE,
-    MOST,
-    energy_of,
+    MAX_PRODUCTS,
+    max_energy,
     products_int16,
-    steps_between,
+    steps_between_carries,
 )
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.vector_code import LANES
@@ -28,12 +28,14 @@ products: Any = numba.njit(
     )
 )
 steps_entry: Any = numba.njit(
-    lambda weights, start, runs, twos, low, high, energy, is_kept, reach, room: steps_between(
-        weights, start, runs, twos, low, high, energy, is_kept, reach, room
+    lambda weights, start, runs, run_steps, low, high, energy, is_cached, bounds, workspace: (
+        steps_between_carries(
+            weights, start, runs, run_steps, low, high, energy, is_cached, bounds, workspace
+        )
     )
 )
 energy_entry: Any = numba.njit(
-    lambda inputs, start, granules, known: energy_of(inputs, start, granules, known)
+    lambda inputs, start, granules, known: max_energy(inputs, start, granules, known)
 )
 LOW, HIGH = -(1 << 15), (1 << 15) - 1
 WINDOWS = {
@@ -63,10 +65,10 @@ def steps_for(
 ) -> int:
     """What the kernel would ask for."""
     low, high = min(int(inputs.min()), 0), max(int(inputs.max()), 0)
-    twos, runs = (window.length + 1) // 2, window.rows * window.runs * blocks
-    reach, room = np.full(2 * LEVELS, -1), np.empty(3 * LANES, np.int32)
+    run_steps, runs = (window.length + 1) // 2, window.rows * window.runs * blocks
+    bounds, workspace = np.full(2 * LEVELS, -1), np.empty(3 * LANES, np.int32)
     energy = energy_entry(inputs, 0, len(inputs) // GRANULE, 0) if squares else -1
-    return int(steps_entry(weights, 0, runs, twos, low, high, energy, True, reach, room))
+    return int(steps_entry(weights, 0, runs, run_steps, low, high, energy, True, bounds, workspace))
 
 
 def check(inputs: Array, window: InputWindow, weights: Array, blocks: int, pixels: int) -> int:
@@ -104,7 +106,7 @@ def test_extremes(x: int, w: int) -> None:
     window = InputWindow(1, 0, 1, 0, 512)
     inputs, weights = np.full(600, x, np.int16), np.full(512 * LANES, w, np.int16)
     steps = check(inputs, window, weights, 1, 2)
-    assert steps == (64 if abs(x * w) * 128 <= MOST else 1)
+    assert steps == (64 if abs(x * w) * 128 <= MAX_PRODUCTS else 1)
 
 
 def test_products_of_two_may_be_too_many() -> None:
@@ -122,10 +124,10 @@ def test_as_many_steps_as_fit(steps: int, sign: int) -> None:
     inputs = np.zeros(depth + 10, np.int16)
     inputs[2 : 2 + depth] = sign * HIGH
     weights = np.zeros((depth // 2, LANES, 2), np.int16)
-    share = MOST // HIGH // (2 * steps)
+    share = MAX_PRODUCTS // HIGH // (2 * steps)
     weights[:, 5] = sign * share
     assert check(inputs, InputWindow(1, 0, 1, 0, depth), weights.reshape(-1), 1, 1) >= steps
-    weights[steps, 5, 1] += sign * (MOST // HIGH - 2 * steps * share + 1)
+    weights[steps, 5, 1] += sign * (MAX_PRODUCTS // HIGH - 2 * steps * share + 1)
     assert check(inputs, InputWindow(1, 0, 1, 0, depth), weights.reshape(-1), 1, 1) < steps
 
 
@@ -154,10 +156,10 @@ def test_squares_know_more_than_extremes() -> None:
 
 @pytest.mark.parametrize("steps", [8, 16, 32, 64])
 def test_squares_where_both_are_alike(steps: int) -> None:
-    """The bound is the sum itself: MOST is nearly reached, and passed; one input is much larger."""
+    """The bound is the sum itself, below and above MAX_PRODUCTS; one input is much larger."""
     window = InputWindow(1, 0, 1, 0, 128)
     for size, expected in ((0.99, steps), (1.01, steps // 2)):
-        number = round(size * (MOST / (2 * steps)) ** 0.5)
+        number = round(size * (MAX_PRODUCTS / (2 * steps)) ** 0.5)
         weights, inputs = np.zeros((64, LANES, 2), np.int16), np.full(128, number, np.int16)
         weights[:, 3], inputs[:GRANULE] = number, 0
         inputs[5] = min(HIGH, round(3.9 * number))
@@ -175,7 +177,7 @@ def test_energy() -> None:
 
 
 def test_little_is_looked_for_where_nothing_is_kept() -> None:
-    weights, room = np.ones(64 * LANES, np.int16), np.empty(3 * LANES, np.int32)
-    reach = np.full(2 * LEVELS, -1)
-    assert steps_entry(weights, 0, 1, 32, 0, 9, -1, False, reach, room) == 8
-    assert (reach[:LEVELS] >= 0).sum() == 1
+    weights, workspace = np.ones(64 * LANES, np.int16), np.empty(3 * LANES, np.int32)
+    bounds = np.full(2 * LEVELS, -1)
+    assert steps_entry(weights, 0, 1, 32, 0, 9, -1, False, bounds, workspace) == 8
+    assert (bounds[:LEVELS] >= 0).sum() == 1
