@@ -79,7 +79,7 @@ def test_no_more_is_kept_of_weights_than_is_reckoned(
 ) -> None:
     """As on AVX2, where kernels keep most."""
     kept: list[int] = []
-    keep, packed_weights_size = Host.keep, kept_weights._words_avx2
+    keep, packed_weights_size = Host.keep, packed_weights._size_avx2
 
     def put(host: Host, values: npt.NDArray[Any]) -> int:
         kept.append(values.nbytes)
@@ -103,6 +103,6 @@ def test_room_for_whole_layers_is_enough_for_any_weights() -> None:
     for blocks in (1, 2, 3, 8, 64, 300):
         for depth in (4, 8, 12, 36, 576, 4608):
             weights, groups = 16 * blocks * depth, [8] * (blocks // 8) + [blocks % 8]
-            kept = [8 * kept_weights._words_avx2(group, depth) for group in groups if group]
+            kept = [8 * packed_weights._size_avx2(group, depth) for group in groups if group]
             assert weights + sum(kept) <= memory_demand.kept_bytes(weights, blocks)
-    assert 8 * kept_weights._words_avx2(1, 1 << 20) == pytest.approx(4.5 * (1 << 24), rel=1e-4)
+    assert 8 * packed_weights._size_avx2(1, 1 << 20) == pytest.approx(4.5 * (1 << 24), rel=1e-4)
