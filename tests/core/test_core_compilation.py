@@ -21,7 +21,7 @@ SELECTION = [
     "test_core_random_profiles.py",
     "test_core_random_vector.py",
     "test_core_vector_events.py",
-    "../kernels/test_dot.py",
+    "../kernels/test_microkernel_int16.py",
     "test_core_golden.py::test_fully_connected_and_matrix_product",
     "test_core_golden.py::test_pools",
 ]
