@@ -16,6 +16,7 @@ from nmpsim.core.instruction_tables import OP
 from nmpsim.core.layer_kernels import convolution
 from nmpsim.core.layer_kernels.tasks import Host
 from nmpsim.isa.words import CONV
+from nmpsim.kernels import packed_weights
 
 pytestmark = needs_recordings
 
