@@ -22,7 +22,7 @@ from typing import Any
 import nmpsim
 from nmpsim.bundle import Bundle
 from nmpsim.kernels import entries
-from nmpsim.kernels.machine_code import ENTRY, load
+from nmpsim.kernels.machine_code import ENTRY, load_object_file
 
 INFERENCES = 20
 PARTS = (
@@ -116,11 +116,11 @@ def main() -> None:
     loaded: list[tuple[bytes, int]] = []
 
     def noted(code: bytes) -> int:
-        address = load(code)
+        address = load_object_file(code)
         loaded.append((code, address))
         return address
 
-    entries.load = noted
+    entries.load_object_file = noted
     bundle, image, seen = map(Path, sys.argv[1:])
     with np.load(image) as archive:
         begin, end = run_inferences(nmpsim.load(bundle), dict(archive))
