@@ -9,8 +9,9 @@ from llvmlite import ir
 from llvmlite.ir import IRBuilder, Value
 
 from nmpsim.kernels.array_types import Int
+from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.vector_code import I32, I64, constant, declare_function, define_function
+from nmpsim.kernels.vector_code import I32, I64, constant, declare_function
 
 _BYTES = 8
 

@@ -13,6 +13,7 @@ from nmpsim.kernels.accumulate import largest, may_overflow, saturate_sums
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.channel_tables import put_channels, put_starts
 from nmpsim.kernels.channels import OFFSET, START
+from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, write_run
 from nmpsim.kernels.operands import ConvShape, Operands, Place, Quantizer
@@ -26,7 +27,6 @@ from nmpsim.kernels.vector_code import (
     Loop,
     add_offset,
     constant,
-    define_function,
     int_vector,
     load,
     store,

@@ -18,6 +18,7 @@ from llvmlite.ir import IRBuilder, Value
 
 from nmpsim.kernels.array_types import Int, Int8s, Int16s
 from nmpsim.kernels.cpu_features import TARGET
+from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Sides
 from nmpsim.kernels.pointers import address_of
@@ -28,7 +29,6 @@ from nmpsim.kernels.vector_code import (
     call_intrinsic,
     constant,
     count_if,
-    define_function,
     int_vector,
     load,
     signed_max,

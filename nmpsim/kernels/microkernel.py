@@ -15,6 +15,7 @@ from llvmlite.ir import Constant, IRBuilder, Value
 
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.cpu_features import TARGET
+from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.microkernel_amx import (
     initialize_workspace_amx,
@@ -38,7 +39,6 @@ from nmpsim.kernels.vector_code import (
     add_offset,
     call_intrinsic,
     constant,
-    define_function,
     int_vector,
     load,
     load_corners,

@@ -23,10 +23,11 @@ from nmpsim.kernels.amx_tiles import (
     emit_release,
 )
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
+from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.pointers import address_of, window_rows
-from nmpsim.kernels.vector_code import LANES, define_function
+from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 _configure: Any = define_function("configure_amx", emit_configure)

@@ -25,6 +25,7 @@ from llvmlite.ir import Constant, IRBuilder, Value
 
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.atomics import atomic_load
+from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.packed_weights import (
@@ -43,7 +44,6 @@ from nmpsim.kernels.vector_code import (
     WindowRows,
     add_offset,
     constant,
-    define_function,
     int_vector,
     load,
     loop_over_runs,

@@ -20,6 +20,7 @@ from llvmlite.ir import Constant, IRBuilder, Value
 
 from nmpsim.kernels.array_types import Int, Int16s, Int32s, Int64s
 from nmpsim.kernels.cpu_features import FEATURES
+from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.pointers import address_of, window_rows
@@ -34,7 +35,6 @@ from nmpsim.kernels.vector_code import (
     add_offset,
     call_intrinsic,
     constant,
-    define_function,
     int_vector,
     load,
     load_corners,

@@ -18,6 +18,7 @@ from llvmlite.ir import IRBuilder, Value
 from nmpsim.kernels import channels
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.cpu_features import FEATURES
+from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.pointers import address_of
@@ -54,7 +55,6 @@ from nmpsim.kernels.vector_code import (
     call_intrinsic,
     constant,
     count_if,
-    define_function,
     int_vector,
     is_large_float,
     load,

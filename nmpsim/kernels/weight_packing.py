@@ -10,6 +10,7 @@ from llvmlite.ir import IRBuilder, Value
 
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.atomics import atomic_load, atomic_store, compare_exchange, yield_processor
+from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.packed_weights import (
     FIRST_RESIDUALS,
@@ -26,7 +27,6 @@ from nmpsim.kernels.vector_code import (
     add_offset,
     call_intrinsic,
     constant,
-    define_function,
     int_vector,
     load,
     signed_max,

@@ -32,9 +32,10 @@ from nmpsim.kernels import amx_tiles, microkernel_amx
 from nmpsim.kernels.amx_check import emit_check, is_correct
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.host_cpu import remove_forbidden_features
+from nmpsim.kernels.ir_functions import emit_function, flatten
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.targets import SETTING, TARGETS, choose_target, restrict_features
-from nmpsim.kernels.vector_code import I64, LANES, constant, emit_function, flatten
+from nmpsim.kernels.vector_code import I64, LANES, constant
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 Array = npt.NDArray[Any]
