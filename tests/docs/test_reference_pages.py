@@ -163,3 +163,12 @@ def test_the_reading_guide_names_every_package(page, repository):
     text = page("docs/reading-guide.md")
     packages = [path.parent.name for path in (repository / "nmpsim").glob("*/__init__.py")]
     assert [name for name in packages if not re.search(rf"`(nmpsim/)?{name}/", text)] == []
+
+
+def test_the_writing_standard_shows_names_of_the_code(page, repository):
+    examples = page("docs/writing.md").split("## Examples")[1].split("| docstring")[0]
+    names = re.findall(r"`(\w+)`", examples)
+    assert len(names) >= 12
+    paths = list((repository / "nmpsim").rglob("*.py"))
+    words = {word for path in paths for word in re.findall(r"\w+", path.read_text("utf-8"))}
+    assert [name for name in names if name not in words] == []
