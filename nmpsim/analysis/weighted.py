@@ -1,4 +1,4 @@
-"""Convolutions and fully connected layers as arrays: what explain and lint both look at."""
+"""Constants and scales of convolutions and fully connected layers as arrays."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WEIGHTED = opcodes_by_kind(*KINDS)
 
 
 @attrs.frozen(eq=False)
-class Scales:
-    """Scales and zero points of a layer; arrays have one entry, or one a channel."""
+class LayerScales:
+    """Scales and zero points of a layer; arrays have one entry, or one per channel."""
 
     source: float
     result: float
@@ -35,8 +35,8 @@ class Scales:
     """int64"""
 
 
-def values_of(module: Module, view: View) -> Array | None:
-    """The values of a constant, seen through the view; None if they are not known."""
+def constant_values(module: Module, view: View) -> Array | None:
+    """Return the values of a constant in the view's shape, or None if they are not known."""
     whole = module.constants.get(view.buffer.name)
     if whole is None:
         return None
@@ -45,15 +45,15 @@ def values_of(module: Module, view: View) -> Array | None:
     return flat[start : start + view.type.elements].reshape(view.shape)
 
 
-def scales_of(module: Module, op: Operation) -> Scales | None:
-    """The scales of a quantized layer with weights.
+def layer_scales(module: Module, op: Operation) -> LayerScales | None:
+    """Return the scales of a quantized layer with weights.
 
-    None where they are constants whose values are not known, or where the layer is not quantized.
+    None if the layer is not quantized, or its scales are constants whose values are not known.
     """
     result, source, weights, bias = op.operands[:4]
     if any(view.type.quant is None for view in op.operands[:3]):
         return None
-    tables = [values_of(module, view) for view in op.operands[4:]]
+    tables = [constant_values(module, view) for view in op.operands[4:]]
     if any(table is None for table in tables):
         return None
     whole = [_one_scale(weights), _one_offset(weights), _one_scale(bias), _one_offset(bias)]
@@ -64,7 +64,7 @@ def scales_of(module: Module, op: Operation) -> Scales | None:
         np.asarray(array, kind)
         for array, kind in zip((*own, *whole[len(own) :]), kinds, strict=True)
     ]
-    scales = Scales(source.scale, result.scale, *arrays)
+    scales = LayerScales(source.scale, result.scale, *arrays)
     return scales if bias.type.quant else attrs.evolve(scales, bias=None)
 
 
@@ -77,8 +77,8 @@ def _one_offset(view: View) -> Array:
 
 
 def weight_rows(module: Module, op: Operation) -> Array | None:
-    """Weights as [outputs, inputs of one output], as they are held: no copy."""
-    values = values_of(module, op.operands[2])
+    """Return the weights as a view [outputs, inputs per output], or None if not known."""
+    values = constant_values(module, op.operands[2])
     if values is None:
         return None
     if op.instruction.opcode == "fullyconnected":
@@ -87,6 +87,6 @@ def weight_rows(module: Module, op: Operation) -> Array | None:
 
 
 def bias_values(module: Module, op: Operation) -> Array | None:
-    """The bias's payload as ``int64 [outputs]``, its zero point not subtracted."""
-    values = values_of(module, op.operands[3])
+    """Return the stored integers of a bias as int64 [outputs], or None if not known."""
+    values = constant_values(module, op.operands[3])
     return None if values is None else values.astype(np.int64).reshape(-1)

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from rich.console import Console
 
-from nmpsim.analysis.lint import SEVERITIES, Finding, LintReport, Subject
+from nmpsim.analysis.lint import SEVERITIES, Finding, LintReport, LintSubject
 from nmpsim.views.console import heading, line
 from nmpsim.views.text import plural
 
@@ -18,7 +18,7 @@ _STYLES = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 def print_findings(
-    subject: Subject, report: LintReport, console: Console, *, show_all: bool = False
+    subject: LintSubject, report: LintReport, console: Console, *, show_all: bool = False
 ) -> None:
     """All findings, then what was counted and what could not be looked at."""
     for (severity, rule), group in groupby(report.findings, lambda f: (f.severity, f.rule)):

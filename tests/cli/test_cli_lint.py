@@ -81,7 +81,7 @@ def test_many_findings_are_told_on_request(nmpsim_cli):
     assert some.exit_code == every.exit_code == 1
     assert "more; --all shows them" in some.stdout
     assert "more; --all shows them" not in every.stdout
-    assert every.stdout.count("is no power of two") == 14
+    assert every.stdout.count("is not a power of two") == 14
 
 
 def test_a_bundle(nmpsim_cli, tmp_path):

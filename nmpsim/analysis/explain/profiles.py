@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from nmpsim.analysis.weighted import WEIGHTED, scales_of, values_of
+from nmpsim.analysis.weighted import WEIGHTED, constant_values, layer_scales
 from nmpsim.compiler.numerics import (
     PROFILES,
     AveragePool,
@@ -84,7 +84,7 @@ def real_biases(module: Module, op: Operation) -> tuple[int, float, Mapping[str,
     integer or, of fbgemm and onednn, a real number. None where the bias is not real, or not known.
     """
     sums = _sums(module, op) if op.instruction.opcode in WEIGHTED else None
-    if sums is None or not sums.bias.is_float or values_of(module, op.operands[3]) is None:
+    if sums is None or not sums.bias.is_float or constant_values(module, op.operands[3]) is None:
         return None
     channel = int(np.argmax(np.abs(sums.bias.reals)))
     kept: dict[str, float] = {}
@@ -134,12 +134,12 @@ def _question(module: Module, op: Operation) -> _Question | None:
 
 def _sums(module: Module, op: Operation) -> WeightedScales | None:
     """The layer's scales as the compiler hands them to a profile; a bias not known counts as 0."""
-    scales = scales_of(module, op)
+    scales = layer_scales(module, op)
     if scales is None:
         return None
     target, source, _, view = op.operands[:4]
     channels = view.type.elements
-    payload = values_of(module, view)
+    payload = constant_values(module, view)
     one_each = np.ones(channels, np.float32)
     return WeightedScales(
         source=source,

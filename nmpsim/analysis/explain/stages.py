@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from nmpsim.analysis.explain.factors import Factor, factor_of
-from nmpsim.analysis.weighted import WEIGHTED, Scales, scales_of
+from nmpsim.analysis.weighted import WEIGHTED, LayerScales, layer_scales
 from nmpsim.compiler.numerics.ratios import product, quotient
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.kernels.scale import InvalidScaleError
@@ -42,7 +42,7 @@ def stages_of(module: Module, op: Operation) -> tuple[Stage, ...]:
         return ()
     opcode = op.instruction.opcode
     if opcode in WEIGHTED:
-        scales = scales_of(module, op)
+        scales = layer_scales(module, op)
         return tuple(_weighted(op, scales)) if scales else ()
     derive = _STAGES.get(opcode)
     return tuple(derive(op)) if derive else ()
@@ -51,7 +51,7 @@ def stages_of(module: Module, op: Operation) -> tuple[Stage, ...]:
 def scales_are_missing(module: Module, op: Operation) -> bool:
     """True if the operation has a scale a channel and the module does not hold their values."""
     by_channel = op.instruction.opcode in WEIGHTED and len(op.operands) > 4
-    return by_channel and scales_of(module, op) is None
+    return by_channel and layer_scales(module, op) is None
 
 
 def _stage(name: str, formula: str, *reals: float) -> Stage:
@@ -65,7 +65,7 @@ def _factor(real: float) -> Factor | None:
         return None
 
 
-def _weighted(op: Operation, scales: Scales) -> Iterator[Stage]:
+def _weighted(op: Operation, scales: LayerScales) -> Iterator[Stage]:
     products = [product(scales.source, float(s)) for s in scales.weights]
     if scales.bias is not None:
         biases = [float(s) for s in scales.bias] * (len(products) // len(scales.bias))

@@ -1,20 +1,20 @@
-"""What will go wrong with a program, before it does."""
+"""Check a program for numerical problems without running it."""
 
 from nmpsim.analysis.lint.document import lint_json
-from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Rule, Severity
+from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Severity
 from nmpsim.analysis.lint.load import References, load_subject
-from nmpsim.analysis.lint.rules import RULES, LintReport, run_rules
-from nmpsim.analysis.lint.subject import Subject
+from nmpsim.analysis.lint.rules import RULES, LintReport, Rule, run_rules
+from nmpsim.analysis.lint.subject import LintSubject
 
 __all__ = [
     "RULES",
     "SEVERITIES",
     "Finding",
     "LintReport",
+    "LintSubject",
     "References",
     "Rule",
     "Severity",
-    "Subject",
     "lint_json",
     "load_subject",
     "run_rules",

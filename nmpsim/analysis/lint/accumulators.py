@@ -1,4 +1,4 @@
-"""The rule ``accumulator-overflow``: sums that may not fit, from geometry and actual weights."""
+"""The rule ``accumulator-overflow``: sums that may not fit, from geometry and weights."""
 
 from __future__ import annotations
 
@@ -9,80 +9,79 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.lint.biases import Bias
-from nmpsim.analysis.lint.findings import Finding, at_layer
-from nmpsim.analysis.lint.subject import Subject
-from nmpsim.analysis.weighted import WEIGHTED, scales_of, values_of, weight_rows
+from nmpsim.analysis.lint.findings import Finding, layer_finding
+from nmpsim.analysis.lint.subject import Bias, LintSubject
+from nmpsim.analysis.weighted import WEIGHTED, constant_values, layer_scales, weight_rows
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.opcode import Kind
 
 Array: TypeAlias = npt.NDArray[Any]
 
-RULE = "accumulator-overflow"
-_WEIGHTS_AT_ONCE = 1 << 18
+ACCUMULATOR_OVERFLOW = "accumulator-overflow"
+_CHUNK_WEIGHTS = 1 << 18
 ACCUMULATOR_BITS = {"i8": 32, "i16": 48}
 
 
 @attrs.frozen(eq=False)
 class SumBounds:
-    """What the accumulator of each channel can come to, at any time. float64 [channels]."""
+    """Smallest and largest value of each channel's accumulator at any time: float64 [channels]."""
 
     low: Array
     high: Array
 
     @property
     def magnitudes(self) -> Array:
-        """The larger end of each channel."""
+        """Largest magnitude of each channel: float64 [channels]."""
         largest: Array = np.maximum(-self.low, self.high)
         return largest
 
 
-def check(subject: Subject) -> Iterator[Finding]:
-    """Layers with a channel whose accumulator can overflow."""
+def check_accumulators(subject: LintSubject) -> Iterator[Finding]:
+    """Report layers with a channel whose accumulator can overflow."""
     biases = {bias.op.instruction.name: bias for bias in subject.biases}
     for op in subject.operations:
         bits = ACCUMULATOR_BITS.get(op.operands[1].type.elem) if len(op.operands) > 1 else None
         if bits is None or op.operands[1].type.quant is None:
             continue
-        bounds = sum_bounds(subject, op, biases.get(op.instruction.name))
+        bounds = compute_sum_bounds(subject, op, biases.get(op.instruction.name))
         if bounds is not None and (bounds.magnitudes >= 2.0 ** (bits - 1)).any():
-            yield _overflow(subject, op, bounds, bits)
+            yield _overflow_finding(subject, op, bounds, bits)
 
 
-def sum_bounds(subject: Subject, op: Operation, bias: Bias | None) -> SumBounds | None:
-    """Worst case over all inputs that the input's type allows; None for what sums nothing."""
-    weights = _weights(subject, op)
+def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -> SumBounds | None:
+    """Bound the accumulators over all inputs of the input's type; None if nothing is summed."""
+    weights = _weight_matrix(subject, op)
     if weights is None:
-        return _matrices(op) if op.kind is Kind.PRODUCT else None
-    low, high = _ends(op.operands[1])
-    below, above = _sums(*weights)
+        return _matrix_product_bounds(op) if op.kind is Kind.PRODUCT else None
+    low, high = _input_limits(op.operands[1])
+    below, above = _signed_weight_sums(*weights)
     # 0 is among the inputs, so each product alone can only widen the range: a partial sum too
     # lies between the sum of the negative and that of the positive ones.
     worst_low = (above * low + below * high).astype(np.float64)
     worst_high = (above * high + below * low).astype(np.float64)
-    start = 0.0 if bias is None or subject.numerics_of(op) == "nmp" else _start(bias)
+    start = 0.0 if bias is None or subject.numerics_of(op) == "nmp" else _bias_on_accumulator(bias)
     return SumBounds(worst_low + start, worst_high + start)
 
 
-def _weights(subject: Subject, op: Operation) -> tuple[Array, Array] | None:
-    """[outputs, inputs of one output], and zero points, int64 [outputs or 1]; None if they vary."""
+def _weight_matrix(subject: LintSubject, op: Operation) -> tuple[Array, Array] | None:
+    """Return weights [outputs, inputs] and zero points [outputs or 1]; None if not constant."""
     if op.kind is Kind.PRODUCT:
-        matrix = values_of(subject.module, op.operands[2])
+        matrix = constant_values(subject.module, op.operands[2])
         return None if matrix is None else (matrix.T, np.array([op.operands[2].offset]))
     if op.instruction.opcode not in WEIGHTED:
         return None
-    rows, scales = weight_rows(subject.module, op), scales_of(subject.module, op)
+    rows, scales = weight_rows(subject.module, op), layer_scales(subject.module, op)
     return None if rows is None or scales is None else (rows, scales.weight_offsets)
 
 
-def _sums(rows: Array, offsets: Array) -> tuple[Array, Array]:
-    """Sums of the weights below zero and of those above, of each output; int64 [2, outputs].
+def _signed_weight_sums(rows: Array, offsets: Array) -> tuple[Array, Array]:
+    """Sum the negative and the positive weights of each output: int64 [outputs] each.
 
-    Some outputs at a time: all weights as int64 would take eight times their memory.
+    Works on chunks of outputs: all weights as int64 would take eight times their memory.
     """
     sums = np.zeros((2, len(rows)), np.int64)
     offsets = np.broadcast_to(offsets, len(rows))
-    count = max(_WEIGHTS_AT_ONCE // max(rows.shape[1], 1), 1)
+    count = max(_CHUNK_WEIGHTS // max(rows.shape[1], 1), 1)
     for first in range(0, len(rows), count):
         part = slice(first, first + count)
         wide = rows[part].astype(np.int64) - offsets[part, None]
@@ -91,22 +90,22 @@ def _sums(rows: Array, offsets: Array) -> tuple[Array, Array]:
     return sums[0], sums[1]
 
 
-def _start(bias: Bias) -> Array:
-    """The bias on the accumulator's scale, where the sum begins."""
+def _bias_on_accumulator(bias: Bias) -> Array:
+    """Return the bias in units of the accumulator's scale: float64 [channels]."""
     on_sum: Array = bias.reals / bias.product_scales
     return on_sum
 
 
-def _ends(view: View) -> tuple[int, int]:
-    """Lowest and highest input less its zero point; 0, which padding is, lies between."""
+def _input_limits(view: View) -> tuple[int, int]:
+    """Return the input's limits minus its zero point, widened to include 0, the padding."""
     info = np.iinfo(view.type.dtype)
     return min(int(info.min) - view.offset, 0), max(int(info.max) - view.offset, 0)
 
 
-def _matrices(op: Operation) -> SumBounds:
-    """Nothing is known of either matrix but its type."""
+def _matrix_product_bounds(op: Operation) -> SumBounds:
+    """Bound the sums of a product of two activations from their types."""
     _, lhs, rhs = op.operands
-    (a, b), (c, d) = _ends(lhs), _ends(rhs)
+    (a, b), (c, d) = _input_limits(lhs), _input_limits(rhs)
     products = (a * c, a * d, b * c, b * d)
     depth = lhs.shape[1]
     return SumBounds(
@@ -114,12 +113,12 @@ def _matrices(op: Operation) -> SumBounds:
     )
 
 
-def _overflow(subject: Subject, op: Operation, bounds: SumBounds, bits: int) -> Finding:
+def _overflow_finding(subject: LintSubject, op: Operation, bounds: SumBounds, bits: int) -> Finding:
     limit = 2.0 ** (bits - 1)
     channels = int((bounds.magnitudes >= limit).sum())
     worst = int(np.argmax(bounds.magnitudes))
-    return at_layer(
-        RULE,
+    return layer_finding(
+        ACCUMULATOR_OVERFLOW,
         "warning",
         f"the accumulator of %{op.instruction.name} can overflow {bits} bits",
         subject,

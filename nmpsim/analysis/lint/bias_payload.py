@@ -1,74 +1,77 @@
-"""The rule ``bias-payload``: a bias whose declared type was changed, while its payload was not."""
+"""The rule ``bias-payload``: a bias whose declared type was changed, but not its payload.
+
+A reference (the original constant or the float model) proves the fault. Without one, integers
+that were made for another scale still show. Glow puts a bias on the scale of the products,
+S_in * S_w, or, where that is too fine for an Int8 or Int16 bias, on the smallest scale that holds
+it, so that its integers fill their range. On the much coarser scale of the result the same
+integers represent a value as large as the result itself: an Int8 or Int16 bias then spans at least
+half of the result's range, an Int32 bias far more. A requantized bias spans a small part, except in
+networks that clip hard (ReLU6). So a single such layer is only doubtful, while a program in which
+all layers look like this is wrong. docs/lint.md has the measured rates of detection and of false
+alarms behind the thresholds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
+import attrs
 import numpy as np
+import numpy.typing as npt
 
-from nmpsim.analysis.lint.bias_plausible import (
-    Evidence,
-    evidence_of,
-    is_systematic,
-    stands_out,
-)
-from nmpsim.analysis.lint.bias_reference import (
-    HINT,
-    RULE,
-    by_float,
-    by_original,
-    find_float_bias,
-)
-from nmpsim.analysis.lint.biases import Bias
-from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
-from nmpsim.analysis.lint.subject import Subject
+from nmpsim.analysis.lint.findings import Finding, Severity, layer_finding
+from nmpsim.analysis.lint.subject import SAME_SCALE, Bias, LintSubject, OriginalBias
+from nmpsim.analysis.shadow.batch_norms import forms_of
+from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 
-def check(subject: Subject) -> Iterator[Finding]:
-    """By a reference where there is one for a bias, by plausibility elsewhere."""
+def check_bias_payloads(subject: LintSubject) -> Iterator[Finding]:
+    """Compare each bias with a reference, or check its plausibility if there is none."""
     systematic = is_systematic(subject.biases)
     for bias in subject.biases:
-        answered, finding = _by_reference(bias, subject)
+        answered, finding = _compare_with_references(bias, subject)
         if not answered:
-            finding = _by_plausibility(bias, subject, systematic)
+            finding = _check_plausibility(bias, subject, systematic)
         if finding is not None:
             yield finding
 
 
-def _by_reference(bias: Bias, subject: Subject) -> tuple[bool, Finding | None]:
-    """Whether a reference knows this bias, and what it says."""
+def _compare_with_references(bias: Bias, subject: LintSubject) -> tuple[bool, Finding | None]:
+    """Return whether a reference has this bias, and the finding if it differs."""
     original = (subject.original or {}).get(bias.view.buffer.name)
-    finding = by_original(bias, original, subject) if original else None
+    finding = compare_with_original(bias, original, subject) if original else None
     if finding is not None or subject.float_weights is None:
         return original is not None, finding
     reference = find_float_bias(bias, subject.float_weights)
     if reference is None:
         return original is not None, None
-    return True, by_float(bias, reference, subject)
+    return True, compare_with_float(bias, reference, subject)
 
 
-def _by_plausibility(bias: Bias, subject: Subject, systematic: bool) -> Finding | None:
-    evidence = evidence_of(bias)
+def _check_plausibility(bias: Bias, subject: LintSubject, systematic: bool) -> Finding | None:
+    evidence = find_evidence(bias)
     if evidence is None:
         return None
     certain = systematic or evidence == "beyond"
-    if not certain and not stands_out(bias, subject.biases):
+    if not certain and not is_outlier(bias, subject.biases):
         return None
     severity: Severity = "error" if certain else "warning"
-    where = "the scale of the result" if bias.on_result else f"scale {bias.scale_text()}"
+    where = "the scale of the result" if bias.is_on_result_scale else f"scale {bias.scale_text()}"
     parts = np.abs(bias.reals) / bias.result_magnitude
-    return at_layer(
-        RULE,
+    return layer_finding(
+        BIAS_PAYLOAD,
         severity,
         f"bias %{bias.view.name} is declared on {where}, but its integers seem to be made for"
         " another scale",
         subject,
         bias.op,
         tensor=bias.view,
-        found=_found(bias, evidence),
+        found=_describe_evidence(bias, evidence),
         expected=f"integers for scale {bias.scale_text()}; these may be for"
         f" {float(np.median(bias.product_scales)):.9g}, that of input times weights",
-        hint=f"{HINT}; --float-weights or --original-weights make sure",
+        hint=f"{REQUANTIZE_HINT}; --float-weights or --original-weights make sure",
         facts={
             "evidence": evidence,
             "systematic": systematic,
@@ -78,10 +81,264 @@ def _by_plausibility(bias: Bias, subject: Subject, systematic: bool) -> Finding 
     )
 
 
-def _found(bias: Bias, evidence: Evidence) -> str:
+def _describe_evidence(bias: Bias, evidence: BiasEvidence) -> str:
     parts = np.abs(bias.reals) / bias.result_magnitude
     spans = f"up to {parts.max():.3g} times what the result can hold, {np.median(parts):.3g} times"
     text = f"{spans} in the median channel"
     if evidence != "fills":
         return text
     return f"integers up to {np.abs(bias.integers).max()} of {bias.limits[1]}: {text}"
+
+
+BiasEvidence: TypeAlias = Literal["beyond", "fills", "large"]
+"""``beyond``: the bias of most channels is larger than the result can hold. ``fills``: the integers
+use at least half of their range, as on a scale chosen for the bias alone. ``large``: the bias of a
+channel is larger than the result can hold, and most are at least a quarter of that."""
+
+MIN_SYSTEMATIC_SHARE = 0.9
+"""Smallest share of a program's biases that must look wrong for all of them to be reported."""
+MIN_FINER_OCTAVES = 2.0
+"""Median octaves between the other biases' scales and their results' for one to be an outlier."""
+
+
+def find_evidence(bias: Bias) -> BiasEvidence | None:
+    """Return the evidence against a bias's declared scale, or None if it is plausible."""
+    if bias.is_on_product_scale or not bias.integers.any():
+        return None
+    parts = np.abs(bias.reals) / bias.result_magnitude
+    middle, most = float(np.median(parts)), float(parts.max())
+    if middle > 1.0:
+        return "beyond"
+    if not bias.is_on_result_scale:
+        return None
+    if bias.view.type.elem == "i32":
+        return "large" if most > 1.0 and middle > 0.25 else None
+    return "fills" if _uses_all_bits(bias) else None
+
+
+def _uses_all_bits(bias: Bias) -> bool:
+    """Return whether the largest integer needs all bits, and at most one integer is at the limit.
+
+    Clipped values would reach the limit repeatedly.
+    """
+    limit = bias.limits[1]
+    magnitudes = np.abs(bias.integers)
+    return int(magnitudes.max()) > limit // 2 and int((magnitudes >= limit).sum()) <= 1
+
+
+def is_systematic(biases: Sequence[Bias]) -> bool:
+    """Return whether nearly all biases are declared on their results' scales and look wrong."""
+    telling = [bias for bias in biases if bias.integers.any()]
+    wrong = [bias for bias in telling if find_evidence(bias) is not None]
+    on_result = [bias for bias in telling if bias.is_on_result_scale]
+    return bool(wrong) and min(len(wrong), len(on_result)) >= MIN_SYSTEMATIC_SHARE * len(telling)
+
+
+def is_outlier(bias: Bias, biases: Sequence[Bias]) -> bool:
+    """Return whether the scale of the result is unusual for a bias of this program.
+
+    That is so if most other biases have scales of their own, and these are much finer than those of
+    their results, or this scale is not a power of two, which could equal the result's by chance.
+    """
+    own = [other for other in biases if not other.is_on_result_scale]
+    if 2 * len(own) < len(biases) - 1 or not own:
+        return False
+    octaves = [float(np.log2(other.result_scale / np.median(other.scales))) for other in own]
+    by_chance = math.frexp(bias.result_scale)[0] == 0.5
+    return not by_chance or float(np.median(octaves)) >= MIN_FINER_OCTAVES
+
+
+Array: TypeAlias = npt.NDArray[Any]
+
+BIAS_PAYLOAD = "bias-payload"
+MAX_INTEGER_ERROR = 1.0
+"""Largest error of an integer against the reference, whose own rounding is half of it."""
+MAX_RELATIVE_ERROR = 0.01
+"""Additional relative error allowed for inexact scales and references."""
+MIN_COSINE = 0.99
+"""Smallest cosine of two bias vectors that count as the same one on different scales."""
+REQUANTIZE_HINT = "requantize the payload with the type: nmpsim compile --rescale-bias"
+
+
+def compare_with_original(
+    bias: Bias, original: OriginalBias, subject: LintSubject
+) -> Finding | None:
+    """Compare a bias with the constant before its type was changed."""
+    if original.payload is not None and not np.array_equal(original.payload, bias.payload):
+        return None
+    if not bias.integers.any():
+        return None
+    if original.scales is None or original.offsets is None:
+        return _compare_with_untyped_original(bias, subject)
+    same_scale = np.allclose(bias.scales, original.scales, rtol=SAME_SCALE, atol=0.0)
+    if same_scale and bool(np.all(bias.offsets == original.offsets)):
+        return None
+    reals = original.scales * (bias.payload - original.offsets)
+    wanted = _clip_to_type(bias, np.rint(reals / bias.scales) + bias.offsets)
+    if not _integers_differ(bias.payload, wanted).any():
+        return None
+    old = float(np.median(original.scales))
+    return layer_finding(
+        BIAS_PAYLOAD,
+        "error",
+        f"the type of bias %{bias.view.name} was changed, its payload was not",
+        subject,
+        bias.op,
+        tensor=bias.view,
+        found=f"scale {bias.scale_text()} with the integers of scale {old:.9g}",
+        expected=_describe_integers(wanted, bias.payload),
+        hint=REQUANTIZE_HINT,
+        facts={
+            "evidence": "original",
+            "factor": float(np.median(bias.scales / original.scales)),
+            "original_scale": old,
+        },
+    )
+
+
+def _compare_with_untyped_original(bias: Bias, subject: LintSubject) -> Finding | None:
+    """Report unchanged integers on the result's scale if the original's type is unknown."""
+    if not bias.is_on_result_scale or bias.is_on_product_scale:
+        return None
+    return layer_finding(
+        BIAS_PAYLOAD,
+        "error",
+        f"bias %{bias.view.name} is declared on the scale of the result, with the integers that"
+        " the original has",
+        subject,
+        bias.op,
+        tensor=bias.view,
+        found=f"scale {bias.scale_text()}, payload unchanged",
+        expected="integers for that scale",
+        hint=f"{REQUANTIZE_HINT}; with --original-tensors the original's scale is compared too",
+        facts={"evidence": "original"},
+    )
+
+
+@attrs.frozen(eq=False)
+class FloatBias:
+    """Float values of a bias, and the array of the float model that holds them."""
+
+    source: str
+    values: Array
+    """float64, one a channel."""
+
+
+def find_float_bias(bias: Bias, arrays: Mapping[str, Array]) -> FloatBias | None:
+    """Return the array of the float model that a bias was made from, or None.
+
+    The array is found by its name in the LIR, by that name without Glow's ``__N`` suffix if the
+    arrays have the same direction, or by its direction alone, which no scale changes.
+    """
+    legal = {make_legal_name(name): name for name in arrays}
+    exact = legal.get(bias.view.buffer.name)
+    if exact is not None and arrays[exact].size == bias.payload.size:
+        forms = forms_of(exact, arrays)
+        near = [form for form in forms if _has_direction_of(bias, arrays[form])]
+        return _float_bias((near or forms)[0], arrays)
+    stem = legal.get(strip_numeric_suffix(bias.view.buffer.name))
+    others = [name for name in arrays if name != stem]
+    for name in ([stem] if stem else []) + others:
+        if arrays[name].size == bias.payload.size and _has_direction_of(bias, arrays[name]):
+            return _float_bias(name, arrays)
+    return None
+
+
+def _float_bias(name: str, arrays: Mapping[str, Array]) -> FloatBias:
+    return FloatBias(name, arrays[name].astype(np.float64).reshape(-1))
+
+
+def _has_direction_of(bias: Bias, reals: Array) -> bool:
+    """Return whether an array has the bias's direction, on one scale or on one per channel."""
+    flat = reals.astype(np.float64).reshape(-1)
+    return any(
+        _same_direction(vector, flat)
+        for integers in (bias.integers, bias.payload.astype(np.float64))
+        for vector in (integers, integers * bias.product_scales)
+    )
+
+
+def _same_direction(a: Array, b: Array) -> bool:
+    """Return whether two vectors have the same direction; up to 3 elements match by chance."""
+    lengths = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
+    return a.size > 3 and float(a @ b) >= MIN_COSINE * lengths > 0.0
+
+
+def compare_with_float(bias: Bias, reference: FloatBias, subject: LintSubject) -> Finding | None:
+    """Compare a bias with its float values."""
+    wanted = _clip_to_type(bias, np.rint(reference.values / bias.scales) + bias.offsets)
+    apart = _integers_differ(bias.payload, wanted)
+    if not apart.any():
+        return None
+    factor = _constant_factor(bias, reference.values)
+    explained = factor is not None or _fits_product_scale(bias, reference.values)
+    severity: Severity = "error" if explained else "warning"
+    times = f"{factor:.4g} times " if factor is not None else "not "
+    message = f"bias %{bias.view.name} is {times}its float values"
+    if explained:
+        message += ": its type was changed, its payload was not"
+    worst = int(np.argmax(np.abs(bias.reals - reference.values)))
+    return layer_finding(
+        BIAS_PAYLOAD,
+        severity,
+        message,
+        subject,
+        bias.op,
+        tensor=bias.view,
+        found=f"{bias.reals[worst]:.6g} in channel {worst}, from integer {bias.payload[worst]}"
+        f" and scale {bias.scales[worst]:.9g}",
+        expected=f"{reference.values[worst]:.6g}, as {reference.source} has it, from integer"
+        f" {wanted[worst]:.0f}",
+        hint=REQUANTIZE_HINT if explained else "is the reference of before a folded batch norm?",
+        facts={
+            "evidence": "float",
+            "source": reference.source,
+            "channels": int(apart.sum()),
+            **({"factor": factor} if factor is not None else {}),
+        },
+    )
+
+
+def _clip_to_type(bias: Bias, integers: Array) -> Array:
+    low, high = bias.limits
+    held: Array = np.clip(integers, low, high)
+    return held
+
+
+def _integers_differ(payload: Array, wanted: Array) -> Array:
+    """Return where integers differ by more than rounding explains."""
+    far: Array = np.abs(payload - wanted) > MAX_INTEGER_ERROR + MAX_RELATIVE_ERROR * np.abs(wanted)
+    return far
+
+
+def _constant_factor(bias: Bias, reals: Array) -> float | None:
+    """Return declared over real values if the ratio is the same in all channels, else None."""
+    own = np.where(_unclipped(bias), bias.reals, 0.0)
+    common = float(own @ reals)
+    if common <= 0.0:
+        return None
+    factor = float(own @ own) / common
+    return factor if _integers_fit(bias, bias.integers, reals / (bias.scales / factor)) else None
+
+
+def _fits_product_scale(bias: Bias, reals: Array) -> bool:
+    """Return whether the integers fit the scale of input times weights, with or without offset."""
+    wanted = reals / bias.product_scales
+    return any(_integers_fit(bias, integers, wanted) for integers in (bias.integers, bias.payload))
+
+
+def _integers_fit(bias: Bias, integers: Array, wanted: Array) -> bool:
+    """Return whether the integers are the expected ones where they are not clipped."""
+    inside = _unclipped(bias)
+    apart = _integers_differ(integers, wanted)
+    return bool(inside.any()) and not bool(apart[inside].any())
+
+
+def _unclipped(bias: Bias) -> Array:
+    inner: Array = (bias.payload > bias.limits[0]) & (bias.payload < bias.limits[1])
+    return inner
+
+
+def _describe_integers(wanted: Array, payload: Array) -> str:
+    worst = int(np.argmax(np.abs(wanted - payload)))
+    return f"for example {wanted[worst]:.0f} instead of {payload[worst]} in channel {worst}"

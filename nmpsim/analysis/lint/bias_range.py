@@ -1,7 +1,7 @@
-"""The rules ``bias-saturates`` and ``bias-loses-bits``: what a scale does to a bias.
+"""The rules ``bias-saturates`` and ``bias-loses-bits``: the precision of a bias on a scale.
 
-On the declared scale a float reference is needed to know what was lost. On the scale of the
-result, where the NMP's library wants the bias, the declared bias itself is the reference.
+On the declared scale the error is measured against a float reference. On the scale of the result,
+which the NMP's library needs, it is measured against the declared bias.
 """
 
 from __future__ import annotations
@@ -13,72 +13,70 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.lint.bias_reference import find_float_bias
-from nmpsim.analysis.lint.biases import Bias
-from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
-from nmpsim.analysis.lint.subject import Subject
+from nmpsim.analysis.lint.bias_payload import find_float_bias
+from nmpsim.analysis.lint.findings import Finding, Severity, layer_finding
+from nmpsim.analysis.lint.subject import Bias, LintSubject
 
 Array: TypeAlias = npt.NDArray[Any]
 
-SATURATES, LOSES_BITS = "bias-saturates", "bias-loses-bits"
-KEPT = 0.5
-"""Share of its bits that a bias must keep."""
-_MAY_BE_NMP = ("nmp", "glow-int", "glow-float")
-"""Profiles of networks that ``--numerics nmp`` may be asked for; a model of another reference keeps
-its biases where that has them."""
-NEGLIGIBLE = 1.0 / 16.0
-"""Error in steps of the result that nobody sees, however few bits are left."""
+BIAS_SATURATES, BIAS_LOSES_BITS = "bias-saturates", "bias-loses-bits"
+MIN_KEPT_BITS = 0.5
+"""Smallest share of its bits that a bias must keep."""
+_NMP_COMPATIBLE = ("nmp", "glow-int", "glow-float")
+"""Profiles of networks that may also be compiled with ``--numerics nmp``."""
+NEGLIGIBLE_ERROR_STEPS = 1.0 / 16.0
+"""Error in steps of the result that is not reported, however few bits are left."""
 
 
 @attrs.frozen(eq=False)
-class Placement:
-    """A real bias as integers on a scale. One entry a channel in each array."""
+class ScaledBias:
+    """A real-valued bias quantized onto a scale; each array has one entry per channel."""
 
-    where: str
-    """The scale, in words."""
-    declared: bool
-    """False if the scale is one that the bias would be put on."""
+    scale_text: str
+    """Description of the scale."""
+    is_declared: bool
+    """Whether the program declares this scale, rather than a profile requiring it."""
     reals: Array
     scales: Array
     offsets: Array
     limits: tuple[int, int]
-    bits_before: float
-    """What the bias has, or should have, of bits without the sign."""
+    reference_bits: float
+    """Bits of the reference, without the sign."""
 
     @property
-    def wanted(self) -> Array:
-        """The nearest integers, halves to even, whether they exist or not; float64."""
+    def ideal(self) -> Array:
+        """Nearest integers (ties to even) before saturation: float64 [channels]."""
         integers: Array = np.rint(self.reals / self.scales) + self.offsets
         return integers
 
     @property
-    def saturated(self) -> Array:
-        """Channels whose integer does not exist."""
+    def is_saturated(self) -> Array:
+        """Channels whose integer is outside the type's limits: bool [channels]."""
         low, high = self.limits
-        beyond: Array = (self.wanted < low) | (self.wanted > high)
+        beyond: Array = (self.ideal < low) | (self.ideal > high)
         return beyond
 
     @property
     def errors(self) -> Array:
-        """What clipping and rounding take away, real."""
-        integers = np.clip(self.wanted, *self.limits) - self.offsets
+        """Absolute error of saturation and rounding in real values: float64 [channels]."""
+        integers = np.clip(self.ideal, *self.limits) - self.offsets
         lost: Array = np.abs(integers * self.scales - self.reals)
         return lost
 
     @property
     def bits(self) -> float:
-        """Bits of the largest magnitude, without the sign; 0 if all are zero."""
-        return float(np.log2(np.abs(self.wanted - self.offsets).max() + 1.0))
+        """Bits of the largest magnitude, without the sign; 0 if all integers are zero."""
+        return float(np.log2(np.abs(self.ideal - self.offsets).max() + 1.0))
 
 
-def placements(bias: Bias, subject: Subject) -> Iterator[Placement]:
-    """The scales to look at: the declared one if a reference is there, and what nmp may want."""
+def scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]:
+    """Yield the bias on its declared scale if a reference is known, and on the one nmp needs."""
     reference = (
         find_float_bias(bias, subject.float_weights) if subject.float_weights is not None else None
     )
     if reference is not None:
         result_bits = np.iinfo(bias.op.operands[0].type.dtype).bits - 1.0
-        yield Placement(
+        yield ScaledBias(
             f"its declared scale, {bias.scale_text()}",
             True,
             reference.values,
@@ -87,9 +85,9 @@ def placements(bias: Bias, subject: Subject) -> Iterator[Placement]:
             bias.limits,
             result_bits,
         )
-    if not bias.on_result and subject.numerics_of(bias.op) in _MAY_BE_NMP:
-        yield Placement(
-            f"the scale of the result, {bias.result_scale:.9g}, where nmp wants it",
+    if not bias.is_on_result_scale and subject.numerics_of(bias.op) in _NMP_COMPATIBLE:
+        yield ScaledBias(
+            f"the scale of the result, {bias.result_scale:.9g}, which nmp needs",
             False,
             bias.reals,
             np.full_like(bias.scales, bias.result_scale),
@@ -99,32 +97,32 @@ def placements(bias: Bias, subject: Subject) -> Iterator[Placement]:
         )
 
 
-def check_saturates(subject: Subject) -> Iterator[Finding]:
-    """Biases with channels that their integers cannot hold."""
+def check_bias_saturation(subject: LintSubject) -> Iterator[Finding]:
+    """Report biases that saturate in some channels."""
     for bias in subject.biases:
-        for placement in placements(bias, subject):
-            if placement.saturated.any():
-                yield _saturates(bias, placement, subject)
+        for scaled in scaled_biases(bias, subject):
+            if scaled.is_saturated.any():
+                yield _saturation_finding(bias, scaled, subject)
 
 
-def _saturates(bias: Bias, placement: Placement, subject: Subject) -> Finding:
-    channels = int(placement.saturated.sum())
-    steps = placement.errors / placement.scales
+def _saturation_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> Finding:
+    channels = int(scaled.is_saturated.sum())
+    steps = scaled.errors / scaled.scales
     worst = int(np.argmax(steps))
-    severity: Severity = "error" if _is_asked_for(bias, placement, subject) else "note"
-    return at_layer(
-        SATURATES,
+    severity: Severity = "error" if _is_used(bias, scaled, subject) else "note"
+    return layer_finding(
+        BIAS_SATURATES,
         severity,
-        f"bias %{bias.view.name} {_verb(placement, 'saturate')} on {placement.where}",
+        f"bias %{bias.view.name} {_verb(scaled, 'saturate')} on {scaled.scale_text}",
         subject,
         bias.op,
         tensor=bias.view,
         found=f"{channels} of {steps.size} channels; channel {worst} needs"
-        f" {placement.wanted[worst]:.0f}",
-        expected=f"integers from {placement.limits[0]} to {placement.limits[1]}",
+        f" {scaled.ideal[worst]:.0f}",
+        expected=f"integers from {scaled.limits[0]} to {scaled.limits[1]}",
         hint="an Int32 bias, or a coarser scale of the result",
         facts={
-            "declared": placement.declared,
+            "declared": scaled.is_declared,
             "channels": channels,
             "worst_channel": worst,
             "worst_error_steps": float(steps[worst]),
@@ -132,43 +130,43 @@ def _saturates(bias: Bias, placement: Placement, subject: Subject) -> Finding:
     )
 
 
-def check_loses_bits(subject: Subject) -> Iterator[Finding]:
-    """Biases of which a scale leaves less than half of the bits."""
+def check_bias_precision(subject: LintSubject) -> Iterator[Finding]:
+    """Report biases that lose more than half of their bits on a scale."""
     for bias in subject.biases:
-        for placement in placements(bias, subject):
-            visible = placement.errors.max() > NEGLIGIBLE * bias.result_scale
-            if visible and placement.bits < KEPT * placement.bits_before:
-                yield _loses(bias, placement, subject)
+        for scaled in scaled_biases(bias, subject):
+            visible = scaled.errors.max() > NEGLIGIBLE_ERROR_STEPS * bias.result_scale
+            if visible and scaled.bits < MIN_KEPT_BITS * scaled.reference_bits:
+                yield _precision_finding(bias, scaled, subject)
 
 
-def _loses(bias: Bias, placement: Placement, subject: Subject) -> Finding:
-    largest = int(np.abs(placement.wanted - placement.offsets).max())
-    error = float(placement.errors.max()) / bias.result_scale
-    severity: Severity = "warning" if _is_asked_for(bias, placement, subject) else "note"
-    return at_layer(
-        LOSES_BITS,
+def _precision_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> Finding:
+    largest = int(np.abs(scaled.ideal - scaled.offsets).max())
+    error = float(scaled.errors.max()) / bias.result_scale
+    severity: Severity = "warning" if _is_used(bias, scaled, subject) else "note"
+    return layer_finding(
+        BIAS_LOSES_BITS,
         severity,
-        f"bias %{bias.view.name} {_verb(placement, 'lose')} most of its bits on {placement.where}",
+        f"bias %{bias.view.name} {_verb(scaled, 'lose')} most of its bits on {scaled.scale_text}",
         subject,
         bias.op,
         tensor=bias.view,
-        found=f"integers up to {largest}: {placement.bits:.1f} of"
-        f" {placement.bits_before:.1f} bits, an error of up to {error:.2g} steps of the result",
-        expected=f"at least {KEPT * placement.bits_before:.1f} bits",
+        found=f"integers up to {largest}: {scaled.bits:.1f} of"
+        f" {scaled.reference_bits:.1f} bits, an error of up to {error:.2g} steps of the result",
+        expected=f"at least {MIN_KEPT_BITS * scaled.reference_bits:.1f} bits",
         hint="a smaller scale of the result, if its range allows",
         facts={
-            "declared": placement.declared,
-            "bits": placement.bits,
-            "bits_before": placement.bits_before,
+            "declared": scaled.is_declared,
+            "bits": scaled.bits,
+            "bits_before": scaled.reference_bits,
             "worst_error_result_steps": error,
         },
     )
 
 
-def _verb(placement: Placement, verb: str) -> str:
-    return f"{verb}s" if placement.declared else f"would {verb}"
+def _verb(scaled: ScaledBias, verb: str) -> str:
+    return f"{verb}s" if scaled.is_declared else f"would {verb}"
 
 
-def _is_asked_for(bias: Bias, placement: Placement, subject: Subject) -> bool:
-    """Whether the program runs with the bias on this scale."""
-    return placement.declared or subject.numerics_of(bias.op) == "nmp"
+def _is_used(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> bool:
+    """Return whether the program runs with the bias on this scale."""
+    return scaled.is_declared or subject.numerics_of(bias.op) == "nmp"

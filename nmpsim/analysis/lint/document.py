@@ -1,4 +1,4 @@
-"""Findings as JSON data; docs/lint.md describes each field."""
+"""The JSON document of ``nmpsim lint``; docs/lint.md describes each field."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated, Literal, TypedDict
 
 from nmpsim.analysis.lint.findings import SEVERITIES, Fact, Severity
 from nmpsim.analysis.lint.rules import RULES, LintReport
-from nmpsim.analysis.lint.subject import Subject
+from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.report.fields import OR_NULL, From
 from nmpsim.report.json import to_json
 
 
 class FindingDocument(TypedDict):
-    """One thing that a rule found."""
+    """JSON form of a finding."""
 
     rule: str
     severity: Severity
@@ -32,7 +32,7 @@ class FindingDocument(TypedDict):
 
 
 class RuleDocument(TypedDict):
-    """A rule."""
+    """JSON form of a rule."""
 
     name: str
     summary: str
@@ -46,7 +46,7 @@ class SkippedDocument(TypedDict):
 
 
 class LintDocument(TypedDict):
-    """What `nmpsim lint --format json` writes."""
+    """Output of `nmpsim lint --format json`."""
 
     schema: Literal["nmpsim-lint-1"]
     program: str
@@ -58,8 +58,8 @@ class LintDocument(TypedDict):
     skipped: list[SkippedDocument]
 
 
-def lint_json(subject: Subject, report: LintReport) -> LintDocument:
-    """The whole report."""
+def lint_json(subject: LintSubject, report: LintReport) -> LintDocument:
+    """Return the JSON document of a report."""
     data = {
         "program": subject.module.name,
         "file": subject.module.file,

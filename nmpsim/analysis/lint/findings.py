@@ -1,18 +1,18 @@
-"""What a rule reports, and what a rule is."""
+"""Findings of lint rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import attrs
 
-from nmpsim.analysis.lint.subject import Subject
+from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import Place
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
-"""error: results will be wrong. warning: they may be. note: worth knowing."""
+"""``error``: results will be wrong. ``warning``: they may be wrong. ``note``: for information."""
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
@@ -21,40 +21,29 @@ Fact: TypeAlias = float | int | str | bool
 
 @attrs.frozen
 class Finding:
-    """One thing that a rule found."""
+    """A problem that a rule reports."""
 
     rule: str
     severity: Severity
     message: str
     place: Place
     layer: str = ""
-    """Instruction that it concerns; empty if it is the whole program."""
+    """Full name of the instruction; empty if the finding is about the whole program."""
     number: int | None = None
-    """Of that instruction."""
+    """Number of that instruction in the LIR."""
     tensor: str = ""
     found: str = ""
     expected: str = ""
     hint: str = ""
     facts: Mapping[str, Fact] = attrs.field(factory=dict)
-    """Numbers of the finding, by names that docs/lint.md explains."""
+    """Values of the finding by name; docs/lint.md explains them."""
 
 
-@attrs.frozen
-class Rule:
-    """One rule: a name that never changes its meaning, and what it looks for in a line."""
-
-    name: str
-    summary: str
-    check: Callable[[Subject], Iterator[Finding]] = attrs.field(eq=False)
-    missing: Callable[[Subject], str] = attrs.field(default=lambda _: "", eq=False)
-    """Why it cannot look at a program; empty if it can."""
-
-
-def at_layer(
+def layer_finding(
     rule: str,
     severity: Severity,
     message: str,
-    subject: Subject,
+    subject: LintSubject,
     op: Operation,
     *,
     tensor: View | None = None,
@@ -63,7 +52,7 @@ def at_layer(
     hint: str = "",
     facts: Mapping[str, Fact] | None = None,
 ) -> Finding:
-    """A finding about an instruction, at its line; or at the declaration of a constant of it."""
+    """Return a finding located at an instruction, or at the declaration of one of its constants."""
     return Finding(
         rule,
         severity,

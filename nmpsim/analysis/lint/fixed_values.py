@@ -1,18 +1,31 @@
-"""The rules ``splat-saturates`` and ``constant-unused``: values that are there from the start."""
+"""The rules about constants: ``splat-saturates``, ``constant-unused`` and ``weights-differ``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
-from nmpsim.analysis.lint.findings import Finding, at_layer
-from nmpsim.analysis.lint.subject import Subject
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.lint.bias_payload import MAX_INTEGER_ERROR, MAX_RELATIVE_ERROR
+from nmpsim.analysis.lint.findings import Fact, Finding, Severity, layer_finding
+from nmpsim.analysis.lint.subject import LintSubject, are_valid_scales
+from nmpsim.analysis.shadow.batch_norms import FOLDED, forms_of
+from nmpsim.analysis.shadow.constants import quantized_constants
+from nmpsim.analysis.shadow.layouts import layouts
+from nmpsim.analysis.shadow.matching import LEAST_SQNR_DB, match_constants
+from nmpsim.analysis.weighted import WEIGHTED, layer_scales
+from nmpsim.compiler.operations import Operation, View
+from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.opcode import Kind
 
-SATURATES, UNUSED = "splat-saturates", "constant-unused"
+SPLAT_SATURATES, CONSTANT_UNUSED = "splat-saturates", "constant-unused"
 
 
-def check_splats(subject: Subject) -> Iterator[Finding]:
-    """Fills with a value that the type does not reach, by more than its rounding."""
+def check_splat_values(subject: LintSubject) -> Iterator[Finding]:
+    """Report fills whose value the type cannot hold, beyond rounding."""
     for op in subject.operations:
         view, value = op.operands[0], op.instruction.attributes.get("Value")
         if (
@@ -25,8 +38,8 @@ def check_splats(subject: Subject) -> Iterator[Finding]:
         held = min(max(value, low), high)
         if abs(held - value) <= view.scale / 2:
             continue
-        yield at_layer(
-            SATURATES,
+        yield layer_finding(
+            SPLAT_SATURATES,
             "warning",
             f"the value of %{op.instruction.name} is beyond what its type holds",
             subject,
@@ -38,18 +51,244 @@ def check_splats(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def check_unused(subject: Subject) -> Iterator[Finding]:
-    """Constants that no instruction takes."""
+def check_unused_constants(subject: LintSubject) -> Iterator[Finding]:
+    """Report constants that no instruction reads."""
     used = {operand.name for one in subject.module.instructions for operand in one.operands}
     for weight in subject.module.weights:
         if weight.constant and weight.name not in used:
             yield Finding(
-                UNUSED,
+                CONSTANT_UNUSED,
                 "note",
-                f"no instruction takes the constant %{weight.name}",
+                f"no instruction reads the constant %{weight.name}",
                 weight.span.place(subject.module.file),
                 tensor=weight.name,
                 found=f"{weight.type.nbytes} bytes",
                 hint="Glow leaves some; of a layer's weights it means that the layer has others",
                 facts={"bytes": weight.type.nbytes},
             )
+
+
+Array: TypeAlias = npt.NDArray[Any]
+
+WEIGHTS_DIFFER = "weights-differ"
+
+
+@attrs.frozen(eq=False)
+class QuantizedWeights:
+    """Constant weights of a layer as real values."""
+
+    op: Operation
+    view: View
+    reals: Array
+    """Real values: float64, in the LIR's layout."""
+    steps: Array
+    """Scales, one or one per output; same number of dimensions as ``reals``."""
+    inside: Array
+    """Where the integer is not saturated: bool, same shape as ``reals``."""
+
+    def fits(self, floats: Array) -> bool:
+        """Return whether the weights are these values, apart from rounding and saturation."""
+        allowed = self.steps * MAX_INTEGER_ERROR + MAX_RELATIVE_ERROR * np.abs(floats)
+        near = np.abs(self.reals - floats) <= allowed
+        return bool(near[self.inside].all()) and bool(self.inside.any() or near.all())
+
+
+def quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
+    """Return the weights of all quantized layers and constant matrices by constant name."""
+    reals = quantized_constants(subject.module)
+    found: dict[str, QuantizedWeights] = {}
+    for op in subject.operations:
+        if op.instruction.opcode not in WEIGHTED and op.kind is not Kind.PRODUCT:
+            continue
+        view = op.operands[2]
+        values = reals.get(view.buffer.name)
+        if values is None or values.size != view.type.elements or not np.isfinite(values).all():
+            continue
+        own = layer_scales(subject.module, op) if op.instruction.opcode in WEIGHTED else None
+        steps = np.array([view.scale]) if own is None else own.weights.astype(np.float64)
+        if not are_valid_scales(steps):
+            continue
+        low, high = view.limits
+        integers = subject.module.constants[view.buffer.name].reshape(values.shape)
+        found[view.buffer.name] = QuantizedWeights(
+            op,
+            view,
+            values,
+            steps.reshape(-1, *[1] * (values.ndim - 1)),
+            (integers > low) & (integers < high),
+        )
+    return found
+
+
+def check_weights(subject: LintSubject) -> Iterator[Finding]:
+    """Compare weights with the float array of their name, or with any that explains them."""
+    arrays = subject.float_weights
+    if arrays is None:
+        return
+    weights = quantized_weights(subject)
+    matches = match_constants({name: one.reals for name, one in weights.items()}, arrays)
+    sources = {found.constant: found.source for found in matches.found}
+    others = {name: arrays[name] for name in arrays if name not in sources.values()}
+    unknown: list[QuantizedWeights] = []
+    for name, one in weights.items():
+        if name in matches.floats:
+            finding = _compare_by_name(one, matches.floats[name], sources[name], arrays, subject)
+            if finding is not None:
+                yield finding
+        elif (explained := _find_explanation(one, others)) is not None:
+            yield _fault_finding(one, *explained, subject)
+        elif one.reals.any():
+            unknown.append(one)
+    if unknown and {one.reals.size for one in weights.values()} & {a.size for a in arrays.values()}:
+        yield _unknown_finding(unknown, len(weights), subject)
+
+
+@attrs.frozen
+class WeightFault:
+    """A known way in which weights differ from the float model's."""
+
+    text: str
+    hint: str
+    facts: Mapping[str, Fact]
+
+
+def _compare_by_name(
+    one: QuantizedWeights,
+    floats: Array,
+    source: str,
+    arrays: Mapping[str, Array],
+    subject: LintSubject,
+) -> Finding | None:
+    """Compare weights with the float array of their name, with and without folded batch norm."""
+    if one.fits(floats):
+        return None
+    forms = {form: arrays[form] for form in forms_of(source.removesuffix(FOLDED), arrays)}
+    cause = _find_fault(one, floats)
+    explained = (source, cause) if cause else _find_explanation(one, forms)
+    if explained is not None:
+        return _fault_finding(one, *explained, subject)
+    near = sqnr_db(floats, one.reals - floats)
+    text = f"are not its float values: {near:.1f} dB of SQNR"
+    hint = "are they of another training, or in another layout?"
+    severity: Severity = "error" if near < LEAST_SQNR_DB else "warning"
+    return _fault_finding(
+        one, source, WeightFault(text, hint, {"cause": "other"}), subject, severity
+    )
+
+
+def _find_explanation(
+    one: QuantizedWeights, arrays: Mapping[str, Array]
+) -> tuple[str, WeightFault] | None:
+    """Find an array and a fault that together explain a constant without a matching name."""
+    if one.reals.size < 4 or np.ptp(one.reals) == 0:
+        return None
+    for name, array in arrays.items():
+        if array.size != one.reals.size or np.ptp(array) == 0:
+            continue
+        for layout in layouts(array, one.reals.shape):
+            cause = _find_fault(one, layout.values())
+            if cause is not None:
+                return name, cause
+    return None
+
+
+def _find_fault(one: QuantizedWeights, floats: Array) -> WeightFault | None:
+    """Return the first known fault that explains the weights, or None."""
+    return next((cause for look in _FAULT_CHECKS if (cause := look(one, floats))), None)
+
+
+def _find_all_zero(one: QuantizedWeights, floats: Array) -> WeightFault | None:
+    if one.reals.any() or not floats.any():
+        return None
+    return WeightFault("are all zero", "was the constant written?", {"cause": "zeros"})
+
+
+def _find_scaled(one: QuantizedWeights, floats: Array) -> WeightFault | None:
+    inner = np.where(one.inside, floats, 0.0)
+    power = float((inner * inner).sum())
+    factor = float((inner * one.reals).sum()) / power if power else 0.0
+    if factor <= 0.0 or not attrs.evolve(one, steps=one.steps * max(factor, 1.0)).fits(
+        factor * floats
+    ):
+        return None
+    text = f"are {factor:.4g} times their float values"
+    return WeightFault(
+        text, "is the scale that of these integers?", {"cause": "scale", "factor": factor}
+    )
+
+
+def _find_shifted(one: QuantizedWeights, floats: Array) -> WeightFault | None:
+    apart = (one.reals - floats)[one.inside]
+    shift = float(np.median(apart)) if apart.size else 0.0
+    integers = round(shift / float(np.median(one.steps)))
+    if integers == 0 or not one.fits(floats + integers * one.steps):
+        return None
+    text = f"are their float values and {integers} steps more"
+    return WeightFault(text, "is the zero point that of these integers?", _shift_facts(integers))
+
+
+def _shift_facts(integers: int) -> dict[str, Fact]:
+    return {"cause": "zero point", "integers": integers}
+
+
+def _find_reordered(one: QuantizedWeights, floats: Array) -> WeightFault | None:
+    """Compare the weights as sorted values."""
+    steps = np.full_like(one.steps, one.steps.max())
+    flat = attrs.evolve(
+        one,
+        reals=np.sort(one.reals, axis=None),
+        steps=steps.reshape(-1)[:1],
+        inside=np.ones(one.reals.size, np.bool_),
+    )
+    if not flat.fits(np.sort(floats, axis=None)):
+        return None
+    return WeightFault(
+        "are their float values in another order",
+        "were axes swapped? Glow's filters are OHWI",
+        {"cause": "order"},
+    )
+
+
+_FAULT_CHECKS: tuple[Callable[[QuantizedWeights, Array], WeightFault | None], ...] = (
+    _find_all_zero,
+    _find_scaled,
+    _find_shifted,
+    _find_reordered,
+)
+
+
+def _fault_finding(
+    one: QuantizedWeights,
+    source: str,
+    cause: WeightFault,
+    subject: LintSubject,
+    severity: Severity = "error",
+) -> Finding:
+    return layer_finding(
+        WEIGHTS_DIFFER,
+        severity,
+        f"the weights %{one.view.name} {cause.text}",
+        subject,
+        one.op,
+        tensor=one.view,
+        found=f"from {one.reals.min():.6g} to {one.reals.max():.6g}",
+        expected=f"{source} of the float model",
+        hint=cause.hint,
+        facts={"source": source, **cause.facts},
+    )
+
+
+def _unknown_finding(unknown: list[QuantizedWeights], count: int, subject: LintSubject) -> Finding:
+    first = unknown[0]
+    return layer_finding(
+        WEIGHTS_DIFFER,
+        "warning",
+        f"{len(unknown)} of {count} weights are none of the float model's",
+        subject,
+        first.op,
+        tensor=first.view,
+        found=f"%{first.view.name} is no array of it, and no multiple of one",
+        expected="an array of its name or of its values",
+        hint="is the float model that of another network?",
+        facts={"cause": "unknown", "count": len(unknown)},
+    )

@@ -1,4 +1,4 @@
-"""From files to a subject of the rules, and what it is compared with: weights, constants."""
+"""Load the program to check and its references from files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.lint.subject import OriginalBias, Subject
+from nmpsim.analysis.lint.subject import LintSubject, OriginalBias
 from nmpsim.analysis.program import from_bundle, from_imported, is_bundle, refuse_files
 from nmpsim.analysis.shadow.constants import read_floats
 from nmpsim.analysis.weighted import WEIGHTED
@@ -32,11 +32,11 @@ from nmpsim.lir.parser import parse_file
 from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import (
     ExactScale,
-    find_inexact_scales,
-    float32,
-    parse_scales,
-    read_scales_file,
     resolve_exact_scales,
+    float32,
+    read_scales_file,
+    parse_scales,
+    find_inexact_scales,
 )
 from nmpsim.lir.verify import verify
 from nmpsim.quantization import read_profile
@@ -52,16 +52,16 @@ class BiasConstant:
 
     view: View
     tables: tuple[str, ...]
-    """Constants with the scale and the zero point of each channel, where its type has none."""
+    """Constants with the scales and zero points per channel; empty if the type has them."""
 
     @property
     def name(self) -> str:
-        """Of the constant."""
+        """Name of the constant."""
         return self.view.buffer.name
 
 
-def biases_of(module: Module) -> tuple[BiasConstant, ...]:
-    """The constants that are biases of layers with weights, each once."""
+def bias_constants(module: Module) -> tuple[BiasConstant, ...]:
+    """Return the constants that are biases of layers with weights, each once."""
     _, operations = resolve(module)
     found: dict[str, BiasConstant] = {}
     for op in operations:
@@ -73,7 +73,7 @@ def biases_of(module: Module) -> tuple[BiasConstant, ...]:
 
 
 def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
-    """The float arrays of a file that have the size of one of the program's weights or biases.
+    """Return the float arrays of a file with the size of one of the program's weights or biases.
 
     Raises:
         UserError: FILE001, CONST001 or PKG001, or CONST002 if no array has.
@@ -84,7 +84,7 @@ def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
     arrays = read_floats(path, sizes)
     finite = {name: array for name, array in arrays.items() if np.isfinite(array).all()}
     if sizes and not finite:
-        raise _nothing_fits(
+        raise _nothing_comparable(
             path, "float array of finite numbers with the size of weights or a bias"
         )
     return finite
@@ -93,7 +93,7 @@ def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
 def read_original_biases(
     module: Module, weights: Path, tensors: Path | None
 ) -> dict[str, OriginalBias]:
-    """The program's biases as another program's files have them.
+    """Return the program's biases as they are in another program's files.
 
     ``tensors`` is the sidecar with that program's scales; without it ``X.tensors.json`` next to
     ``X.npz`` is taken, if it is there.
@@ -103,9 +103,9 @@ def read_original_biases(
     """
     sidecar = _sidecar_of(weights) if tensors is None else tensors
     types = parse_scales(read_scales_file(sidecar), Place(str(sidecar))) if sidecar else {}
-    originals = dict(_original_biases(biases_of(module), weights, types))
+    originals = dict(_original_biases(bias_constants(module), weights, types))
     if not originals:
-        raise _nothing_fits(weights, "integer array with the name and size of a bias")
+        raise _nothing_comparable(weights, "integer array with the name and size of a bias")
     return originals
 
 
@@ -120,18 +120,18 @@ def _original_biases(
     with NpzFile(weights) as file:
         for bias in biases:
             count = bias.view.type.elements
-            payload = _array(file, bias.name, "i", count)
+            payload = _read_array(file, bias.name, "i", count)
             if payload is None:
                 continue
-            scales, offsets = _type(types.get(bias.name))
+            scales, offsets = _scale_arrays(types.get(bias.name))
             if bias.tables:
-                scales = _array(file, bias.tables[0], "f", count)
-                offsets = _array(file, bias.tables[1], "i", count)
+                scales = _read_array(file, bias.tables[0], "f", count)
+                offsets = _read_array(file, bias.tables[1], "i", count)
             yield bias.name, OriginalBias(payload.astype(np.int64), scales, offsets)
 
 
-def _array(file: NpzFile, name: str, kind: str, count: int) -> Array | None:
-    """The array of a constant, flat, if the file has one of this kind and size."""
+def _read_array(file: NpzFile, name: str, kind: str, count: int) -> Array | None:
+    """Return the flat array of a constant, or None if the file has none of this kind and size."""
     key = next((k for k in (_CONST + name, name) if k in file), None)
     if key is None:
         return None
@@ -140,13 +140,13 @@ def _array(file: NpzFile, name: str, kind: str, count: int) -> Array | None:
     return file.read(key).reshape(-1) if fits else None
 
 
-def _type(exact: ExactScale | None) -> tuple[Array | None, Array | None]:
+def _scale_arrays(exact: ExactScale | None) -> tuple[Array | None, Array | None]:
     if exact is None:
         return None, None
     return np.array([exact.scale]), np.array([exact.offset])
 
 
-def _nothing_fits(path: Path, what: str) -> UserError:
+def _nothing_comparable(path: Path, what: str) -> UserError:
     return fail(
         "CONST002",
         "the file has nothing to compare the program's constants with",
@@ -158,15 +158,15 @@ def _nothing_fits(path: Path, what: str) -> UserError:
 
 @attrs.frozen
 class StaleTypes:
-    """A sidecar that is older than the types in the text."""
+    """A sidecar file that is older than the types in the text."""
 
     tensors: Mapping[str, Any]
-    """Its content without what the text contradicts."""
+    """Content of the sidecar without the entries that the text contradicts."""
     originals: Mapping[str, OriginalBias]
-    """Biases whose type was changed in the text, while the payload is still the sidecar's."""
+    """Biases whose type was changed in the text while the payload is still the sidecar's."""
 
 
-def split_stale(
+def split_stale_types(
     printed: Module, tensors: Mapping[str, Any], payloads: Mapping[str, Array], place: Place
 ) -> StaleTypes:
     """Separate the biases whose types differ between the text and the sidecar.
@@ -174,15 +174,15 @@ def split_stale(
     Any other difference of text and sidecar stays: attaching the scales refuses it.
     The sidecar's digest of a payload shows whether the payload is unchanged.
     """
-    biases, exact = biases_of(printed), parse_scales(tensors, place)
+    biases, exact = bias_constants(printed), parse_scales(tensors, place)
     stale = {
         bias.name: exact[bias.name]
         for bias in biases
-        if bias.name in exact and not bias.tables and _differs(bias.view, exact[bias.name])
+        if bias.name in exact and not bias.tables and _type_differs(bias.view, exact[bias.name])
     }
     kept = {key: entry for key, entry in tensors.items() if _tensor_name(key) not in stale}
     originals = {
-        name: OriginalBias(None, *_type(old))
+        name: OriginalBias(None, *_scale_arrays(old))
         for name, old in stale.items()
         if name in payloads and _digest_fits(tensors[old.key], payloads[name])
     }
@@ -193,7 +193,7 @@ def _tensor_name(key: str) -> str:
     return key.rpartition("/")[2].rpartition(":")[2]
 
 
-def _differs(view: View, exact: ExactScale) -> bool:
+def _type_differs(view: View, exact: ExactScale) -> bool:
     declared, old = format_scale(view.scale), format_scale(exact.scale)
     return view.type.quant is not None and (declared, view.offset) != (old, exact.offset)
 
@@ -220,8 +220,8 @@ def load_subject(
     tensors: Path | None = None,
     numerics: str | None = None,
     references: References | None = None,
-) -> Subject:
-    """What the rules look at.
+) -> LintSubject:
+    """Load a program to check.
 
     Args:
         program: a verified module with exact scales, a bundle, or a file of LIR, of a model or of
@@ -238,23 +238,23 @@ def load_subject(
     if numerics is not None and numerics not in NUMERICS_NAMES:
         known = ", ".join(NUMERICS_NAMES)
         raise fail("COMP001", "unknown arithmetic profile", found=numerics, expected=known)
-    subject = _subject(program, weights, tensors)
+    subject = _load_program(program, weights, tensors)
     if numerics is not None:
         subject = attrs.evolve(subject, numerics=numerics, layer_numerics={})
     return _with_references(subject, references or References())
 
 
-def _subject(
+def _load_program(
     program: Module | Bundle | Path, weights: Path | None, tensors: Path | None
-) -> Subject:
+) -> LintSubject:
     if isinstance(program, Module):
-        return Subject(program, DEFAULT_NUMERICS)
+        return LintSubject(program, DEFAULT_NUMERICS)
     if isinstance(program, Path):
         if not is_bundle(program):
             imported = import_model(program, weights, tensors)
             if imported is not None:
                 model = from_imported(imported)
-                return Subject(
+                return LintSubject(
                     model.module,
                     imported.numerics,
                     layer_numerics=model.layer_numerics,
@@ -268,33 +268,33 @@ def _subject(
     numerics = carried.numerics or DEFAULT_NUMERICS
     device = from_settings(program.metadata.device)
     shown = program.metadata.display_names
-    return Subject(carried.module, numerics, device, carried.layer_numerics, shown)
+    return LintSubject(carried.module, numerics, device, carried.layer_numerics, shown)
 
 
-def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> Subject:
+def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> LintSubject:
     printed = parse_file(path)
     verify(printed)
     sidecar = find_tensors_file(path) if tensors is None else tensors
     place = Place(None if sidecar is None else str(sidecar))
     payloads = {} if weights is None else read_constants(printed, weights)
     content = {} if sidecar is None else read_scales_file(sidecar)
-    stale = split_stale(printed, content, payloads, place)
+    stale = split_stale_types(printed, content, payloads, place)
     if weights is None:
         module, _ = resolve_exact_scales(printed, stale.tensors, sidecar)
     else:
         module, _ = attach_constants_from(printed, payloads, stale.tensors)
     scales = parse_scales(stale.tensors, place)
-    return Subject(
+    return LintSubject(
         module,
         DEFAULT_NUMERICS,
         original=stale.originals or None,
         printed_only=find_inexact_scales(printed, scales),
-        snapped=frozenset() if scales else _snapped(module),
+        snapped=frozenset() if scales else _snapped_scales(module),
     )
 
 
-def _snapped(module: Module) -> frozenset[str]:
-    """Tensors that got a power of two which their nine decimals are not."""
+def _snapped_scales(module: Module) -> frozenset[str]:
+    """Return tensors whose scale became a power of two that differs from its printed decimals."""
     types = {weight.name: weight.type for weight in module.weights}
     for instruction in module.instructions:
         type_ = instruction.attributes.get("Ty")
@@ -308,7 +308,7 @@ def _snapped(module: Module) -> frozenset[str]:
     )
 
 
-def _with_references(subject: Subject, references: References) -> Subject:
+def _with_references(subject: LintSubject, references: References) -> LintSubject:
     module = subject.module
     if references.float_weights is not None:
         arrays = read_float_arrays(module, references.float_weights)

@@ -1,54 +1,59 @@
-"""The rule ``range-wasted``: integers of which a tensor uses few."""
+"""The rules about ranges: a type against its values, and a profile against the program.
+
+These are ``range-wasted``, ``range-too-narrow``, ``ranges-foreign`` and ``ranges-unknown``.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
+import attrs
 import numpy as np
-import numpy.typing as npt
 
-from nmpsim.analysis.lint.findings import Finding, Severity, at_layer
-from nmpsim.analysis.lint.range_foreign import ranges_of
-from nmpsim.analysis.lint.subject import Subject
-from nmpsim.analysis.weighted import WEIGHTED, Scales, scales_of, weight_rows
+from nmpsim.analysis.lint.findings import Finding, Severity, layer_finding
+from nmpsim.analysis.lint.fixed_values import quantized_weights
+from nmpsim.analysis.lint.subject import Array, LintSubject
+from nmpsim.analysis.weighted import WEIGHTED, LayerScales, layer_scales, weight_rows
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.quantization import Range
+from nmpsim.diagnostics import Place
+from nmpsim.lir.names import strip_numeric_suffix
+from nmpsim.quantization import SCHEMAS, Range, choose_parameters
+from nmpsim.quantization.recorded import Recorded
 
-Array: TypeAlias = npt.NDArray[Any]
-
-RULE = "range-wasted"
-LITTLE = 1.0 / 4.0
-"""Used part of the range below which a tensor is mentioned: two bits of it are idle."""
-VERY_LITTLE = 1.0 / 16.0
-"""Below it a warning: four bits."""
+RANGE_WASTED = "range-wasted"
+MAX_WASTED_SHARE = 1.0 / 4.0
+"""Used share of the range below which a tensor is reported: two bits are unused."""
+MAX_WASTED_SHARE_FOR_WARNING = 1.0 / 16.0
+"""Used share below which the finding is a warning: four bits are unused."""
 
 
-def check(subject: Subject) -> Iterator[Finding]:
-    """Weights, and results whose range was recorded."""
-    ranges = ranges_of(subject)
+def check_wasted_ranges(subject: LintSubject) -> Iterator[Finding]:
+    """Report weights and recorded results that use a small share of their range."""
+    ranges = usable_ranges(subject)
     for op in subject.operations:
         if op.instruction.opcode in WEIGHTED:
-            yield from _weights(op, subject)
+            yield from _check_weights_range(op, subject)
         recorded = ranges.find(op.instruction.name)
         if recorded is not None and op.operands[0].type.quant is not None:
-            yield from _activation(op, recorded, subject)
+            yield from _check_result_range(op, recorded, subject)
 
 
-def used_part(low: float, high: float, view: View) -> float:
-    """Share of a type's integers between two integers, zero point included."""
+def used_share(low: float, high: float, view: View) -> float:
+    """Return the share of a type's integers between two integers."""
     info = np.iinfo(view.type.dtype)
     return (high - low) / (int(info.max) - int(info.min))
 
 
-def _weights(op: Operation, subject: Subject) -> Iterator[Finding]:
-    """One finding a tensor: by channel where each channel has a scale of its own."""
-    rows, scales = weight_rows(subject.module, op), scales_of(subject.module, op)
+def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Finding]:
+    """Check weights, channel by channel if each channel has its own scale."""
+    rows, scales = weight_rows(subject.module, op), layer_scales(subject.module, op)
     if rows is None or scales is None or not rows.size:
         return
-    parts = _parts(rows, scales, op.operands[2])
-    little = np.flatnonzero(parts < LITTLE)
+    parts = _used_shares(rows, scales, op.operands[2])
+    little = np.flatnonzero(parts < MAX_WASTED_SHARE)
     if not little.size or not (rows != scales.weight_offsets[:, None]).any():
         return
     worst = int(little[np.argmin(parts[little])])
@@ -57,52 +62,275 @@ def _weights(op: Operation, subject: Subject) -> Iterator[Finding]:
     whose = (
         f"{little.size} of {parts.size} channels of the weights" if by_channel else "the weights"
     )
-    yield at_layer(
-        RULE,
-        _severity(part),
+    yield layer_finding(
+        RANGE_WASTED,
+        _wasted_severity(part),
         f"{whose} %{op.operands[2].name} use few of their integers",
         subject,
         op,
         tensor=op.operands[2],
-        found=_part_text(part) + (f" in channel {worst}" if by_channel else ""),
-        expected=f"at least {100 * LITTLE:.0f} %",
+        found=_describe_share(part) + (f" in channel {worst}" if by_channel else ""),
+        expected=f"at least {100 * MAX_WASTED_SHARE:.0f} %",
         hint="a smaller scale; was the range chosen from these weights?",
         facts={"part": part, "channels": int(little.size)},
     )
 
 
-def _parts(rows: Array, scales: Scales, view: View) -> Array:
-    """Used part of the range, of all weights together or of each channel that has a scale."""
+def _used_shares(rows: Array, scales: LayerScales, view: View) -> Array:
+    """Return the used share of the range: of all weights, or of each channel with its own scale."""
     axis = 1 if scales.weights.size > 1 else None
     low = np.minimum(rows.min(axis=axis), scales.weight_offsets)
     high = np.maximum(rows.max(axis=axis), scales.weight_offsets)
-    parts = np.array([used_part(a, b, view) for a, b in zip(low, high, strict=True)])
+    parts = np.array([used_share(a, b, view) for a, b in zip(low, high, strict=True)])
     idle: Array = np.where(low == high, 1.0, parts)  # a channel of zeros needs no range
     return idle
 
 
-def _activation(op: Operation, recorded: Range, subject: Subject) -> Iterator[Finding]:
+def _check_result_range(op: Operation, recorded: Range, subject: LintSubject) -> Iterator[Finding]:
     view = op.operands[0]
     low, high = min(recorded.low, 0.0) / view.scale, max(recorded.high, 0.0) / view.scale
-    part = used_part(low, high, view)
-    if not 0.0 < part < LITTLE:
+    part = used_share(low, high, view)
+    if not 0.0 < part < MAX_WASTED_SHARE:
         return
-    yield at_layer(
-        RULE,
-        _severity(part),
+    yield layer_finding(
+        RANGE_WASTED,
+        _wasted_severity(part),
         f"the result of %{op.instruction.name} uses few of its integers",
         subject,
         op,
-        found=f"{_part_text(part)}, real {recorded.low:.6g} to {recorded.high:.6g}",
-        expected=f"at least {100 * LITTLE:.0f} %",
+        found=f"{_describe_share(part)}, real {recorded.low:.6g} to {recorded.high:.6g}",
+        expected=f"at least {100 * MAX_WASTED_SHARE:.0f} %",
         hint="a smaller scale; does the range come from a calibration with other inputs?",
         facts={"part": part, "low": recorded.low, "high": recorded.high},
     )
 
 
-def _severity(part: float) -> Severity:
-    return "warning" if part < VERY_LITTLE else "note"
+def _wasted_severity(part: float) -> Severity:
+    return "warning" if part < MAX_WASTED_SHARE_FOR_WARNING else "note"
 
 
-def _part_text(part: float) -> str:
+def _describe_share(part: float) -> str:
     return f"{100 * part:.3g} % of the range, {-math.log2(part):.1f} bits idle"
+
+
+RANGES_FOREIGN, RANGES_UNKNOWN = "ranges-foreign", "ranges-unknown"
+MAX_UNKNOWN_RATIO = 3
+"""A profile that covers fewer than one in this many result names is reported."""
+MIN_RESULTS = 3
+"""Smallest number of results to judge a profile by."""
+MAX_SCALE_RATIO = 2.0
+"""Largest ratio of a scale and the one its range requires in the closest schema."""
+
+
+@attrs.frozen
+class ProfileMatch:
+    """How well a recorded profile matches the program."""
+
+    compared: str
+    """What is compared: ``constants`` or ``results``."""
+    known: int
+    """Compared names that the profile covers."""
+    mismatches: tuple[str, ...]
+    """Names whose values the recorded range does not fit."""
+    example: str
+    """Description of a mismatch, or of a match if there is none."""
+    recorded: Range
+    """Recorded range of the example."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether more than a third does not match, so the profile is another network's."""
+        return 2 * len(self.mismatches) > self.known
+
+
+def usable_ranges(subject: LintSubject) -> Recorded:
+    """Return the recorded ranges; empty if there are none or they are another network's."""
+    found = match_profile(subject)
+    return Recorded({} if found is not None and found.is_foreign else subject.ranges or {})
+
+
+def unusable_reason(subject: LintSubject) -> str:
+    """Return why ranges cannot be compared, or an empty string if they can."""
+    found = match_profile(subject)
+    return "the profile is that of another network" if found and found.is_foreign else ""
+
+
+@lru_cache(maxsize=1)  # several rules ask
+def match_profile(subject: LintSubject) -> ProfileMatch | None:
+    """Match a profile by its constants, or else by its results; None if neither can be judged."""
+    if not subject.ranges:
+        return None
+    recorded = Recorded(subject.ranges)
+    by_constants = _match_constants(subject, recorded) if subject.has_constants else None
+    return by_constants or _match_results(subject, recorded, subject.ranges)
+
+
+def _match_constants(subject: LintSubject, recorded: Recorded) -> ProfileMatch | None:
+    values = {name: (one.reals, one.steps) for name, one in quantized_weights(subject).items()}
+    values |= {one.view.buffer.name: (one.reals, one.scales) for one in subject.biases}
+    known = {
+        name: (reals, float(steps.max()), range_)
+        for name, (reals, steps) in values.items()
+        if (range_ := recorded.find(name)) is not None
+    }
+    others = [
+        name for name, (reals, step, range_) in known.items() if _range_differs(reals, step, range_)
+    ]
+    if not known:
+        return None
+    name = (others or list(known))[0]
+    reals, _, range_ = known[name]
+    example = f"%{name} from {reals.min():.6g} to {reals.max():.6g}"
+    return ProfileMatch("constants", len(known), tuple(others), example, range_)
+
+
+def _range_differs(reals: Array, step: float, recorded: Range) -> bool:
+    """Return whether a recorded range differs by more than rounding."""
+    error = max(abs(reals.min() - recorded.low), abs(reals.max() - recorded.high))
+    return bool(error > 1.01 * step)
+
+
+def _match_results(
+    subject: LintSubject, recorded: Recorded, ranges: Mapping[str, Range]
+) -> ProfileMatch | None:
+    known = {
+        op.instruction.name: (view, range_)
+        for op, view in quantized_results(subject)
+        if (range_ := recorded.find(op.instruction.name)) is not None
+    }
+    if len(known) < MIN_RESULTS:
+        return None
+    others = [
+        name
+        for name, (view, range_) in known.items()
+        if min(_scale_ratio(view, one) for one in possible_ranges(range_, ranges.values()))
+        > MAX_SCALE_RATIO
+    ]
+    name = (others or list(known))[0]
+    view, range_ = known[name]
+    return ProfileMatch(
+        "results", len(known), tuple(others), f"%{name} on {view.scale:.6g}", range_
+    )
+
+
+def _scale_ratio(view: View, recorded: Range) -> float:
+    """Return the ratio of a scale and the one a range requires in the closest schema."""
+    wanted = np.array(
+        [
+            float(choose_parameters(recorded.low, recorded.high, schema, view.type.elem).scale)
+            for schema in SCHEMAS
+        ]
+    )
+    return float(np.exp2(np.abs(np.log2(view.scale / wanted))).min()) if view.scale > 0 else 1.0
+
+
+def possible_ranges(own: Range, ranges: Iterable[Range]) -> list[Range]:
+    """Return an operation's range and the ranges of activations that may be fused into it.
+
+    Glow fuses an activation and uses its type. Any ReLU keeps the highest value exactly; a clip has
+    the limits zero and a whole number.
+    """
+    after = [
+        one
+        for one in ranges
+        if own.low < one.low <= 0
+        and (
+            one.high == own.high
+            or (one.low == 0 and one.high < own.high and one.high == round(one.high) > 0)
+        )
+    ]
+    return [own, *after]
+
+
+def quantized_results(subject: LintSubject) -> Iterator[tuple[Operation, View]]:
+    """Yield every operation with a quantized result, and the result."""
+    for op in subject.operations:
+        if op.operands[0].type.quant is not None:
+            yield op, op.operands[0]
+
+
+def check_foreign_profile(subject: LintSubject) -> Iterator[Finding]:
+    """Report a profile with matching names but values of another network."""
+    found = match_profile(subject)
+    if found is None or not found.is_foreign:
+        return
+    yield Finding(
+        RANGES_FOREIGN,
+        "error",
+        f"the profile is that of another network: {len(found.mismatches)} of {found.known}"
+        f" {found.compared} that it names are others",
+        Place(subject.module.file),
+        found=found.example,
+        expected=f"{found.recorded.low:.6g} to {found.recorded.high:.6g}, as recorded",
+        hint="a profile of this network and these weights; its ranges are not compared",
+        facts={"by": found.compared, "known": found.known, "others": len(found.mismatches)},
+    )
+
+
+def check_profile_coverage(subject: LintSubject) -> Iterator[Finding]:
+    """Report a profile that covers few of the results."""
+    if subject.ranges is None:
+        return
+    recorded = Recorded(subject.ranges)
+    stems: dict[str, bool] = defaultdict(bool)
+    for op, _ in quantized_results(subject):
+        name = op.instruction.name
+        stems[strip_numeric_suffix(name)] |= recorded.find(name) is not None
+    known = sum(stems.values())
+    if not stems or known * MAX_UNKNOWN_RATIO >= len(stems):
+        return
+    yield Finding(
+        RANGES_UNKNOWN,
+        "warning",
+        f"the profile knows {known} of {len(stems)} quantized results",
+        Place(subject.module.file),
+        found=f"ranges of {', '.join(list(subject.ranges)[:3])}",
+        expected=f"ranges of {', '.join(list(stems)[:3])}",
+        hint="is it the profile of another network?",
+        facts={"known": known, "results": len(stems)},
+    )
+
+
+RANGE_TOO_NARROW = "range-too-narrow"
+MIN_COVERED_SHARE = 15.0 / 16.0
+"""Share of a recorded range that a type must cover; a calibration may cut off outliers."""
+MIN_COVERED_SHARE_FOR_WARNING = 0.5
+"""Covered share below which the finding is an error: the type is not made for these values."""
+
+
+def check_narrow_ranges(subject: LintSubject) -> Iterator[Finding]:
+    """Report results whose type does not cover the recorded range."""
+    ranges = usable_ranges(subject)
+    for op, view in quantized_results(subject):
+        recorded = ranges.find(op.instruction.name)
+        if recorded is not None:
+            yield from _check_narrow_result(op, view, recorded, subject)
+
+
+def _check_narrow_result(
+    op: Operation, view: View, recorded: Range, subject: LintSubject
+) -> Iterator[Finding]:
+    low, high = (view.scale * (end - view.offset) for end in view.limits)
+    meant = possible_ranges(recorded, (subject.ranges or {}).values())
+    part = max(_covered_share(low, high, view.scale, one) for one in meant)
+    if part >= MIN_COVERED_SHARE:
+        return
+    severity: Severity = "error" if part < MIN_COVERED_SHARE_FOR_WARNING else "warning"
+    yield layer_finding(
+        RANGE_TOO_NARROW,
+        severity,
+        f"the type of the result of %{op.instruction.name} is too narrow for its values",
+        subject,
+        op,
+        found=f"{low:.6g} to {high:.6g}",
+        expected=f"{recorded.low:.6g} to {recorded.high:.6g}, as recorded",
+        hint="a larger scale or another zero point; were they chosen from this profile?",
+        facts={"part": part, "low": recorded.low, "high": recorded.high},
+    )
+
+
+def _covered_share(low: float, high: float, step: float, recorded: Range) -> float:
+    """Return the share of a recorded range within low and high, on its worse side."""
+    ends = [(recorded.high, high), (-recorded.low, -low)]
+    parts = [(held + step) / wanted for wanted, held in ends if wanted > step]
+    return max(min(parts, default=1.0), 0.0)

@@ -1,81 +1,89 @@
-"""The rule ``result-differs``: scales and zero points of results against the float model alone."""
+"""The rule ``result-differs``: scales and zero points of results against the float model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+import attrs
 import numpy as np
 
-from nmpsim.analysis.lint.bias_reference import by_float, find_float_bias
-from nmpsim.analysis.lint.biases import SAME_SCALE, Bias
-from nmpsim.analysis.lint.findings import Finding, at_layer
-from nmpsim.analysis.lint.result_estimate import Estimate, estimates
-from nmpsim.analysis.lint.scales import HALF_DIGIT
-from nmpsim.analysis.lint.subject import Subject
-from nmpsim.analysis.lint.weights_reference import Weights, weights_of
+from nmpsim.analysis.lint.bias_payload import compare_with_float, find_float_bias
+from nmpsim.analysis.lint.findings import Finding, layer_finding
+from nmpsim.analysis.lint.fixed_values import QuantizedWeights, quantized_weights
+from nmpsim.analysis.lint.scales import HALF_PRINTED_DIGIT
+from nmpsim.analysis.lint.subject import SAME_SCALE, Array, Bias, LintSubject
+from nmpsim.analysis.shadow.constants import filters_of_biases, quantized_constants
 from nmpsim.analysis.shadow.matching import match_constants
-from nmpsim.compiler.operations import View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import Place, UserError
+from nmpsim.interpreter import execute_real
+from nmpsim.lir.nodes import TensorType
+from nmpsim.lir.opcode import Kind
+from nmpsim.quantization import Range
 
-RULE = "result-differs"
-ALONE = 2.75
-"""Bits by which a type may reach farther, or less far, than its neighbours' for its values."""
-WITH_THOSE_AFTER = 1.75
-"""The same where all that is computed from it has the opposite: the scale between them is off."""
-OFF = 0.01
-"""Relative error of a scale that is worth a word."""
-SHARE = 0.4
-"""Of a type, by which the part for negative values may be another than estimated."""
+RESULT_DIFFERS = "result-differs"
+MAX_ADDED_BITS = 2.75
+"""Largest change of surplus bits between a result and its sources."""
+MAX_OPPOSED_BITS = 1.75
+"""Largest change if all its consumers have the opposite one, so the scale in between is wrong."""
+SCALE_TOLERANCE = 0.01
+"""Relative error of a scale that is reported."""
+NEGATIVE_SHARE_TOLERANCE = 0.4
+"""Largest difference between a type's negative share and the estimated one."""
 
 
-def check(subject: Subject) -> Iterator[Finding]:
-    """What biases prove, then what a run of the float model on made-up inputs makes likely."""
+def check_results(subject: LintSubject) -> Iterator[Finding]:
+    """Check results against scales that biases imply, then against a float run on random inputs."""
     if subject.float_weights is None:
         return
-    proved = dict(_by_biases(subject))
+    proved = dict(_compare_bias_scales(subject))
     yield from proved.values()
     try:
-        found = estimates(subject)
+        found = estimate_ranges(subject)
     except UserError as error:
         (first, *_) = error.diagnostics
         text = (
             f"results are not compared with the float model, which cannot be run: {first.message}"
         )
-        yield Finding(RULE, "note", text, Place(subject.module.file), facts={"by": "run"})
+        yield Finding(RESULT_DIFFERS, "note", text, Place(subject.module.file), facts={"by": "run"})
         return
     if not proved:  # a scale that is off makes those after it look off
-        yield from _by_scales(found, subject)
-    yield from _by_zero_points(found, subject)
+        yield from _check_scales(found, subject)
+    yield from _check_zero_points(found, subject)
 
 
-def _by_biases(subject: Subject) -> Iterator[tuple[str, Finding]]:
-    """A bias is on the scale of input times weights: where both are right, so is the input's.
+def _compare_bias_scales(subject: LintSubject) -> Iterator[tuple[str, Finding]]:
+    """Compare an input's scale with the ratio of the scales of bias and weights.
 
-    Only Int32 biases, which Glow and TFLite put there, and only where most are.
+    Glow and TFLite put Int32 biases on the scale of input times weights. So if the values of bias
+    and weights match the float model, the bias's scale implies the input's. Applied only if most
+    biases of the program are on that scale.
     """
     wide = [bias for bias in subject.biases if bias.view.type.elem == "i32" and bias.integers.any()]
-    others = [bias for bias in wide if not bias.on_result and _is_off(bias, subject)]
+    others = [
+        bias for bias in wide if not bias.is_on_result_scale and _has_wrong_scale(bias, subject)
+    ]
     if 2 * len(others) >= len(wide):
         return
-    weights = weights_of(subject)
+    weights = quantized_weights(subject)
     for bias in others:
         one = weights.get(bias.op.operands[2].buffer.name)
         factors = bias.product_scales / bias.scales
         alike = np.allclose(factors, factors[0], rtol=100 * SAME_SCALE, atol=0.0)
-        if one is not None and alike and _is_the_float_models(bias, one, subject):
+        if one is not None and alike and _matches_float_model(bias, one, subject):
             source = bias.op.operands[1]
-            yield source.buffer.name, _proved(bias, source, float(factors[0]), subject)
+            yield source.buffer.name, _scale_finding(bias, source, float(factors[0]), subject)
 
 
-def _is_off(bias: Bias, subject: Subject) -> bool:
-    """By more than rounding, and what nine decimals leave of scales."""
-    rounded = HALF_DIGIT / float(bias.scales.min()) if subject.printed_only else 0.0
+def _has_wrong_scale(bias: Bias, subject: LintSubject) -> bool:
+    """Return whether a bias's scale differs from the products' by more than rounding and print."""
+    rounded = HALF_PRINTED_DIGIT / float(bias.scales.min()) if subject.printed_only else 0.0
     factors = bias.product_scales / bias.scales
-    return bool((np.abs(factors - 1.0) > OFF + 3 * rounded).all())
+    return bool((np.abs(factors - 1.0) > SCALE_TOLERANCE + 3 * rounded).all())
 
 
-def _is_the_float_models(bias: Bias, weights: Weights, subject: Subject) -> bool:
-    """Both constants of a layer."""
+def _matches_float_model(bias: Bias, weights: QuantizedWeights, subject: LintSubject) -> bool:
+    """Return whether weights and bias of a layer match the float model."""
     arrays = subject.float_weights or {}
     name = weights.view.buffer.name
     floats = match_constants({name: weights.reals}, arrays).floats
@@ -84,16 +92,16 @@ def _is_the_float_models(bias: Bias, weights: Weights, subject: Subject) -> bool
         name in floats
         and weights.fits(floats[name])
         and found is not None
-        and by_float(bias, found, subject) is None
+        and compare_with_float(bias, found, subject) is None
     )
 
 
-def _proved(bias: Bias, source: View, factor: float, subject: Subject) -> Finding:
+def _scale_finding(bias: Bias, source: View, factor: float, subject: LintSubject) -> Finding:
     earlier = subject.operations[: subject.operations.index(bias.op)]
     writers = [op for op in earlier if op.operands[0].buffer.name == source.buffer.name]
     op = writers[-1] if writers else bias.op
-    return at_layer(
-        RULE,
+    return layer_finding(
+        RESULT_DIFFERS,
         "error",
         f"the scale of %{source.name} is {factor:.4g} times what the constants of"
         f" %{bias.op.instruction.name} were quantized for",
@@ -107,16 +115,18 @@ def _proved(bias: Bias, source: View, factor: float, subject: Subject) -> Findin
     )
 
 
-def _by_scales(found: list[Estimate], subject: Subject) -> Iterator[Finding]:
+def _check_scales(found: list[RangeEstimate], subject: LintSubject) -> Iterator[Finding]:
     opposed = [one for one in found if _is_opposed(one)]
-    explained = [after for one in opposed for after in one.after]
+    explained = [after for one in opposed for after in one.consumers]
     for one in found:
-        bits = one.step
-        if one.is_part or (one not in opposed and (abs(bits) < ALONE or one in explained)):
+        bits = one.added_surplus
+        if one.is_moved or (
+            one not in opposed and (abs(bits) < MAX_ADDED_BITS or one in explained)
+        ):
             continue
-        low, high = _reach(one)
-        yield at_layer(
-            RULE,
+        low, high = _representable_range(one)
+        yield layer_finding(
+            RESULT_DIFFERS,
             "warning",
             f"the type of the result of %{one.op.instruction.name} reaches about {2.0**bits:.2g}"
             " times as far as the float model makes likely",
@@ -130,52 +140,193 @@ def _by_scales(found: list[Estimate], subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _is_opposed(one: Estimate) -> bool:
-    """Whether a result differs from those before it, and those after it from it."""
-    steps = [abs(one.step), *(-after.step * np.sign(one.step) for after in one.after)]
-    return len(steps) > 1 and min(steps) >= WITH_THOSE_AFTER
+def _is_opposed(one: RangeEstimate) -> bool:
+    """Return whether a result differs from its sources, and its consumers differ the other way."""
+    steps = [
+        abs(one.added_surplus),
+        *(-after.added_surplus * np.sign(one.added_surplus) for after in one.consumers),
+    ]
+    return len(steps) > 1 and min(steps) >= MAX_OPPOSED_BITS
 
 
-def _by_zero_points(found: list[Estimate], subject: Subject) -> Iterator[Finding]:
-    """A result that is never negative has its zero at the end, or all have it in the middle."""
+def _check_zero_points(found: list[RangeEstimate], subject: LintSubject) -> Iterator[Finding]:
+    """Check the zero points of results against their estimated negative shares.
+
+    The zero point of a result without negative values is the lowest integer, or that of all
+    results is 0.
+    """
     offsets = [one.view.offset for one in found if one.range.low >= 0]
-    in_the_middle = 2 * offsets.count(0) > len(offsets)
+    is_symmetric = 2 * offsets.count(0) > len(offsets)
     for one in found:
-        likely = _share(one.range.low, one.range.high)
-        if one.is_part or not _contradicts(one, likely, in_the_middle):
+        likely = _negative_share(one.range.low, one.range.high)
+        if one.is_moved or not _contradicts(one, likely, is_symmetric):
             continue
-        low, high = _reach(one)
+        low, high = _representable_range(one)
         part = f"{100 * likely:.0f} % of the type for negative values, by a run on made-up inputs"
-        yield at_layer(
-            RULE,
+        yield layer_finding(
+            RESULT_DIFFERS,
             "warning",
             f"the zero point of the result of %{one.op.instruction.name} is not one for the"
             " values of the float model",
             subject,
             one.op,
             found=f"{one.view.offset}: {low:.6g} to {high:.6g}",
-            expected="0, as of the other results" if in_the_middle else f"about {part}",
+            expected="0, as of the other results" if is_symmetric else f"about {part}",
             hint="is it that of this result? --ranges with a profile tells for sure",
             facts={"by": "zero point", "offset": one.view.offset},
         )
 
 
-def _contradicts(one: Estimate, likely: float, in_the_middle: bool) -> bool:
-    """In the schema that the zero points of results without negative values tell."""
+def _contradicts(one: RangeEstimate, likely: float, is_symmetric: bool) -> bool:
+    """Return whether a zero point contradicts the estimated share of negative values."""
     offset, lowest = one.view.offset, one.view.limits[0]
-    if in_the_middle:
+    if is_symmetric:
         return offset != 0
     if one.range.low >= 0:
         return offset != lowest
-    return offset not in (0, lowest) and abs(_share(*_reach(one)) - likely) > SHARE
+    return (
+        offset not in (0, lowest)
+        and abs(_negative_share(*_representable_range(one)) - likely) > NEGATIVE_SHARE_TOLERANCE
+    )
 
 
-def _share(low: float, high: float) -> float:
-    """Part of a range that is negative."""
+def _negative_share(low: float, high: float) -> float:
+    """Return the negative share of a range."""
     low, high = min(low, 0.0), max(high, 0.0)
     return -low / (high - low)
 
 
-def _reach(one: Estimate) -> tuple[float, float]:
+def _representable_range(one: RangeEstimate) -> tuple[float, float]:
     low, high = (one.view.scale * (end - one.view.offset) for end in one.view.limits)
     return low, high
+
+
+SAMPLE_COUNT = 2
+_GRID_CELLS = (2, 4, 8, 1 << 20)
+"""Cells along each side of a random image; real images have most energy in coarse cells."""
+_PROPORTIONAL = {
+    Kind.CONVOLUTION,
+    Kind.FULLY_CONNECTED,
+    Kind.PRODUCT,
+    Kind.BATCHED_ADD,
+    Kind.MAX_POOL,
+    Kind.PAIR,
+    Kind.CLIP,
+    Kind.RESCALE,
+    Kind.MOVE,
+    Kind.CONVERSION,
+}
+"""Kinds whose results are proportional to their sources."""
+
+
+@attrs.define(eq=False)
+class RangeEstimate:
+    """Estimated range of a quantized buffer, up to the last result computed in place."""
+
+    op: Operation
+    """Operation that writes the buffer first."""
+    view: View
+    range: Range
+    """Range of the last result in the buffer."""
+    source_surplus: float | None
+    """Largest ``surplus`` of its sources; None without sources."""
+    consumers: list[RangeEstimate] = attrs.field(factory=list)
+    """Results computed from this one and from no source with a larger surplus."""
+    is_moved: bool = False
+    """Whether a move copies it into another buffer, whose type it may share."""
+
+    @property
+    def surplus(self) -> float:
+        """Bits by which the type's range exceeds the estimated one."""
+        low, high = (self.view.scale * (end - self.view.offset) for end in self.view.limits)
+        return float(np.log2(max(high, -low) / max(self.range.high, -self.range.low)))
+
+    @property
+    def added_surplus(self) -> float:
+        """Surplus of this result minus that of its sources, in bits."""
+        return 0.0 if self.source_surplus is None else self.surplus - self.source_surplus
+
+
+def estimate_ranges(subject: LintSubject) -> list[RangeEstimate]:
+    """Estimate the range of every quantized result; UserError if the program cannot be run."""
+    ranges = _float_ranges(subject)
+    holding: dict[str, RangeEstimate] = {}
+    found: list[RangeEstimate] = []
+    for op in subject.operations:
+        target, sources = op.operands[0].buffer.name, [v.buffer.name for v in op.operands[1:]]
+        view, range_ = op.operands[0], ranges.get(op.instruction.name)
+        known = [holding[name] for name in sources if name in holding]
+        parent = max(known, key=lambda one: one.surplus, default=None)
+        for one in known if op.kind is Kind.MOVE else ():
+            one.is_moved = True
+        if view.type.quant is None or range_ is None or not (range_.high > 0 or range_.low < 0):
+            holding.pop(target, None)
+        elif op.kind is Kind.AVERAGE_POOL and parent is not None:
+            holding[target] = parent
+        elif op.kind not in _PROPORTIONAL or op.instruction.opcode in ("elementmul", "elementdiv"):
+            holding.pop(target, None)
+        elif target in holding and (target in sources or op.kind is Kind.MOVE):
+            holding[target].range = range_
+        else:
+            new = RangeEstimate(op, view, range_, None if parent is None else parent.surplus)
+            holding[target] = new
+            found.append(new)
+            if parent is not None:
+                parent.consumers.append(new)
+    return found
+
+
+def _float_ranges(subject: LintSubject) -> dict[str, Range]:
+    """Return the range of each instruction's result over all samples."""
+    constants = _float_constants(subject)
+    ranges: dict[str, Range] = {}
+    for inputs in _random_inputs(subject):
+        for instruction, name, values in execute_real(subject.module, inputs, constants):
+            if name == instruction.operands[0].name and values.size:
+                own = Range.of(values)
+                before = ranges.get(instruction.name, own)
+                ranges[instruction.name] = own.union(before)
+    return ranges
+
+
+def _float_constants(subject: LintSubject) -> Mapping[str, Array]:
+    reals, filters = quantized_constants(subject.module), filters_of_biases(subject.module)
+    return match_constants(reals, subject.float_weights or {}, filters).floats
+
+
+def _random_inputs(subject: LintSubject) -> Iterator[dict[str, Array]]:
+    """Yield random values of all inputs, with a fixed seed."""
+    rng = np.random.default_rng(0)
+    written = {view.buffer.name for op in subject.operations for view in op.operands[:1]}
+    inputs = [w for w in subject.module.weights if not w.constant and w.name not in written]
+    ranges = {w.name: _input_range(w.name, w.type, subject) for w in inputs}
+    for _ in range(SAMPLE_COUNT):
+        yield {w.name: _random_image(w.type.shape, ranges[w.name], rng) for w in inputs}
+
+
+def _input_range(name: str, type_: TensorType, subject: LintSubject) -> Range:
+    """Return the range of an input's type, or of the type to which it is quantized."""
+    readers = [op for op in subject.operations if op.operands[-1].buffer.name == name]
+    views = [op.operands[0] for op in readers if op.instruction.opcode == "quantize"]
+    views += [op.operands[-1] for op in readers if op.operands[-1].type.quant is not None]
+    if type_.elem != "float" and type_.quant is None:
+        return Range(0.0, 0.0)
+    if not views:
+        return Range(-1.0, 1.0)
+    low, high = (views[0].scale * (end - views[0].offset) for end in views[0].limits)
+    return Range(low, high)
+
+
+def _random_image(shape: tuple[int, ...], range_: Range, rng: np.random.Generator) -> Array:
+    """Return noise in cells of several sizes, scaled to a range."""
+    sides = sorted(range(1, len(shape)), key=lambda axis: -shape[axis])[: max(len(shape) - 2, 1)]
+    noise = np.zeros(shape)
+    for cells in _GRID_CELLS:
+        grid = [min(n, cells) if axis in sides else n for axis, n in enumerate(shape)]
+        layer = rng.normal(size=grid)
+        for axis in sides:
+            layer = layer.take(np.arange(shape[axis]) * grid[axis] // shape[axis], axis)
+        noise += layer
+    spread = np.ptp(noise) or 1.0
+    picture: Array = range_.low + (range_.high - range_.low) * (noise - noise.min()) / spread
+    return picture

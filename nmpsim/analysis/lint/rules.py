@@ -1,157 +1,195 @@
-"""All rules, in the order in which their findings are told; and running them."""
+"""The table of all rules, and running them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import attrs
 
-from nmpsim.analysis.lint import (
-    accumulators,
-    bias_payload,
-    bias_range,
-    bias_reference,
-    compiles,
-    fixed_values,
-    islands,
-    range_foreign,
-    range_narrow,
-    ranges,
-    result_reference,
-    scales,
-    weights_reference,
+from nmpsim.analysis.lint.accumulators import ACCUMULATOR_OVERFLOW, check_accumulators
+from nmpsim.analysis.lint.bias_payload import BIAS_PAYLOAD, check_bias_payloads
+from nmpsim.analysis.lint.bias_range import (
+    BIAS_LOSES_BITS,
+    BIAS_SATURATES,
+    check_bias_precision,
+    check_bias_saturation,
 )
-from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Rule, Severity
-from nmpsim.analysis.lint.subject import Subject
+from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Severity
+from nmpsim.analysis.lint.fixed_values import (
+    CONSTANT_UNUSED,
+    SPLAT_SATURATES,
+    WEIGHTS_DIFFER,
+    check_splat_values,
+    check_unused_constants,
+    check_weights,
+)
+from nmpsim.analysis.lint.islands import (
+    FLOAT_ISLANDS,
+    NOT_COMPILED,
+    NOTHING_QUANTIZED,
+    check_any_quantized,
+    check_compilation,
+    check_islands,
+)
+from nmpsim.analysis.lint.ranges import (
+    RANGE_TOO_NARROW,
+    RANGE_WASTED,
+    RANGES_FOREIGN,
+    RANGES_UNKNOWN,
+    check_foreign_profile,
+    check_narrow_ranges,
+    check_profile_coverage,
+    check_wasted_ranges,
+    unusable_reason,
+)
+from nmpsim.analysis.lint.result_reference import RESULT_DIFFERS, check_results
+from nmpsim.analysis.lint.scales import (
+    SCALE_NOT_POWER_OF_TWO,
+    SCALES_LOST_IN_PRINT,
+    check_powers_of_two,
+    check_printed_scales,
+    missing_text_reason,
+)
+from nmpsim.analysis.lint.subject import LintSubject
 
 
-def _needs_constants(subject: Subject) -> str:
+@attrs.frozen
+class Rule:
+    """A rule of ``nmpsim lint``; docs/lint.md has a section for each, by its name."""
+
+    name: str
+    summary: str
+    check: Callable[[LintSubject], Iterator[Finding]] = attrs.field(eq=False)
+    skip_reason: Callable[[LintSubject], str] = attrs.field(default=lambda _: "", eq=False)
+    """Returns why the rule cannot be applied to a program, or an empty string if it can."""
+
+
+def _unknown_constants(subject: LintSubject) -> str:
     return "" if subject.has_constants else "the values of the constants are not known (--weights)"
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        islands.NOTHING,
+        NOTHING_QUANTIZED,
         "no convolution or matrix product is quantized",
-        islands.check_nothing,
+        check_any_quantized,
     ),
     Rule(
-        compiles.RULE,
+        NOT_COMPILED,
         "a layer that the compiler refuses",
-        compiles.check,
-        _needs_constants,
+        check_compilation,
+        _unknown_constants,
     ),
     Rule(
-        weights_reference.RULE,
+        WEIGHTS_DIFFER,
         "weights that are not those of the float model",
-        weights_reference.check,
-        _needs_constants,
+        check_weights,
+        _unknown_constants,
     ),
     Rule(
-        result_reference.RULE,
+        RESULT_DIFFERS,
         "a result's scale or zero point that the float model contradicts",
-        result_reference.check,
-        _needs_constants,
+        check_results,
+        _unknown_constants,
     ),
     Rule(
-        bias_reference.RULE,
+        BIAS_PAYLOAD,
         "a bias whose declared type was changed while its payload was not",
-        bias_payload.check,
-        _needs_constants,
+        check_bias_payloads,
+        _unknown_constants,
     ),
     Rule(
-        bias_range.SATURATES,
+        BIAS_SATURATES,
         "a bias that saturates on its scale, or on the scale of the result",
-        bias_range.check_saturates,
-        _needs_constants,
+        check_bias_saturation,
+        _unknown_constants,
     ),
     Rule(
-        bias_range.LOSES_BITS,
-        "a bias of which its scale, or the scale of the result, leaves few bits",
-        bias_range.check_loses_bits,
-        _needs_constants,
+        BIAS_LOSES_BITS,
+        "a bias that its scale, or the scale of the result, leaves few bits",
+        check_bias_precision,
+        _unknown_constants,
     ),
     Rule(
-        scales.NOT_POWER,
-        "a scale that is no power of two, where the profile needs one",
-        scales.check_powers,
+        SCALE_NOT_POWER_OF_TWO,
+        "a scale that is not a power of two, where the profile needs one",
+        check_powers_of_two,
     ),
     Rule(
-        scales.LOST,
+        SCALES_LOST_IN_PRINT,
         "a scale of which only the printed decimals are known",
-        scales.check_print,
-        scales.print_is_unknown,
+        check_printed_scales,
+        missing_text_reason,
     ),
     Rule(
-        accumulators.RULE,
+        ACCUMULATOR_OVERFLOW,
         "an accumulator that can overflow, from geometry and weights",
-        accumulators.check,
-        _needs_constants,
+        check_accumulators,
+        _unknown_constants,
     ),
     Rule(
-        ranges.RULE,
+        RANGE_WASTED,
         "weights or results that use few of their integers",
-        ranges.check,
-        _needs_constants,
+        check_wasted_ranges,
+        _unknown_constants,
     ),
     Rule(
-        range_narrow.RULE,
+        RANGE_TOO_NARROW,
         "results whose type does not hold their recorded range",
-        range_narrow.check,
-        range_foreign.unusable,
+        check_narrow_ranges,
+        unusable_reason,
     ),
     Rule(
-        range_foreign.FOREIGN,
+        RANGES_FOREIGN,
         "a profile of another network",
-        range_foreign.check_foreign,
+        check_foreign_profile,
     ),
     Rule(
-        range_foreign.UNKNOWN,
-        "a profile that knows few of the results",
-        range_foreign.check_unknown,
-        range_foreign.unusable,
+        RANGES_UNKNOWN,
+        "a profile that covers few of the results",
+        check_profile_coverage,
+        unusable_reason,
     ),
     Rule(
-        fixed_values.SATURATES,
+        SPLAT_SATURATES,
         "a fill with a value that its type does not hold",
-        fixed_values.check_splats,
+        check_splat_values,
     ),
     Rule(
-        fixed_values.UNUSED,
-        "a constant that no instruction takes",
-        fixed_values.check_unused,
+        CONSTANT_UNUSED,
+        "a constant that no instruction reads",
+        check_unused_constants,
     ),
     Rule(
-        islands.ISLANDS,
+        FLOAT_ISLANDS,
         "operations that stay float between quantized ones",
-        islands.check_islands,
+        check_islands,
     ),
 )
-"""Names never change their meaning; docs/lint.md has a section for each."""
+"""All rules in the order of their findings in a report. A name never changes its meaning."""
 
 
 @attrs.frozen
 class LintReport:
-    """What the rules found, worst first, and which of them could not look."""
+    """Findings, most severe first, and the rules that could not be applied."""
 
     findings: tuple[Finding, ...]
     skipped: tuple[tuple[str, str], ...]
     """Name of a rule, and why it was skipped."""
 
     def count(self, severity: Severity) -> int:
-        """How many findings are of a severity."""
+        """Return the number of findings of a severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
 
-def run_rules(subject: Subject) -> LintReport:
-    """Every rule on a program."""
+def run_rules(subject: LintSubject) -> LintReport:
+    """Apply every rule to a program."""
     findings: list[Finding] = []
     skipped: list[tuple[str, str]] = []
     for rule in RULES:
-        reason = rule.missing(subject)
-        if reason:
+        if reason := rule.skip_reason(subject):
             skipped.append((rule.name, reason))
         else:
             findings += rule.check(subject)
-    order = {severity: place for place, severity in enumerate(SEVERITIES)}
-    return LintReport(
-        tuple(sorted(findings, key=lambda finding: order[finding.severity])), tuple(skipped)
-    )
+    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    return LintReport(tuple(findings), tuple(skipped))

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 import attrs
 
 from nmpsim.analysis.lint.findings import Finding, Severity
-from nmpsim.analysis.lint.subject import Subject
-from nmpsim.analysis.weighted import values_of
+from nmpsim.analysis.lint.subject import LintSubject
+from nmpsim.analysis.weighted import constant_values
 from nmpsim.compiler.operations import Operation
 from nmpsim.lir.nodes import Span, TensorType
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.printer import format_scale
 
-NOT_POWER, LOST = "scale-not-power-of-two", "scales-lost-in-print"
-HALF_DIGIT = 0.5e-9
-"""Half of the last of nine printed decimals."""
-INTEGER_FORM = 2.0**-9
-"""Relative error of Glow's integer form of a factor; a scale that is worse spoils results."""
+SCALE_NOT_POWER_OF_TWO, SCALES_LOST_IN_PRINT = "scale-not-power-of-two", "scales-lost-in-print"
+HALF_PRINTED_DIGIT = 0.5e-9
+"""Half a unit of the last of nine printed decimals."""
+MAX_INTEGER_FORM_ERROR = 2.0**-9
+"""Relative error of Glow's integer form of a factor; a larger error of a scale changes results."""
 _SCALE_TABLES = {"FilterScales", "BiasScales", "Scales"}
 
 
@@ -33,10 +33,10 @@ class ScaledTensor:
     span: Span
 
 
-def scaled_tensors(subject: Subject) -> Iterator[ScaledTensor]:
-    """Every tensor whose scale counts: not that of what has one a channel."""
+def scaled_tensors(subject: LintSubject) -> Iterator[ScaledTensor]:
+    """Yield every tensor whose scale is used; a channelwise tensor's scales are in tables."""
     module = subject.module
-    idle = {name for op in subject.operations for name in _without_meaning(op)}
+    idle = {name for op in subject.operations for name in _unused_scales(op)}
     typed = [(w.name, w.type, w.span) for w in module.weights]
     typed += [
         (i.name, type_, i.span)
@@ -48,8 +48,8 @@ def scaled_tensors(subject: Subject) -> Iterator[ScaledTensor]:
             yield ScaledTensor(name, type_, type_.quant.scale, span)
 
 
-def _without_meaning(op: Operation) -> Iterator[str]:
-    """Operands whose type has a scale that nothing reads: tables have them by channel."""
+def _unused_scales(op: Operation) -> Iterator[str]:
+    """Yield operands whose scale is not used, because tables have one per channel."""
     operands = OPCODES[op.instruction.opcode].operands
     yield from (v.name for r, v in zip(operands, op.operands, strict=True) if r.is_scratch)
     roles = [role.name for role in operands]
@@ -58,37 +58,39 @@ def _without_meaning(op: Operation) -> Iterator[str]:
             yield from (op.operands[owner].name, op.operands[owner].buffer.name)
 
 
-def check_powers(subject: Subject) -> Iterator[Finding]:
-    """Scales that are no powers of two, where the profile is made for them."""
+def check_powers_of_two(subject: LintSubject) -> Iterator[Finding]:
+    """Report scales that are not powers of two, where the profile needs them to be."""
     operations = [op for op in subject.operations if subject.numerics_of(op) == "nmp"]
     concerned = {n for op in operations for v in op.operands for n in (v.name, v.buffer.name)}
     for tensor in scaled_tensors(subject):
-        if tensor.name in concerned and not _is_power(tensor.scale):
-            yield _no_power(subject, tensor.name, tensor.scale, tensor.span)
+        if tensor.name in concerned and not _is_power_of_two(tensor.scale):
+            yield _not_power_finding(subject, tensor.name, tensor.scale, tensor.span)
     for op in operations:
-        yield from _tables(subject, op)
+        yield from _check_scale_tables(subject, op)
 
 
-def _tables(subject: Subject, op: Operation) -> Iterator[Finding]:
+def _check_scale_tables(subject: LintSubject, op: Operation) -> Iterator[Finding]:
     roles = OPCODES[op.instruction.opcode].operands
     for role, view in zip(roles, op.operands, strict=True):
-        values = values_of(subject.module, view) if role.name in _SCALE_TABLES else None
-        odd = [] if values is None else [float(v) for v in values if not _is_power(float(v))]
+        values = constant_values(subject.module, view) if role.name in _SCALE_TABLES else None
+        odd = [] if values is None else [float(v) for v in values if not _is_power_of_two(float(v))]
         if odd:
-            yield _no_power(subject, view.name, odd[0], op.instruction.span, len(odd))
+            yield _not_power_finding(subject, view.name, odd[0], op.instruction.span, len(odd))
 
 
-def _is_power(scale: float) -> bool:
+def _is_power_of_two(scale: float) -> bool:
     return scale > 0 and math.frexp(scale)[0] == 0.5
 
 
-def _no_power(subject: Subject, name: str, scale: float, span: Span, count: int = 1) -> Finding:
+def _not_power_finding(
+    subject: LintSubject, name: str, scale: float, span: Span, count: int = 1
+) -> Finding:
     channels = f" of {count} channels" if count > 1 else ""
     nearest = math.ldexp(1.0, math.ceil(math.log2(scale))) if 0 < scale < math.inf else 1.0
     return Finding(
-        NOT_POWER,
+        SCALE_NOT_POWER_OF_TWO,
         "error",
-        f"the scale{channels} of %{name} is no power of two, as numerics nmp needs",
+        f"the scale{channels} of %{name} is not a power of two, which numerics nmp needs",
         span.place(subject.module.file),
         tensor=name,
         found=f"{scale!r}",
@@ -98,32 +100,32 @@ def _no_power(subject: Subject, name: str, scale: float, span: Span, count: int 
     )
 
 
-def print_is_unknown(subject: Subject) -> str:
-    """Why nothing can be said about what was printed."""
+def missing_text_reason(subject: LintSubject) -> str:
+    """Return why printed scales cannot be checked, or an empty string if they can."""
     return "" if subject.printed_only is not None else "the program was not read from LIR text"
 
 
-def check_print(subject: Subject) -> Iterator[Finding]:
-    """Scales of which only the nine printed decimals are known."""
+def check_printed_scales(subject: LintSubject) -> Iterator[Finding]:
+    """Report scales of which only the nine printed decimals are known."""
     known_only = subject.printed_only or frozenset()
     for tensor in scaled_tensors(subject):
         if tensor.name in known_only or tensor.scale == 0:
-            yield _lost(subject, tensor)
-    yield from _snapped(subject)
+            yield _lost_finding(subject, tensor)
+    yield from _snapped_findings(subject)
 
 
-def digits_left(scale: float) -> int:
-    """Significant digits that nine decimals leave of a scale."""
+def significant_digits(scale: float) -> int:
+    """Return the number of significant digits in a scale printed with nine decimals."""
     return len(format_scale(scale).replace(".", "").lstrip("0"))
 
 
-def _lost(subject: Subject, tensor: ScaledTensor) -> Finding:
-    digits = digits_left(tensor.scale)
-    error = HALF_DIGIT / tensor.scale if digits else math.inf
-    severity: Severity = "error" if error > INTEGER_FORM else "warning"
+def _lost_finding(subject: LintSubject, tensor: ScaledTensor) -> Finding:
+    digits = significant_digits(tensor.scale)
+    error = HALF_PRINTED_DIGIT / tensor.scale if digits else math.inf
+    severity: Severity = "error" if error > MAX_INTEGER_FORM_ERROR else "warning"
     plural = "" if digits == 1 else "s"
     return Finding(
-        LOST,
+        SCALES_LOST_IN_PRINT,
         severity,
         f"the scale of %{tensor.name} is known from its printed decimals only",
         tensor.span.place(subject.module.file),
@@ -136,15 +138,15 @@ def _lost(subject: Subject, tensor: ScaledTensor) -> Finding:
     )
 
 
-def _snapped(subject: Subject) -> Iterator[Finding]:
-    """One note for all scales that were taken to be the power of two that they print as."""
+def _snapped_findings(subject: LintSubject) -> Iterator[Finding]:
+    """Report all scales that are assumed to be the power of two they print as, in one note."""
     tensors = [t for t in scaled_tensors(subject) if t.name in subject.snapped]
     if not tensors:
         return
-    fewest = min(tensors, key=lambda tensor: digits_left(tensor.scale))
-    digits = digits_left(fewest.scale)
+    fewest = min(tensors, key=lambda tensor: significant_digits(tensor.scale))
+    digits = significant_digits(fewest.scale)
     yield Finding(
-        LOST,
+        SCALES_LOST_IN_PRINT,
         "note",
         f"{len(tensors)} scales are taken to be the powers of two that they print as",
         fewest.span.place(subject.module.file),

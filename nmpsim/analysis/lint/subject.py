@@ -1,4 +1,4 @@
-"""What the rules look at: a program and whatever else was given about it."""
+"""The program that lint rules check, and the references it is compared with."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import attrs
+import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.lint.biases import Bias, bias_of
-from nmpsim.analysis.weighted import WEIGHTED
+from nmpsim.analysis.weighted import WEIGHTED, bias_values, layer_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import place_of, resolve
 from nmpsim.config import DeviceConfig, default_device
@@ -24,51 +24,50 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @attrs.frozen(eq=False)
 class OriginalBias:
-    """A bias as it was before somebody changed its type."""
+    """A bias before its type was changed."""
 
     payload: Array | None
-    """None if only that it is unchanged is known, by its digest."""
+    """int64 [channels]; None if a digest shows that it is unchanged."""
     scales: Array | None
-    """float64, one or one a channel; None if its type is not known."""
+    """float64, one or one per channel; None if the type is not known."""
     offsets: Array | None
-    """int64, likewise."""
+    """Zero points: int64, same shape as ``scales``."""
 
 
 @attrs.define(eq=False, slots=False, frozen=True)
-class Subject:
-    """A program under examination; what was not given is None."""
+class LintSubject:
+    """A program to check, with optional references."""
 
     module: Module
     numerics: str
-    """The profile that it is to run with."""
+    """Numerics profile of the program."""
     device: DeviceConfig = attrs.field(factory=default_device)
-    """What it is to run on."""
+    """Device that the program is compiled for."""
     layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
-    """Instruction -> its profile, where a bundle has another for it."""
+    """Numerics profiles of single instructions by name."""
     layer_display_names: Mapping[str, str] = attrs.field(factory=dict)
-    """Instruction -> display name of its layer, where a bundle has it."""
+    """Display names of layers by instruction name, if a bundle has them."""
     float_weights: Mapping[str, Array] | None = None
-    """Float arrays by the names of the float model."""
+    """Arrays of the float model by name."""
     original: Mapping[str, OriginalBias] | None = None
-    """By the names of the constants."""
+    """Biases before a change of type, by constant name."""
     ranges: Mapping[str, Range] | None = None
-    """Glow's profile: what each result took, by its name."""
+    """Recorded ranges of results by name, from Glow's profile."""
     printed_only: frozenset[str] | None = None
-    """Tensors of whose scale nine printed decimals are all that is known; None if the module was
-    not read from text."""
+    """Tensors of whose scale only nine printed decimals are known; None if not read from text."""
     snapped: frozenset[str] = frozenset()
-    """Tensors whose scale is the power of two that its print was taken for."""
+    """Tensors whose printed scale is assumed to be a power of two."""
     warnings: tuple[str, ...] = ()
-    """Of the front end that read a model."""
+    """Warnings of the front end that read the model."""
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """Every instruction that computes, in order."""
+        """Operations of the program in order."""
         return resolve(self.module)[1]
 
     @cached_property
     def display_names(self) -> Mapping[str, str]:
-        """Full name of an instruction or constant -> the name that people read."""
+        """Display names of instructions and constants by full name."""
         shown: dict[str, str] = {}
         for names in ([weight.name for weight in self.module.weights], self._instruction_names):
             shown |= dict(zip(names, display_names(names), strict=True))
@@ -80,25 +79,123 @@ class Subject:
 
     @cached_property
     def biases(self) -> tuple[Bias, ...]:
-        """The bias of each quantized layer with weights, where its values are known."""
+        """Biases with known values of all quantized layers with weights."""
         found = (
-            bias_of(self.module, op) for op in self.operations if op.instruction.opcode in WEIGHTED
+            read_bias(self.module, op)
+            for op in self.operations
+            if op.instruction.opcode in WEIGHTED
         )
         return tuple(bias for bias in found if bias is not None)
 
     @cached_property
     def has_constants(self) -> bool:
-        """Whether the values of the constants are known."""
+        """Whether the values of constants are known."""
         return bool(self.module.constants) or not any(w.constant for w in self.module.weights)
 
     def numerics_of(self, op: Operation) -> str:
-        """The profile that an operation is to run with."""
+        """Return the numerics profile of an operation."""
         return self.layer_numerics.get(op.instruction.name, self.numerics)
 
     def place_of(self, op: Operation, tensor: View | None = None) -> Place:
-        """The line of an instruction, or of the declaration of a constant."""
+        """Return the line of an instruction, or of a constant's declaration."""
         if tensor is not None:
             for weight in self.module.weights:
                 if weight.name == tensor.buffer.name:
                     return weight.span.place(self.module.file)
         return place_of(op.instruction, self.module.file)
+
+
+SAME_SCALE = 1e-6
+"""Relative tolerance within which two float32 scales count as equal."""
+
+
+@attrs.frozen(eq=False)
+class Bias:
+    """A quantized bias; each array has one entry per channel."""
+
+    op: Operation
+    view: View
+    payload: Array
+    """Stored integers: int64."""
+    offsets: Array
+    """Zero points: int64."""
+    scales: Array
+    """Scales as declared, or from a channelwise operation's table: float64."""
+    product_scales: Array
+    """Scales of the accumulator, input times weights: float64."""
+    result_scale: float
+    result_offset: int
+    result_magnitude: float
+    """Largest real magnitude that the result's type can hold."""
+
+    @property
+    def integers(self) -> Array:
+        """Payload minus zero points: int64."""
+        centred: Array = self.payload - self.offsets
+        return centred
+
+    @property
+    def reals(self) -> Array:
+        """Real values with the declared scales: float64."""
+        values: Array = self.scales * self.integers
+        return values
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Lowest and highest integer of the element kind."""
+        info = np.iinfo(self.view.type.dtype)
+        return int(info.min), int(info.max)
+
+    @property
+    def is_on_product_scale(self) -> bool:
+        """Whether the declared scale is the accumulator's, Glow's choice if it fits."""
+        return scales_equal(self.scales, self.product_scales)
+
+    @property
+    def is_on_result_scale(self) -> bool:
+        """Whether the declared scale is the result's, as the NMP's library requires."""
+        return scales_equal(self.scales, np.full_like(self.scales, self.result_scale))
+
+    def scale_text(self) -> str:
+        """Return the declared scales as text for messages."""
+        low, high = float(self.scales.min()), float(self.scales.max())
+        return f"{low:.9g}" if low == high else f"{low:.9g} to {high:.9g} by channel"
+
+
+def scales_equal(a: Array, b: Array) -> bool:
+    """Return whether two arrays of scales are equal up to rounding."""
+    return bool(np.allclose(a, b, rtol=SAME_SCALE, atol=0.0))
+
+
+def are_valid_scales(values: Array) -> bool:
+    """Return whether all scales are positive and finite."""
+    return bool((np.isfinite(values) & (values > 0)).all())
+
+
+def read_bias(module: Module, op: Operation) -> Bias | None:
+    """Return the bias of a layer with weights, or None.
+
+    None if the bias is not quantized, empty or not known, or if a channel has an invalid scale.
+    """
+    scales = layer_scales(module, op)
+    payload = bias_values(module, op)
+    if scales is None or scales.bias is None or payload is None or payload.size == 0:
+        return None
+    if not (are_valid_scales(scales.weights) and are_valid_scales(scales.bias)):
+        return None
+    result, _, _, view = op.operands[:4]
+    bounds = np.iinfo(result.type.dtype)
+    ends = (bounds.min - result.offset, bounds.max - result.offset)
+    products = scales.source * scales.weights.astype(np.float64)
+    one_each = np.ones(payload.size)
+    return Bias(
+        op=op,
+        view=view,
+        payload=payload,
+        offsets=np.broadcast_to(scales.bias_offsets, payload.shape),
+        scales=one_each * scales.bias.astype(np.float64),
+        product_scales=one_each * products,
+        result_scale=scales.result,
+        result_offset=result.offset,
+        result_magnitude=scales.result * max(abs(end) for end in ends),
+    )

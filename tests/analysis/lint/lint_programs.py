@@ -11,10 +11,10 @@ from corpus import module_of
 from lir_draft import Draft, int8, tensor_type
 from recorded_programs import Recorded, Recording, with_recipe
 
-from nmpsim.analysis.lint import Finding, Subject, load_subject
-from nmpsim.analysis.lint.biases import Bias
+from nmpsim.analysis.lint import Finding, LintSubject, load_subject
 from nmpsim.analysis.lint.findings import SEVERITIES
 from nmpsim.analysis.lint.rules import RULES
+from nmpsim.analysis.lint.subject import Bias
 from nmpsim.lir.constants import attach_constants_from, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
@@ -26,9 +26,9 @@ ONE_BY_ONE = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Dilat
 def findings(module: Module, rule: str = "bias-payload", **more: object) -> list[Finding]:
     """What one rule says about a module, worst first; the others are not run."""
     numerics = str(more.pop("numerics", "glow-int"))
-    subject = attrs.evolve(Subject(module, numerics), **more)
+    subject = attrs.evolve(LintSubject(module, numerics), **more)
     (one,) = (known for known in RULES if known.name == rule)
-    found = [] if one.missing(subject) else one.check(subject)
+    found = [] if one.skip_reason(subject) else one.check(subject)
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 

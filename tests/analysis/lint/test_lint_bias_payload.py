@@ -13,7 +13,7 @@ from lint_programs import (
     rescaled_to_the_result,
 )
 
-from nmpsim.analysis.lint import Subject
+from nmpsim.analysis.lint import LintSubject
 from nmpsim.analysis.lint.subject import OriginalBias
 from nmpsim.lir.nodes import Module
 
@@ -215,6 +215,6 @@ def test_without_constants_the_rule_is_skipped() -> None:
 
     module = forum()
     bare = Module(module.name, module.weights, module.instructions)
-    report = run_rules(Subject(bare, "glow-int"))
+    report = run_rules(LintSubject(bare, "glow-int"))
     assert "bias-payload" in dict(report.skipped)
     assert not any(finding.rule == "bias-payload" for finding in report.findings)

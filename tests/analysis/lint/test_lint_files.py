@@ -228,7 +228,7 @@ def test_biases_that_the_compiler_rescaled_are_right(
     nmpsim.save(compiled, tmp_path / "net.bin")
     subject = load_subject(tmp_path / "net.bin")
     assert subject.numerics == "nmp"
-    assert all(bias.on_result for bias in subject.biases)
+    assert all(bias.is_on_result_scale for bias in subject.biases)
     report = run_rules(subject)
     assert not any(finding.severity != "note" for finding in report.findings)
 

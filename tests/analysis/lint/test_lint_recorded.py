@@ -17,10 +17,9 @@ from recorded_programs import programs
 from tiers import each_value, program_parts
 
 from nmpsim.analysis.lint import load_subject, run_rules
-from nmpsim.analysis.lint.bias_reference import find_float_bias
-from nmpsim.analysis.lint.biases import Bias
+from nmpsim.analysis.lint.bias_payload import find_float_bias
 from nmpsim.analysis.lint.load import read_float_arrays
-from nmpsim.analysis.lint.subject import OriginalBias
+from nmpsim.analysis.lint.subject import Bias, OriginalBias
 from nmpsim.lir.nodes import Module
 
 PROGRAMS = programs("lir(_real)?/")

@@ -104,7 +104,7 @@ def test_what_cannot_be_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise fail("MEM001", "too large")
 
-    monkeypatch.setattr("nmpsim.analysis.lint.result_reference.estimates", refuse)
+    monkeypatch.setattr("nmpsim.analysis.lint.result_reference.estimate_ranges", refuse)
     module = one_convolution(np.ones(4, np.int32), 0.001)
     (finding,) = findings(module, RULE, float_weights={})
     assert (finding.severity, finding.facts) == ("note", {"by": "run"})

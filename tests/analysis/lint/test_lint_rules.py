@@ -13,9 +13,9 @@ from lir_draft import Draft, int8, tensor_type
 from traced_memory import at_most
 
 import nmpsim
-from nmpsim.analysis.lint import RULES, Subject, lint_json, run_rules
-from nmpsim.analysis.lint.accumulators import sum_bounds
-from nmpsim.analysis.lint.scales import digits_left
+from nmpsim.analysis.lint import RULES, LintSubject, lint_json, run_rules
+from nmpsim.analysis.lint.accumulators import compute_sum_bounds
+from nmpsim.analysis.lint.scales import significant_digits
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range
 from nmpsim.report.json import json_text
@@ -130,7 +130,7 @@ def channelwise(scales: np.ndarray, weights: np.ndarray | None = None) -> Module
 
 
 def test_a_module_was_not_printed() -> None:
-    report = run_rules(Subject(one_convolution(np.ones(8, np.int32), PRODUCTS), "glow-int"))
+    report = run_rules(LintSubject(one_convolution(np.ones(8, np.int32), PRODUCTS), "glow-int"))
     assert dict(report.skipped)["scales-lost-in-print"] == "the program was not read from LIR text"
 
 
@@ -164,7 +164,7 @@ def test_digits_that_print_leaves(scale: float, digits: int, severity: str) -> N
     [(1.5, 10), (0.5, 9), (0.0625, 8), (0.000030517578125, 5), (3e-10, 0), (2.0**-30, 1)],
 )
 def test_digits(scale: float, digits: int) -> None:
-    assert digits_left(scale) == digits
+    assert significant_digits(scale) == digits
 
 
 # accumulator-overflow
@@ -175,9 +175,9 @@ def test_bounds_are_reached() -> None:
     rng = np.random.default_rng(3)
     weights = rng.integers(-128, 128, (4, 1, 1, 8), np.int8)
     module = one_convolution(np.zeros(4, np.int32), PRODUCTS, weights=weights, offsets=(-7, 0))
-    subject = Subject(module, "glow-int")
+    subject = LintSubject(module, "glow-int")
     (op,) = subject.operations
-    bounds = sum_bounds(subject, op, subject.biases[0])
+    bounds = compute_sum_bounds(subject, op, subject.biases[0])
     wide = weights.reshape(4, 8).astype(int)
     highest = np.where(wide > 0, 127 + 7, -128 + 7)
     lowest = np.where(wide > 0, -128 + 7, 127 + 7)
@@ -192,11 +192,11 @@ def test_weights_are_looked_at_some_at_a_time() -> None:
     weights = draft.constant(np.full((wide, wide), -1, np.int8), "i8", 0.001, 1)
     bias = draft.constant(np.zeros(wide, np.int32), "i32", 0.0005)
     draft.emit("fullyconnected", result, source, weights, bias)
-    subject = Subject(draft.module(), "glow-int")
+    subject = LintSubject(draft.module(), "glow-int")
     with at_most(2.5 * wide * wide):
         run_rules(subject)
     (op,) = subject.operations
-    bounds = sum_bounds(subject, op, subject.biases[0])
+    bounds = compute_sum_bounds(subject, op, subject.biases[0])
     assert set(bounds.low) == {-2.0 * 127 * wide}
     assert set(bounds.high) == {2.0 * 128 * wide}
 
@@ -413,7 +413,7 @@ def test_names_are_unique_and_documented() -> None:
 
 def test_findings_are_worst_first_and_json_holds_them() -> None:
     module = one_convolution(np.full(8, 2**31 - 1, np.int32), 0.1)
-    subject = Subject(module, "nmp")
+    subject = LintSubject(module, "nmp")
     report = run_rules(subject)
     order = ["error", "warning", "note"]
     ranks = [order.index(finding.severity) for finding in report.findings]
@@ -425,7 +425,7 @@ def test_findings_are_worst_first_and_json_holds_them() -> None:
 
 def test_the_library_takes_a_module() -> None:
     module = one_convolution(np.ones(8, np.int32), PRODUCTS)
-    assert nmpsim.lint(module) == run_rules(Subject(module, "glow-int")).findings
+    assert nmpsim.lint(module) == run_rules(LintSubject(module, "glow-int")).findings
     assert {f.rule for f in nmpsim.lint(module, numerics="nmp")} >= {"scale-not-power-of-two"}
     with pytest.raises(nmpsim.UserError, match="unknown arithmetic profile"):
         nmpsim.lint(module, numerics="glow")
