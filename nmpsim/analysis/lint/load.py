@@ -32,11 +32,11 @@ from nmpsim.lir.parser import parse_file
 from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import (
     ExactScale,
-    resolve_exact_scales,
-    float32,
-    read_scales_file,
-    parse_scales,
     find_inexact_scales,
+    float32,
+    parse_scales,
+    read_scales_file,
+    resolve_exact_scales,
 )
 from nmpsim.lir.verify import verify
 from nmpsim.quantization import read_profile
