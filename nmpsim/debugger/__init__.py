@@ -5,14 +5,15 @@ reached forwards or backwards (:mod:`nmpsim.debugger.execution`). The parts:
 
 - :class:`Debugger` moves: ``step("layer" | "tile" | "tensor" | "instruction", count, core=None,
   back=False)``, ``step_over``, ``run(back=False)``, ``run_until_cycle``, ``run_until_layer``,
-  ``go_to(position)``, ``restart``. Each gives a :class:`StopResult`: a reason, the breakpoints that
-  were met, and a :class:`Location`. ``progress`` is called after each layer; ``interrupted`` is
-  asked about every ten milliseconds. All calls are for one thread at a time: a screen makes them
-  in a worker thread and only reads between them.
+  ``go_to(position)``, ``restart``. Each returns a :class:`StopResult`: a reason, the breakpoints
+  that were hit, and a :class:`Location`. ``progress`` is called after each layer;
+  ``is_interrupted`` is polled about every ten milliseconds. All calls come from one thread at a
+  time: a screen makes them in a worker thread and only reads between them.
 - ``debugger.add_breakpoint(condition, text)``, ``delete_breakpoint(number)``; the conditions are
   records of :mod:`nmpsim.debugger.breakpoints`.
-- :mod:`nmpsim.debugger.inspect` looks: ``list_layer_states``, ``find_layer``, ``find_tensor``,
-  ``read_values``, ``saturation``, ``list_core_states``, ``registers``, ``memory``, ``code``.
+- :mod:`nmpsim.debugger.inspect` reads: ``list_layer_states``, ``find_layer``, ``find_tensor``,
+  ``read_values``, ``count_saturation``, ``list_core_states``, ``read_registers``, ``read_memory``,
+  ``disassemble``.
 - ``debugger.report()`` is the report of the run so far, as of :meth:`nmpsim.Device.run`.
 """
 

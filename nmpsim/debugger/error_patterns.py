@@ -1,4 +1,4 @@
-"""What a wrong result looks like, and what that speaks for: where it is wrong, and by how much."""
+"""Patterns in a wrong result and the causes they suggest: where it is wrong, and by how much."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from nmpsim.debugger.error_regions import (
 Array = npt.NDArray[Any]
 
 FEWEST = 8
-"""Values that a factor or an amount is derived from at least."""
+"""Minimum number of values that a factor or an amount is derived from."""
 MANY = 64
-"""Wrong elements of which it tells something that they are off by one, if they are frequent."""
+"""Minimum number of wrong elements for a frequent error of one to be significant."""
 FREQUENT = 0.05
-"""Share of all elements that is frequent."""
+"""Share of all elements from which an error is frequent."""
 
 _CLIPS = ("layer L", "source L")
 _OF_CHANNELS = ": a weight, a bias, a factor?"
@@ -32,16 +32,16 @@ _OF_CHANNELS = ": a weight, a bias, a factor?"
 
 @attrs.frozen
 class ErrorPattern:
-    """Something that all wrong elements have in common."""
+    """A property that all wrong elements have in common."""
 
     text: str
     next: tuple[str, ...]
-    """Commands that look further, ``L`` for the layer."""
+    """Commands to continue with; ``L`` stands for the layer."""
 
 
 @attrs.frozen
 class LayerTraits:
-    """What a layer has that may be at fault."""
+    """Properties of a layer that may cause an error."""
 
     has_weights: bool = True
     has_window: bool = True
@@ -55,15 +55,20 @@ def find_patterns(
     traits: LayerTraits = LayerTraits(),
     known: Mask | None = None,
 ) -> tuple[ErrorPattern, ...]:
-    """What the elements that differ have in common; integers of one shape, channels last.
+    """Return the patterns of the elements that differ.
 
-    Args:
-        actual: the wrong result.
-        expected: the right one.
-        offset: the zero point, around which a factor is looked for.
-        owners: whose results the elements are.
-        traits: what may be at fault.
-        known: elements whose fault is known, if any.
+    Parameters
+    ----------
+    actual, expected : array of int
+        The wrong and the right result, of one shape, channels last.
+    offset : int
+        Zero point, relative to which a factor is searched.
+    owners : sequence of ElementOwners
+        What wrote the elements.
+    traits : LayerTraits
+        Properties of the layer that may cause an error.
+    known : array of bool, optional
+        Elements whose cause is known already.
     """
     if actual.dtype.kind != "i" or actual.ndim < 2 or actual.shape != expected.shape:
         return ()
@@ -91,7 +96,7 @@ def find_patterns(
 
 
 def _inner(actual: Array, expected: Array) -> Mask:
-    """Elements that neither side may have clipped."""
+    """Return the elements that neither side may have clipped."""
     inner = np.ones(actual.shape, np.bool_)
     for side in (actual, expected):
         inner &= (side > side.min()) & (side < side.max())
@@ -99,7 +104,7 @@ def _inner(actual: Array, expected: Array) -> Mask:
 
 
 def _places(found: Sequence[ErrorRegion], traits: LayerTraits) -> Iterator[ErrorPattern]:
-    """Where it is wrong; a cause only of the first along the axes, in which the others just lie."""
+    """Yield where the result is wrong; only the first region along the axes suggests a cause."""
     for one in found:
         yield _where(one, traits)
         if not one.places:
@@ -123,7 +128,7 @@ def _where(one: ErrorRegion, traits: LayerTraits) -> ErrorPattern:
 
 @attrs.frozen(eq=False)
 class _Sides:
-    """Both results, less the zero point, where the wrong elements lie."""
+    """Both results minus the zero point, where the wrong elements lie."""
 
     own: Array
     other: Array
@@ -133,18 +138,18 @@ class _Sides:
 
     @property
     def apart(self) -> Array:
-        """How far each is off."""
+        """Difference of each element."""
         return np.asarray(self.own - self.other)
 
 
 def _how(side: _Sides) -> ErrorPattern | None:
-    """The first that explains the values."""
+    """Return the first pattern that explains the values."""
     looks = (_offset, _factor, _amounts, _rounding)
     return next((found for look in looks if (found := look(side)) is not None), None)
 
 
 def _moved(moved: Displacement, shape: tuple[int, ...], traits: LayerTraits) -> ErrorPattern:
-    """Right values in wrong places: pads, strides, addresses."""
+    """Describe right values in wrong places."""
     causes = "pads, strides, an address?" if traits.has_window else "an address, a stride?"
     if moved.by_row or moved.by_column:
         _, _, width, channels = shape
@@ -158,7 +163,7 @@ def _moved(moved: Displacement, shape: tuple[int, ...], traits: LayerTraits) -> 
 
 
 def _step(name: str, step: float, apart: int, pixel: int) -> str:
-    """How elements are moved that are moved further with each row, or each column."""
+    """Describe elements that are displaced further with each row or column."""
     if not step:
         return ""
     if 2 * step % apart == 0:
@@ -183,7 +188,7 @@ def _distance(moved: Displacement, shape: tuple[int, ...]) -> str:
 
 
 def _factor(side: _Sides) -> ErrorPattern | None:
-    """Off by one factor: rescale integers or a scale."""
+    """Detect a constant factor."""
     a, e = side.own[side.inner], side.other[side.inner]
     if a.size < FEWEST or (a == e).mean() > 0.5 or not (e * e).sum():
         return None
@@ -196,7 +201,7 @@ def _factor(side: _Sides) -> ErrorPattern | None:
 
 
 def _offset(side: _Sides) -> ErrorPattern | None:
-    """All off by one amount."""
+    """Detect a constant difference."""
     apart = side.apart[side.inner]
     if apart.size < FEWEST:
         return None
@@ -211,7 +216,7 @@ def _offset(side: _Sides) -> ErrorPattern | None:
 
 
 def _amounts(side: _Sides) -> ErrorPattern | None:
-    """Off by an amount that a channel, or a pixel, has for itself."""
+    """Detect a constant difference for each channel or for each pixel."""
     if np.count_nonzero(side.apart[side.inner]) < 0.5 * np.count_nonzero(side.inner) + 1:
         return None
     apart = np.where(side.inner, side.apart, np.nan).reshape(-1, side.own.shape[-1])
@@ -225,7 +230,7 @@ def _amounts(side: _Sides) -> ErrorPattern | None:
 
 
 def _is_alike(apart: Array) -> bool:
-    """[elements, lines] is each line off by nearly one amount, and not all by the same?"""
+    """Return whether each line of [elements, lines] has one difference, and not all the same."""
     known = apart[:, (~np.isnan(apart)).sum(axis=0) > 1]
     if np.count_nonzero(~np.isnan(known)) < max(FEWEST, 3 * known.shape[1]):
         return False
@@ -236,15 +241,15 @@ def _is_alike(apart: Array) -> bool:
 
 @attrs.frozen(eq=False)
 class _Limit:
-    """A limit that is too narrow, or is missing."""
+    """A limit that is too narrow or missing."""
 
     pattern: ErrorPattern
     visible: Mask
-    """Elements that it makes wrong."""
+    """Elements that the limit makes wrong."""
 
 
 def _limit(actual: Array, expected: Array, wrong: Mask) -> _Limit | None:
-    """All of one value that they should be beyond, or beyond one that they should be."""
+    """Detect elements that all have one value where they should exceed it, or the reverse."""
     own, other = actual[wrong], expected[wrong]
     if own.size < FEWEST:
         return None
@@ -267,7 +272,7 @@ def _limit(actual: Array, expected: Array, wrong: Mask) -> _Limit | None:
 
 
 def _rounding(side: _Sides) -> ErrorPattern | None:
-    """Nothing is off by more than one."""
+    """Detect frequent differences of at most one."""
     apart = side.apart[side.wrong]
     is_frequent = apart.size >= max(MANY, FREQUENT * np.count_nonzero(side.inner | side.wrong))
     if not is_frequent or np.abs(apart).max() > 1:
@@ -278,34 +283,34 @@ def _rounding(side: _Sides) -> ErrorPattern | None:
 # --- right values in wrong places -------------------------------------------------------------
 
 WINDOW = 8
-"""Consecutive elements by which a place is recognized."""
+"""Number of consecutive elements by which a place is recognized."""
 MIN_FOUND = 8
-"""Places that are recognized at least."""
+"""Minimum number of recognized places."""
 MIN_SHARE = 0.25
-"""Of those that are looked for: strides lead to places that are nowhere else, too."""
+"""Minimum share of recognized places; strides also lead to places that occur nowhere else."""
 MAX_PARTS = 4
-"""Parts that are looked at, the best known first."""
+"""Number of parts that are examined, those with most recognized places first."""
 _FACTORS = np.array([0x9E3779B97F4A7C15 * (2 * n + 1) % 2**64 | 1 for n in range(WINDOW)],
                     np.uint64)  # fmt: skip
 
 
 @attrs.frozen
 class Displacement:
-    """How far elements are from where they should be, in elements."""
+    """Distance of elements from where they belong, in elements."""
 
     distance: float
     by_row: float = 0.0
-    """More with each row."""
+    """Additional distance for each row."""
     by_column: float = 0.0
 
 
 def find_displacement(
     own: Array, expected: Array, wrong: Mask, parts: Array
 ) -> Displacement | None:
-    """The move that wrong elements have made, if their values are those of other places.
+    """Return the displacement of wrong elements whose values belong to other places, or None.
 
-    A place is recognized by ``WINDOW`` consecutive elements that occur once only. ``parts`` has a
-    number for each element: what strides do begins again in each part.
+    A place is recognized by ``WINDOW`` consecutive elements that occur only once. ``parts`` numbers
+    the part of each element: strides start again in each part.
     """
     here, there, asked = _recognized(own, expected, wrong)
     if here.size < max(MIN_FOUND, MIN_SHARE * asked.size):
@@ -330,7 +335,7 @@ def find_displacement(
 
 
 def _alike(here: Array, there: Array, shape: tuple[int, ...]) -> Iterator[Mask]:
-    """All; those that stay in their row; in their column: beyond an edge a window reads on."""
+    """Yield all places; those that stay in their row; those that stay in their column."""
     yield np.ones(here.size, np.bool_)
     own, right = np.unravel_index(here, shape), np.unravel_index(there, shape)
     for axis in (1, 2):
@@ -338,7 +343,7 @@ def _alike(here: Array, there: Array, shape: tuple[int, ...]) -> Iterator[Mask]:
 
 
 def _recognized(own: Array, expected: Array, wrong: Mask) -> tuple[Array, Array, Array]:
-    """Places that are recognized, where their values belong, and all that were looked for."""
+    """Return recognized places, where their values belong, and all places that were searched."""
     nothing = np.zeros(0, np.int64)
     if own.size < WINDOW:
         return nothing, nothing, nothing
@@ -357,7 +362,7 @@ def _recognized(own: Array, expected: Array, wrong: Mask) -> tuple[Array, Array,
 
 
 def _hashes(values: Array) -> Array:
-    """A number for each window."""
+    """Return a hash of each window."""
     data = values.astype(np.int64).view(np.uint64) + np.uint64(1 << 40)
     count = data.size - WINDOW + 1
     mixed = np.zeros(count, np.uint64)
@@ -368,7 +373,7 @@ def _hashes(values: Array) -> Array:
 
 
 def _stretch(there: Array, distance: Array, shape: tuple[int, ...]) -> Displacement | None:
-    """A distance that grows from row to row, or from column to column."""
+    """Return a displacement that grows from row to row or from column to column, or None."""
     _, rows, columns, _ = np.unravel_index(there, shape)
     terms = np.stack([np.ones(there.size), rows, columns], axis=1)
     kept = np.ones(there.size, np.bool_)

@@ -1,8 +1,8 @@
-"""Where wrong elements lie: in what a core or a store left, in rows, columns, channels, the border.
+"""Regions of wrong elements: what a core or a store wrote, rows, columns, channels, the border.
 
-A region counts if it says so much that no accident would: naming it and then the wrong elements
-within it takes at least ``MIN_BITS`` fewer bits than naming them among all (minimum description
-length). A few elements that happen to lie together have no such region.
+A region is significant if describing it and the wrong elements within it takes at least
+``MIN_BITS`` fewer bits than describing the wrong elements among all (minimum description length).
+A few elements that lie together by accident have no such region.
 """
 
 from __future__ import annotations
@@ -19,60 +19,64 @@ Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.int64]
 
 MIN_BITS = 20.0
-"""An accident in a million runs."""
+"""Bits that a region must save: an accident in a million runs."""
 MAX_REGIONS = 3
-"""Besides an owner's."""
+"""Maximum number of regions besides that of an owner."""
 MAX_NAMED = 4
-"""Numbers that are named one by one."""
+"""Maximum number of indices that are listed."""
 MAX_SHARE = 0.25
-"""Share of all that still is a few of them."""
+"""Largest share of all indices that counts as a few."""
 MARGINS = (1, 2)
-"""Outermost rows and columns that are a border."""
+"""Widths of a border in rows and columns."""
 MIN_SIDES = 2
-"""Sides of a border: what is wrong on one side is wrong in some rows, or columns."""
+"""Minimum number of sides of a border; one side is described as rows or columns."""
 PERIODS = (2, 3, 4)
 AXES = ("image", "row", "column", "channel")
-"""Of a tensor of four dimensions; others have dimensions, and channels last."""
+"""Axis names of a tensor of four dimensions."""
 
 
 @attrs.frozen(eq=False)
 class ErrorRegion:
-    """Part of a tensor."""
+    """Part of a tensor that contains all wrong elements."""
 
     kind: str
-    """The kind of its owners, border, or the name of an axis."""
+    """Kind of the owners, ``border``, or the name of an axis."""
     numbers: tuple[int, ...]
     """Cores, stores, or indices along the axis."""
     text: str
     mask: Mask
     bits: float
-    """What it takes to say which one of its kind it is."""
+    """Bits to say which region of its kind it is."""
     places: tuple[str, ...] = ()
-    """Commands that show it."""
+    """Commands that show what wrote it."""
 
 
 @attrs.frozen(eq=False)
 class ElementOwners:
-    """A label of each element: the core or the store that left it there."""
+    """The core or the store that wrote each element."""
 
     kind: str
     labels: Labels
-    """-1 for none."""
+    """Number of the owner of each element; -1 for none."""
     names: Sequence[str]
-    """Of the labels."""
+    """Name of each owner."""
     places: Sequence[str]
-    """Commands that show them."""
+    """Command that shows each owner."""
 
 
 def find_regions(
     wrong: Mask, visible: Mask, owners: Sequence[ElementOwners]
 ) -> tuple[ErrorRegion, ...]:
-    """What all wrong elements lie in, each region within the one before; none if none tells.
+    """Return nested regions that contain all wrong elements; empty if none is significant.
 
-    Args:
-        wrong: which elements differ.
-        visible: where a fault would show: not where a right element is at a limit anyway.
-        owners: whose results they are, the most likely cause first.
+    Parameters
+    ----------
+    wrong : array of bool
+        Elements that differ.
+    visible : array of bool
+        Elements where an error would be visible: not where a right element is at a limit anyway.
+    owners : sequence of ElementOwners
+        What wrote the elements, the most likely cause first.
     """
     found: list[ErrorRegion] = []
     within = visible | wrong
@@ -88,7 +92,7 @@ def find_regions(
 
 
 def _best(wrong: Mask, within: Mask, candidates: Sequence[ErrorRegion]) -> ErrorRegion | None:
-    """The one that says most, if it says enough."""
+    """Return the region that saves most bits, if it saves enough."""
     best, gain = None, MIN_BITS
     whole = _bits(wrong, within)
     for one in candidates:
@@ -99,12 +103,12 @@ def _best(wrong: Mask, within: Mask, candidates: Sequence[ErrorRegion]) -> Error
 
 
 def _bits(wrong: Mask, within: Mask) -> float:
-    """What it takes to say which elements of a part are the wrong ones."""
+    """Return the bits to say which elements of a part are wrong."""
     return _choices(int(np.count_nonzero(within)), int(np.count_nonzero(wrong)))
 
 
 def _choices(n: int, k: int) -> float:
-    """log2 of the number of ways to choose k of n."""
+    """Return log2 of the number of ways to choose k of n."""
     return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
 
 
@@ -125,7 +129,7 @@ def _along(wrong: Mask) -> Iterator[ErrorRegion]:
 
 
 def _indices_of(wrong: Mask, axis: int) -> Iterator[ErrorRegion]:
-    """Some indices of an axis: a range, every so many, or any few."""
+    """Yield regions of indices of an axis: a range, a regular pattern, or a few."""
     size = wrong.shape[axis]
     hit = np.flatnonzero(wrong.any(axis=tuple(a for a in range(wrong.ndim) if a != axis)))
     if not 0 < hit.size < size:
@@ -150,14 +154,14 @@ def _slab(wrong: Mask, axis: int, chosen: Sequence[int], bits: float) -> ErrorRe
 
 
 def get_axis_name(axis: int, ndim: int) -> str:
-    """What the indices of an axis are called."""
+    """Return the name of an axis of a tensor."""
     if ndim == len(AXES):
         return AXES[axis]
     return AXES[-1] if axis == ndim - 1 else f"dimension-{axis} index"
 
 
 def format_indices(chosen: Sequence[int], name: str, size: int) -> str:
-    """``rows 4 to 7 of 16``."""
+    """Return indices as text, such as ``rows 4 to 7 of 16``."""
     step = chosen[1] - chosen[0] if len(chosen) > 1 else 1
     plural = f"{name}s" if not name.endswith("index") else name[: -len("index")] + "indices"
     if len(chosen) == 1:
@@ -188,7 +192,7 @@ def _border(wrong: Mask) -> Iterator[ErrorRegion]:
 
 
 def _sides(wrong: Mask, margin: int) -> int:
-    """Sides along at least half of which something is wrong, corners left out."""
+    """Return the number of sides of which at least half is wrong, without corners."""
     flat: Mask = np.asarray(wrong.any(axis=(0, 3)))
     rows, columns = flat[margin:-margin], flat[:, margin:-margin]
     lines = (columns[:margin].any(axis=0), columns[-margin:].any(axis=0),
@@ -197,7 +201,7 @@ def _sides(wrong: Mask, margin: int) -> int:
 
 
 def describe_extent(mask: Mask) -> str:
-    """The smallest box around a part, along the axes that it does not fill."""
+    """Describe the smallest box around a region, along the axes that it does not fill."""
     parts = []
     for axis, size in enumerate(mask.shape):
         hit = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))

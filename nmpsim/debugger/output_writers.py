@@ -1,4 +1,4 @@
-"""Who wrote a layer's result, and what was written where it should not have been."""
+"""The instructions that wrote a layer's result, and writes to wrong places."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ Labels = npt.NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class OutputWriters:
-    """Which instruction wrote each element of a layer's output, while the layer ran."""
+    """The instruction that wrote each element of a layer's output."""
 
     stores: tuple[ExecutedInstruction, ...]
-    """Instructions that wrote there, in order."""
+    """Instructions that wrote the output, in order."""
     first: Labels
-    """[output's shape] number of the first that wrote it; -1 if none did."""
+    """[output's shape] number of the first instruction that wrote each element; -1 for none."""
     last: Labels
+    """Number of the last instruction that wrote each element."""
 
     @property
     def misplaced_mask(self) -> Mask:
-        """Elements that nothing wrote, or more than one."""
+        """Elements that no instruction wrote, or more than one."""
         return np.asarray((self.last < 0) | (self.first != self.last))
 
     def owners(self) -> tuple[ElementOwners, ...]:
-        """Cores and stores that left the result."""
+        """Return the cores and the stores as owners of the elements."""
         cores = [done.core for done in self.stores]
         by_core = np.where(self.last < 0, -1, np.array([*cores, -1], np.int64)[self.last])
         some = max(cores, default=-1) + 1
@@ -60,7 +61,7 @@ class OutputWriters:
 
 
 def describe_store(done: ExecutedInstruction) -> str:
-    """An instruction that wrote, where and when."""
+    """Return a description of an instruction that wrote."""
     return (
         f"{done.instruction.mnemonic} at {done.pc:#x} of core {done.core}"
         f" (position {done.position})"
@@ -68,7 +69,7 @@ def describe_store(done: ExecutedInstruction) -> str:
 
 
 def find_writers(layer: Layer, trace: Sequence[ExecutedInstruction]) -> OutputWriters:
-    """Who wrote the layer's output; ``trace`` is what the layer did."""
+    """Return which instructions of a layer's trace wrote its output."""
     dtype, tensor = np.dtype(ELEM_DTYPES[layer.output.elem]), layer.output
     elements = int(np.prod(tensor.shape, dtype=np.int64))
     whole = ByteRuns("dram", tensor.address, elements * dtype.itemsize)
@@ -95,7 +96,7 @@ def _written(done: ExecutedInstruction) -> Iterator[ByteRuns]:
 def find_misplaced(
     layer: Layer, trace: Sequence[ExecutedInstruction], known: OutputWriters, wrong: Mask
 ) -> Iterator[ErrorPattern]:
-    """Wrong elements that nothing wrote, and those that another store wrote over."""
+    """Yield patterns of wrong elements that were not written, or overwritten by another store."""
     missing = wrong & (known.last < 0)
     if missing.any():
         yield _missing(layer, trace, known, missing)
@@ -142,7 +143,7 @@ def _missing(
 
 
 def _two_of(known: OutputWriters) -> str:
-    """Two that write the same elements: one of them should have written elsewhere."""
+    """Describe two instructions that write the same elements."""
     twice = known.first != known.last
     if not twice.any():
         return ""
@@ -151,7 +152,7 @@ def _two_of(known: OutputWriters) -> str:
 
 
 def _outside(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[ExecutedInstruction]:
-    """Stores of a layer that do not stay in its output."""
+    """Yield stores of a layer that write outside of its output."""
     tensor = layer.output
     dtype = np.dtype(ELEM_DTYPES[tensor.elem])
     end = tensor.address + int(np.prod(tensor.shape, dtype=np.int64)) * dtype.itemsize
@@ -166,7 +167,7 @@ def _outside(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[Exe
 
 
 def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPattern]:
-    """Tensors that a layer reads and that were written over since their own layer was done."""
+    """Yield tensors that a layer reads and that were overwritten since they were computed."""
     layer = debugger.layers[index]
     order = debugger.get_layer_order()
     before = order[: order.index(index)]
@@ -183,7 +184,10 @@ def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPat
 
 
 def find_overwritten_results(debugger: Debugger) -> Iterator[ErrorPattern]:
-    """Results of the program that were written over before its end; all layers are done."""
+    """Yield results of the program that were overwritten before its end.
+
+    All layers must have run.
+    """
     results = [_all_of(debugger, tensor) for tensor in debugger.bundle.metadata.outputs]
     yield from _spoiled(debugger, debugger.get_layer_order(), results, FOREVER, "the host")
 
@@ -194,7 +198,7 @@ def _all_of(debugger: Debugger, tensor: Tensor) -> ByteRuns:
 
 
 def _within(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[ErrorPattern]:
-    """A store of the layer itself, to what it reads after that."""
+    """Yield a store of the layer itself that overwrites what the layer reads later."""
     for store in _outside(layer, trace):
         for box in _written(store):
             for done in trace:
@@ -212,7 +216,10 @@ def _spoiled(
     position: int,
     reader: str,
 ) -> Iterator[ErrorPattern]:
-    """What is read and differs from what its layer left: a byte is of the last one done there."""
+    """Yield a tensor that is read and differs from what its layer wrote.
+
+    A byte belongs to the last layer done there.
+    """
     with debugger.execution.visit():
         debugger.execution.go_to(position)
         now: Bytes = debugger.execution.machine.ram.view(np.uint8).copy()
@@ -240,7 +247,7 @@ def _spoiled(
 
 
 def _tensors(debugger: Debugger, done: Sequence[int]) -> list[tuple[Tensor, Array, int]]:
-    """Inputs and outputs of layers with their values, in the order in which they were there."""
+    """Return inputs and layer outputs with their values, in the order they were written."""
     inputs, outputs = debugger.execution.inputs, debugger.layer_outputs
     return [
         *((tensor, inputs[tensor.name], -1) for tensor in debugger.bundle.metadata.inputs),
@@ -249,7 +256,7 @@ def _tensors(debugger: Debugger, done: Sequence[int]) -> list[tuple[Tensor, Arra
 
 
 def _is_read(debugger: Debugger, read: Sequence[ByteRuns], size: int) -> Mask:
-    """Bytes of the writable DRAM that are read, without those that the session has set."""
+    """Return the bytes of writable DRAM that are read, without those that edits have set."""
     is_read, base = np.zeros(size, np.bool_), debugger.bundle.rw_base
     for box in read:
         if box.space == "dram":
@@ -262,7 +269,7 @@ def _is_read(debugger: Debugger, read: Sequence[ByteRuns], size: int) -> Mask:
 
 
 def _by_whom(debugger: Debugger, later: Sequence[int], address: int) -> str:
-    """Who of the layers since then wrote a byte last."""
+    """Return which later layer wrote a byte last."""
     for index in reversed(later):
         layer = debugger.layers[index]
         if layer.placement == "host":

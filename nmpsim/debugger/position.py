@@ -1,4 +1,4 @@
-"""Where a run stands: which layer, which core goes on, what comes next, how far it has come."""
+"""The current position of a run: layer, next core, next instruction, progress."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ class Location:
     layer_name: str
     layer_display_name: str
     line: int
-    """Its line in the LIR, 0 if there is none."""
+    """Line of the layer in the LIR; 0 if there is none."""
     placement: str
     layers_done: int
     layers: int
     core: int | None
-    """Core that goes on next; None between segments."""
+    """Core that executes next; None between segments."""
     pc: int | None
     instruction: str
 
 
 @attrs.frozen
 class StopResult:
-    """A step or a run came back."""
+    """Result of a step or a run: why and where it stopped."""
 
     reason: Reason
     location: Location
     hits: tuple[BreakpointHit, ...] = ()
     message: str = ""
-    """More about it: a trap's message, or what could not be done."""
+    """Message of a trap, or what could not be done."""
     core: int | None = None
-    """Core whose instruction was done last, when stepping by instructions."""
+    """Core of the last instruction of a step by instructions."""
 
 
 @attrs.define(eq=False)
@@ -66,24 +66,24 @@ class RunCache:
     edits: tuple[Edit, ...]
     paths: CriticalPathLog
     layer_ends: dict[int, int] = attrs.field(factory=dict)
-    """Position at which each layer was done."""
+    """Layer -> position at which it was done."""
     layer_outputs: dict[int, npt.NDArray[Any]] = attrs.field(factory=dict)
-    """Output of each layer when it was done last."""
+    """Layer -> its output when it was done last."""
     hazards: HazardLog | None = None
-    """None until somebody asks."""
+    """Hazards of the run; None until they are requested."""
     work: WorkLog | None = None
-    """None unless somebody wants it."""
+    """Record of work; None unless it is requested."""
 
     @property
     def found_hazards(self) -> Sequence[Hazard]:
-        """All hazards so far, if they are looked for."""
+        """All hazards found so far."""
         return self.hazards.found if self.hazards else ()
 
 
 def collect_outputs(cache: RunCache, layers: Sequence[Layer], position: int) -> LayerOutputs:
-    """Output of each layer as it was left, with what was set there after that, up to a position.
+    """Return each layer's output when it ended, with later edits up to a position.
 
-    Layers may share memory: a byte is of the layer that was done last there.
+    Layers may share memory: a byte belongs to the layer that was done last there.
     """
     found = dict(cache.layer_outputs)
     order = sorted(cache.layer_ends, key=lambda index: -cache.layer_ends[index])
@@ -113,7 +113,7 @@ def _with_bytes(values: npt.NDArray[Any], start: int, now: bytes) -> npt.NDArray
 
 
 class RunPosition:
-    """A run that stands still."""
+    """A stopped run and what is known of it."""
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
@@ -121,7 +121,7 @@ class RunPosition:
 
     @property
     def cache(self) -> RunCache:
-        """What is known of the run that the edits make now."""
+        """Cached results of the run with the current edits."""
         if self._cache.edits is not self.execution.edits:
             work = None if self._cache.work is None else WorkLog()
             paths = CriticalPathLog(self.execution)
@@ -130,12 +130,12 @@ class RunPosition:
 
     @property
     def layer_ends(self) -> Mapping[int, int]:
-        """Position at which each layer was done, as far as the run has come once."""
+        """Layer -> position at which it was done, as far as the run has come."""
         return self.cache.layer_ends
 
     @property
     def layer_outputs(self) -> LayerOutputs:
-        """Output of each layer as it was left, as far as the run has come once."""
+        """Layer -> its output when it was done, as far as the run has come."""
         return collect_outputs(self.cache, self.layers, self.execution.position)
 
     @property
@@ -145,11 +145,11 @@ class RunPosition:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The program's layers."""
+        """Layers of the program."""
         return self.execution.layers
 
     def find_next_core(self) -> int | None:
-        """The core that goes on next, unless the DRAM is earlier; None if all have stopped."""
+        """Return the core that executes next, ignoring the DRAM; None if all have stopped."""
         cores = self.execution.machine.cores
         running = np.flatnonzero(cores.status == CoreStatus.RUNNING)
         if not self.execution.is_started or running.size == 0:
@@ -157,7 +157,7 @@ class RunPosition:
         return int(running[np.argmin(cores.clock[running])])
 
     def get_layer_order(self) -> list[int]:
-        """Layers in the order in which they are computed."""
+        """Return the layers in order of execution."""
         return [index for step in self.bundle.metadata.steps for index in step.layers]
 
     def find_step(self, index: int) -> ProgramStep:
@@ -165,12 +165,12 @@ class RunPosition:
         return next(step for step in self.bundle.metadata.steps if index in step.layers)
 
     def get_layer_start(self, index: int) -> int:
-        """Position where a layer begins; those before it must have run."""
+        """Return the position where a layer begins; earlier layers must have run."""
         order = self.get_layer_order()
         return max((self.layer_ends[one] for one in order[: order.index(index)]), default=0)
 
     def find_current_layer(self) -> int | None:
-        """The first layer that is not done yet; None at the end."""
+        """Return the first layer that is not done yet; None at the end."""
         position = self.execution.position
         for index in self.get_layer_order():
             if self.layer_ends.get(index, FOREVER) > position:
@@ -178,7 +178,7 @@ class RunPosition:
         return None
 
     def get_location(self) -> Location:
-        """Where the run is."""
+        """Return where the run is."""
         index, core = self.find_current_layer(), self.find_next_core()
         layer = None if index is None else self.layers[index]
         pc = None if core is None else int(self.execution.machine.cores[core].pc)
@@ -199,10 +199,10 @@ class RunPosition:
         )
 
     def disassemble_at(self, core: int, pc: int) -> str:
-        """The instruction at an address, as a core sees it; empty if there is none."""
+        """Return the instruction at an address as a core sees it; empty if there is none."""
         word = word_at(self.execution.machine, core, pc)
         return "" if word is None else disassemble_word(word, pc, {})
 
     def make_stop(self, reason: Reason, **more: Any) -> StopResult:
-        """An answer that says where the run is now."""
+        """Return a stop at the current location."""
         return StopResult(reason, self.get_location(), **more)

@@ -1,4 +1,4 @@
-"""What layers should have answered: outputs of another run, and how far this one is from them."""
+"""Expected outputs of layers, from a file, and the comparison of layers with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 
 
 class ArrayReader(Protocol):
-    """A file of arrays by their names."""
+    """A file of named arrays."""
 
     @property
     def keys(self) -> Sequence[str]:
@@ -28,12 +28,12 @@ class ArrayReader(Protocol):
         ...
 
     def read(self, key: str) -> npt.NDArray[Any]:
-        """One of them."""
+        """Return an array by name."""
         ...
 
 
 ArrayOpener = Callable[[Path], ArrayReader]
-"""Opens an ``.npz`` file that nobody vouches for."""
+"""Function that opens an untrusted ``.npz`` file."""
 
 
 Array = npt.NDArray[Any]
@@ -45,33 +45,33 @@ _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 @attrs.frozen
 class LayerComparison:
-    """A layer compared with the reference."""
+    """Comparison of a layer with the reference."""
 
     index: int
     name: str
     accumulated: Difference | None
-    """As the network ran; None if there is nothing to compare, or it has not run yet."""
+    """Difference in the network; None if there is nothing to compare, or it has not run yet."""
     isolated: Difference | None = None
-    """The layer alone, on the reference's inputs; None if that was not asked for."""
+    """Difference of the layer with the reference's inputs; None if not requested."""
     problem: str = ""
     """Why there is nothing to compare."""
     isolated_output: Array | None = attrs.field(default=None, eq=False, repr=False)
-    """What the layer gives on the reference's inputs, where ``isolated`` is known."""
+    """Output of the layer with the reference's inputs; None if ``isolated`` is None."""
 
     @property
     def is_faulty(self) -> bool:
-        """Does it go wrong by itself?"""
+        """Return whether the layer is wrong even with right inputs."""
         return self.isolated is not None and not self.isolated.equal
 
     @property
     def inherits_error(self) -> bool:
-        """Is it wrong only because its inputs are?"""
+        """Return whether the layer is wrong only because its inputs are."""
         is_wrong = self.accumulated is not None and not self.accumulated.equal
         return is_wrong and self.isolated is not None and self.isolated.equal
 
 
 class Reference:
-    """Outputs that layers should have, by the index of the layer."""
+    """Expected outputs of layers, by the index of the layer."""
 
     def __init__(
         self, layers: Iterable[Layer], keys: Iterable[str], read: Callable[[str], Array]
@@ -79,11 +79,11 @@ class Reference:
         """Match the arrays of a file with layers.
 
         Keys are ``NNNN:name`` (a saved run), ``act/NNNN:name:operand`` (a recorded run of Glow) or
-        names of layers or their outputs; arrays are of the layers' type, or float.
+        names of layers or of their outputs; arrays have the layers' types, or float.
 
-        ``layers`` are as they were compiled.
+        ``layers`` are the layers as they were compiled.
 
-        Raises :class:`~nmpsim.diagnostics.UserError` DIFF001 if there is none for any layer.
+        Raises :class:`~nmpsim.diagnostics.UserError` DIFF001 if no array matches a layer.
         """
         found, layers = _by_name(keys), list(layers)
         self._read = read
@@ -108,20 +108,20 @@ class Reference:
 
     @property
     def layers(self) -> frozenset[int]:
-        """Layers that it knows."""
+        """Indices of the layers in the reference."""
         return frozenset(self._keys)
 
     def is_float(self) -> bool:
-        """True if it is of a float network: it has real values for layers that are quantized."""
+        """Return whether the reference has real values for quantized layers."""
         quantized = [index for index in self._keys if self._outputs[index].scale is not None]
         kinds = {self._read(self._keys[index]).dtype.kind for index in quantized}
         return kinds == {"f"}
 
     def output(self, layer: Layer) -> Array | None:
-        """What a layer should answer, in the shape of its output; None if it is not known.
+        """Return the expected output of a layer in its shape; None if it is unknown.
 
-        Integers are on the scale that the program was compiled with; where the layer has another
-        one, they are given as the real numbers that they stand for.
+        Integers have the scale that the program was compiled with. Where the layer has another one
+        now, the real values that they represent are returned.
         """
         key = self._keys.get(layer.index)
         values = None if key is None else _shaped(self._read(key), layer.output.shape)
@@ -146,7 +146,7 @@ def _by_name(keys: Iterable[str]) -> Mapping[tuple[int | None, str, str | None],
 
 
 def _shaped(values: Array, shape: tuple[int, ...]) -> Array | None:
-    """In a layer's shape, turned from the other layout if need be; None if it does not fit."""
+    """Return values in a layer's shape, transposed if needed; None if they do not fit."""
     if [n for n in values.shape if n != 1] == [n for n in shape if n != 1]:
         return values.reshape(shape)
     for axes in (_TO_NHWC, _TO_NCHW):
@@ -156,7 +156,7 @@ def _shaped(values: Array, shape: tuple[int, ...]) -> Array | None:
 
 
 def measure_difference(layer: Layer, actual: Array, expected: Array) -> Difference | str:
-    """How far a layer's output is from what is expected; a text if they cannot be compared."""
+    """Return the difference of a layer's output from the expected one, or why there is none."""
     output = layer.output
     if actual.dtype != expected.dtype and (expected.dtype.kind != "f" or output.scale is None):
         return f"the reference is {expected.dtype}, the layer {actual.dtype}"
@@ -164,24 +164,24 @@ def measure_difference(layer: Layer, actual: Array, expected: Array) -> Differen
 
 
 def convert_scale(values: Array, old: Tensor, new: Tensor) -> Array:
-    """Values of a tensor, as they are if it has the same scale now, else as real numbers."""
+    """Return values unchanged if the scale is unchanged, otherwise as real numbers."""
     if old.scale is None or old.scale == new.scale:
         return values
     return dequantize(old, values)
 
 
 def dequantize(tensor: Tensor, values: Array) -> Array:
-    """What the integers of a quantized tensor stand for, in float64."""
+    """Return the real numbers that the integers of a tensor represent, in float64."""
     return np.asarray((tensor.scale or 1.0) * (values.astype(np.float64) - (tensor.offset or 0)))
 
 
 def quantize(tensor: Tensor, values: Array) -> Array:
-    """Real values as a tensor stores them, the nearest one."""
+    """Return real values as a tensor stores them, rounded to the nearest."""
     return nearest_stored(values, tensor.elem, tensor.scale or 1.0, tensor.offset)
 
 
 def compare_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
-    """A layer as the network ran it, compared with the reference."""
+    """Compare a layer's output in the network with the reference."""
     layer = debugger.layers[index]
     actual, expected = debugger.layer_outputs.get(index), reference.output(layer)
     if expected is None:
@@ -195,10 +195,10 @@ def compare_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
 
 
 def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
-    """As ``compare_layer``, and the layer alone on the reference's inputs.
+    """Compare a layer in the network and in isolation, with the reference's inputs.
 
-    The machine goes to where the layer begins, gets the inputs again and the reference's outputs of
-    all layers before it in place of its own, does the layer, and comes back to where it was.
+    The run goes to the start of the layer. The inputs, and the reference's outputs of all earlier
+    layers, are written to memory, the layer is executed, and the run returns to its position.
     """
     told = compare_layer(debugger, reference, index)
     layer, expected = debugger.layers[index], reference.output(debugger.layers[index])
@@ -226,7 +226,7 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
 
 
 def get_stored_output(layer: Layer, reference: Reference) -> Array | None:
-    """What a layer should answer as its type stores it; None if it is not known."""
+    """Return the expected output of a layer in its stored type; None if it is unknown."""
     values = reference.output(layer)
     if values is None or values.dtype == ELEM_DTYPES[layer.output.elem]:
         return values

@@ -1,8 +1,8 @@
-"""Another scale for a tensor: the program as the compiler would have made it with that scale.
+"""Change of a tensor's scale: the program as the compiler would have made it with that scale.
 
-The module that the bundle carries is compiled as it is and with the other scale; where the two
-programs differ, the numbers hang on the scale. So every layer that makes or reads the tensor
-follows, in every arithmetic: factors, biases, clips. A further scale builds on those before it.
+The module in the bundle is compiled with the old and with the new scale. Where the two programs
+differ, numbers depend on the scale. Every layer that writes or reads the tensor is thus adapted in
+every arithmetic: factors, biases, clips. A further change builds on the earlier ones.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from nmpsim.lir.opcodes import OPCODES, Kind
 
 WORD_BYTES = 4
 Options = tuple[str, bool]
-"""Slicing, and whether activations are fused."""
+"""Tiling, and whether activations are fused."""
 
 
 @attrs.frozen(eq=False)
 class CompiledProgram:
-    """A module and what the compiler makes of it."""
+    """A module and the bundle that the compiler makes of it."""
 
     module: Module
     options: Options
@@ -40,27 +40,27 @@ class CompiledProgram:
 
 @attrs.frozen(eq=False)
 class ScaleChange:
-    """What another scale makes of a program."""
+    """Effect of another scale on a program."""
 
     program: CompiledProgram
-    """With that scale."""
+    """Program with the new scale."""
     pieces: tuple[tuple[int, bytes], ...]
-    """Address and new bytes."""
+    """Address and new bytes of each change."""
     producers: tuple[str, ...]
-    """Layers on the device whose output has the scale now."""
+    """Device layers whose output has the new scale."""
     readers: tuple[str, ...]
-    """Layers on the device that read it."""
+    """Device layers that read it."""
     host_readers: tuple[str, ...]
-    """Layers on the host that read it: their scales are not in the program's memory."""
+    """Host layers that read it; their scales are not in the program's memory."""
     scales: Mapping[str, float]
-    """Buffers that have the scale now."""
+    """Buffer -> new scale."""
 
 
 def recompile(bundle: Bundle, module: Module) -> CompiledProgram:
-    """A bundle's module, and what it is without any changes.
+    """Compile a bundle's module and return the program if it equals the bundle.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if this compiler makes something else of
-    the module.
+    Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if this compiler produces another
+    program.
     """
     for options in itertools.product(TILINGS, (True, False)):
         try:
@@ -77,10 +77,13 @@ def recompile(bundle: Bundle, module: Module) -> CompiledProgram:
 
 
 def change_scale(before: CompiledProgram, layer: Layer, scale: float) -> ScaleChange:
-    """The program with another output scale of a layer.
+    """Return the changes of a program for another output scale of a layer.
 
-    Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG002 if the host makes the tensor, or it is
-    an input; COMP001 if a layer cannot have such a scale.
+    Raises
+    ------
+    UserError
+        DEBUG002 if the host computes the tensor, or it is an input; COMP001 if a layer cannot have
+        such a scale.
     """
     _, operations = resolve(before.module)
     buffers = _same_scale(operations, layer)
@@ -100,7 +103,7 @@ def change_scale(before: CompiledProgram, layer: Layer, scale: float) -> ScaleCh
 def apply_scale_changes(
     before: CompiledProgram, changes: Sequence[Iterable[tuple[str, float]]]
 ) -> CompiledProgram:
-    """A program as its compiler makes it with other scales of some buffers."""
+    """Return a program compiled with other scales of some buffers."""
     if not changes:
         return before
     module = rescale_module(before.module, changes)
@@ -110,7 +113,7 @@ def apply_scale_changes(
 
 
 def rescale_module(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
-    """A module after changes of scales, in order, each a scale for each of some buffers."""
+    """Return a module after scale changes, in order."""
     for change in changes:
         for name, scale in change:
             module = _scaled(module, frozenset([name]), scale)
@@ -118,7 +121,7 @@ def rescale_module(module: Module, changes: Iterable[Iterable[tuple[str, float]]
 
 
 def _same_scale(operations: tuple[Operation, ...], layer: Layer) -> frozenset[str]:
-    """Buffers whose scale is that of a layer's output because nothing between them rescales."""
+    """Return the buffers that must share the scale of a layer's output."""
     found = {
         view.buffer.name
         for op in operations
@@ -135,7 +138,7 @@ def _same_scale(operations: tuple[Operation, ...], layer: Layer) -> frozenset[st
 
 
 def _tied(op: Operation) -> set[str]:
-    """Buffers that an operation gives one scale; none if it rescales."""
+    """Return the buffers to which an operation gives one scale; none if it rescales."""
     views = [view for view in op.operands if view.type.quant is not None]
     row = OPCODES[op.instruction.opcode]
     same = len({(view.scale, view.offset) for view in views}) == 1
@@ -147,7 +150,7 @@ def _tied(op: Operation) -> set[str]:
 def _concerned(
     bundle: Bundle, operations: tuple[Operation, ...], buffers: frozenset[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Layers on the device that make the tensors and that read them, and host layers that do."""
+    """Return the device layers that write and that read the tensors, and host layers that read."""
     by_name = {
         name: layer for layer in bundle.metadata.layers for name in (layer.name, *layer.fused)
     }
@@ -170,7 +173,7 @@ def _concerned(
 
 
 def _scaled(module: Module, buffers: frozenset[str], scale: float) -> Module:
-    """The module with another scale of some buffers and of all views of them."""
+    """Return the module with another scale of some buffers and of all their views."""
     names, instructions = set(buffers), []
     for instruction in module.instructions:
         is_view = instruction.opcode == "tensorview" and instruction.operands[0].name in names
@@ -222,14 +225,14 @@ def _compiled(bundle: Bundle, module: Module, slicing: str, fuse: bool) -> Bundl
 
 
 def _has_layout(one: Bundle, other: Bundle) -> bool:
-    """Does everything lie at the same addresses?"""
+    """Return whether all symbols and sections have the same addresses."""
     return one.symbols == other.symbols and one.sections == other.sections
 
 
 def _differing(before: Bundle, after: Bundle) -> Iterator[tuple[int, bytes]]:
-    """Words of code, descriptors and constants that differ, each with its address.
+    """Yield the words of code, descriptors and constants that differ, with their addresses.
 
-    The image holds more: the headers of the file, which say where its other sections lie.
+    The image also holds the file's headers, which say where its other sections are.
     """
     for start, end in before.sections.values():
         first, words = start - before.image_base, (end - start) // WORD_BYTES

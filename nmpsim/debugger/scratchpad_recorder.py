@@ -1,4 +1,4 @@
-"""What the scratchpads held, layer by layer, from the record of what units did."""
+"""Contents of the scratchpads layer by layer, from the record of what units did."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nmpsim.report.details import BlockKind, ScratchpadBlock
 
 Kind = Literal["loaded", "computed"]
 _Piece = tuple[Kind, int, int]
-"""What put something there, the first byte, and the byte after the last."""
+"""Kind, first byte, and byte after the last of a written piece."""
 _ENTRY = ("core", "layer", "pc", "descriptor")
 
 
 class ScratchpadRecorder:
-    """Listens to the work of units: ``device.run(bundle, inputs, work=recorder)``.
+    """Listener that records what units write: ``device.run(bundle, inputs, work=recorder)``.
 
-    Instructions and descriptors are looked up in the bundle; those that a program makes while it
+    Instructions and descriptors are read from the bundle; those that a program creates while it
     runs are not seen.
     """
 
@@ -34,7 +34,7 @@ class ScratchpadRecorder:
         self._held: dict[int, dict[int, set[_Piece]]] = {}
 
     def __call__(self, work: Any) -> None:
-        """Take note of an array of ``nmpsim.core.state.WORK``."""
+        """Record an array of ``nmpsim.core.state.WORK``."""
         done = work[work.is_grant == 0]
         entries = np.stack([done[name] for name in _ENTRY], axis=1)
         for core, layer, pc, descriptor in np.unique(entries, axis=0).tolist():
@@ -42,7 +42,7 @@ class ScratchpadRecorder:
             held.update(self._pieces_of(pc, descriptor))
 
     def blocks(self, layers: int) -> tuple[ScratchpadBlock, ...]:
-        """What was noted, by layer and address; ``layers`` is how many the program has."""
+        """Return the recorded blocks by layer and address, of the first ``layers`` layers."""
         known = sorted(layer for layer in self._held if layer < layers)
         return tuple(block for layer in known for block in _blocks(layer, self._held[layer]))
 
@@ -53,7 +53,7 @@ class ScratchpadRecorder:
         return self._pieces[key]
 
     def _written(self, pc: int, descriptor: int) -> Iterator[_Piece]:
-        """What an instruction writes into its scratchpad."""
+        """Yield the pieces that an instruction writes into its scratchpad."""
         found = described(self._bundle, pc, descriptor)
         if found is None or not found.words:
             return
@@ -64,7 +64,7 @@ class ScratchpadRecorder:
 
 
 def _blocks(layer: int, held: Mapping[int, set[_Piece]]) -> Iterator[ScratchpadBlock]:
-    """Pieces of the address range in which the same kind lies in as many cores."""
+    """Yield the address ranges in which the same kind is stored on as many cores."""
     bounds = sorted({at for pieces in held.values() for _, *ends in pieces for at in ends})
     loaded, computed = (_cores_with(kind, held, bounds) for kind in ("loaded", "computed"))
     looks = [
@@ -81,7 +81,7 @@ def _blocks(layer: int, held: Mapping[int, set[_Piece]]) -> Iterator[ScratchpadB
 def _cores_with(
     kind: str, held: Mapping[int, set[_Piece]], bounds: list[int]
 ) -> npt.NDArray[np.bool_]:
-    """[cores, pieces between bounds] True where a core has something of the kind."""
+    """Return where each core has data of a kind, [cores, pieces between bounds]."""
     found = np.zeros((len(held), max(len(bounds) - 1, 0)), bool)
     places = {at: place for place, at in enumerate(bounds)}
     for row, pieces in enumerate(held.values()):

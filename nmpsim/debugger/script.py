@@ -1,4 +1,4 @@
-"""Commands from a file or a command line, without a screen: for CI and bug reports."""
+"""Execution of commands from a file or the command line, for CI and bug reports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from nmpsim.debugger.commands.shell import Shell
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
 SCHEMA: Final = "nmpsim-debug-1"
+"""Version of the JSON document of a script."""
 
 
 class AnswerDocument(TypedDict):
-    """What a command answered."""
+    """Result of one command."""
 
     command: str
     line: Annotated[int, "of the script"]
@@ -25,7 +26,7 @@ class AnswerDocument(TypedDict):
 
 
 class DebugDocument(TypedDict):
-    """What `nmpsim debug --format json` writes."""
+    """JSON document that `nmpsim debug --format json` writes."""
 
     schema: Literal["nmpsim-debug-1"]
     worse: Annotated[bool, "whether a run trapped, or did not fulfil what was expected"]
@@ -47,7 +48,7 @@ class ScriptLine:
 
 @attrs.frozen
 class ScriptAnswer:
-    """What became of a line."""
+    """Result of one line."""
 
     line: ScriptLine
     result: CommandResult
@@ -55,15 +56,15 @@ class ScriptAnswer:
 
 @attrs.frozen
 class ScriptOutcome:
-    """What became of a script."""
+    """Result of a script."""
 
     answers: tuple[ScriptAnswer, ...]
     never_hit: tuple[str, ...]
-    """Breakpoints and watchpoints that were never met."""
+    """Breakpoints and watchpoints that were never hit."""
 
     @property
     def is_worse(self) -> bool:
-        """Did a run trap, or not fulfil what was expected?"""
+        """Return whether a run trapped or an expectation failed."""
         return any(answer.result.is_worse for answer in self.answers)
 
 
@@ -73,10 +74,21 @@ def run_script(
     told: Callable[[ScriptAnswer], None] = lambda _: None,
     during: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> ScriptOutcome:
-    """Do line after line; ``told`` hears each answer, ``during`` is entered for each.
+    """Execute lines in order.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` at the first line that cannot be done, with its
-    place.
+    Parameters
+    ----------
+    shell : Shell
+    lines : iterable of ScriptLine
+    told : callable
+        Called with each answer.
+    during : callable
+        Returns a context in which one line is executed.
+
+    Raises
+    ------
+    UserError
+        At the first line that cannot be executed, with its place.
     """
     answers = []
     for line in lines:
@@ -94,7 +106,7 @@ def run_script(
 
 
 def list_unmet_breakpoints(shell: Shell) -> tuple[str, ...]:
-    """Breakpoints and watchpoints that were never met, in words."""
+    """Return descriptions of the breakpoints and watchpoints that were never hit."""
     return tuple(
         f"{'watchpoint' if one.is_watchpoint else 'breakpoint'} {one.number} was never hit:"
         f" {one.text}"
@@ -110,7 +122,7 @@ def _placed(diagnostic: Diagnostic, line: ScriptLine) -> Diagnostic:
 
 
 def build_document(outcome: ScriptOutcome) -> DebugDocument:
-    """A script's answers as JSON."""
+    """Return the results of a script as a JSON document."""
     return {
         "schema": SCHEMA,
         "worse": outcome.is_worse,

@@ -1,7 +1,7 @@
-"""Copies of the machine that the debugger goes back to.
+"""Snapshots of the machine for going back in time.
 
-A snapshot shares with the one before it all pages of memory that did not change, so a layer costs
-about what it wrote. When all of them outgrow the budget, every second one is dropped.
+A snapshot shares unchanged memory pages with the previous one, so a layer costs about what it
+wrote. When all snapshots exceed the budget, every second one is dropped.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ Bytes = npt.NDArray[np.uint8]
 
 @attrs.frozen(eq=False)
 class Snapshot:
-    """Everything that a run has changed at one position."""
+    """State of a run at one position."""
 
     position: int
     step: int
     is_started: bool
     account: CycleAccount
     pages: tuple[Bytes, ...]
-    """Of ``list_paged_memories``, one after the other."""
+    """Pages of ``list_paged_memories``, in order."""
     records: tuple[Any, ...]
     """Copies of ``list_small_arrays``."""
 
 
 def list_paged_memories(machine: Machine) -> tuple[Bytes, ...]:
-    """The large memories that a run writes, each as one row of bytes."""
+    """Return the large memories that a run writes, each as one row of bytes."""
     return machine.ram, machine.scratchpad.reshape(-1)
 
 
 def list_small_arrays(machine: Machine) -> tuple[Any, ...]:
-    """All else that a run writes."""
+    """Return all other arrays that a run writes."""
     return (
         machine.cores,
         machine.layers,
@@ -54,7 +54,7 @@ def list_small_arrays(machine: Machine) -> tuple[Any, ...]:
 
 
 def copy_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
-    """The machine's memory in pages, those of ``before`` where they are equal."""
+    """Return the machine's memory in pages, sharing those equal to ``before``."""
     pages: list[Bytes] = []
     for memory in list_paged_memories(machine):
         for start in range(0, memory.size, PAGE_BYTES):
@@ -66,7 +66,7 @@ def copy_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
 
 
 def restore_machine(machine: Machine, snapshot: Snapshot) -> None:
-    """Put a snapshot's memory and records back."""
+    """Restore the memory and records of a snapshot."""
     number = 0
     for memory in list_paged_memories(machine):
         for start in range(0, memory.size, PAGE_BYTES):
@@ -77,13 +77,13 @@ def restore_machine(machine: Machine, snapshot: Snapshot) -> None:
 
 
 class SnapshotStore:
-    """Snapshots by position, within a budget; the first one always stays."""
+    """Snapshots by position, within a memory budget; the first one is never dropped."""
 
     def __init__(self, budget_mib: int = DEFAULT_BUDGET_MIB) -> None:
         self._budget_bytes = budget_mib << 20
         self._kept: list[Snapshot] = []
         self._uses: dict[int, int] = {}
-        """Of each page, by its identity: snapshots that have it."""
+        """Identity of a page -> number of snapshots that share it."""
         self._nbytes = 0
 
     def __len__(self) -> int:
@@ -91,27 +91,27 @@ class SnapshotStore:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that they take together."""
+        """Bytes of all snapshots together."""
         return self._nbytes
 
     def find_before(self, position: int) -> Snapshot:
-        """The last one at ``position`` or before it; there is one at 0."""
+        """Return the last snapshot at ``position`` or before it."""
         return self._kept[self._index(position) - 1]
 
     def has_position(self, position: int) -> bool:
-        """Is there one at exactly this position?"""
+        """Return whether there is a snapshot at exactly this position."""
         index = self._index(position)
         return index > 0 and self._kept[index - 1].position == position
 
     def add(self, snapshot: Snapshot) -> None:
-        """Keep one; thin out if that is too much."""
+        """Add a snapshot; drop others if the budget is exceeded."""
         self._kept.insert(self._index(snapshot.position), snapshot)
         self._count(snapshot, 1)
         while self.nbytes > self._budget_bytes and len(self._kept) > 2:
             self._keep([self._kept[0], *self._kept[2::2]], self._kept[1::2])
 
     def drop_after(self, position: int) -> None:
-        """Forget those of a future that will not come."""
+        """Drop the snapshots after a position."""
         index = self._index(position)
         self._keep(self._kept[:index], self._kept[index:])
 
@@ -121,7 +121,7 @@ class SnapshotStore:
         self._kept = kept
 
     def _count(self, snapshot: Snapshot, change: int) -> None:
-        """Count what a snapshot takes, in or out; pages are shared with others."""
+        """Add or subtract the bytes of a snapshot; pages are shared with others."""
         self._nbytes += change * sum(int(record.nbytes) for record in snapshot.records)
         for page in snapshot.pages:
             uses = self._uses.pop(id(page), 0)

@@ -1,4 +1,4 @@
-"""Which instructions brought about a byte, found in what was done: nothing is recorded for it."""
+"""The instructions that wrote a byte, found by repeating a layer; nothing is recorded for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nmpsim.diagnostics import fail
 
 
 def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
-    """Every traced instruction of a layer that has run; the machine is where it was afterwards.
+    """Return all traced instructions of a layer that has run; the run's position is kept.
 
     Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if the layer has not run yet.
     """
@@ -39,7 +39,7 @@ def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
 def find_last_writer(
     done: Sequence[ExecutedInstruction], space: Space, address: int, core: int | None = None
 ) -> ExecutedInstruction | None:
-    """The last instruction that wrote a byte."""
+    """Return the last instruction that wrote a byte, or None."""
     for one in reversed(done):
         if core in (None, one.core) and find_access(one, "write", space, address):
             return one
@@ -49,7 +49,7 @@ def find_last_writer(
 def find_access(
     done: ExecutedInstruction, kind: str, space: Space, address: int
 ) -> MemoryAccess | None:
-    """How an instruction accesses a byte, if it does."""
+    """Return the access of an instruction to a byte, or None."""
     for access in done.accesses:
         if access.kind == kind and access.box.space == space and access.box.contains(address):
             return access
@@ -57,9 +57,9 @@ def find_access(
 
 
 def locate_byte(box: ByteRuns, address: int) -> tuple[tuple[int, ...], int]:
-    """Where a byte lies in a box: the number along each repeat, and the byte of the run.
+    """Return the index along each dimension of a region, and the offset in the run, of a byte.
 
-    The last place if runs lie on one another: that was written last.
+    Where runs overlap, the last one counts.
     """
     starts = box.list_starts()
     hits = np.flatnonzero((starts <= address) & (address < starts + box.run))
@@ -69,7 +69,7 @@ def locate_byte(box: ByteRuns, address: int) -> tuple[tuple[int, ...], int]:
 
 
 def find_store_source(store: ExecutedInstruction, address: int) -> int:
-    """The scratchpad address that a store took a byte of DRAM from."""
+    """Return the scratchpad address from which a store took a byte of DRAM."""
     accesses = {access.what: access.box for access in store.accesses}
     (y, x), byte = locate_byte(accesses["dram"], address)
     d = store.words
@@ -77,7 +77,7 @@ def find_store_source(store: ExecutedInstruction, address: int) -> int:
 
 
 def find_load_source(load: ExecutedInstruction, address: int) -> int | None:
-    """The DRAM address that a load took a byte of the scratchpad from; None for padding."""
+    """Return the DRAM address from which a load took a scratchpad byte; None for padding."""
     accesses = {access.what: access.box for access in load.accesses}
     (y, x), byte = locate_byte(accesses["spm"], address)
     d = load.words
@@ -89,21 +89,21 @@ def find_load_source(load: ExecutedInstruction, address: int) -> int | None:
 
 @attrs.frozen
 class DramLocation:
-    """What lies at an address in DRAM."""
+    """Name of what is stored at an address in DRAM."""
 
     name: str
     at: tuple[int, ...] | None = None
-    """Coordinates in a tensor, if it is one."""
+    """Coordinates in a tensor; None for other data."""
 
     def __str__(self) -> str:
         return self.name if self.at is None else f"{self.name}{list(self.at)}"
 
 
 class ScratchpadSources:
-    """Where a core's scratchpad had its bytes from, at one moment of a layer."""
+    """Origin of the bytes in a core's scratchpad at one moment of a layer."""
 
     def __init__(self, debugger: Debugger, index: int, own: Sequence[ExecutedInstruction]) -> None:
-        """``own``: what the core had done in layer ``index`` up to that moment."""
+        """``own`` is what the core executed in layer ``index`` up to that moment."""
         self._own = own
         order = debugger.get_layer_order()
         layers = [debugger.layers[one] for one in order[: order.index(index)]]
@@ -115,7 +115,7 @@ class ScratchpadSources:
         self._known: dict[int, tuple[ExecutedInstruction | None, str]] = {}
 
     def find(self, address: int) -> tuple[ExecutedInstruction | None, str]:
-        """Who wrote a byte of the scratchpad, and what it is called; empty for padding."""
+        """Return what wrote a scratchpad byte and the name of the byte; empty for padding."""
         if address not in self._known:
             self._known[address] = self._find(address)
         return self._known[address]
@@ -130,7 +130,7 @@ class ScratchpadSources:
         return writer, "" if source is None else str(self._name(source))
 
     def _name(self, address: int) -> DramLocation:
-        """What an address in DRAM holds: a tensor, or a symbol."""
+        """Return the name of the tensor element or symbol at a DRAM address."""
         for tensor, values in reversed(self._tensors):
             offset = address - tensor.address
             if 0 <= offset < values.nbytes:

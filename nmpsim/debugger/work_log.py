@@ -1,4 +1,4 @@
-"""What units and the DRAM did so far, and the critical path, however often a run is turned back."""
+"""Record of what units and the DRAM did, and of the critical path, across steps backwards."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from nmpsim.debugger.execution import Execution, Pause
 
 
 class CriticalPathLog:
-    """Follows the path as far as the run has come."""
+    """Critical path of a run, as far as the run has come."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self._done: list[CriticalPath] = []
         self._recorder: PathRecorder | None = None
         self.position = 0
-        """Up to which everything was looked at."""
+        """Position up to which the run has been processed."""
 
     @property
     def path(self) -> CriticalPath:
-        """As far as it is known; of a layer that is done, but not of one that runs."""
+        """The known critical path; the path of a running layer is not known yet."""
         begun = [] if self._recorder is None else [self._recorder.certain]
         return join_paths([*self._done, *begun])
 
     def watch(self, pause: Pause) -> None:
-        """Look at what is new in a pause, unless there is a gap before it."""
+        """Process the new part of a pause, unless there is a gap before it."""
         if pause.start != self.position:
             return
         self.position = pause.position
@@ -46,7 +46,7 @@ class CriticalPathLog:
 
 
 MAX_ROWS = 1 << 21
-"""Rows that are kept, the newest: about 100 MB."""
+"""Maximum number of rows, the newest are kept: about 100 MB."""
 SPAN = np.dtype(
     [
         ("core", "i2"),
@@ -58,22 +58,22 @@ SPAN = np.dtype(
         ("end", "i8"),
     ]
 )
-"""Columns that are kept of :data:`nmpsim.core.state.WORK`, with its meaning."""
+"""Columns of :data:`nmpsim.core.state.WORK` that are kept."""
 
 Spans = npt.NDArray[Any]
 
 
 class WorkLog:
-    """Keeps the record of work of a debugger that has one."""
+    """Record of the work of units and DRAM."""
 
     def __init__(self) -> None:
         self._chunks: list[Spans] = []
         self._until = 0
         self.rows = 0
-        """Rows noted so far; it grows whenever there is something new."""
+        """Number of rows recorded so far."""
 
     def watch(self, pause: Pause) -> None:
-        """Note what is new: a part of the run may be seen again."""
+        """Record the new part of a pause; a part of the run may be repeated."""
         if pause.position <= self._until:
             return
         new = _spans(pause.work)
@@ -88,7 +88,7 @@ class WorkLog:
             del self._chunks[0]
 
     def spans(self) -> Spans:
-        """All that is kept: an array of ``SPAN``."""
+        """Return all recorded rows, an array of ``SPAN``."""
         if len(self._chunks) > 1:
             self._chunks = [np.concatenate(self._chunks)]
         return self._chunks[0] if self._chunks else np.zeros(0, SPAN)
@@ -102,6 +102,6 @@ def _spans(work: Any) -> Spans:
 
 
 def _keys(spans: Spans) -> npt.NDArray[np.int64]:
-    """A number for each: a unit of a core begins one thing at a time."""
+    """Return a unique number for each row: a unit of a core begins one thing at a time."""
     who = (spans["core"].astype(np.int64) << 4) | (spans["unit"] << 1) | spans["is_grant"]
     return np.asarray(spans["begin"] << 12 | who, np.int64)

@@ -23,7 +23,7 @@ from textual.widgets import HelpPanel
 
 from nmpsim.debugger import Location
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.shell import Shell, help_command
+from nmpsim.debugger.commands.shell import Shell, show_help
 from nmpsim.diagnostics import UserError
 from nmpsim.tui.grid import PaneGrid
 from nmpsim.tui.jobs import Jobs
@@ -81,7 +81,7 @@ class DebugApp(App[None]):
         self.panes: list[LinePane] = [kind(id=name.lower()) for name, kind in PANES]
         self._log_pane = next(pane for pane in self.panes if isinstance(pane, LogPane))
         self._layers_pane = next(pane for pane in self.panes if isinstance(pane, LayersPane))
-        commands = help_command(shell, Arguments((), "")).lines
+        commands = show_help(shell, Arguments((), "")).lines
         self._with_help = [*self.panes, HelpPane(help_parts(self.BINDINGS), commands, id="help")]
         self._grid = PaneGrid({str(pane.id): pane for pane in self._with_help}, id="panes")
         self.view: View | None = None

@@ -1,4 +1,4 @@
-"""The words after a command's name, taken one by one."""
+"""Arguments of a command, consumed word by word."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nmpsim.diagnostics import UserError, fail
 
 
 def split_line(line: str) -> list[str]:
-    """The words of a command line, quoted as in a shell; a ``#`` begins a comment.
+    """Split a command line into words as a shell does; ``#`` starts a comment.
 
     Raises :class:`~nmpsim.diagnostics.UserError` DEBUG001 for a quote that is not closed.
     """
@@ -21,7 +21,7 @@ def split_line(line: str) -> list[str]:
 
 
 class Arguments:
-    """Words that are still to be read; what is wrong is a UserError (DEBUG001)."""
+    """Remaining words of a command line; errors are UserError (DEBUG001)."""
 
     def __init__(self, words: Sequence[str], usage: str) -> None:
         self._words = list(words)
@@ -31,19 +31,19 @@ class Arguments:
         return bool(self._words)
 
     def take_text(self) -> str:
-        """What is left, as one text; takes it all."""
+        """Consume all remaining words and return them as one text."""
         text = " ".join(self._words)
         self._words = []
         return text
 
     def take_word(self, what: str) -> str:
-        """The next word."""
+        """Consume and return the next word; ``what`` names it in the error if there is none."""
         if not self._words:
             raise self.make_error(f"{what} is missing")
         return self._words.pop(0)
 
     def take_flag(self, *names: str) -> bool:
-        """True, and takes it, if one of these words is there."""
+        """Consume one of these words anywhere; return whether it was there."""
         for name in names:
             if name in self._words:
                 self._words.remove(name)
@@ -51,7 +51,7 @@ class Arguments:
         return False
 
     def take_choice(self, choices: Sequence[str], default: str) -> str:
-        """The next word if it is one of ``choices`` or begins just one of them."""
+        """Consume the next word if it is one of ``choices`` or a unique prefix of one."""
         if not self._words or not self._words[0][:1].isalpha():
             return default
         found = [name for name in choices if name.startswith(self._words[0])]
@@ -61,7 +61,7 @@ class Arguments:
         return default
 
     def take_option(self, name: str) -> str | None:
-        """The word after ``name``, in any place; takes both."""
+        """Consume ``name`` anywhere and return the word after it; None if it is not there."""
         if name not in self._words:
             return None
         index = self._words.index(name)
@@ -72,7 +72,7 @@ class Arguments:
         return value
 
     def take_text_after(self, name: str) -> str:
-        """All words after ``name``, as one text; takes them and it; empty if it is not there."""
+        """Consume ``name`` and everything after it; return the text, empty if it is not there."""
         if name not in self._words:
             return ""
         index = self._words.index(name)
@@ -83,39 +83,39 @@ class Arguments:
         return text
 
     def take_integer(self, what: str, default: int | None = None) -> int:
-        """The next word as a number, also ``0x...``."""
+        """Consume the next word and return it as an integer, also ``0x...``."""
         if not self._words and default is not None:
             return default
         return self.parse_integer(self.take_word(what), what)
 
     def take_integer_option(self, name: str) -> int | None:
-        """The number after ``name``, if it is there."""
+        """Consume ``name`` and the number after it; return None if it is not there."""
         word = self.take_option(name)
         return None if word is None else self.parse_integer(word, name)
 
     def parse_integer(self, word: str, what: str) -> int:
-        """A word as a number."""
+        """Return a word as an integer."""
         try:
             return int(word, 0)
         except ValueError:
             raise self.make_error(f"{what} must be a whole number", word) from None
 
     def take_coordinates(self) -> tuple[int, ...]:
-        """All words that are left as coordinates: ``1 2 3``, ``1,2,3`` or ``[1, 2, 3]``."""
+        """Consume all remaining words as coordinates: ``1 2 3``, ``1,2,3`` or ``[1, 2, 3]``."""
         text = self.take_text().strip("[]()").replace(",", " ")
         return tuple(self.parse_integer(word, "a coordinate") for word in text.split())
 
     def expect_end(self) -> None:
-        """Nothing may be left."""
+        """Raise an error if words remain."""
         if self._words:
             raise self.make_error("there are too many words", " ".join(self._words))
 
     def make_error(self, message: str, found: str | None = None) -> UserError:
-        """An error about these words."""
+        """Return an error about these arguments."""
         return fail("DEBUG001", message, found=found, expected=self._usage)
 
 
 def suggest(word: str, known: Sequence[str]) -> str | None:
-    """A hint for a word that is not known."""
+    """Return a hint for an unknown word, or None."""
     close = difflib.get_close_matches(word, known, 1)
     return f"did you mean {close[0]!r}?" if close else None

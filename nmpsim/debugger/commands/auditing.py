@@ -1,4 +1,4 @@
-"""Commands that hold the program against its LIR and against files."""
+"""Commands that compare the program with its LIR and with files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nmpsim.debugger.inspect import find_layer
 from nmpsim.isa.profiles import LOW_BITS, ScaleKind, ScaleWords, real_factor
 
 MAX_CHANNELS = 8
-"""Wrong channels of a stage that are printed; ``all`` and JSON have every one."""
+"""Maximum number of wrong channels of a stage in the text; ``all`` and JSON have every one."""
 
 
-def integers(context: Context, arguments: Arguments) -> CommandResult:
-    """Rescale integers compared with what the scales ask for."""
+def show_integers(context: Context, arguments: Arguments) -> CommandResult:
+    """Compare rescale integers with those that the scales require."""
     debugger = context.debugger
     is_all = arguments.take_flag("all")
     if arguments:
@@ -58,7 +58,7 @@ def integers(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def _mend(stage: StageAudit) -> str:
-    """What to tell ``change`` for the first word that is not as expected."""
+    """Return the arguments of ``change`` that correct the first wrong word."""
     one = stage.wrong[0]
     if stage.stage == RESULT_STAGE:
         return f"result_scale {one.expected[1]}"
@@ -74,7 +74,7 @@ def _mend(stage: StageAudit) -> str:
 
 
 def _rows(stage: StageAudit, is_all: bool) -> list[list[object]]:
-    """One line if all is right, one for each wrong channel otherwise."""
+    """Return one row if everything is right, otherwise one for each wrong channel."""
     shown = stage.channels if is_all else stage.wrong[:MAX_CHANNELS] or stage.channels[:1]
     rows = [_row(stage, one) for one in shown]
     left = len(stage.wrong) - len(shown)
@@ -87,15 +87,15 @@ def _rows(stage: StageAudit, is_all: bool) -> list[list[object]]:
 
 
 def _row(stage: StageAudit, one: ChannelAudit) -> list[object]:
-    said = " and ".join(written(integers, stage.kind) for integers in one.found)
+    said = " and ".join(format_factor(integers, stage.kind) for integers in one.found)
     mark = "" if one.is_right else "WRONG"
     channel = "" if one.channel is None else one.channel
     return [stage.layer, stage.stage, channel, f"{one.real:.6g}",
-            written(one.expected, stage.kind), said, mark, stage.formula]  # fmt: skip
+            format_factor(one.expected, stage.kind), said, mark, stage.formula]  # fmt: skip
 
 
-def written(integers: ScaleWords, kind: ScaleKind) -> str:
-    """A factor as a formula."""
+def format_factor(integers: ScaleWords, kind: ScaleKind) -> str:
+    """Return rescale integers as a formula."""
     pre, mul, post = integers
     if kind == "integers":
         return f"(x >> {pre}) * {mul} >> {post}"
@@ -107,8 +107,8 @@ def written(integers: ScaleWords, kind: ScaleKind) -> str:
     return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 
 
-def constants(context: Context, arguments: Arguments) -> CommandResult:
-    """The program's constants compared with a file's."""
+def show_constants(context: Context, arguments: Arguments) -> CommandResult:
+    """Compare the program's constants with those of a file."""
     path = Path(arguments.take_word("a file"))
     arguments.expect_end()
     arrays = context.open_arrays(path)
@@ -138,7 +138,7 @@ COMMANDS = (
         "integers",
         "integers [LAYER] [all]",
         "rescale integers compared with those that the LIR's scales ask for",
-        integers,
+        show_integers,
         (),
         ("<layer>", "all"),
         "In the form of each layer's arithmetic: shifts and a factor, a fraction of 2^31, a"
@@ -148,7 +148,7 @@ COMMANDS = (
         "constants",
         "constants FILE.npz",
         "the program's weights and biases compared with a file's",
-        constants,
+        show_constants,
         (),
         ("<file>",),
     ),

@@ -1,4 +1,4 @@
-"""Commands about breakpoints and watchpoints."""
+"""Commands for breakpoints and watchpoints."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from nmpsim.debugger.commands.command import (
     make_result,
 )
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.expecting import FUNCTIONS, functions_of
+from nmpsim.debugger.commands.expecting import FUNCTIONS, make_functions
 from nmpsim.debugger.inspect import find_address, find_layer, find_tensor, ravel_index, read_values
 from nmpsim.debugger.language import FORMS, evaluate, parse_condition
 
 ACCESSES: tuple[Access, ...] = ("read", "write", "access")
 
 
-def add(context: Context, arguments: Arguments) -> CommandResult:
-    """A breakpoint."""
+def add_breakpoint(context: Context, arguments: Arguments) -> CommandResult:
+    """Add a breakpoint."""
     predicate = _only_if(context, arguments)
     text = arguments.take_text()
     condition = parse_condition(
@@ -45,8 +45,8 @@ def add(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(*lines, breakpoint=to_dict(added))
 
 
-def watch(context: Context, arguments: Arguments) -> CommandResult:
-    """A watchpoint."""
+def add_watchpoint(context: Context, arguments: Arguments) -> CommandResult:
+    """Add a watchpoint."""
     predicate = _only_if(context, arguments)
     core = arguments.take_integer_option("core")
     access = next(a for a in ACCESSES if a == _access(arguments))
@@ -76,10 +76,10 @@ def watch(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def _only_if(context: Context, arguments: Arguments) -> str:
-    """The expression after ``if``, tried here and now; empty if there is none."""
+    """Consume the expression after ``if`` and check it; return an empty text if there is none."""
     text = arguments.take_text_after("if")
     if text:
-        evaluate(text, functions_of(context))
+        evaluate(text, make_functions(context))
     return text
 
 
@@ -88,7 +88,7 @@ def _added(context: Context, condition: Condition, text: str, predicate: str) ->
         return context.debugger.add_breakpoint(condition, text)
 
     def holds() -> bool:
-        return bool(evaluate(predicate, functions_of(context)))
+        return bool(evaluate(predicate, make_functions(context)))
 
     return context.debugger.add_breakpoint(condition, f"{text} if {predicate}", holds)
 
@@ -101,7 +101,7 @@ def _access(arguments: Arguments) -> str:
 
 
 def to_dict(one: Breakpoint) -> dict[str, Any]:
-    """A breakpoint as plain data."""
+    """Return a breakpoint as plain data."""
     return {
         "number": one.number,
         "kind": "watchpoint" if one.is_watchpoint else "breakpoint",
@@ -111,8 +111,8 @@ def to_dict(one: Breakpoint) -> dict[str, Any]:
     }
 
 
-def show(context: Context, arguments: Arguments) -> CommandResult:
-    """All of them."""
+def list_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
+    """List all breakpoints and watchpoints."""
     arguments.expect_end()
     rows = [to_dict(one) for one in context.debugger.breakpoints]
     if not rows:
@@ -127,21 +127,21 @@ def show(context: Context, arguments: Arguments) -> CommandResult:
     return CommandResult(lines, {"breakpoints": rows})
 
 
-def delete(context: Context, arguments: Arguments) -> CommandResult:
-    """Forget some, or all."""
+def delete_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
+    """Delete some breakpoints, or all."""
     numbers = _numbers(context, arguments)
     for number in numbers:
         context.debugger.delete_breakpoint(number)
     return make_result(f"{format_count(len(numbers), 'breakpoint')} deleted", deleted=numbers)
 
 
-def enable(context: Context, arguments: Arguments) -> CommandResult:
-    """Let them stop the run again."""
+def enable_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
+    """Enable some breakpoints, or all."""
     return _switch(context, arguments, True)
 
 
-def disable(context: Context, arguments: Arguments) -> CommandResult:
-    """Keep them, but let them not stop the run."""
+def disable_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
+    """Disable some breakpoints, or all, without deleting them."""
     return _switch(context, arguments, False)
 
 
@@ -156,7 +156,7 @@ def _switch(context: Context, arguments: Arguments, is_enabled: bool) -> Command
 
 
 def _numbers(context: Context, arguments: Arguments) -> list[int]:
-    """Those that are named; all if none is."""
+    """Consume breakpoint numbers; return those of all breakpoints if there are none."""
     if not arguments:
         return [one.number for one in context.debugger.breakpoints]
     numbers = []
@@ -169,12 +169,31 @@ COMMANDS = (
     Command(
         "break",
         "break " + " | ".join(FORMS) + "  [if EXPRESSION]",
-        "stop there, or when that happens",
-        add,
+        "stop at a place or on an event",
+        add_breakpoint,
         ("br", "stop"),
-        ("layer", "line", "address", "cycle", "trap", "hazard", "saturation", "stall", "result",
-         "in", "differs", "from", "reference", "by", "more", "than", "core", "if", *FUNCTIONS,
-         "<layer>"),
+        (
+            "layer",
+            "line",
+            "address",
+            "cycle",
+            "trap",
+            "hazard",
+            "saturation",
+            "stall",
+            "result",
+            "in",
+            "differs",
+            "from",
+            "reference",
+            "by",
+            "more",
+            "than",
+            "core",
+            "if",
+            *FUNCTIONS,
+            "<layer>",
+        ),
         "A layer or line stops before it, an address before its instruction; the others just"
         " after what they name. With if only where the expression holds there, as expect takes"
         " it: break address 0x80000400 if register(2, a0) == 3",
@@ -183,17 +202,40 @@ COMMANDS = (
         "watch",
         "watch TENSOR [I J ...] | ADDRESS [BYTES] [read|write|access] [core C] [if EXPRESSION]",
         "stop after each write (read, access) of a tensor, an element, a piece of memory",
-        watch,
+        add_watchpoint,
         ("w",),
         (*ACCESSES, "if", *FUNCTIONS, "<tensor>"),
         "With if only where the expression holds, as expect takes it: watch pool1 if cycle > 5000",
     ),
-    Command("breakpoints", "breakpoints", "list them, with how often they were met", show,
-            ("info",)),
-    Command("delete", "delete [N ...]", "forget breakpoints; all without a number", delete, ("d",),
-            ("<breakpoint>",)),
-    Command("enable", "enable [N ...]", "let them stop the run again", enable, (),
-            ("<breakpoint>",)),
-    Command("disable", "disable [N ...]", "keep them without stopping", disable, (),
-            ("<breakpoint>",)),
-)  # fmt: skip
+    Command(
+        "breakpoints",
+        "breakpoints",
+        "list breakpoints with their hit counts",
+        list_breakpoints,
+        ("info",),
+    ),
+    Command(
+        "delete",
+        "delete [N ...]",
+        "delete breakpoints; all without a number",
+        delete_breakpoints,
+        ("d",),
+        ("<breakpoint>",),
+    ),
+    Command(
+        "enable",
+        "enable [N ...]",
+        "enable breakpoints; all without a number",
+        enable_breakpoints,
+        (),
+        ("<breakpoint>",),
+    ),
+    Command(
+        "disable",
+        "disable [N ...]",
+        "disable breakpoints without deleting them",
+        disable_breakpoints,
+        (),
+        ("<breakpoint>",),
+    ),
+)

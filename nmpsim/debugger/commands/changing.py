@@ -1,4 +1,4 @@
-"""Commands that change the program or a tensor, and tell what comes of it."""
+"""Commands that change the program or a tensor, and show the effects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nmpsim.debugger.inspect import find_address, find_layer, find_tensor
 from nmpsim.diagnostics import fail
 
 
-def change(context: Context, arguments: Arguments) -> CommandResult:
+def change_layer(context: Context, arguments: Arguments) -> CommandResult:
     """Change a number of a layer."""
     layer = find_layer(context.debugger, arguments.take_word("a layer"))
     word = arguments.take_word("what to change")
@@ -43,7 +43,7 @@ def change(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def _change_scale(context: Context, layer: Layer, arguments: Arguments) -> CommandResult:
-    """The output scale, with all that hangs on it, or the layer's own rescale only."""
+    """Change the output scale with everything that depends on it, or only the layer's rescale."""
     is_alone = arguments.take_flag("alone")
     scale = _real(arguments)
     arguments.expect_end()
@@ -103,9 +103,11 @@ def set_element(context: Context, arguments: Arguments) -> CommandResult:
         )
     context.changes.change_element(tensor, where, value)
     return make_result(
-        f"{tensor.name}{list(where)} = {value:g} from here on", tensor=tensor.name,
-        at=list(where), value=value,
-    )  # fmt: skip
+        f"{tensor.name}{list(where)} = {value:g} from here on",
+        tensor=tensor.name,
+        at=list(where),
+        value=value,
+    )
 
 
 def _numbers(arguments: Arguments) -> list[float]:
@@ -134,7 +136,7 @@ def _set_bytes(context: Context, arguments: Arguments, what: str) -> CommandResu
 NAMES = ("layer", "differ", "of", "worst", "SQNR", "saturated", "before")
 
 
-def effect(context: Context, arguments: Arguments) -> CommandResult:
+def show_effects(context: Context, arguments: Arguments) -> CommandResult:
     """Run to the end and compare with the run without changes."""
     arguments.expect_end()
     stopped, found = context.changes.measure_effects()
@@ -174,8 +176,8 @@ def _data(one: LayerEffect) -> dict[str, Any]:
     }
 
 
-def export(context: Context, arguments: Arguments) -> CommandResult:
-    """Write the changes as a patch."""
+def export_patch(context: Context, arguments: Arguments) -> CommandResult:
+    """Write the changes to a patch file."""
     path = Path(arguments.take_word("a file"))
     arguments.expect_end()
     changes = build_patch(context.debugger.bundle, context.changes.edits)
@@ -185,8 +187,8 @@ def export(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(line, changes=len(changes))
 
 
-def apply(context: Context, arguments: Arguments) -> CommandResult:
-    """Make the changes of a patch."""
+def apply_patch_file(context: Context, arguments: Arguments) -> CommandResult:
+    """Apply the changes of a patch file."""
     path = Path(arguments.take_word("a file"))
     arguments.expect_end()
     changes, bundle = load_patch(path), context.debugger.bundle
@@ -195,7 +197,7 @@ def apply(context: Context, arguments: Arguments) -> CommandResult:
     return _changed(context, f"{path}: {format_count(len(changes), 'change')}", len(changes))
 
 
-def revert(context: Context, arguments: Arguments) -> CommandResult:
+def revert_changes(context: Context, arguments: Arguments) -> CommandResult:
     """Undo all changes."""
     arguments.expect_end()
     undone = context.changes.revert()
@@ -209,10 +211,21 @@ COMMANDS = (
         "change",
         "change LAYER WORD VALUE [channel C] | LAYER bias C VALUE | LAYER scale S [alone]",
         "change a layer's rescale integers, clip range, bias, output scale",
-        change,
+        change_layer,
         (),
-        ("<layer>", "out_pre", "out_mul", "out_post", "out_offset", "clip_low", "clip_high",
-         "bias", "scale", "channel", "alone"),
+        (
+            "<layer>",
+            "out_pre",
+            "out_mul",
+            "out_post",
+            "out_offset",
+            "clip_low",
+            "clip_high",
+            "bias",
+            "scale",
+            "channel",
+            "alone",
+        ),
         "WORD is any word of the layer's descriptors; `integers` and `why` show them. Where each"
         " channel has its own factor, it is that of channel C, or of all. With another scale all"
         " layers that make or read the tensor follow, as if it had been compiled so (which is done,"
@@ -229,8 +242,10 @@ COMMANDS = (
         "An element is set again whenever the run comes by this position. An address may be NAME+N"
         " as `why` names weights; the run then goes back to the start.",
     ),
-    Command("effect", "effect", "run to the end and show what the changes did", effect),
-    Command("export", "export FILE", "write the changes as a patch", export, (), ("<file>",)),
-    Command("patch", "patch FILE", "make the changes of a patch", apply, (), ("<file>",)),
-    Command("revert", "revert", "undo all changes; the run is at the start then", revert),
-)  # fmt: skip
+    Command("effect", "effect", "run to the end and show the effect of the changes", show_effects),
+    Command("export", "export FILE", "write the changes as a patch", export_patch, (), ("<file>",)),
+    Command(
+        "patch", "patch FILE", "apply the changes of a patch", apply_patch_file, (), ("<file>",)
+    ),
+    Command("revert", "revert", "undo all changes; the run is at the start then", revert_changes),
+)

@@ -14,29 +14,29 @@ from nmpsim.debugger.commands.context import Context
 
 @attrs.frozen
 class CommandResult:
-    """The answer to one command."""
+    """Result of one command."""
 
     lines: tuple[str, ...] = ()
     data: Mapping[str, Any] = attrs.field(factory=dict)
-    """Plain values only: what ``json`` can write."""
+    """JSON-serializable values only."""
     is_worse: bool = False
-    """Did a run trap, or not fulfil what was expected?"""
+    """Whether a run trapped or an expectation failed."""
     ends: bool = False
-    """Was the session asked to end?"""
+    """Whether the session ends."""
 
     @property
     def text(self) -> str:
-        """All lines, each with its end."""
+        """All lines, each with a line end."""
         return "".join(f"{line}\n" for line in self.lines)
 
 
 def make_result(*lines: str, **data: Any) -> CommandResult:
-    """An answer in a few lines."""
+    """Return a result of some lines and data."""
     return CommandResult(lines, data)
 
 
 def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[str, ...]:
-    """Aligned columns; numbers to the right."""
+    """Return rows as aligned columns, numbers to the right."""
     cells = [[str(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     is_number = [
@@ -55,27 +55,27 @@ def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> tu
 
 
 def to_json_value(value: Any) -> Any:
-    """A value that JSON can hold: infinity and what is no number as text."""
+    """Return a value that JSON can represent: infinity and NaN become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
 
 
 def format_count(number: int, thing: str) -> str:
-    """``1 layer``, ``2 layers``."""
+    """Return a count with its noun: ``1 layer``, ``2 layers``."""
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
 @attrs.frozen
 class Command:
-    """One command."""
+    """A debugger command: name, help, function and completions."""
 
     name: str
     usage: str
-    """With its arguments; ``[...]`` may be left out."""
+    """Usage line; ``[...]`` is optional."""
     summary: str
     run: Callable[[Context, Arguments], CommandResult]
     aliases: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
-    """What its arguments may be: words as they are, or <layer>, <tensor>, <breakpoint>, <file>."""
+    """Completions of its arguments: words, or <layer>, <tensor>, <breakpoint>, <file>."""
     details: str = ""

@@ -17,7 +17,7 @@ from nmpsim.debugger.commands.command import (
     make_result,
 )
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.run import to_result as stop_result
+from nmpsim.debugger.commands.moving import to_result as stop_result
 from nmpsim.debugger.divergence import (
     find_causes,
     find_range_faults,
@@ -30,7 +30,7 @@ from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer,
 from nmpsim.diagnostics import fail
 
 
-def load(context: Context, arguments: Arguments) -> CommandResult:
+def load_reference(context: Context, arguments: Arguments) -> CommandResult:
     """Load a reference."""
     path = Path(arguments.take_word("a file"))
     arguments.expect_end()
@@ -47,8 +47,8 @@ def _reference(context: Context) -> Reference:
     return context.reference
 
 
-def compare(context: Context, arguments: Arguments) -> CommandResult:
-    """Layers compared with the reference."""
+def compare_layers(context: Context, arguments: Arguments) -> CommandResult:
+    """Compare layers with the reference."""
     reference = _reference(context)
     is_isolated = arguments.take_flag("isolated", "alone")
     debugger = context.debugger
@@ -145,14 +145,14 @@ def _difference(d: Difference | None) -> dict[str, Any] | None:
 
 
 def _finite(value: float) -> float | str:
-    """As JSON has it."""
+    """Return a number, or the text of one that JSON cannot represent."""
     return value if abs(value) < float("inf") else str(value)
 
 
-def diverge(context: Context, arguments: Arguments) -> CommandResult:
-    """Go to the end of the first layer that differs, or breaks by more than a limit.
+def find_divergence(context: Context, arguments: Arguments) -> CommandResult:
+    """Go to the end of the first layer that differs, or is off by more than a limit in isolation.
 
-    With the values of a float network: of the layer where the error jumps.
+    With a float reference, go to the layer where the error jumps.
     """
     reference = _reference(context)
     limit = arguments.take_integer("units of the last place", 0)
@@ -186,7 +186,7 @@ def diverge(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def _jump(context: Context, reference: Reference) -> CommandResult:
-    """Go to the end of the layer that loses most by itself."""
+    """Go to the end of the layer with the largest isolated error."""
     debugger = context.debugger
     stopped = debugger.reach_layer(debugger.get_layer_order()[-1])
     if stopped.reason in ("interrupted", "trap"):
@@ -222,7 +222,7 @@ def _jump(context: Context, reference: Reference) -> CommandResult:
 def _diverged(
     context: Context, reference: Reference, one: LayerComparison, limit: int
 ) -> CommandResult:
-    """The layer, what is wrong with it and where to look next."""
+    """Return the layer, what is wrong with it, and commands to continue with."""
     shown = context.get_display_name
     name = shown(one.name)
     told = _told([one], True, shown)
@@ -259,8 +259,8 @@ COMMANDS = (
     Command(
         "reference",
         "reference FILE.npz",
-        "load outputs that layers should have",
-        load,
+        "load expected outputs of layers",
+        load_reference,
         ("ref",),
         ("<file>",),
         "A saved run (run --save-layers), a recorded run of Glow, or float outputs under the"
@@ -270,7 +270,7 @@ COMMANDS = (
         "compare",
         "compare [LAYER] [isolated]",
         "layers compared with the reference, as the network ran and alone on right inputs",
-        compare,
+        compare_layers,
         ("cmp",),
         ("<layer>", "isolated"),
         "A layer that is wrong but right alone only inherits; one that is wrong alone breaks.",
@@ -278,8 +278,8 @@ COMMANDS = (
     Command(
         "diverge",
         "diverge [N]",
-        "go to the first layer that differs from the reference, and say how",
-        diverge,
+        "go to the first layer that differs from the reference",
+        find_divergence,
         ("first-difference",),
         (),
         "With N to the first that by itself is further than N units of the last place: for a"

@@ -1,4 +1,4 @@
-"""What commands work on: a run, the changes made to it, and what it is compared with."""
+"""Context of commands: a run, the changes made to it, and its reference."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Lir:
 
     @cached_property
     def facts(self) -> FactsByName:
-        """What it says of each instruction."""
+        """What the LIR says about each instruction."""
         return explain_instructions(self.module)
 
 
 class Context:
-    """What every command is given."""
+    """Debugger, changes and reference that every command works on."""
 
     def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         self.debugger = debugger
@@ -56,9 +56,10 @@ class Context:
         self._lir: Lir | None = None
 
     def get_display_name(self, name: str) -> str:
-        """Return the display name of a layer, tensor or constant, with what stands behind it.
+        """Return the display name of a layer, tensor or constant, with its suffix.
 
-        That is the index of an element, and in a bundle the part of a layer: ``NAME.weights[3]``.
+        The suffix is the index of an element, or the part of a layer in a bundle:
+        ``NAME.weights[3]``.
         """
         full, bracket, index = name.partition("[")
         for end in (len(full), full.rfind("."), full.rfind(".", 0, full.rfind("."))):
@@ -78,7 +79,7 @@ class Context:
         return {**shown, **{one.name: one.name for one in ends}, **bundle.metadata.display_names}
 
     def load_reference(self, path: Path) -> Reference:
-        """Compare with a file from now on."""
+        """Load the reference to compare with."""
         arrays = self.open_arrays(path)
         with about(path):
             layers = self.debugger.bundle.metadata.layers
@@ -96,7 +97,7 @@ class Context:
         return found.worst_ulp, f"{text}, worst {found.worst_ulp} ulp"
 
     def get_current_layer(self) -> Layer:
-        """The layer that is being computed; the last one at the end."""
+        """Return the layer that is being computed; the last one at the end."""
         index = self.debugger.find_current_layer()
         order = self.debugger.get_layer_order()
         if index is None and not order:
@@ -104,9 +105,9 @@ class Context:
         return self.debugger.layers[order[-1] if index is None else index]
 
     def module(self) -> Module:
-        """The LIR that the bundle carries, with the scales that were changed.
+        """Return the LIR of the bundle with the changed scales.
 
-        UserError BUN005 if it carries none.
+        Raises UserError BUN005 if the bundle carries none.
         """
         return self._get_lir().module
 
@@ -118,7 +119,7 @@ class Context:
         return self._lir
 
     def find_constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
-        """A constant of the LIR, without an address; None if there is none of this name."""
+        """Return a constant of the LIR as a tensor without address and its values, or None."""
         if not self.debugger.bundle.debug or name not in self.module().constants:
             return None
         type_ = next(one.type for one in self.module().weights if one.name == name)
@@ -127,24 +128,24 @@ class Context:
         return tensor, self.module().constants[name]
 
     def list_operands(self, layer: Layer) -> list[OperandType]:
-        """Operands of a layer as the LIR has them; none if the bundle carries no LIR."""
+        """Return the operands of a layer in the LIR; empty if the bundle carries no LIR."""
         if not self.debugger.bundle.debug:
             return []
         return describe_operands(self.explain_layer(layer))
 
     def describe_bias(self, layer: Layer) -> str:
-        """What is particular about the scale of a layer's bias; empty if nothing is known to be."""
+        """Return what is unusual about the scale of a layer's bias; empty if nothing."""
         return describe_bias_scale(self.explain_layer(layer)) if self.debugger.bundle.debug else ""
 
     def explain_layer(self, layer: Layer) -> LayerFacts | None:
-        """What the LIR says of a layer's instruction; UserError BUN005 if there is no LIR."""
+        """Return what the LIR says about a layer; raise UserError BUN005 if there is no LIR."""
         return find_facts(self._get_lir().facts, layer)
 
     def find_instruction_numbers(self, layer: Layer) -> set[int]:
-        """Numbers of the LIR instructions that a layer is made of."""
+        """Return the numbers of the LIR instructions that a layer consists of."""
         numbers = {i.name: i.number for i in self.module().instructions}
         return {numbers[name] for name in layer.fused if name in numbers} or {layer.number}
 
     def format_instruction(self, instruction: Instruction) -> str:
-        """An instruction as the LIR text has it."""
+        """Return an instruction as in the LIR text."""
         return re.sub(r"^\s*\d+\s+", "", format_instruction(instruction))

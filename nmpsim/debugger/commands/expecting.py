@@ -1,4 +1,4 @@
-"""Commands that work out expressions: for scripts that must say whether all is well."""
+"""Commands that evaluate expressions, for scripts that check a run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from nmpsim.debugger.reference import compare_layer
 from nmpsim.diagnostics import UserError, fail
 
 
-def functions_of(context: Context) -> Mapping[str, Function]:
-    """What an expression may ask about a run."""
+def make_functions(context: Context) -> Mapping[str, Function]:
+    """Return the functions that an expression may call."""
     debugger = context.debugger
 
     def saturation(words: Sequence[str]) -> Number:
@@ -97,38 +97,56 @@ def _no_number(word: str) -> UserError:
     return fail("DEBUG001", "a whole number is expected", found=word)
 
 
-def work_out(context: Context, arguments: Arguments) -> CommandResult:
-    """The value of an expression."""
+def evaluate_expression(context: Context, arguments: Arguments) -> CommandResult:
+    """Show the value of an expression."""
     text = arguments.take_text()
-    value = evaluate(text, functions_of(context))
+    value = evaluate(text, make_functions(context))
     return make_result(f"{text} = {value}", expression=text, value=value)
 
 
-def expect(context: Context, arguments: Arguments) -> CommandResult:
-    """Say whether an expression holds."""
+def check_expectation(context: Context, arguments: Arguments) -> CommandResult:
+    """Check whether an expression is true."""
     text = arguments.take_text()
-    value = evaluate(text, functions_of(context))
+    value = evaluate(text, make_functions(context))
     line = f"expected, and so it is: {text}" if value else f"EXPECTED, BUT IT IS NOT SO: {text}"
     return CommandResult(
         (line,), {"expression": text, "value": value, "holds": bool(value)}, is_worse=not value
     )
 
 
-FUNCTIONS = ("cycle", "cycles", "saturation", "differing", "ulp", "value", "register", "hazards",
-          "hits", "layers_done", "position", "trapped")  # fmt: skip
-"""What an expression may ask, as help and completion tell it."""
+FUNCTIONS = (
+    "cycle",
+    "cycles",
+    "saturation",
+    "differing",
+    "ulp",
+    "value",
+    "register",
+    "hazards",
+    "hits",
+    "layers_done",
+    "position",
+    "trapped",
+)
+"""Names of the functions, as help and completion show them."""
 
 COMMANDS = (
     Command(
         "expect",
         "expect EXPRESSION",
-        "exit code 1 at the end unless it holds",
-        expect,
+        "check an expression; exit code 1 at the end if it is false",
+        check_expectation,
         (),
         (*FUNCTIONS, "<layer>"),
         "For example: expect cycles < 3000 and saturation(conv1) == 0. RunCache are "
         + ", ".join(FUNCTIONS),
     ),
-    Command("eval", "eval EXPRESSION", "the value of an expression", work_out, ("=",),
-            (*FUNCTIONS, "<layer>")),
-)  # fmt: skip
+    Command(
+        "eval",
+        "eval EXPRESSION",
+        "the value of an expression",
+        evaluate_expression,
+        ("=",),
+        (*FUNCTIONS, "<layer>"),
+    ),
+)

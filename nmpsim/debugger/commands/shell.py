@@ -1,4 +1,4 @@
-"""A session of commands: lines in, results out. Screens and scripts are made of it."""
+"""Shell: executes command lines; screens and scripts are built on it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from nmpsim.debugger.commands import (
     changing,
     comparing,
     expecting,
-    inspect,
-    run,
-    why,
+    explaining,
+    inspecting,
+    moving,
 )
 from nmpsim.debugger.commands.arguments import Arguments, split_line, suggest
 from nmpsim.debugger.commands.command import Command, CommandResult, make_result
@@ -26,18 +26,18 @@ from nmpsim.diagnostics import fail
 
 
 class Shell(Context):
-    """Lines in, results out."""
+    """Executes command lines and completes them."""
 
     def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         super().__init__(debugger, open_arrays)
         self.history: list[str] = []
-        """Lines that were executed, without those that were not understood."""
+        """Lines that were executed successfully."""
 
     def execute(self, line: str) -> CommandResult:
-        """Do one line; an empty one, or a comment, does nothing.
+        """Execute one line; an empty line or a comment does nothing.
 
-        Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG001 if it is not understood, what the
-        command raises otherwise; the run stays usable.
+        Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG001 if the line cannot be parsed, and
+        whatever the command raises; the run stays usable.
         """
         words = split_line(line)
         if not words:
@@ -48,7 +48,7 @@ class Shell(Context):
         return result
 
     def complete(self, line: str) -> list[str]:
-        """What the last word of a line may become, sorted."""
+        """Return the possible completions of the last word of a line, sorted."""
         words = line.split()
         last = "" if not words or line[-1:].isspace() else words.pop()
         if not words:
@@ -72,8 +72,8 @@ class Shell(Context):
         return [] if kind.startswith("<") else [kind]
 
 
-def help_command(context: Context, arguments: Arguments) -> CommandResult:
-    """All commands, or one."""
+def show_help(context: Context, arguments: Arguments) -> CommandResult:
+    """Show all commands, or one."""
     if arguments:
         command = find_command(arguments.take_word("a command"))
         arguments.expect_end()
@@ -95,8 +95,8 @@ def help_command(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(*lines, commands={one.name: one.summary for one in COMMANDS})
 
 
-def keep(context: Context, arguments: Arguments) -> CommandResult:
-    """Write a core file of where the run stands."""
+def write_core(context: Context, arguments: Arguments) -> CommandResult:
+    """Write a core file of the current position."""
     path = Path(arguments.take_word("a file"))
     arguments.expect_end()
     execution = context.debugger.execution
@@ -108,35 +108,39 @@ def keep(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(f"{path}: `nmpsim debug {path}` opens it", position=execution.position)
 
 
-def leave(context: Context, arguments: Arguments) -> CommandResult:
-    """The end of the session."""
+def quit_session(context: Context, arguments: Arguments) -> CommandResult:
+    """End the session."""
     arguments.expect_end()
     return CommandResult(ends=True)
 
 
 GROUPS: Mapping[str, tuple[Command, ...]] = {
-    "Move": run.COMMANDS,
+    "Move": moving.COMMANDS,
     "Stop": breakpoints.COMMANDS,
-    "Look": inspect.COMMANDS,
+    "Look": inspecting.COMMANDS,
     "Compare": comparing.COMMANDS,
-    "Ask": (*why.COMMANDS, *auditing.COMMANDS),
+    "Ask": (*explaining.COMMANDS, *auditing.COMMANDS),
     "Change": changing.COMMANDS,
     "Check": expecting.COMMANDS,
     "Session": (
-        Command("help", "help [COMMAND]", "this list, or all about a command", help_command,
-                ("h", "?"), ("<command>",)),
-        Command("core", "core FILE", "write a file that repeats the run, to open it again here",
-                keep, (), ("<file>",)),
-        Command("quit", "quit", "end the session", leave, ("q", "exit")),
+        Command(
+            "help", "help [COMMAND]", "list all commands, or describe one", show_help,
+            ("h", "?"), ("<command>",),
+        ),
+        Command(
+            "core", "core FILE", "write a core file: `nmpsim debug FILE` opens the run again here",
+            write_core, (), ("<file>",),
+        ),
+        Command("quit", "quit", "end the session", quit_session, ("q", "exit")),
     ),
 }  # fmt: skip
 COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)
-"""The table of all commands."""
+"""All commands."""
 _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 
 
 def find_command(word: str) -> Command:
-    """The command of this name, alias or clear beginning; UserError DEBUG001 if there is none."""
+    """Return the command of a name, alias or unique prefix; raise UserError DEBUG001 if none."""
     if word in _BY_NAME:
         return _BY_NAME[word]
     begun = [command for command in COMMANDS if command.name.startswith(word)]

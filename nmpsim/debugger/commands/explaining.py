@@ -1,4 +1,4 @@
-"""Commands that ask why."""
+"""Commands that explain a value and find unordered accesses."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nmpsim.debugger.explanation import ElementEvent, Explanation, explain_eleme
 from nmpsim.debugger.inspect import find_layer
 
 MAX_TERMS = 40
-"""Products that are printed; ``all`` and JSON have every one."""
+"""Maximum number of products in the text; ``all`` and JSON have every one."""
 
 
-def why(context: Context, arguments: Arguments) -> CommandResult:
-    """Everything that made an element."""
+def explain_value(context: Context, arguments: Arguments) -> CommandResult:
+    """Show everything that produced an element."""
     is_all = arguments.take_flag("all")
     layer, at = _element(context, arguments)
     found = explain_element(context.debugger, layer, at)
@@ -68,8 +68,11 @@ def _shown(value: float) -> str:
 def _terms(context: Context, found: Explanation, is_all: bool) -> list[str]:
     shown = found.terms if is_all else found.terms[:MAX_TERMS]
     has_weights = any(named.term.weight is not None for named in found.terms)
-    names = ("window", "x", "w", "product", "input", "weight") if has_weights else (
-        "window", "x", "input")  # fmt: skip
+    names = (
+        ("window", "x", "w", "product", "input", "weight")
+        if has_weights
+        else ("window", "x", "input")
+    )
     rows: list[list[object]] = []
     for named in shown:
         term, source = named.term, context.get_display_name(named.input) or "padding"
@@ -104,8 +107,8 @@ def _events(context: Context, events: tuple[ElementEvent, ...]) -> tuple[str, ..
     return format_table(("", "", "", "", "", "", ""), rows)[1:]
 
 
-def used(context: Context, arguments: Arguments) -> CommandResult:
-    """Who read an element."""
+def show_readers(context: Context, arguments: Arguments) -> CommandResult:
+    """Show what read an element."""
     layer, at = _element(context, arguments)
     found = find_readers(context.debugger, layer, at)
     data: dict[str, Any] = {"readers": [attrs.asdict(one) for one in found]}
@@ -121,8 +124,8 @@ def used(context: Context, arguments: Arguments) -> CommandResult:
     return CommandResult(lines, data)
 
 
-def hazards(context: Context, arguments: Arguments) -> CommandResult:
-    """Accesses that nothing orders."""
+def show_hazards(context: Context, arguments: Arguments) -> CommandResult:
+    """Show unordered accesses."""
     arguments.expect_end()
     found = context.debugger.find_hazards()
     lines = tuple(f"position {one.position}: {one.what}" for one in found)
@@ -140,21 +143,27 @@ COMMANDS = (
     Command(
         "why",
         "why LAYER I J ... [all]",
-        "everything that made an element: window, weights, sum, rescale, clip, transfers",
-        why,
+        "how an element was computed: window, weights, sum, rescale, clip, transfers",
+        explain_value,
         (),
         ("<layer>", "all"),
         "Values are read back from the scratchpad as it stood when the instruction was issued.",
     ),
-    Command("readers", "readers LAYER I J ...", "what read an element", used, ("uses",),
-            ("<layer>",)),
+    Command(
+        "readers",
+        "readers LAYER I J ...",
+        "what read an element",
+        show_readers,
+        ("uses",),
+        ("<layer>",),
+    ),
     Command(
         "hazards",
         "hazards",
-        "accesses whose answer depends on when a transfer lands",
-        hazards,
+        "accesses whose result depends on when a transfer lands",
+        show_hazards,
         (),
         (),
-        "Looks at everything up to here; `break hazard` stops at the first.",
+        "Checks the run up to here; `break hazard` stops at the first one.",
     ),
-)  # fmt: skip
+)

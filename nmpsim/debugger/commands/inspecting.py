@@ -1,4 +1,4 @@
-"""Commands that look; none of them changes anything."""
+"""Commands that show the state of the run without changing it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nmpsim.debugger.commands.command import (
     to_json_value,
 )
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.commands.run import instruction_line, place
+from nmpsim.debugger.commands.moving import format_location, format_next_instruction
 from nmpsim.debugger.inspect import (
     count_saturation,
     disassemble,
@@ -35,22 +35,26 @@ from nmpsim.debugger.inspect import (
 from nmpsim.report.use import limiter
 
 MAX_SHOWN = 256
-"""Elements of a tensor that are printed; JSON has them too."""
+"""Maximum number of elements of a tensor that are listed, also in JSON."""
 
 
-def where(context: Context, arguments: Arguments) -> CommandResult:
-    """Where the run is."""
+def show_location(context: Context, arguments: Arguments) -> CommandResult:
+    """Show where the run is."""
     arguments.expect_end()
     at = context.debugger.get_location()
     trap = context.debugger.execution.trap
-    lines = [place(at), f"{at.layers_done} of {at.layers} layers done", *instruction_line(at)]
+    lines = [
+        format_location(at),
+        f"{at.layers_done} of {at.layers} layers done",
+        *format_next_instruction(at),
+    ]
     if trap is not None:
         lines.insert(0, f"trap: {trap.message}")
     return CommandResult(tuple(lines), attrs.asdict(at) | {"trap": trap.message if trap else None})
 
 
-def layers(context: Context, arguments: Arguments) -> CommandResult:
-    """Every layer."""
+def list_layers(context: Context, arguments: Arguments) -> CommandResult:
+    """List all layers."""
     arguments.expect_end()
     states = [attrs.asdict(state) for state in list_layer_states(context.debugger)]
     columns = {
@@ -68,8 +72,8 @@ def layers(context: Context, arguments: Arguments) -> CommandResult:
     return CommandResult(format_table(tuple(columns), rows), {"layers": states})
 
 
-def layer(context: Context, arguments: Arguments) -> CommandResult:
-    """All about one layer."""
+def show_layer(context: Context, arguments: Arguments) -> CommandResult:
+    """Show everything about one layer."""
     chosen = _layer(context, arguments)
     arguments.expect_end()
     run = context.debugger.report()
@@ -142,8 +146,8 @@ def _tensor_data(tensor: Tensor) -> dict[str, Any]:
     return attrs.asdict(tensor) | {"shape": list(tensor.shape)}
 
 
-def tensor(context: Context, arguments: Arguments) -> CommandResult:
-    """A tensor's values."""
+def show_tensor(context: Context, arguments: Arguments) -> CommandResult:
+    """Show the values of a tensor."""
     in_memory = arguments.take_flag("memory")
     name = arguments.take_word("a tensor") if arguments else context.get_current_layer().name
     at = arguments.take_coordinates()
@@ -162,7 +166,7 @@ def tensor(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def _in_dram(context: Context, name: str, in_memory: bool) -> tuple[Tensor, npt.NDArray[Any]]:
-    """As its layer left it, unless memory as it is now is asked for, or the layer has not run."""
+    """Return a tensor as its layer wrote it, or as memory is now."""
     debugger = context.debugger
     found = find_tensor(debugger, name)
     for one in debugger.layers:
@@ -178,7 +182,7 @@ def _in_dram(context: Context, name: str, in_memory: bool) -> tuple[Tensor, npt.
 
 
 def _place(address: int) -> str:
-    """Constants of the LIR have no address: the program holds them in another layout."""
+    """Return the address as text; constants of the LIR have none, their layout differs."""
     return f" at {address:#x}" if address else ""
 
 
@@ -202,7 +206,7 @@ def _listed(values: npt.NDArray[Any]) -> list[Any]:
 
 
 def _rows(values: npt.NDArray[Any]) -> list[str]:
-    """The first rows of a tensor, along its last dimension."""
+    """Return the first rows of a tensor, along its last dimension."""
     width = values.shape[-1] if values.ndim else 1
     rows = values.reshape(-1, width) if values.size else values.reshape(0, 1)
     shown = rows[: max(1, MAX_SHOWN // max(width, 1))]
@@ -216,8 +220,8 @@ def _rows(values: npt.NDArray[Any]) -> list[str]:
     return lines
 
 
-def saturated(context: Context, arguments: Arguments) -> CommandResult:
-    """Values that saturated."""
+def show_saturation(context: Context, arguments: Arguments) -> CommandResult:
+    """Show saturated and clipped values."""
     debugger = context.debugger
     chosen = [_layer(context, arguments)] if arguments else debugger.layers
     arguments.expect_end()
@@ -226,8 +230,17 @@ def saturated(context: Context, arguments: Arguments) -> CommandResult:
         for found in count_saturation(debugger, one):
             channels = ", ".join(f"{c}: {n}" for c, n in list(found.channels)[:6])
             more = " ..." if len(found.channels) > 6 else ""
-            rows.append([one.name, found.stage, found.side, found.count, found.worst,
-                         list(found.first), channels + more])  # fmt: skip
+            rows.append(
+                [
+                    one.name,
+                    found.stage,
+                    found.side,
+                    found.count,
+                    found.worst,
+                    list(found.first),
+                    channels + more,
+                ]
+            )
     names = ("layer", "stage", "side", "count", "worst", "first", "channels")
     shown = [[context.get_display_name(str(name)), *facts] for name, *facts in rows]
     lines = format_table(names, shown) if rows else ("nothing has saturated so far",)
@@ -236,8 +249,8 @@ def saturated(context: Context, arguments: Arguments) -> CommandResult:
     )
 
 
-def cores(context: Context, arguments: Arguments) -> CommandResult:
-    """Every core."""
+def list_cores(context: Context, arguments: Arguments) -> CommandResult:
+    """List all cores."""
     arguments.expect_end()
     states = list_core_states(context.debugger)
     rows = [
@@ -259,7 +272,7 @@ def cores(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def show_registers(context: Context, arguments: Arguments) -> CommandResult:
-    """One core's registers."""
+    """Show the registers of a core."""
     core = arguments.take_integer("a core", context.debugger.find_next_core() or 0)
     arguments.expect_end()
     found = read_registers(context.debugger, core)
@@ -269,7 +282,7 @@ def show_registers(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def show_memory(context: Context, arguments: Arguments) -> CommandResult:
-    """Bytes."""
+    """Show bytes of memory."""
     core = arguments.take_integer_option("core")
     address = find_address(context.debugger, arguments.take_word("an address"))
     number = arguments.take_integer("bytes", 64)
@@ -281,7 +294,7 @@ def show_memory(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def show_code(context: Context, arguments: Arguments) -> CommandResult:
-    """Instructions."""
+    """Show instructions."""
     core = arguments.take_integer_option("core")
     core = context.debugger.find_next_core() or 0 if core is None else core
     address = (
@@ -299,8 +312,8 @@ def show_code(context: Context, arguments: Arguments) -> CommandResult:
     return CommandResult(tuple(lines), {"core": core, "code": [attrs.asdict(one) for one in found]})
 
 
-def source(context: Context, arguments: Arguments) -> CommandResult:
-    """LIR text around a layer."""
+def show_source(context: Context, arguments: Arguments) -> CommandResult:
+    """Show the LIR text around a layer."""
     chosen = _layer(context, arguments)
     arguments.expect_end()
     numbers = context.find_instruction_numbers(chosen)
@@ -316,26 +329,46 @@ def source(context: Context, arguments: Arguments) -> CommandResult:
 
 
 COMMANDS = (
-    Command("where", "where", "where the run is", where, ("pc", "status")),
-    Command("layers", "layers", "every layer: state, cycles, saturation", layers, ("ls",)),
-    Command("layer", "layer [LAYER]", "all about a layer", layer, ("l",), ("<layer>",)),
+    Command("where", "where", "where the run is", show_location, ("pc", "status")),
+    Command("layers", "layers", "every layer: state, cycles, saturation", list_layers, ("ls",)),
+    Command("layer", "layer [LAYER]", "all about a layer", show_layer, ("l",), ("<layer>",)),
     Command(
         "tensor",
         "tensor [TENSOR|LAYER] [I J ...] [memory]",
         "values of a tensor, or one element",
-        tensor,
+        show_tensor,
         ("t", "print", "p"),
         ("<tensor>", "memory"),
         "Layers may share memory: an output is shown as its layer left it, with memory as the"
         " bytes are now. Weights and biases are shown as the LIR has them.",
     ),
-    Command("saturation", "saturation [LAYER]", "saturated and clipped values, by stage and side",
-            saturated, ("sat",), ("<layer>",)),
-    Command("source", "source [LAYER]", "the LIR around a layer", source, ("list",), ("<layer>",)),
-    Command("cores", "cores", "every core: status, cycle, next instruction", cores),
+    Command(
+        "saturation",
+        "saturation [LAYER]",
+        "saturated and clipped values, by stage and side",
+        show_saturation,
+        ("sat",),
+        ("<layer>",),
+    ),
+    Command(
+        "source", "source [LAYER]", "the LIR around a layer", show_source, ("list",), ("<layer>",)
+    ),
+    Command("cores", "cores", "every core: status, cycle, next instruction", list_cores),
     Command("registers", "registers [CORE]", "registers of a core", show_registers, ("regs",)),
-    Command("memory", "memory ADDRESS [BYTES] [core C]", "bytes as a core sees them", show_memory,
-            ("x",), ("core",)),
-    Command("code", "code [ADDRESS] [core C]", "the program around a core's next instruction",
-            show_code, ("disassemble",), ("core",)),
-)  # fmt: skip
+    Command(
+        "memory",
+        "memory ADDRESS [BYTES] [core C]",
+        "bytes as a core sees them",
+        show_memory,
+        ("x",),
+        ("core",),
+    ),
+    Command(
+        "code",
+        "code [ADDRESS] [core C]",
+        "the program around a core's next instruction",
+        show_code,
+        ("disassemble",),
+        ("core",),
+    ),
+)

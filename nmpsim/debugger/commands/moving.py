@@ -17,13 +17,13 @@ STEP_UNITS: tuple[StepUnit, ...] = ("layer", "tile", "tensor", "instruction")
 
 
 def to_result(stopped: StopResult) -> CommandResult:
-    """Why and where a run has stopped."""
+    """Return why and where a run has stopped as a command's result."""
     lines = [f"breakpoint {hit.breakpoint}: {hit.text}" for hit in stopped.hits]
     if stopped.reason == "trap":
         lines.append(f"trap: {stopped.message}")
     elif stopped.message:
         lines.append(stopped.message)
-    lines += location_lines(stopped)
+    lines += format_stop(stopped)
     places = dict.fromkeys(hit.next for hit in stopped.hits if hit.next)
     if places:
         lines.append("  next: " + ", ".join(f"`{place}`" for place in places))
@@ -31,24 +31,24 @@ def to_result(stopped: StopResult) -> CommandResult:
     return CommandResult(tuple(lines), data, is_worse=stopped.reason == "trap")
 
 
-def location_lines(stopped: StopResult) -> list[str]:
-    """Where a run is."""
+def format_stop(stopped: StopResult) -> list[str]:
+    """Return lines that say where a run has stopped."""
     at = stopped.location
     if stopped.reason == "end":
         return [f"the end: cycle {at.cycle}, {at.layers} layers done"]
     text = {"interrupted": "interrupted: ", "begin": "the start: "}.get(stopped.reason, "")
-    return [text + place(at), *instruction_line(at)]
+    return [text + format_location(at), *format_next_instruction(at)]
 
 
-def place(at: Location) -> str:
-    """A location in one line."""
+def format_location(at: Location) -> str:
+    """Return a location in one line."""
     layer = f"layer {at.layer} {at.layer_display_name}" if at.layer is not None else "no layer left"
     where = f" ({at.placement}, line {at.line})" if at.line else ""
     return f"{layer}{where}, cycle {at.cycle}, position {at.position}"
 
 
-def instruction_line(at: Location) -> list[str]:
-    """The next instruction, if cores are at work."""
+def format_next_instruction(at: Location) -> list[str]:
+    """Return the line of the next instruction; none between segments."""
     if at.core is None or at.pc is None:
         return []
     return [f"  core {at.core}  {at.pc:#010x}  {at.instruction}"]
@@ -59,8 +59,8 @@ def _unit(arguments: Arguments) -> StepUnit:
     return next(unit for unit in STEP_UNITS if unit == word)
 
 
-def step(context: Context, arguments: Arguments) -> CommandResult:
-    """Forwards."""
+def step_forward(context: Context, arguments: Arguments) -> CommandResult:
+    """Step forwards."""
     core = arguments.take_integer_option("core")
     is_over = arguments.take_flag("over")
     arguments.take_flag("into")
@@ -71,8 +71,8 @@ def step(context: Context, arguments: Arguments) -> CommandResult:
     return to_result(context.debugger.step(unit, _positive(arguments, count), core=core))
 
 
-def back(context: Context, arguments: Arguments) -> CommandResult:
-    """Backwards."""
+def step_back(context: Context, arguments: Arguments) -> CommandResult:
+    """Step backwards."""
     core = arguments.take_integer_option("core")
     unit, count = _unit(arguments), arguments.take_integer("how many", 1)
     arguments.expect_end()
@@ -85,8 +85,8 @@ def _positive(arguments: Arguments, count: int) -> int:
     return count
 
 
-def run(context: Context, arguments: Arguments) -> CommandResult:
-    """On to the next breakpoint."""
+def continue_run(context: Context, arguments: Arguments) -> CommandResult:
+    """Run to the next breakpoint."""
     arguments.expect_end()
     was_over = context.debugger.execution.is_over
     result = to_result(context.debugger.run())
@@ -96,14 +96,14 @@ def run(context: Context, arguments: Arguments) -> CommandResult:
     return attrs.evolve(result, lines=(*result.lines, hint))
 
 
-def run_back(context: Context, arguments: Arguments) -> CommandResult:
-    """Back to the last breakpoint."""
+def reverse_run(context: Context, arguments: Arguments) -> CommandResult:
+    """Run back to the last breakpoint."""
     arguments.expect_end()
     return to_result(context.debugger.run(back=True))
 
 
-def until(context: Context, arguments: Arguments) -> CommandResult:
-    """On or back to a cycle, the end of a layer, a position."""
+def run_until(context: Context, arguments: Arguments) -> CommandResult:
+    """Run forwards or backwards to a cycle, the end of a layer, a position, the end."""
     kind = arguments.take_choice(("cycle", "layer", "position", "end"), "layer")
     if kind == "end":
         arguments.expect_end()
@@ -121,8 +121,8 @@ def until(context: Context, arguments: Arguments) -> CommandResult:
     return to_result(context.debugger.go_to(number))
 
 
-def restart(context: Context, arguments: Arguments) -> CommandResult:
-    """Back to the start."""
+def restart_run(context: Context, arguments: Arguments) -> CommandResult:
+    """Go back to the start."""
     arguments.expect_end()
     return to_result(context.debugger.restart())
 
@@ -131,8 +131,8 @@ COMMANDS = (
     Command(
         "step",
         "step [layer|tile|tensor|instruction] [N] [core C] [over]",
-        "go on by layers, tiles, tensor instructions or instructions",
-        step,
+        "step by layers, tiles, tensor instructions or instructions",
+        step_forward,
         ("s", "next", "n"),
         (*STEP_UNITS, "core", "over", "into"),
         "A tile is done when its result is on its way to the DRAM. With a core its instructions"
@@ -141,30 +141,34 @@ COMMANDS = (
     Command(
         "back",
         "back [layer|tile|tensor|instruction] [N] [core C]",
-        "go back by the same units",
-        back,
+        "step backwards by the same units",
+        step_back,
         ("b", "reverse-step", "rs"),
         (*STEP_UNITS, "core"),
     ),
     Command(
-        "continue", "continue", "run on to the next breakpoint, or to the end", run, ("c", "run")
+        "continue",
+        "continue",
+        "run to the next breakpoint, or to the end",
+        continue_run,
+        ("c", "run"),
     ),
     Command(
         "reverse",
         "reverse",
         "run back to the last breakpoint, or to the start",
-        run_back,
+        reverse_run,
         ("rc", "reverse-continue"),
     ),
     Command(
         "until",
         "until cycle N | layer LAYER | position N | end",
-        "run on, or back, to a cycle, the end of a layer, a position, the end",
-        until,
+        "run forwards or backwards to a cycle, the end of a layer, a position, the end",
+        run_until,
         ("u", "goto"),
         ("cycle", "layer", "position", "end", "<layer>"),
         "Breakpoints stop it on the way to a cycle or layer that was not reached before; not on"
         " the way to a position or to the end.",
     ),
-    Command("restart", "restart", "back to the start; breakpoints and changes stay", restart),
+    Command("restart", "restart", "back to the start; breakpoints and changes stay", restart_run),
 )
