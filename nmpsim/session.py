@@ -322,9 +322,9 @@ def from_torch(
         UserError: MODEL002 (not supported), ARG001 for an unknown engine or setting, LIR codes;
             PKG001 without PyTorch; with ``calibration`` those of :func:`quantize`.
     """
-    from nmpsim.frontends.torch import import_module
+    from nmpsim.frontends.torch import import_torch_module
 
-    imported = import_module(model, example, engine)
+    imported = import_torch_module(model, example, engine)
     if calibration is None:
         if settings:
             raise fail("ARG001", f"{next(iter(settings))} is for a model that is calibrated")

@@ -15,7 +15,7 @@ from tflite_files import small_network
 from torch_records import question
 
 import nmpsim
-from nmpsim.frontends.torch import lower
+from nmpsim.frontends.torch import lower_recording
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "programs" / "digits"
@@ -73,7 +73,7 @@ def prepared(tmp_path_factory):
     shutil.copy(ROOT / "tests/fuzz/corpus/onnx/small-qdq.onnx", folder / "network.onnx")
     np.save(folder / "picture.npy", np.zeros((1, 2, 4, 4), np.uint8))
     for engine in ("qnnpack", "onednn", "fbgemm"):
-        nmpsim.save(nmpsim.compile(lower(question(engine))), folder / f"{engine}.bin")
+        nmpsim.save(nmpsim.compile(lower_recording(question(engine))), folder / f"{engine}.bin")
     np.savez(folder / "expected.npz", output=np.full((1, 2, 3, 3), 0.5, np.float32))
     np.save(folder / "ones.npy", np.ones((1, 5, 5, 5), np.float32))
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")

@@ -24,7 +24,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.cli.app import app
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
-from nmpsim.frontends.torch import lower
+from nmpsim.frontends.torch import lower_recording
 
 Array = npt.NDArray[Any]
 Entries = dict[tuple[str, str], tuple[int, int, tuple[int, ...], tuple[tuple[int, int], ...]]]
@@ -153,7 +153,9 @@ def from_torch(layer: Layer, path: Path) -> Bundle:
         source, made = made, run.tensor(shape, layer.scale, zero)
         table = np.clip(np.arange(256), zero, min(layer.bound + 128, 255)).astype(np.uint8)
         run.call("quantized.relu6", "relu6", made, (table,), qx=source)
-    return nmpsim.compile(lower(run.recorded({"x": image}, made)), slicing="simple").bundle
+    return nmpsim.compile(
+        lower_recording(run.recorded({"x": image}, made)), slicing="simple"
+    ).bundle
 
 
 def from_lir(layer: Layer, path: Path, numerics: str = "glow-int", fuse: bool = True) -> Bundle:

@@ -10,8 +10,8 @@ from torch_records import Run
 
 import nmpsim
 from nmpsim.frontends import ImportedModel
-from nmpsim.frontends.torch import lower
-from nmpsim.frontends.torch.recording import Tensor
+from nmpsim.frontends.torch import lower_recording
+from nmpsim.frontends.torch.recording import RecordedTensor
 from nmpsim.interpreter import execute_real, sqnr_db
 
 Array = np.ndarray[Any, Any]
@@ -33,11 +33,11 @@ class FloatRun(Run):
         super().__init__("fbgemm")
         self.x = self.tensor(X.shape)
 
-    def constant(self, values: Array, name: str = "") -> Tensor:
+    def constant(self, values: Array, name: str = "") -> RecordedTensor:
         return self.tensor(values.shape, values=values.astype(np.float32), name=name)
 
-    def lowered(self, y: Tensor) -> ImportedModel:
-        return lower(self.recorded({"x": self.x}, y))
+    def lowered(self, y: RecordedTensor) -> ImportedModel:
+        return lower_recording(self.recorded({"x": self.x}, y))
 
 
 def small_network() -> tuple[ImportedModel, Any]:
@@ -155,7 +155,7 @@ def test_parts_and_sums() -> None:
     run = FloatRun()
     halves = tuple(run.tensor((1, 2, 4, 6)) for _ in range(2))
     run.call("aten.split", "split", halves[0], self=run.x, split_size=2, dim=1)
-    run.calls[-1] = nmpsim.frontends.torch.recording.Call(
+    run.calls[-1] = nmpsim.frontends.torch.recording.RecordedCall(
         0, "aten.split", "split", run.calls[-1].arguments, halves
     )
     total = run.call(

@@ -10,8 +10,8 @@ import pytest
 from torch_records import Run
 
 import nmpsim
-from nmpsim.frontends.torch import lower
-from nmpsim.frontends.torch.recording import Tensor
+from nmpsim.frontends.torch import lower_recording
+from nmpsim.frontends.torch.recording import RecordedTensor
 
 Array = npt.NDArray[Any]
 RNG = np.random.default_rng(12)
@@ -24,25 +24,25 @@ INT8 = {"quant_min": -128, "quant_max": 127, "dtype": "int8"}
 class FloatRun(Run):
     """A run of real numbers between stored integers."""
 
-    def real(self, *shape: int) -> Tensor:
+    def real(self, *shape: int) -> RecordedTensor:
         return self.tensor(shape)
 
-    def stored(self, x: Tensor, **given: Any) -> Tensor:
-        result = Tensor(self.real().number, given.get("dtype", "int8"), x.shape)
+    def stored(self, x: RecordedTensor, **given: Any) -> RecordedTensor:
+        result = RecordedTensor(self.real().number, given.get("dtype", "int8"), x.shape)
         operation = f"{SPACE}quantize_per_tensor"
         return self.call(operation, "q", result, input=x, **{**INT8, **given})
 
-    def back(self, q: Tensor, **given: Any) -> Tensor:
+    def back(self, q: RecordedTensor, **given: Any) -> RecordedTensor:
         operation = f"{SPACE}dequantize_per_tensor"
         return self.call(operation, "dq", self.real(*q.shape), input=q, **INT8, **given)
 
-    def between(self, x: Tensor, **given: Any) -> Tensor:
+    def between(self, x: RecordedTensor, **given: Any) -> RecordedTensor:
         return self.back(self.stored(x, **given), **given)
 
-    def constant(self, values: Array) -> Tensor:
-        return Tensor(self.real().number, values.dtype.name, values.shape, values=values)
+    def constant(self, values: Array) -> RecordedTensor:
+        return RecordedTensor(self.real().number, values.dtype.name, values.shape, values=values)
 
-    def weights(self, values: Array, scales: Array) -> Tensor:
+    def weights(self, values: Array, scales: Array) -> RecordedTensor:
         operation = f"{SPACE}dequantize_per_channel"
         zeros = np.zeros(len(scales), np.int64)
         given = {"input": values, "scales": scales, "zero_points": zeros}
@@ -50,8 +50,8 @@ class FloatRun(Run):
         return self.call(operation, "w", self.real(*values.shape), axis=0, **held)
 
 
-def run_of(run: FloatRun, x: Tensor, y: Tensor, values: Array) -> Any:
-    bundle = nmpsim.compile(lower(run.recorded({"x": x}, y)), slicing="simple").bundle
+def run_of(run: FloatRun, x: RecordedTensor, y: RecordedTensor, values: Array) -> Any:
+    bundle = nmpsim.compile(lower_recording(run.recorded({"x": x}, y)), slicing="simple").bundle
     return nmpsim.Device(threads=1, engine="reference").run(bundle, {"x": values})
 
 
@@ -117,7 +117,7 @@ def test_what_stays_float_is_refused_by_name() -> None:
     held = run.between(x, **STEM)
     grown = run.call("aten.exp", "blk.exp", run.real(2, 6), self=held)
     with pytest.raises(nmpsim.UserError) as error:
-        lower(run.recorded({"x": x}, run.between(grown, **STEM)))
+        lower_recording(run.recorded({"x": x}, run.between(grown, **STEM)))
     first = error.value.diagnostics[0]
     assert (first.code, first.message) == (
         "MODEL002", "operation 2 aten.exp blk.exp cannot be compiled",
@@ -127,7 +127,7 @@ def test_what_stays_float_is_refused_by_name() -> None:
     held = run.between(x, **STEM)
     total = run.call("aten.add", "sum", run.real(2, 6), self=held, other=held, alpha=1)
     with pytest.raises(nmpsim.UserError, match="nothing quantizes"):
-        lower(run.recorded({"x": x}, total))
+        lower_recording(run.recorded({"x": x}, total))
     wide = run.stored(x, **{**STEM, "dtype": "int16"})
     with pytest.raises(nmpsim.UserError, match="int16"):
-        lower(run.recorded({"x": x}, wide))
+        lower_recording(run.recorded({"x": x}, wide))

@@ -10,7 +10,7 @@ import pytest
 from torch_records import Digits, question
 
 import nmpsim
-from nmpsim.frontends.torch import lower
+from nmpsim.frontends.torch import lower_recording
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nniq = pytest.importorskip("torch.ao.nn.intrinsic.quantized")
@@ -69,7 +69,7 @@ class LiveDigits(nn.Module):
                 layer.groups,
             )  # fmt: skip
         values = torch.from_numpy(layer.weights)
-        if layer.by_channel:
+        if layer.is_per_channel:
             scales = torch.from_numpy(layer.scales.astype(np.float64))
             zeros = torch.zeros(outs, dtype=torch.int64)
             weights = torch._make_per_channel_quantized_tensor(values, scales, zeros, 0)
@@ -100,8 +100,8 @@ def compare(model: Any, example: Any, engine: str) -> int:
             return tensor
 
         patch.setattr(live._Recorder, "_set", set_and_keep)
-        recorded = live.record(model, example, engine)
-    imported = lower(recorded)
+        recorded = live.record_model(model, example, engine)
+    imported = lower_recording(recorded)
     bundle = nmpsim.compile(imported, slicing="simple", fuse=False).bundle
     report = nmpsim.Device(threads=1).run(bundle, [example.numpy()], save_layers=True)
     layers = {key.partition(":")[2]: values for key, values in report.layer_outputs.items()}
@@ -154,7 +154,7 @@ def test_the_tutorial_s_bundles_are_a_live_model_s(engine: str) -> None:
     model.qconfig = quantization.get_default_qconfig(engine)
     quantization.prepare(model, inplace=True)(ones)
     live_one = nmpsim.from_torch(quantization.convert(model, inplace=True), ones)
-    written = lower(question(engine))
+    written = lower_recording(question(engine))
     assert [fate.layers for fate in live_one.operators] == [
         fate.layers for fate in written.operators
     ]

@@ -13,15 +13,15 @@ from numerics.vectors import torch_files
 from torch_records import Digits, Run, one_operation, question
 
 import nmpsim
-from nmpsim.frontends.torch import lower
-from nmpsim.frontends.torch.recording import Recorded
+from nmpsim.frontends.torch import lower_recording
+from nmpsim.frontends.torch.recording import ModelRecording
 
 ENGINES = ("fbgemm", "x86", "qnnpack", "onednn")
 Array = npt.NDArray[Any]
 
 
-def report_of(recorded: Recorded, inputs: dict[str, Array], engine: str = "reference") -> Any:
-    bundle = nmpsim.compile(lower(recorded), slicing="simple").bundle
+def report_of(recorded: ModelRecording, inputs: dict[str, Array], engine: str = "reference") -> Any:
+    bundle = nmpsim.compile(lower_recording(recorded), slicing="simple").bundle
     return nmpsim.Device(threads=1, engine=engine).run(bundle, inputs, save_layers=True)
 
 
@@ -63,7 +63,7 @@ def test_one_half(torch_engine: str, stored: int) -> None:
 
 
 def test_x86_follows_two_engines(shared: Path) -> None:
-    imported = lower(Digits(shared, "fbgemm", 1).recorded("x86"))
+    imported = lower_recording(Digits(shared, "fbgemm", 1).recorded("x86"))
     assert imported.numerics == "float-fbgemm"
     assert imported.layer_numerics == dict.fromkeys(
         ("c1", "blk.dw", "blk.pw", "c2"), "float-onednn"
@@ -77,7 +77,7 @@ def test_x86_follows_two_engines(shared: Path) -> None:
 
 def average(
     channels_last: bool, channels: int, engine: str = "fbgemm", **more: Any
-) -> tuple[Recorded, Array]:
+) -> tuple[ModelRecording, Array]:
     run = Run(engine)
     x = run.tensor((1, channels, 4, 4), 0.05, 77, channels_last=channels_last)
     y = run.tensor((1, channels, 2, 2), 0.05, 77)
@@ -111,7 +111,7 @@ def test_an_average_knows_how_its_input_lay_in_memory(
 def test_an_average_that_no_profile_has_is_refused() -> None:
     more = {"padding": (1, 1), "count_include_pad": False}
     with pytest.raises(nmpsim.UserError, match="does not count padding"):
-        lower(average(True, 16, **more)[0])
+        lower_recording(average(True, 16, **more)[0])
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_qnnpack_has_no_average_of_rounded_up_size(
     np.testing.assert_array_equal(report_of(recorded, {"x": values}).outputs["output"], expected)
 
 
-def pointwise(operation: str, table: Array, scale: float = 0.05, zero: int = 10) -> Recorded:
+def pointwise(operation: str, table: Array, scale: float = 0.05, zero: int = 10) -> ModelRecording:
     run = Run("fbgemm")
     x, y = run.tensor((1, 256), 0.05, 10), run.tensor((1, 256), scale, zero)
     run.call(operation, "act", y, (table.astype(np.uint8),), self=x)
@@ -147,7 +147,7 @@ def test_a_function_of_one_value_is_a_table_or_a_clip() -> None:
         assert [layer.op for layer in report.layers] == [opcode]
         np.testing.assert_array_equal(report.outputs["output"][0], table)
     other_scale = pointwise("aten.sigmoid", np.maximum(values, 10), 1 / 256, 0)
-    assert "intlookuptable" in {i.opcode for i in lower(other_scale).module.instructions}
+    assert "intlookuptable" in {i.opcode for i in lower_recording(other_scale).module.instructions}
 
 
 def test_permutations_move_nothing_until_something_needs_an_order() -> None:
@@ -160,7 +160,7 @@ def test_permutations_move_nothing_until_something_needs_an_order() -> None:
     run.call("aten.view", "view", apart, self=x, size=apart.shape)
     run.call("aten.transpose", "transpose", turned, self=apart, dim0=1, dim1=2)
     run.call("aten.view", "view", y, self=turned, size=y.shape)
-    imported = lower(run.recorded({"x": x}, y))
+    imported = lower_recording(run.recorded({"x": x}, y))
     assert [fate.layers for fate in imported.operators][:2] == [(), ()]
     values = np.arange(36, dtype=np.uint8).reshape(x.shape)
     report = report_of(run.recorded({"x": x}, y), {"x": values})
@@ -226,7 +226,7 @@ def test_what_is_not_known_is_refused_by_name() -> None:
     run.call("aten.cumsum", "blk.cumsum", y, self=x, dim=1)
     run.call("aten.sigmoid", "act", z, self=y)
     with pytest.raises(nmpsim.UserError) as error:
-        lower(run.recorded({"x": x}, z))
+        lower_recording(run.recorded({"x": x}, z))
     first, second = error.value.diagnostics
     assert first.code == second.code == "MODEL002"
     assert first.message == "operation 0 aten.cumsum blk.cumsum cannot be compiled"
@@ -244,4 +244,4 @@ def test_without_pytorch_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_weights_and_scales_are_the_models_own() -> None:
     with pytest.raises(nmpsim.UserError, match="ARG001"):
-        nmpsim.compile(lower(pointwise("aten.relu", np.arange(256))), weights="w.npz")
+        nmpsim.compile(lower_recording(pointwise("aten.relu", np.arange(256))), weights="w.npz")

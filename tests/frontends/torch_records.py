@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.torch.recording import Call, Packed, Recorded, Tensor
+from nmpsim.frontends.torch.recording import (
+    ModelRecording,
+    QuantizedWeights,
+    RecordedCall,
+    RecordedTensor,
+)
 
 Array = npt.NDArray[Any]
 
@@ -25,8 +30,10 @@ def engine_of(engine: str, is_linear: bool) -> str:
     return "fbgemm" if is_linear else "onednn"
 
 
-def packed(engine: str, weights: Array, scales: Array, bias: Array | None, **sizes: Any) -> Packed:
-    return Packed(
+def packed(
+    engine: str, weights: Array, scales: Array, bias: Array | None, **sizes: Any
+) -> QuantizedWeights:
+    return QuantizedWeights(
         weights,
         np.asarray(scales, np.float32),
         np.zeros(len(scales), np.int64),
@@ -42,36 +49,36 @@ class Run:
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         self._count = 0
 
     def tensor(
         self, shape: tuple[int, ...], scale: Any = None, zero: Any = 0, **more: Any
-    ) -> Tensor:
+    ) -> RecordedTensor:
         self._count += 1
         dtype = "float32" if scale is None else "quint8"
         real = None if scale is None else float(scale)
-        return Tensor(self._count, dtype, shape, real, int(zero), **more)
+        return RecordedTensor(self._count, dtype, shape, real, int(zero), **more)
 
     def call(
         self,
         operation: str,
         name: str,
-        result: Tensor,
+        result: RecordedTensor,
         tables: tuple[Array, ...] = (),
         /,
         **arguments: Any,
-    ) -> Tensor:
+    ) -> RecordedTensor:
         number = len(self.calls)
-        self.calls.append(Call(number, operation, name, arguments, (result,), tables))
+        self.calls.append(RecordedCall(number, operation, name, arguments, (result,), tables))
         return result
 
-    def recorded(self, inputs: dict[str, Tensor], output: Tensor) -> Recorded:
+    def recorded(self, inputs: dict[str, RecordedTensor], output: RecordedTensor) -> ModelRecording:
         outputs = (("output", output),)
-        return Recorded("Net", self.engine, tuple(inputs.items()), outputs, tuple(self.calls))
+        return ModelRecording("Net", self.engine, tuple(inputs.items()), outputs, tuple(self.calls))
 
 
-def one_operation(case: dict[str, Any], engine: str) -> tuple[Recorded, dict[str, Array]]:
+def one_operation(case: dict[str, Any], engine: str) -> tuple[ModelRecording, dict[str, Array]]:
     """A file of golden/torch as a run of one operation, with its inputs."""
     run, kind = Run(engine), case["meta"]["kind"]
     result = run.tensor(case["y"].shape, case["y_scale"], case["y_zp"])
@@ -114,21 +121,21 @@ class Digits:
         """As PyTorch made it, uint8."""
         return self.arrays[f"act_{name}"][: self.count]
 
-    def layer(self, name: str, engine: str) -> Packed:
+    def layer(self, name: str, engine: str) -> QuantizedWeights:
         about = self.info[f"layer_{name}"]
         names = ("stride", "padding", "groups")
         sizes = {n: about[n] if n == "groups" else two(about[n]) for n in names if about[n]}
         arrays = (self.arrays[f"{what}_{name}"] for what in ("w", "ws", "b"))
         return packed(engine, *arrays, **sizes)
 
-    def recorded(self, engine: str) -> Recorded:
+    def recorded(self, engine: str) -> ModelRecording:
         run = Run(engine)
 
-        def made(name: str) -> Tensor:
+        def made(name: str) -> RecordedTensor:
             scale, zero, _ = self.info[f"act_{name}"]
             return run.tensor(self.activation(name).shape, scale, zero)
 
-        def weighted(name: str, source: Tensor) -> Tensor:
+        def weighted(name: str, source: RecordedTensor) -> RecordedTensor:
             layer = self.layer(name, engine)
             kind = "linear" if layer.weights.ndim == 2 else "conv2d"
             has_relu = "ReLU" in self.info[f"layer_{name}"]["type"]
@@ -153,7 +160,7 @@ class Digits:
         return run.recorded({"x": image}, output)
 
 
-def question(engine: str) -> Recorded:
+def question(engine: str) -> ModelRecording:
     """A question from a forum: weights of zero, a bias of 0.5, an input of ones."""
     run, few = Run(engine), 127 if engine == "fbgemm" else 255
     x = run.tensor((1, 5, 5, 5))

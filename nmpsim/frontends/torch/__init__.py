@@ -1,4 +1,4 @@
-"""PyTorch's quantized models, live: from the eager mode, FX, PT2E, scripted or exported."""
+"""PyTorch front end: live models, quantized (eager mode, FX, PT2E, scripted, exported) or float."""
 
 from __future__ import annotations
 
@@ -11,167 +11,150 @@ from nmpsim.frontends.graph.lowering import VIEW_ONLY, Lowering
 from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.graph.problems import Problems
 from nmpsim.frontends.graph.program import lower_graph
-from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, UnsupportedError
-from nmpsim.frontends.module_builder import ModuleBuilder
-from nmpsim.frontends.torch.float_operators import FLOAT_OPERATIONS, NoOperatorError
-from nmpsim.frontends.torch.graph_builder import Draw, TorchGraphBuilder, kind_of
-from nmpsim.frontends.torch.movement import pad, permute, same, select, slice_, split, view
-from nmpsim.frontends.torch.pointwise import (
-    adaptive_average_pool,
-    average_pool,
-    concatenation,
-    dequantize,
-    max_pool,
-    pair,
-    pointwise,
-    quantize,
-    softmax,
+from nmpsim.frontends.imported_model import (
+    ImportedModel,
+    ImportOptions,
+    UnsupportedError,
+    require,
 )
-from nmpsim.frontends.torch.pt2e import is_pt2e, with_islands
-from nmpsim.frontends.torch.recording import POINTWISE, PROFILES, Recorded, Tensor
-from nmpsim.frontends.torch.weighted import convolution, linear
+from nmpsim.frontends.module_builder import ModuleBuilder
+from nmpsim.frontends.torch import pointwise
+from nmpsim.frontends.torch.float_operators import FLOAT_OPERATIONS
+from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation, kind_of
+from nmpsim.frontends.torch.movement import MOVEMENTS, translate_pad, translate_select
+from nmpsim.frontends.torch.pt2e import convert_pt2e, is_pt2e
+from nmpsim.frontends.torch.recording import (
+    ELEMENTWISE_FUNCTIONS,
+    ENGINE_PROFILES,
+    ModelRecording,
+    RecordedTensor,
+)
+from nmpsim.frontends.torch.weighted import translate_convolution, translate_linear
 from nmpsim.lir.names import make_legal_name
 
 PLACE = "a PyTorch module"
-"""Where messages say that something is."""
+"""Place in error messages."""
 
 
-def import_module(model: Any, example: Any, engine: str | None = None) -> ImportedModel:
-    """A live PyTorch model as LIR; a float one as what is to be quantized.
+def import_torch_module(model: Any, example: Any, engine: str | None = None) -> ImportedModel:
+    """Import a live PyTorch model as LIR; a float one as a model to be quantized.
 
-    Arguments and errors as of :func:`nmpsim.from_torch`.
+    Parameters and errors are those of :func:`nmpsim.from_torch`.
     """
     try:
-        from nmpsim.frontends.torch.recorder import record
+        from nmpsim.frontends.torch.recorder import record_model
     except ImportError as error:
         message = "a PyTorch model needs PyTorch"
         hint = "pip install torch; a compiled bundle runs without it"
         raise fail("PKG001", message, found=str(error), hint=hint) from error
 
-    return lower(record(model, example, engine))
+    return lower_recording(record_model(model, example, engine))
 
 
-def lower(recorded: Recorded) -> ImportedModel:
-    """A recorded run as LIR.
+def lower_recording(recording: ModelRecording) -> ImportedModel:
+    """Lower a recorded run to LIR.
 
-    Raises:
-        UserError: MODEL002, LIR codes.
+    Raises
+    ------
+    UserError
+        MODEL002, LIR codes.
     """
-    if is_float(recorded):
-        return lower_float(recorded, PLACE)
-    place = Place(recorded.name)
+    module_builder = ModuleBuilder(make_legal_name(recording.name), PLACE)
+    if is_float(recording):
+        graph, options = build_float_graph(recording), ImportOptions(for_quantization=True)
+        return onnx.lower_onnx_graph(graph, module_builder, Place(PLACE), options)
+    place = Place(recording.name)
     problems = Problems(place, lambda found: None, "operation")
-    if is_pt2e(recorded):
-        recorded = with_islands(
-            recorded, lambda call, why: problems.add(call.number, call.node, why)
+    if is_pt2e(recording):
+        recording = convert_pt2e(
+            recording, lambda call, error: problems.add(call.number, call.node, error)
         )
         problems.check()
-    fates: dict[int, OperatorMapping] = {}
-    builder = TorchGraphBuilder(recorded, is_float=False)
-    _check_ends(builder, place)
-    for call in recorded.calls:
-        builder.take(call)
-        drawn = len(builder.steps)
-        builder.attempt(lambda: _draw(builder), problems)
-        if len(builder.steps) == drawn:
-            fates[call.number] = OperatorMapping(call.node, (), VIEW_ONLY)
-    graph = builder.whole()
-    lowering = Lowering(
-        graph, builder.steps, ModuleBuilder(make_legal_name(recorded.name), PLACE), place
-    )
-    return lower_graph(builder.steps, lowering, fates, problems, PROFILES[recorded.engine])
+    mappings: dict[int, OperatorMapping] = {}
+    builder = TorchGraphBuilder(recording, is_float=False)
+    _check_interface(recording, place)
+    for call in recording.calls:
+        builder.begin_call(call)
+        before = len(builder.steps)
+        builder.attempt(lambda: _translate(builder), problems)
+        if len(builder.steps) == before:
+            mappings[call.number] = OperatorMapping(call.node, (), VIEW_ONLY)
+    lowering = Lowering(builder.build(), builder.steps, module_builder, place)
+    numerics = ENGINE_PROFILES[recording.engine]
+    return lower_graph(builder.steps, lowering, mappings, problems, numerics)
 
 
-def _check_ends(builder: TorchGraphBuilder, place: Place) -> None:
-    """Refuse inputs and outputs of types that cannot be held."""
+def _check_interface(recording: ModelRecording, place: Place) -> None:
+    """Raise UserError (MODEL002) for inputs and outputs of unsupported types."""
     try:
-        for _, tensor in (*builder.recorded.inputs, *builder.recorded.outputs):
+        for _, tensor in (*recording.inputs, *recording.outputs):
             kind_of(tensor)
-    except UnsupportedError as why:
+    except UnsupportedError as error:
         message = "an input or output cannot be compiled"
-        wanted = "float32 or quint8"
-        raise fail("MODEL002", message, place=place, found=str(why), expected=wanted) from why
+        expected = "float32 or quint8"
+        raise fail("MODEL002", message, place=place, found=str(error), expected=expected) from error
 
 
-def _draw(builder: TorchGraphBuilder) -> None:
+def _translate(builder: TorchGraphBuilder) -> None:
     call = builder.call
-    if call.operation not in OPERATORS:
-        raise UnsupportedError(
-            "an operation that nmpsim does not know"
-            if call.results
-            else "control flow or a number that depends on the values of a tensor"
-        )
-    OPERATORS[call.operation](builder)
+    require(
+        call.operation in OPERATIONS,
+        "an operation that nmpsim does not know"
+        if call.results
+        else "control flow or a number that depends on the values of a tensor",
+    )
+    OPERATIONS[call.operation](builder)
 
 
-OPERATORS: dict[str, Draw] = {
-    "aten._adaptive_avg_pool2d": adaptive_average_pool,
-    "aten._reshape_alias": view,
-    "aten._softmax": softmax,
-    "aten._unsafe_view": view,
-    "aten.alias": same,
-    "aten.avg_pool2d": average_pool,
-    "aten.cat": concatenation,
-    "aten.clone": same,
-    "aten.constant_pad_nd": pad,
-    "aten.contiguous": same,
-    "aten.dequantize": dequantize,
-    "aten.detach": same,
-    "aten.permute": permute,
-    "aten.quantize_per_tensor": quantize,
-    "aten.quantized_max_pool2d": max_pool,
-    "aten.select": select,
-    "aten.slice": slice_,
-    "aten.split": split,
-    "aten.split_with_sizes": split,
-    "aten.squeeze": view,
-    "aten.t": permute,
-    "aten.transpose": permute,
-    "aten.unsqueeze": view,
-    "aten.view": view,
-    "quantized.add": pair("elementadd"),
-    "quantized.add_relu": pair("elementadd"),
-    "quantized.cat": concatenation,
-    "quantized.conv2d": convolution,
-    "quantized.conv2d_relu": convolution,
-    "quantized.linear": linear,
-    "quantized.linear_relu": linear,
-    "quantized.mul": pair("elementmul"),
-    "quantized.mul_relu": pair("elementmul"),
-    **dict.fromkeys(POINTWISE, pointwise),
+OPERATIONS: dict[str, Translation] = {
+    **MOVEMENTS,
+    **dict.fromkeys(ELEMENTWISE_FUNCTIONS, pointwise.translate_elementwise),
+    "aten._adaptive_avg_pool2d": pointwise.translate_adaptive_average_pool,
+    "aten._softmax": pointwise.translate_softmax,
+    "aten.avg_pool2d": pointwise.translate_average_pool,
+    "aten.cat": pointwise.translate_concatenation,
+    "aten.constant_pad_nd": translate_pad,
+    "aten.dequantize": pointwise.translate_dequantize,
+    "aten.quantize_per_tensor": pointwise.translate_quantize,
+    "aten.quantized_max_pool2d": pointwise.translate_max_pool,
+    "aten.select": translate_select,
+    "quantized.add": pointwise.binary_translation("elementadd"),
+    "quantized.add_relu": pointwise.binary_translation("elementadd"),
+    "quantized.cat": pointwise.translate_concatenation,
+    "quantized.conv2d": translate_convolution,
+    "quantized.conv2d_relu": translate_convolution,
+    "quantized.linear": translate_linear,
+    "quantized.linear_relu": translate_linear,
+    "quantized.mul": pointwise.binary_translation("elementmul"),
+    "quantized.mul_relu": pointwise.binary_translation("elementmul"),
 }
-"""By its namespace and name."""
+"""Operation of a quantized model, by namespace and name -> translation."""
 
 
-_QUANTIZED = ("quantized.", "quantized_decomposed.", "aten.quantize", "aten.dequantize")
+_QUANTIZED_PREFIXES = ("quantized.", "quantized_decomposed.", "aten.quantize", "aten.dequantize")
 
 
-def is_float(recorded: Recorded) -> bool:
-    """Whether nothing in a model is quantized."""
-    tensors = [tensor for _, tensor in (*recorded.inputs, *recorded.outputs)]
+def is_float(recording: ModelRecording) -> bool:
+    """Return whether nothing in a model is quantized."""
+    tensors = [tensor for _, tensor in (*recording.inputs, *recording.outputs)]
     return all(tensor.dtype == "float32" for tensor in tensors) and not any(
-        call.operation.startswith(_QUANTIZED) for call in recorded.calls
+        call.operation.startswith(_QUANTIZED_PREFIXES) for call in recording.calls
     )
 
 
-def lower_float(recorded: Recorded, place: str) -> ImportedModel:
-    """A float model as LIR that is to be quantized; MODEL002 for what is not supported."""
-    builder = ModuleBuilder(make_legal_name(recorded.name), place)
-    options = ImportOptions(for_quantization=True)
-    return onnx.lower_onnx_graph(float_graph(recorded), builder, Place(place), options)
+def build_float_graph(recording: ModelRecording) -> Graph:
+    """Build the graph of a float model, with tensors named after modules.
 
-
-def float_graph(recorded: Recorded) -> Graph:
-    """The graph. Tensors have the names of modules, inputs and outputs those of the model."""
-    builder = TorchGraphBuilder(recorded, is_float=True)
-    for call in recorded.calls:
-        builder.take(call)
+    An operation that is not supported becomes a node of its name, which the lowering refuses.
+    """
+    builder = TorchGraphBuilder(recording, is_float=True)
+    for call in recording.calls:
+        builder.begin_call(call)
         try:
-            if call.operation not in FLOAT_OPERATIONS:
-                raise NoOperatorError
+            require(call.operation in FLOAT_OPERATIONS, "an operation that nmpsim does not know")
             FLOAT_OPERATIONS[call.operation](builder)
-        except NoOperatorError:
-            tensors = [one for one in call.arguments.values() if isinstance(one, Tensor)]
+        except UnsupportedError:
+            tensors = [one for one in call.arguments.values() if isinstance(one, RecordedTensor)]
             outputs = list(builder.outputs()) or [builder.unique_name("nothing")]
             builder.add(call.operation, [builder.name(one) for one in tensors], *outputs)
-    return builder.whole()
+    return builder.build()

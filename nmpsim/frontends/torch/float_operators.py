@@ -1,64 +1,61 @@
-"""Every operation of a float PyTorch model that can be compiled, and what draws it."""
+"""Operations of float PyTorch models, as ONNX operators."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from nmpsim.frontends.graph.nodes import Shape
-from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.torch.float_formulas import elu, formula, gelu, softplus
-from nmpsim.frontends.torch.graph_builder import Draw, TorchGraphBuilder
-from nmpsim.frontends.torch.movement import order_of, paddings
+from nmpsim.frontends.imported_model import require
+from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
+from nmpsim.frontends.torch.movement import MOVEMENTS, onnx_pads, translate_identity
 from nmpsim.frontends.torch.pointwise import pair_of
-from nmpsim.frontends.torch.recording import Tensor
+from nmpsim.frontends.torch.recording import RecordedTensor
 
 
-class NoOperatorError(UnsupportedError):
-    """An operation has a form that there is no operator for."""
-
-
-def _check(has_operator: bool) -> None:
-    if not has_operator:
-        raise NoOperatorError
+def _check(has_operator: object) -> None:
+    require(has_operator, "a form without an ONNX operator")
 
 
 def _tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
-    """Names of arguments that are tensors."""
+    """Return the names of arguments that are tensors."""
     given = [builder.call.arguments[argument] for argument in arguments]
-    _check(all(isinstance(one, Tensor) for one in given))
+    _check(all(isinstance(one, RecordedTensor) for one in given))
     return [builder.name(one) for one in given]
 
 
-def _part(builder: TorchGraphBuilder, what: str) -> str:
-    """A name for what lies between two operators."""
-    return builder.unique_name(f"{builder.call.name}.{what}".strip("."))
+def _local_name(builder: TorchGraphBuilder, suffix: str) -> str:
+    return f"{builder.call.name}.{suffix}".strip(".")
 
 
-def _number(builder: TorchGraphBuilder, what: str, value: float) -> str:
-    name = f"{builder.call.name}.{what}".strip(".")
+def _temporary(builder: TorchGraphBuilder, suffix: str) -> str:
+    """Return a new name for a tensor between two nodes."""
+    return builder.unique_name(_local_name(builder, suffix))
+
+
+def _number(builder: TorchGraphBuilder, name: str, value: float) -> str:
     return builder.add_constant(name, np.array(value, np.float32))
 
 
-def _plain(op: str, *arguments: str, **attributes: Any) -> Draw:
-    """An operator of the same meaning, of these arguments; ``self`` by itself."""
-    return lambda builder: _ignore(
+def _operator(op: str, *arguments: str, **attributes: Any) -> Translation:
+    """Return the translation to one operator of some arguments, by default ``self``."""
+
+    def translate(builder: TorchGraphBuilder) -> None:
         builder.add(op, _tensors(builder, *(arguments or ("self",))), **attributes)
-    )
 
-
-def _ignore(made: str) -> None:
-    """What was drawn needs no name."""
+    return translate
 
 
 def _convolution(builder: TorchGraphBuilder) -> None:
     given = builder.call.arguments
-    arguments = ("input", "weight", *(("bias",) if given["bias"] is not None else ()))
     is_transposed = given["transposed"]
     builder.add(
         "ConvTranspose" if is_transposed else "Conv",
-        _tensors(builder, *arguments),
+        _tensors(builder, "input", "weight", *(("bias",) if given["bias"] is not None else ())),
         strides=tuple(given["stride"]),
         pads=tuple(given["padding"]) * 2,
         dilations=tuple(given["dilation"]),
@@ -81,20 +78,18 @@ def _batch_norm(builder: TorchGraphBuilder) -> None:
     builder.add("BatchNormalization", names, epsilon=float(given["eps"]))
 
 
-def _limits(low: str, high: str) -> Draw:
-    def draw(builder: TorchGraphBuilder) -> None:
+def _clip(low: str, high: str) -> Translation:
+    def translate(builder: TorchGraphBuilder) -> None:
         limits = [builder.call.arguments.get(name) for name in (low, high)]
-        _check(not any(isinstance(limit, Tensor) for limit in limits))
+        _check(not any(isinstance(limit, RecordedTensor) for limit in limits))
         least, most = (None if limit is None else float(limit) for limit in limits)
         builder.add("Clip", _tensors(builder, "self"), min=least, max=most)
 
-    return draw
+    return translate
 
 
-def _pool(op: str) -> Draw:
-    """A window over rows and columns."""
-
-    def draw(builder: TorchGraphBuilder) -> None:
+def _pool(op: str) -> Translation:
+    def translate(builder: TorchGraphBuilder) -> None:
         given = builder.call.arguments
         _check(given.get("divisor_override") is None)
         counts = given.get("count_include_pad")
@@ -109,45 +104,50 @@ def _pool(op: str) -> Draw:
             count_include_pad=None if counts is None else int(counts),
         )
 
-    return draw
+    return translate
 
 
-def _adaptive(op: str) -> Draw:
-    """A pool whose windows all have one size, and do not overlap."""
+def _adaptive_pool(op: str) -> Translation:
+    """Return the translation of a pool whose windows have one size and do not overlap."""
 
-    def draw(builder: TorchGraphBuilder) -> None:
-        source, result = builder.source(), builder.call.results[0]
-        rows = list(zip(source.shape[-2:], result.shape[-2:], strict=True))
-        _check(len(source.shape) == 4 and not any(own % made for own, made in rows))
-        window = tuple(own // made for own, made in rows)
+    def translate(builder: TorchGraphBuilder) -> None:
+        source = builder.source()
+        sizes = list(zip(source.shape[-2:], builder.result.shape[-2:], strict=True))
+        _check(len(source.shape) == 4 and not any(own % size for own, size in sizes))
+        window = tuple(own // size for own, size in sizes)
         builder.add(op, [builder.name(source)], kernel_shape=window, strides=window)
 
-    return draw
+    return translate
 
 
-def _pair(op: str, is_reversed: bool = False) -> Draw:
-    """Two tensors, or a tensor and a number, the second times ``alpha``."""
+def _binary(op: str, is_reversed: bool = False) -> Translation:
+    """Return the translation of an operator on two tensors, or a tensor and a number.
 
-    def draw(builder: TorchGraphBuilder) -> None:
+    The second operand, or the first one if the operands are reversed, is multiplied by ``alpha``.
+    """
+
+    def translate(builder: TorchGraphBuilder) -> None:
         given = builder.call.arguments
         _check(given.get("rounding_mode") is None)
         names = []
-        for place, side in enumerate((given["self"], given["other"])):
-            alpha = float(given.get("alpha") or 1) if place == (0 if is_reversed else 1) else 1.0
-            if not isinstance(side, Tensor):
-                names.append(_number(builder, "number", float(side) * alpha))
+        for is_second, side in enumerate((given["self"], given["other"])):
+            alpha = float(given.get("alpha") or 1) if is_second != is_reversed else 1.0
+            if not isinstance(side, RecordedTensor):
+                name = _local_name(builder, "number")
+                names.append(_number(builder, name, float(side) * alpha))
                 continue
             _check(side.dtype == "float32")
             names.append(builder.name(side))
             if alpha != 1:
-                factor = _number(builder, "alpha", alpha)
-                names[-1] = builder.add("Mul", [names[-1], factor], _part(builder, "scaled"))
+                factor = _number(builder, _local_name(builder, "alpha"), alpha)
+                scaled = _temporary(builder, "scaled")
+                names[-1] = builder.add("Mul", [names[-1], factor], scaled)
         builder.add(op, names[::-1] if is_reversed else names)
 
-    return draw
+    return translate
 
 
-def _product_and_sum(builder: TorchGraphBuilder) -> None:
+def _addmm(builder: TorchGraphBuilder) -> None:
     given = builder.call.arguments
     alpha, beta = float(given["alpha"]), float(given["beta"])
     builder.add("Gemm", _tensors(builder, "mat1", "mat2", "self"), alpha=alpha, beta=beta)
@@ -158,58 +158,26 @@ def _linear(builder: TorchGraphBuilder) -> None:
     weights = given["weight"]
     _check(weights.values is not None)
     name = weights.name or f"{builder.call.name}.weight"
-    names = [*_tensors(builder, "input"), builder.add_constant(name, np.asarray(weights.values).T)]
+    source = _tensors(builder, "input")
+    names = [*source, builder.add_constant(name, np.asarray(weights.values).T)]
     if given["bias"] is None:
         builder.add("MatMul", names)
         return
-    product = builder.add("MatMul", names, _part(builder, "product"))
+    product = builder.add("MatMul", names, _temporary(builder, "product"))
     builder.add("Add", [product, builder.name(given["bias"])])
 
 
-def _reshaped(builder: TorchGraphBuilder, source: str, shape: Shape, *result: str) -> str:
-    return builder.add("Reshape", [source, builder.integers(shape)], *result)
-
-
-def _view(builder: TorchGraphBuilder) -> None:
-    (source,) = _tensors(builder, "self")
-    _reshaped(builder, source, builder.call.results[0].shape)
-
-
-def _same(builder: TorchGraphBuilder) -> None:
-    source = builder.source()
-    _check(source.dtype == builder.call.results[0].dtype)
-    builder.add("Identity", [builder.name(source)])
-
-
-def _turn(builder: TorchGraphBuilder) -> None:
-    perm = order_of(builder, len(builder.call.results[0].shape))
-    builder.add("Transpose", _tensors(builder, "self"), perm=perm)
-
-
-def _slice(builder: TorchGraphBuilder) -> None:
-    given, source = builder.call.arguments, builder.source()
-    axis = given["dim"] % len(source.shape)
-    size = source.shape[axis]
-    start = 0 if given["start"] is None else given["start"]
-    end = size if given["end"] is None else min(given["end"], size)
-    numbers = [builder.integers([one]) for one in (start, end, axis, given["step"])]
-    builder.add("Slice", [builder.name(source), *numbers])
+def _reshape(builder: TorchGraphBuilder, source: str, shape: Shape, *result: str) -> str:
+    return builder.add("Reshape", [source, builder.add_integers(shape)], *result)
 
 
 def _select(builder: TorchGraphBuilder) -> None:
     given, source = builder.call.arguments, builder.source()
     axis = given["dim"] % len(source.shape)
     start = given["index"] % source.shape[axis]
-    numbers = [builder.integers([one]) for one in (start, start + 1, axis)]
-    part = builder.add("Slice", [builder.name(source), *numbers], _part(builder, "part"))
-    _reshaped(builder, part, builder.call.results[0].shape)
-
-
-def _split(builder: TorchGraphBuilder) -> None:
-    results = builder.call.results
-    axis = builder.call.arguments["dim"] % len(results[0].shape)
-    sizes = builder.integers([result.shape[axis] for result in results])
-    builder.add("Split", [*_tensors(builder, "self"), sizes], *builder.outputs(), axis=axis)
+    numbers = [builder.add_integers([one]) for one in (start, start + 1, axis)]
+    part = builder.add("Slice", [builder.name(source), *numbers], _temporary(builder, "part"))
+    _reshape(builder, part, builder.result.shape)
 
 
 def _concatenation(builder: TorchGraphBuilder) -> None:
@@ -219,82 +187,79 @@ def _concatenation(builder: TorchGraphBuilder) -> None:
 
 
 def _stack(builder: TorchGraphBuilder) -> None:
-    shape, axis = builder.call.results[0].shape, builder.call.arguments["dim"]
+    shape, axis = builder.result.shape, builder.call.arguments["dim"]
     axis %= len(shape)
     single = (*shape[:axis], 1, *shape[axis + 1 :])
-    wide = [
-        _reshaped(builder, builder.name(part), single, _part(builder, "part"))
+    parts = [
+        _reshape(builder, builder.name(part), single, _temporary(builder, "part"))
         for part in builder.call.arguments["tensors"]
     ]
-    builder.add("Concat", wide, axis=axis)
+    builder.add("Concat", parts, axis=axis)
 
 
 def _expand(builder: TorchGraphBuilder) -> None:
-    _check(builder.source().shape == builder.call.results[0].shape)
-    _same(builder)
+    _check(builder.source().shape == builder.result.shape)
+    translate_identity(builder)
 
 
 def _channel_shuffle(builder: TorchGraphBuilder) -> None:
-    shape, groups = builder.call.results[0].shape, builder.call.arguments["groups"]
+    shape, groups = builder.result.shape, builder.call.arguments["groups"]
     images, channels, *rest = shape
     split = (images, groups, channels // groups, *rest)
     (source,) = _tensors(builder, "self")
-    apart = _reshaped(builder, source, split, _part(builder, "apart"))
+    grouped = _reshape(builder, source, split, _temporary(builder, "apart"))
     order = (0, 2, 1, *range(3, 3 + len(rest)))
-    turned = builder.add("Transpose", [apart], _part(builder, "turned"), perm=order)
-    _reshaped(builder, turned, shape)
+    swapped = builder.add("Transpose", [grouped], _temporary(builder, "turned"), perm=order)
+    _reshape(builder, swapped, shape)
 
 
 def _power(builder: TorchGraphBuilder) -> None:
     exponent = builder.call.arguments["exponent"]
-    _check(not isinstance(exponent, Tensor))
-    number = builder.add_constant("exponent", np.array(float(exponent), np.float32))
+    _check(not isinstance(exponent, RecordedTensor))
+    number = _number(builder, "exponent", float(exponent))
     builder.add("Pow", [*_tensors(builder, "self"), number])
 
 
-def _softmax(op: str) -> Draw:
-    def draw(builder: TorchGraphBuilder) -> None:
-        builder.add(op, _tensors(builder, "self"), axis=builder.call.arguments["dim"])
+def _with_argument(
+    op: str, argument: str, attribute: str, read: Callable[[Any], Any] = float
+) -> Translation:
+    """Return the translation to an operator with one attribute that is an argument."""
 
-    return draw
+    def translate(builder: TorchGraphBuilder) -> None:
+        value = read(builder.call.arguments[argument])
+        builder.add(op, _tensors(builder, "self"), **{attribute: value})
+
+    return translate
 
 
 def _mean(builder: TorchGraphBuilder) -> None:
     given = builder.call.arguments
     axes = given.get("dim") or tuple(range(len(given["self"].shape)))
-    numbers = builder.integers(axes if isinstance(axes, tuple) else (axes,))
-    keeps = int(bool(given.get("keepdim")))
-    builder.add("ReduceMean", [*_tensors(builder, "self"), numbers], keepdims=keeps)
-
-
-def _with_number(op: str, argument: str, attribute: str) -> Draw:
-    def draw(builder: TorchGraphBuilder) -> None:
-        number = float(builder.call.arguments[argument])
-        builder.add(op, _tensors(builder, "self"), **{attribute: number})
-
-    return draw
+    numbers = builder.add_integers(axes if isinstance(axes, tuple) else (axes,))
+    keepdims = int(bool(given.get("keepdim")))
+    builder.add("ReduceMean", [*_tensors(builder, "self"), numbers], keepdims=keepdims)
 
 
 def _prelu(builder: TorchGraphBuilder) -> None:
     source, slopes = (builder.call.arguments[name] for name in ("self", "weight"))
     _check(slopes.values is not None)
-    spread = [1] * len(source.shape)
-    if len(spread) > 1:
-        spread[1] = slopes.values.size
-    values = np.asarray(slopes.values).reshape(spread)
+    shape = [1] * len(source.shape)
+    if len(shape) > 1:
+        shape[1] = slopes.values.size
+    values = np.asarray(slopes.values).reshape(shape)
     name = builder.add_constant(slopes.name or f"{builder.call.name}.weight", values)
     builder.add("PRelu", [builder.name(source), name])
 
 
 def _pad(builder: TorchGraphBuilder) -> None:
     given = builder.call.arguments
-    pads = builder.integers(paddings(given["pad"], len(builder.call.results[0].shape)))
-    value = builder.add_constant("value", np.array(float(given.get("value") or 0), np.float32))
+    pads = builder.add_integers(onnx_pads(given["pad"], len(builder.result.shape)))
+    value = _number(builder, "value", float(given.get("value") or 0))
     builder.add("Pad", [*_tensors(builder, "self"), pads, value])
 
 
-def _nearest(builder: TorchGraphBuilder) -> None:
-    sizes = builder.integers(builder.call.results[0].shape)
+def _upsample_nearest(builder: TorchGraphBuilder) -> None:
+    sizes = builder.add_integers(builder.result.shape)
     builder.add(
         "Resize",
         [builder.name(builder.source()), "", "", sizes],
@@ -309,77 +274,128 @@ def _pixel_shuffle(builder: TorchGraphBuilder) -> None:
     builder.add("DepthToSpace", _tensors(builder, "self"), blocksize=block, mode="CRD")
 
 
-FLOAT_OPERATIONS: dict[str, Draw] = {
-    "aten._adaptive_avg_pool2d": _adaptive("AveragePool"),
-    "aten._log_softmax": _softmax("LogSoftmax"),
+# --- formulas of several operators -----------------------------------------------------------
+
+
+class _FormulaWriter:
+    """Writer of nested operators; numbers become constants."""
+
+    def __init__(self, builder: TorchGraphBuilder) -> None:
+        self._builder = builder
+        self.call = builder.call
+
+    def __call__(self, op: str, *operands: str | float) -> str:
+        """Add an operator; return the name of its result."""
+        names = [
+            one if isinstance(one, str) else _number(self._builder, "number", one)
+            for one in operands
+        ]
+        return self._builder.add(op, names, self._builder.unique_name(op.lower()))
+
+    def argument(self, name: str) -> float:
+        """Return a number argument, by default 1."""
+        return float(self.call.arguments.get(name, 1))
+
+    def softplus(self, x: str) -> str:
+        """Add ``log(1 + exp(x))``, computed without an exponential of more than 0."""
+        small = self("Exp", self("Neg", self("Abs", x)))
+        return self("Add", self("Relu", x), self("Log", self("Add", small, 1.0)))
+
+
+def _formula(write: Callable[[_FormulaWriter, str], str]) -> Translation:
+    """Return the translation of a function of each value to several operators."""
+
+    def translate(builder: TorchGraphBuilder) -> None:
+        write(_FormulaWriter(builder), builder.name(builder.call.arguments["self"]))
+        builder.steps[-1] = attrs.evolve(builder.steps[-1], outputs=(builder.first_output(),))
+
+    return translate
+
+
+def _gelu(write: _FormulaWriter, x: str) -> str:
+    """Add ``x * (1 + erf(x / sqrt(2))) / 2``, or its approximation by tanh."""
+    if write.call.arguments.get("approximate") == "tanh":
+        cube = write("Mul", write("Mul", write("Mul", x, x), x), 0.044715)
+        inner = write("Mul", write("Add", x, cube), math.sqrt(2 / math.pi))
+        share = write("Tanh", inner)
+    else:
+        share = write("Erf", write("Mul", x, math.sqrt(0.5)))
+    return write("Mul", write("Mul", x, write("Add", share, 1.0)), 0.5)
+
+
+def _elu(write: _FormulaWriter, x: str) -> str:
+    """Add ELU, CELU or SELU: ``scale * (max(x, 0) + alpha * (exp(inner * min(x, 0)) - 1))``."""
+    alpha, scale, inner = map(write.argument, ("alpha", "scale", "input_scale"))
+    if write.call.operation == "aten.celu":
+        inner = 1 / alpha
+    below = write("Mul", write("Neg", write("Relu", write("Neg", x))), inner)
+    bent = write("Mul", write("Sub", write("Exp", below), 1.0), alpha)
+    return write("Mul", write("Add", write("Relu", x), bent), scale)
+
+
+def _softplus(write: _FormulaWriter, x: str) -> str:
+    """Add ``log(1 + exp(beta * x)) / beta``."""
+    beta = write.argument("beta")
+    return write("Div", write.softplus(write("Mul", x, beta)), beta)
+
+
+FLOAT_OPERATIONS: dict[str, Translation] = {
+    **MOVEMENTS,
+    "aten._adaptive_avg_pool2d": _adaptive_pool("AveragePool"),
+    "aten._log_softmax": _with_argument("LogSoftmax", "dim", "axis", int),
     "aten._native_batch_norm_legit_no_training": _batch_norm,
     "aten._prelu_kernel": _prelu,
-    "aten._reshape_alias": _view,
-    "aten._softmax": _softmax("Softmax"),
-    "aten._to_copy": _same,
-    "aten._unsafe_view": _view,
-    "aten.abs": _plain("Abs"),
-    "aten.adaptive_max_pool2d": _adaptive("MaxPool"),
-    "aten.add": _pair("Add"),
-    "aten.addmm": _product_and_sum,
-    "aten.alias": _same,
+    "aten._softmax": _with_argument("Softmax", "dim", "axis", int),
+    "aten._to_copy": translate_identity,
+    "aten.abs": _operator("Abs"),
+    "aten.adaptive_max_pool2d": _adaptive_pool("MaxPool"),
+    "aten.add": _binary("Add"),
+    "aten.addmm": _addmm,
     "aten.avg_pool2d": _pool("AveragePool"),
-    "aten.bmm": _plain("MatMul", "self", "mat2"),
+    "aten.bmm": _operator("MatMul", "self", "mat2"),
     "aten.cat": _concatenation,
-    "aten.celu": formula(elu),
+    "aten.celu": _formula(_elu),
     "aten.channel_shuffle": _channel_shuffle,
-    "aten.clamp": _limits("min", "max"),
-    "aten.clamp_max": _limits("", "max"),
-    "aten.clamp_min": _limits("min", ""),
-    "aten.clone": _same,
+    "aten.clamp": _clip("min", "max"),
+    "aten.clamp_max": _clip("", "max"),
+    "aten.clamp_min": _clip("min", ""),
     "aten.constant_pad_nd": _pad,
-    "aten.contiguous": _same,
     "aten.convolution": _convolution,
-    "aten.detach": _same,
-    "aten.div": _pair("Div"),
-    "aten.elu": formula(elu),
-    "aten.erf": _plain("Erf"),
-    "aten.exp": _plain("Exp"),
+    "aten.div": _binary("Div"),
+    "aten.elu": _formula(_elu),
+    "aten.erf": _operator("Erf"),
+    "aten.exp": _operator("Exp"),
     "aten.expand": _expand,
-    "aten.gelu": formula(gelu),
-    "aten.hardsigmoid": _plain("HardSigmoid", alpha=1 / 6, beta=0.5),
-    "aten.hardswish": _plain("HardSwish"),
-    "aten.hardtanh": _limits("min_val", "max_val"),
-    "aten.leaky_relu": _with_number("LeakyRelu", "negative_slope", "alpha"),
+    "aten.gelu": _formula(_gelu),
+    "aten.hardsigmoid": _operator("HardSigmoid", alpha=1 / 6, beta=0.5),
+    "aten.hardswish": _operator("HardSwish"),
+    "aten.hardtanh": _clip("min_val", "max_val"),
+    "aten.leaky_relu": _with_argument("LeakyRelu", "negative_slope", "alpha"),
     "aten.linear": _linear,
-    "aten.log": _plain("Log"),
+    "aten.log": _operator("Log"),
     "aten.max_pool2d_with_indices": _pool("MaxPool"),
-    "aten.maximum": _plain("Max", "self", "other"),
+    "aten.maximum": _operator("Max", "self", "other"),
     "aten.mean": _mean,
-    "aten.minimum": _plain("Min", "self", "other"),
-    "aten.mish": formula(lambda write, x: write("Mul", x, write("Tanh", write.softplus(x)))),
-    "aten.mm": _plain("MatMul", "self", "mat2"),
-    "aten.mul": _pair("Mul"),
+    "aten.minimum": _operator("Min", "self", "other"),
+    "aten.mish": _formula(lambda write, x: write("Mul", x, write("Tanh", write.softplus(x)))),
+    "aten.mm": _operator("MatMul", "self", "mat2"),
+    "aten.mul": _binary("Mul"),
     "aten.native_batch_norm": _batch_norm,
-    "aten.neg": _plain("Neg"),
-    "aten.permute": _turn,
+    "aten.neg": _operator("Neg"),
     "aten.pixel_shuffle": _pixel_shuffle,
     "aten.pow": _power,
-    "aten.reciprocal": _plain("Reciprocal"),
-    "aten.relu": _plain("Relu"),
-    "aten.rsub": _pair("Sub", is_reversed=True),
+    "aten.reciprocal": _operator("Reciprocal"),
+    "aten.relu": _operator("Relu"),
+    "aten.rsqrt": _formula(lambda write, x: write("Reciprocal", write("Sqrt", x))),
+    "aten.rsub": _binary("Sub", is_reversed=True),
     "aten.select": _select,
-    "aten.sigmoid": _plain("Sigmoid"),
-    "aten.rsqrt": formula(lambda write, x: write("Reciprocal", write("Sqrt", x))),
-    "aten.silu": formula(lambda write, x: write("Mul", x, write("Sigmoid", x))),
-    "aten.slice": _slice,
-    "aten.split": _split,
-    "aten.split_with_sizes": _split,
-    "aten.sqrt": _plain("Sqrt"),
-    "aten.softplus": formula(softplus),
-    "aten.squeeze": _view,
+    "aten.sigmoid": _operator("Sigmoid"),
+    "aten.silu": _formula(lambda write, x: write("Mul", x, write("Sigmoid", x))),
+    "aten.softplus": _formula(_softplus),
+    "aten.sqrt": _operator("Sqrt"),
     "aten.stack": _stack,
-    "aten.sub": _pair("Sub"),
-    "aten.t": _turn,
-    "aten.tanh": _plain("Tanh"),
-    "aten.transpose": _turn,
-    "aten.unsqueeze": _view,
-    "aten.upsample_nearest2d": _nearest,
-    "aten.view": _view,
+    "aten.sub": _binary("Sub"),
+    "aten.tanh": _operator("Tanh"),
+    "aten.upsample_nearest2d": _upsample_nearest,
 }
-"""Operation of PyTorch -> what draws it."""
+"""Operation of PyTorch -> translation."""

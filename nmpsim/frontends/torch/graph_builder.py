@@ -1,4 +1,4 @@
-"""The graph of a recorded run under construction."""
+"""Construction of a graph from a recorded run."""
 
 from __future__ import annotations
 
@@ -8,143 +8,136 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from nmpsim.frontends.graph.graph_builder import GraphBuilder
-from nmpsim.frontends.graph.nodes import Graph, QuantizedTensor, Shape
-from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.torch.recording import Call, Packed, Recorded, Tensor
+from nmpsim.frontends.graph.nodes import Graph, Kind, QuantizedTensor, Shape
+from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.torch.recording import ModelRecording, RecordedCall, RecordedTensor
 
 
 class TorchGraphBuilder(GraphBuilder):
-    """That of PyTorch; layers are named after modules.
+    """Builder of the graph of a recorded run, with layers named after modules.
 
     Parameters
     ----------
-    recorded : Recorded
+    recording : ModelRecording
         The run.
     is_float : bool
-        Of a model in which nothing is quantized; its tensors are not declared.
+        Whether nothing in the model is quantized; its tensors are then not declared.
     """
 
-    call: Call
-    """The operation at hand."""
+    call: RecordedCall
+    """The current operation."""
 
-    def __init__(self, recorded: Recorded, is_float: bool) -> None:
+    def __init__(self, recording: ModelRecording, is_float: bool) -> None:
         super().__init__()
-        self.recorded = recorded
-        self._is_float = is_float
-        self._names = {tensor.number: self.unique_name(name) for name, tensor in recorded.inputs}
-        self.ends = tuple(self.unique_name(name) for name, _ in recorded.outputs)
-        self._turned: dict[int, tuple[Tensor, tuple[int, ...]]] = {}
-        """Number of a tensor -> what it is in another order of dimensions, as yet not made."""
-        self._ends: dict[int, str] = {}
-        """Number of a tensor -> the output that it is."""
-        for (_, tensor), name in zip(recorded.outputs, self.ends, strict=True):
-            self._ends.setdefault(tensor.number, name)
+        self.recording = recording
+        self.is_float = is_float
+        self._names = {tensor.number: self.unique_name(name) for name, tensor in recording.inputs}
+        self._output_names = tuple(self.unique_name(name) for name, _ in recording.outputs)
+        self._outputs: dict[int, str] = {}
+        """Tensor number -> name of the model output."""
+        for (_, tensor), name in zip(recording.outputs, self._output_names, strict=True):
+            self._outputs.setdefault(tensor.number, name)
+        self._permuted: dict[int, tuple[RecordedTensor, tuple[int, ...]]] = {}
+        """Tensor number -> source and order of a permutation that is not added yet."""
 
-    def take(self, call: Call) -> None:
-        """Draw an operation from here on."""
+    def begin_call(self, call: RecordedCall) -> None:
+        """Make an operation the current one."""
         self.call = call
         self.begin(call.number, call.node)
         for result in call.results:
             own = self.unique_name(call.name or call.operation.rpartition(".")[2])
-            self._names[result.number] = self._ends.get(result.number, own)
+            self._names[result.number] = self._outputs.get(result.number, own)
             self.name_layer(self._names[result.number], own)
 
-    def whole(self) -> Graph:
-        """The graph of the run."""
+    def build(self) -> Graph:
+        """Return the graph of the run."""
         inputs = {
             self.name(tensor): (tensor.dtype.replace("quint8", "uint8"), tensor.shape)
-            for _, tensor in self.recorded.inputs
+            for _, tensor in self.recording.inputs
         }
-        number = 1 + max((call.number for call in self.recorded.calls), default=0)
-        for (_, tensor), name in zip(self.recorded.outputs, self.ends, strict=True):
-            if self.name(tensor) != name:  # an output as it is under another name
+        number = 1 + max((call.number for call in self.recording.calls), default=0)
+        for (_, tensor), name in zip(self.recording.outputs, self._output_names, strict=True):
+            if self.name(tensor) != name:  # the same tensor is also another output
                 self.begin(number, "output")
-                self.add("Identity", [self.name(tensor)], self._declared_as(name, tensor))
+                self.add("Identity", [self.name(tensor)], self._declared(name, tensor))
                 number += 1
-        return self.build_graph(inputs, self.ends)
+        return self.build_graph(inputs, self._output_names)
 
-    def name(self, tensor: Tensor) -> str:
-        """A tensor's name in the graph; of a constant, which is kept."""
+    def name(self, tensor: RecordedTensor) -> str:
+        """Return the name of a tensor in the graph; a constant is added at its first use."""
         if tensor.number not in self._names:
             if tensor.values is None:
                 raise UnsupportedError("a tensor whose memory another operation has changed")
             own = tensor.name or f"{self.call.name}.constant".strip(".")
             self._names[tensor.number] = self.unique_name(own)
             self.constants[self._names[tensor.number]] = np.asarray(tensor.values)
-        name = self._declared_as(self._names[tensor.number], tensor)
-        if tensor.number in self._turned:
-            source, order = self._turned.pop(tensor.number)
+        name = self._declared(self._names[tensor.number], tensor)
+        if tensor.number in self._permuted:
+            source, order = self._permuted.pop(tensor.number)
             self.add("Transpose", [self.name(source)], name, perm=order)
         return name
 
-    def turn(self, source: Tensor, order: tuple[int, ...]) -> None:
-        """Dimensions in another order, made when something needs them so; an output at once."""
-        if source.number in self._turned:
-            source, own = self._turned[source.number]
+    def permute(self, source: RecordedTensor, order: tuple[int, ...]) -> None:
+        """Permute dimensions; the node is added when the result is read or is an output."""
+        if source.number in self._permuted:
+            source, own = self._permuted[source.number]
             order = tuple(own[axis] for axis in order)
-        result = self.call.results[0]
-        self._turned[result.number] = source, order
-        if result.number in self._ends:
-            self.name(result)
+        self._permuted[self.result.number] = source, order
+        if self.result.number in self._outputs:
+            self.name(self.result)
+
+    @property
+    def result(self) -> RecordedTensor:
+        """First result of the current operation."""
+        return self.call.results[0]
 
     def names(self, *arguments: str) -> list[str]:
-        """The names of quantized tensors that are given as these arguments."""
+        """Return the names of arguments that are quantized tensors."""
         return [self.name(self.tensor(one)) for one in arguments]
 
-    def tensor(self, argument: str, *dtypes: str) -> Tensor:
-        """An argument that is a tensor of one of these types; quint8 if none is given."""
+    def tensor(self, argument: str, *dtypes: str) -> RecordedTensor:
+        """Return an argument that is a tensor of one of these types, by default quint8."""
         tensor = self.call.arguments.get(argument)
-        if not isinstance(tensor, Tensor):
+        if not isinstance(tensor, RecordedTensor):
             raise UnsupportedError(f"{argument} is no tensor")
-        if tensor.dtype not in (dtypes or ("quint8",)):
-            raise UnsupportedError(f"{argument} is {tensor.dtype}")
+        require(tensor.dtype in (dtypes or ("quint8",)), f"{argument} is {tensor.dtype}")
         return tensor
 
-    def source(self) -> Tensor:
-        """The first argument, which is a tensor of any type."""
+    def source(self) -> RecordedTensor:
+        """Return the first argument, a tensor of any type."""
         source = next(iter(self.call.arguments.values()), None)
-        if not isinstance(source, Tensor):
+        if not isinstance(source, RecordedTensor):
             raise UnsupportedError("no input")
         return source
 
     def outputs(self) -> Iterator[str]:
-        """Their names."""
+        """Yield the names of the operation's results."""
         return map(self.name, self.call.results)
 
-    def temporary(self, what: str, kind: QuantizedTensor, shape: Shape) -> str:
-        """A tensor between two steps."""
-        name = self.unique_name(f"{self.call.name}_{what}")
-        return self.declare(name, kind, shape)
+    def add_temporary(self, suffix: str, kind: QuantizedTensor, shape: Shape) -> str:
+        """Declare a tensor between two nodes; return its name."""
+        return self.declare(self.unique_name(f"{self.call.name}_{suffix}"), kind, shape)
 
-    def integers(self, values: Sequence[int] | int) -> str:
-        """A new constant that holds whole numbers."""
+    def add_integers(self, values: Sequence[int] | int) -> str:
+        """Add a constant with integers; return its name."""
         return self.add_constant("numbers", np.array(values, np.int64))
 
-    def _declared_as(self, name: str, tensor: Tensor) -> str:
-        if not self._is_float and not self.is_declared(name):
+    def _declared(self, name: str, tensor: RecordedTensor) -> str:
+        if not self.is_float and not self.is_declared(name):
             self.declare(name, kind_of(tensor), tensor.shape)
         return name
 
 
-Draw = Callable[[TorchGraphBuilder], None]
+Translation = Callable[[TorchGraphBuilder], None]
+"""Adds the nodes of the current operation."""
 
 
-def kind_of(tensor: Tensor) -> QuantizedTensor | str:
-    """What the integers of a tensor stand for, or its element type."""
-    is_quantized = tensor.dtype == "quint8"
-    if tensor.dtype not in ("quint8", "float32") or is_quantized != (tensor.scale is not None):
-        raise UnsupportedError(f"a tensor of {tensor.dtype}")
+def kind_of(tensor: RecordedTensor) -> Kind:
+    """Return quantization or element type of a tensor; raise UnsupportedError for other types."""
+    is_known = tensor.dtype == ("float32" if tensor.scale is None else "quint8")
+    require(is_known, f"a tensor of {tensor.dtype}")
     if tensor.scale is None:
         return tensor.dtype
     scale = np.float32(tensor.scale)
-    if not 0 < scale < math.inf:
-        raise UnsupportedError(f"a scale of {tensor.scale:g}")
+    require(0 < scale < math.inf, f"a scale of {tensor.scale:g}")
     return QuantizedTensor("", "uint8", np.array([scale]), np.array([tensor.zero_point]))
-
-
-def weights_of(call: Call) -> Packed:
-    """The weights of a layer."""
-    packed = call.arguments.get("packed_weight", call.arguments.get("W_prepack"))
-    if not isinstance(packed, Packed):
-        raise UnsupportedError("weights of a kind that nmpsim does not know")
-    return packed

@@ -1,35 +1,36 @@
-"""Operations that move values: views, permutations, slices."""
+"""PyTorch operations that move elements: views, permutations, slices."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder
+from nmpsim.frontends.imported_model import require
+from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 
 
-def view(builder: TorchGraphBuilder) -> None:
-    """The same values in PyTorch's order, with another shape."""
-    shape = builder.call.results[0].shape
+def _translate_view(builder: TorchGraphBuilder) -> None:
+    shape = builder.result.shape
     builder.add("Reshape", [builder.name(builder.source())], shape=shape, allowzero=1)
 
 
-def same(builder: TorchGraphBuilder) -> None:
-    """The same values; their order in PyTorch's memory is not LIR's."""
-    source, result = builder.source(), builder.call.results[0]
-    if source.dtype != result.dtype:
-        raise UnsupportedError(f"{source.dtype} to {result.dtype}")
+def translate_identity(builder: TorchGraphBuilder) -> None:
+    """Translate an operation that only changes PyTorch's memory layout."""
+    source, result = builder.source(), builder.result
+    require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}")
     builder.add("Identity", [builder.name(source)])
 
 
-def permute(builder: TorchGraphBuilder) -> None:
-    """Dimensions in another order, which moves nothing yet."""
+def _translate_permutation(builder: TorchGraphBuilder) -> None:
+    """Translate a permutation; in a quantized model it is delayed until it is needed."""
     source = builder.source()
-    builder.turn(source, order_of(builder, len(source.shape)))
+    order = _permutation(builder, len(source.shape))
+    if builder.is_float:
+        builder.add("Transpose", [builder.name(source)], perm=order)
+    else:
+        builder.permute(source, order)
 
 
-def order_of(builder: TorchGraphBuilder, rank: int) -> tuple[int, ...]:
-    """The order of dimensions that a permutation makes; two of them exchanged, or all given."""
+def _permutation(builder: TorchGraphBuilder, rank: int) -> tuple[int, ...]:
     given, order = builder.call.arguments, list(range(rank))
     if "dims" in given:
         return tuple(int(axis) % rank for axis in given["dims"])
@@ -39,51 +40,74 @@ def order_of(builder: TorchGraphBuilder, rank: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-def slice_(builder: TorchGraphBuilder) -> None:
-    """A range of one dimension, with steps of 1."""
+def _translate_slice(builder: TorchGraphBuilder) -> None:
     given, source = builder.call.arguments, builder.source()
-    if given.get("step", 1) != 1:
-        raise UnsupportedError(f"steps of {given['step']}")
     axis = int(given.get("dim", 0)) % len(source.shape)
-    start, size = int(given.get("start") or 0), source.shape[axis]
+    size, step = source.shape[axis], given.get("step", 1)
+    start = int(given.get("start") or 0)
     first = min(max(start + size if start < 0 else start, 0), size)
-    end = first + builder.call.results[0].shape[axis]
-    builder.add("Slice", [builder.name(source)], starts=(first,), ends=(end,), axes=(axis,))
+    name = builder.name(source)
+    if step != 1:
+        require(builder.is_float, f"steps of {step}")
+        end = size if given["end"] is None else min(given["end"], size)
+        builder.add("Slice", [name, *(builder.add_integers([n]) for n in (start, end, axis, step))])
+        return
+    end = first + builder.result.shape[axis]
+    builder.add("Slice", [name], starts=(first,), ends=(end,), axes=(axis,))
 
 
-def select(builder: TorchGraphBuilder) -> None:
-    """One place of a dimension, which is no dimension of the result."""
+def translate_select(builder: TorchGraphBuilder) -> None:
+    """Translate the selection of one index of a dimension of a quantized tensor."""
     given, source = builder.call.arguments, builder.source()
     axis = int(given["dim"]) % len(source.shape)
-    index = builder.integers(int(given["index"]) % source.shape[axis])
+    index = builder.add_integers(int(given["index"]) % source.shape[axis])
     builder.add("Gather", [builder.name(source), index], axis=axis)
 
 
-def split(builder: TorchGraphBuilder) -> None:
-    """Parts along a dimension."""
+def _translate_split(builder: TorchGraphBuilder) -> None:
     source, call = builder.source(), builder.call
     axis = int(call.arguments.get("dim", 0)) % len(source.shape)
     sizes = tuple(result.shape[axis] for result in call.results)
     builder.add("Split", [builder.name(source)], *builder.outputs(), axis=axis, split=sizes)
 
 
-def paddings(given: Any, rank: int) -> tuple[int, ...]:
-    """Before, then behind each dimension; PyTorch gives both from the last one on."""
-    before, behind = [0] * rank, [0] * rank
-    for place in range(len(given) // 2):
-        before[rank - 1 - place], behind[rank - 1 - place] = map(int, given[2 * place :][:2])
-    return (*before, *behind)
+def onnx_pads(given: Any, rank: int) -> tuple[int, ...]:
+    """Return ONNX's pads, given PyTorch's: before and after each dimension from the last one on."""
+    before, after = [0] * rank, [0] * rank
+    for index in range(len(given) // 2):
+        before[rank - 1 - index], after[rank - 1 - index] = map(int, given[2 * index :][:2])
+    return (*before, *after)
 
 
-def pad(builder: TorchGraphBuilder) -> None:
-    """Zeros around a tensor."""
-    (source, result), given = (builder.source(), builder.call.results[0]), builder.call.arguments
-    pads = paddings(given["pad"], len(source.shape))
-    if given.get("value") or min(pads, default=0) < 0:
-        raise UnsupportedError(f"paddings {list(given['pad'])} with {given.get('value')}")
-    if (source.scale, source.zero_point) != (result.scale, result.zero_point):
-        raise UnsupportedError("input and result of different scales or zero points")
+def translate_pad(builder: TorchGraphBuilder) -> None:
+    """Translate zero padding of a quantized tensor."""
+    source, result, given = builder.source(), builder.result, builder.call.arguments
+    pads = onnx_pads(given["pad"], len(source.shape))
+    is_known = not given.get("value") and min(pads, default=0) >= 0
+    require(is_known, f"paddings {list(given['pad'])} with {given.get('value')}")
+    is_equal = (source.scale, source.zero_point) == (result.scale, result.zero_point)
+    require(is_equal, "input and result of different scales or zero points")
     inputs = [builder.name(source)]
     if source.scale is not None:
-        inputs += ["", builder.integers(source.zero_point)]
+        inputs += ["", builder.add_integers(source.zero_point)]
     builder.add("Pad", inputs, pads=pads)
+
+
+MOVEMENTS: dict[str, Translation] = {
+    "aten._reshape_alias": _translate_view,
+    "aten._unsafe_view": _translate_view,
+    "aten.alias": translate_identity,
+    "aten.clone": translate_identity,
+    "aten.contiguous": translate_identity,
+    "aten.detach": translate_identity,
+    "aten.permute": _translate_permutation,
+    "aten.slice": _translate_slice,
+    "aten.split": _translate_split,
+    "aten.split_with_sizes": _translate_split,
+    "aten.squeeze": _translate_view,
+    "aten.t": _translate_permutation,
+    "aten.transpose": _translate_permutation,
+    "aten.unsqueeze": _translate_view,
+    "aten.view": _translate_view,
+}
+"""Operations on tensors of any type."""

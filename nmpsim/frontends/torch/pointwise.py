@@ -1,4 +1,4 @@
-"""Operations that work element by element, pools, and conversions."""
+"""Quantized PyTorch operations without weights: elementwise functions, pools, conversions."""
 
 from __future__ import annotations
 
@@ -9,62 +9,66 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
-from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.torch.graph_builder import Draw, TorchGraphBuilder
-from nmpsim.frontends.torch.recording import BLOCK, PROFILES, Call, Tensor
-from nmpsim.frontends.torch.weighted import with_relu
+from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
+from nmpsim.frontends.torch.recording import (
+    CHANNEL_BLOCK,
+    ENGINE_PROFILES,
+    RecordedCall,
+    RecordedTensor,
+)
+from nmpsim.frontends.torch.weighted import add_with_relu
 
-_LATE = "float-qnnpack"
-"""A profile whose averages add the zero point after rounding; it always counts padding."""
-_EARLY = "float-fbgemm"
-"""One that adds it before, and knows windows that do not count padding."""
-_AVERAGED = 16
-"""Channels that PyTorch averages at once where they lie next to each other."""
+_LATE_PROFILE = "float-qnnpack"
+"""Its averages add the zero point after rounding, and always count padding."""
+_EARLY_PROFILE = "float-fbgemm"
+"""Its averages add the zero point before rounding, and may leave out padding."""
+_AVERAGED_CHANNELS = 16
+"""Number of adjacent channels that PyTorch averages at once."""
 
 
-def quantize(builder: TorchGraphBuilder) -> None:
-    """From float, on the host."""
+def translate_quantize(builder: TorchGraphBuilder) -> None:
+    """Translate a conversion from float32 to integers."""
     builder.add_instruction("quantize", [builder.name(builder.tensor("self", "float32"))])
 
 
-def dequantize(builder: TorchGraphBuilder) -> None:
-    """To float, on the host."""
+def translate_dequantize(builder: TorchGraphBuilder) -> None:
+    """Translate a conversion from integers to float32."""
     builder.add_instruction("dequantize", builder.names("self"), plain=True)
 
 
-def pair(opcode: str) -> Draw:
-    """Two tensors of the result's shape, or broadcast to it."""
+def binary_translation(opcode: str) -> Translation:
+    """Return the translation of an instruction on two tensors, one of them broadcast."""
 
-    def draw(builder: TorchGraphBuilder) -> None:
+    def translate(builder: TorchGraphBuilder) -> None:
         sides = [builder.tensor(one) for one in ("qa", "qb")]
-        if builder.call.results[0].shape not in [side.shape for side in sides]:
-            raise UnsupportedError(" and ".join(str(list(side.shape)) for side in sides))
-        with_relu(builder, opcode, [builder.name(side) for side in sides], is_broadcast=True)
+        is_known = builder.result.shape in [side.shape for side in sides]
+        require(is_known, " and ".join(str(list(side.shape)) for side in sides))
+        add_with_relu(builder, opcode, [builder.name(side) for side in sides], is_broadcast=True)
 
-    return draw
+    return translate
 
 
-def pointwise(builder: TorchGraphBuilder) -> None:
-    """A function of one value: a clip where its table says so, else the table."""
+def translate_elementwise(builder: TorchGraphBuilder) -> None:
+    """Translate a function of each value to a clip, if its table is one, or to the table."""
     call = builder.call
     if call.operation == "aten.relu" and builder.tensor("self", "quint8", "float32").scale is None:
-        # In float32, as FX leaves it where it knows no fused form; on the host.
+        # FX leaves it in float32 where it knows no fused form.
         builder.add_instruction("relu", [builder.name(builder.tensor("self", "float32"))])
         return
-    source, result = builder.tensor(next(iter(call.arguments))), call.results[0]
-    if len(call.tables) != 1:
-        raise UnsupportedError(
-            "results that do not follow from each value alone: qnnpack mixes up the pixels of an"
-            " image whose channels come last, as PyTorch's clamp and relu6 call it"
-        )
+    source = builder.tensor(next(iter(call.arguments)))
+    require(
+        len(call.tables) == 1,
+        "results that do not follow from each value alone: qnnpack mixes up the pixels of an"
+        " image whose channels come last, as PyTorch's clamp and relu6 call it",
+    )
     name, (table,) = builder.name(source), call.tables
     clipped = np.clip(np.arange(256), int(table[0]), int(table[-1]))
-    is_clip = np.array_equal(table, clipped) and _is_alike(source, result)
-    if not is_clip:
+    if not (np.array_equal(table, clipped) and _has_equal_scale(source, builder.result)):
         builder.add_table(name, table.astype(np.int16) - UNSIGNED)
         return
     zero, scale = source.zero_point, builder.quantization(name).scale
-    low, high = _bounds(call)
+    low, high = _real_bounds(call)
     if (table[0], table[-1]) == (zero, 255) and high is None:
         builder.add_instruction("relu", [name])
         return
@@ -76,13 +80,13 @@ def pointwise(builder: TorchGraphBuilder) -> None:
     builder.add_instruction("clip", [name], Min=least, Max=most)
 
 
-def _is_alike(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors have one scale and zero point."""
+def _has_equal_scale(first: RecordedTensor, second: RecordedTensor) -> bool:
+    """Return whether two tensors have the same scale and zero point."""
     one, other = (np.float32(tensor.scale or 0) for tensor in (first, second))
     return bool(one == other) and first.zero_point == second.zero_point
 
 
-def _bounds(call: Call) -> tuple[float | None, float | None]:
+def _real_bounds(call: RecordedCall) -> tuple[float | None, float | None]:
     """Return the real numbers that an activation clips to; None where it has no bound."""
     if call.operation == "quantized.relu6":
         return 0.0, 6.0
@@ -91,116 +95,143 @@ def _bounds(call: Call) -> tuple[float | None, float | None]:
     return None if low is None else float(low), None if high is None else float(high)
 
 
-def softmax(builder: TorchGraphBuilder) -> None:
-    """In float32 along the last dimension, on the host."""
-    source, dimension = builder.tensor("self", "float32"), builder.call.arguments["dim"]
-    rank = len(source.shape)
-    if not rank or int(dimension) % rank != rank - 1:
-        raise UnsupportedError(f"softmax along dimension {dimension}")
-    rows = (math.prod(source.shape[:-1]), source.shape[-1])
-    builder.add_instruction("softmax", [builder.name(source)], views=(rows, rows))
+def translate_softmax(builder: TorchGraphBuilder) -> None:
+    """Translate a softmax in float32 along the last dimension."""
+    shape = builder.tensor("self", "float32").shape
+    axis, rank = builder.call.arguments["dim"], len(shape)
+    require(rank and int(axis) % rank == rank - 1, f"softmax along dimension {axis}")
+    rows = (math.prod(shape[:-1]), shape[-1])
+    builder.add_instruction("softmax", [builder.name(builder.source())], views=(rows, rows))
 
 
-def concatenation(builder: TorchGraphBuilder) -> None:
-    """Parts one behind the other; those of another scale go through a table."""
+def translate_concatenation(builder: TorchGraphBuilder) -> None:
+    """Translate a concatenation; inputs of another scale are rescaled by a table."""
     call = builder.call
     parts = next(iter(call.arguments.values()))
-    if not all(isinstance(part, Tensor) and part.shape for part in parts):
-        raise UnsupportedError("parts that are no tensors")
+    is_known = all(isinstance(part, RecordedTensor) and part.shape for part in parts)
+    require(is_known, "parts that are no tensors")
     axis = int(call.arguments.get("dim") or 0) % len(parts[0].shape)
     in_blocks = axis == 1 and all(part.channels_last for part in parts)
     names = []
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         name, size = builder.name(part), part.shape[axis]
-        single, block = call.tables[2 * place : 2 * place + 2] or (None, None)
-        joined = size - size % BLOCK if in_blocks else 0
+        single, block = call.tables[2 * index : 2 * index + 2] or (None, None)
+        joined = size - size % CHANNEL_BLOCK if in_blocks else 0
         if single is None or block is None or np.array_equal(single, block):
             joined = 0
         for first, count, table in ((0, joined, block), (joined, size - joined, single)):
             if count:
-                value = _channels(builder, name, part, axis, first, count)
-                names.append(_scaled(builder, value, part, axis, count, table))
+                value = _slice(builder, name, part, axis, first, count)
+                names.append(_rescaled(builder, value, part, axis, count, table))
     builder.add("Concat", names, axis=axis)
 
 
-def _channels(
-    builder: TorchGraphBuilder, name: str, whole: Tensor, axis: int, first: int, count: int
+def _slice(
+    builder: TorchGraphBuilder, name: str, whole: RecordedTensor, axis: int, first: int, count: int
 ) -> str:
-    """Some indices of a dimension."""
+    """Add the slice of some indices of a dimension, unless it is all of them."""
     if count == whole.shape[axis]:
         return name
-    part = builder.temporary("channels", builder.quantization(name), _with(whole, axis, count))
+    kind, shape = builder.quantization(name), _with_size(whole, axis, count)
+    part = builder.add_temporary("channels", kind, shape)
     return builder.add("Slice", [name], part, starts=(first,), ends=(first + count,), axes=(axis,))
 
 
-def _with(whole: Tensor, axis: int, count: int) -> tuple[int, ...]:
+def _with_size(whole: RecordedTensor, axis: int, count: int) -> tuple[int, ...]:
     return (*whole.shape[:axis], count, *whole.shape[axis + 1 :])
 
 
-def _scaled(
-    builder: TorchGraphBuilder, name: str, part: Tensor, axis: int, count: int, table: Any
+def _rescaled(
+    builder: TorchGraphBuilder, name: str, part: RecordedTensor, axis: int, count: int, table: Any
 ) -> str:
-    """A part on the scale of the whole."""
+    """Add the conversion of an input of a concatenation to the scale of the result."""
     is_same = table is None or np.array_equal(table, np.arange(256))
-    if _is_alike(part, builder.call.results[0]) and is_same:
+    if _has_equal_scale(part, builder.result) and is_same:
         return name
     if table is None:
         raise UnsupportedError("parts of different scales or zero points")
     kind = builder.quantization(builder.first_output())
-    moved = builder.temporary("scaled", kind, _with(part, axis, count))
-    return builder.add_table(name, table.astype(np.int16) - UNSIGNED, moved)
+    scaled = builder.add_temporary("scaled", kind, _with_size(part, axis, count))
+    return builder.add_table(name, table.astype(np.int16) - UNSIGNED, scaled)
 
 
-def max_pool(builder: TorchGraphBuilder) -> None:
-    """A window over rows and columns."""
-    builder.add_instruction("maxpool", builder.names("self"), image=True, **_window(builder).words)
+# --- pools -----------------------------------------------------------------------------------
 
 
-def average_pool(builder: TorchGraphBuilder) -> None:
-    """A window over rows and columns; the zero point is added before or after rounding."""
+@attrs.frozen
+class _Window:
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...] = (0, 0)
+    """Padding at the top and left; at the bottom and right there is ``excess`` more."""
+    excess: tuple[int, ...] = (0, 0)
+    """Rows and columns of the last windows beyond the padding."""
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """Attributes of the LIR instruction."""
+        after = (pad + more for pad, more in zip(self.pads, self.excess, strict=True))
+        return {"Kernels": self.kernel, "Strides": self.strides, "Pads": (*self.pads, *after)}
+
+
+def translate_max_pool(builder: TorchGraphBuilder) -> None:
+    """Translate a max pool."""
+    words = _window(builder).words
+    builder.add_instruction("maxpool", builder.names("self"), image=True, **words)
+
+
+def translate_average_pool(builder: TorchGraphBuilder) -> None:
+    """Translate an average pool; its kernel adds the zero point before or after rounding."""
     source, window, given = builder.tensor("self"), _window(builder), builder.call.arguments
-    if given.get("divisor_override") is not None:
-        raise UnsupportedError("a divisor of its own")
-    is_qnnpack = builder.recorded.engine == "qnnpack" and not given.get("ceil_mode")
+    require(given.get("divisor_override") is None, "a divisor of its own")
+    is_qnnpack = builder.recording.engine == "qnnpack" and not given.get("ceil_mode")
     counts = bool(given.get("count_include_pad", True))
-    if any(window.beyond) and (counts or is_qnnpack):
-        raise UnsupportedError("windows that reach beyond the padding")
-    late = _AVERAGED * (source.shape[1] // _AVERAGED) if source.channels_last else 0
-    _average(builder, window, counts, None if is_qnnpack else late)
+    is_inside = not any(window.excess) or not (counts or is_qnnpack)
+    require(is_inside, "windows that reach beyond the padding")
+    late = source.shape[1] // _AVERAGED_CHANNELS * _AVERAGED_CHANNELS
+    late = late if source.channels_last else 0
+    _add_average(builder, window, counts, None if is_qnnpack else late)
 
 
-def adaptive_average_pool(builder: TorchGraphBuilder) -> None:
-    """Windows that divide the input evenly."""
-    source = builder.tensor("self")
-    if len(source.shape) != 4:
-        raise UnsupportedError(f"an input {list(source.shape)}")
-    sizes, out = source.shape[2:], builder.call.results[0].shape[2:]
-    if any(not o or i % o for i, o in zip(sizes, out, strict=True)):
-        raise UnsupportedError(f"{list(sizes)} pooled to {list(out)}, by windows of several sizes")
+def translate_adaptive_average_pool(builder: TorchGraphBuilder) -> None:
+    """Translate an adaptive average pool whose windows divide the input evenly."""
+    shape = builder.tensor("self").shape
+    require(len(shape) == 4, f"an input {list(shape)}")
+    sizes, out = shape[2:], builder.result.shape[2:]
+    is_even = all(o and i % o == 0 for i, o in zip(sizes, out, strict=True))
+    require(is_even, f"{list(sizes)} pooled to {list(out)}, by windows of several sizes")
     kernel = tuple(i // o for i, o in zip(sizes, out, strict=True))
-    window = _Window(kernel, kernel, (0, 0), (0, 0))
-    _average(builder, window, True, None if builder.recorded.engine == "qnnpack" else 0)
+    is_qnnpack = builder.recording.engine == "qnnpack"
+    _add_average(builder, _Window(kernel, kernel), True, None if is_qnnpack else 0)
 
 
-def _average(builder: TorchGraphBuilder, window: _Window, counts: bool, late: int | None) -> None:
-    """The first ``late`` channels add the zero point after rounding; None: all as qnnpack does."""
+def _add_average(
+    builder: TorchGraphBuilder, window: _Window, counts: bool, late: int | None
+) -> None:
+    """Add an average pool whose first ``late`` channels add the zero point after rounding.
+
+    With None all channels are computed as qnnpack does.
+    """
     words = {**window.words, "CountIncludePads": int(counts)}
-    source, result = builder.tensor("self"), builder.call.results[0]
-    name, channels, own = builder.name(source), source.shape[1], PROFILES[builder.recorded.engine]
+    source, engine = builder.tensor("self"), builder.recording.engine
+    name, channels, own = builder.name(source), source.shape[1], ENGINE_PROFILES[engine]
     if late is None:
         builder.add_instruction("avgpool", [name], image=True, **words)
         return
-    if late and not counts and any((*window.pads, *window.beyond)):
-        raise UnsupportedError("an average that does not count padding, of channels that come last")
-    early = _EARLY if builder.recorded.engine == "qnnpack" else own
+    is_known = not late or counts or not any((*window.pads, *window.excess))
+    require(is_known, "an average that does not count padding, of channels that come last")
+    early_profile = _EARLY_PROFILE if engine == "qnnpack" else own
     means = []
-    for first, count, profile in ((0, late, _LATE), (late, channels - late, early)):
+    for first, count, profile in (
+        (0, late, _LATE_PROFILE),
+        (late, channels - late, early_profile),
+    ):
         if not count:
             continue
-        part, mean = _channels(builder, name, source, 1, first, count), builder.first_output()
+        part, mean = _slice(builder, name, source, 1, first, count), builder.first_output()
         if count < channels:
-            kind = builder.quantization(mean)
-            mean = builder.temporary("mean", kind, _with(result, 1, count))
+            shape = _with_size(builder.result, 1, count)
+            mean = builder.add_temporary("mean", builder.quantization(mean), shape)
         numerics = None if profile == own else profile
         means.append(mean)
         builder.add_instruction("avgpool", [part], mean, image=True, numerics=numerics, **words)
@@ -208,41 +239,23 @@ def _average(builder: TorchGraphBuilder, window: _Window, counts: bool, late: in
         builder.add("Concat", means, axis=1)
 
 
-@attrs.frozen
-class _Window:
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    pads: tuple[int, ...]
-    """Before; behind it is the same, and ``beyond``."""
-    beyond: tuple[int, ...]
-    """Rows and columns of the last windows that lie behind the padding."""
-
-    @property
-    def words(self) -> dict[str, Any]:
-        """As LIR has them."""
-        behind = tuple(pad + more for pad, more in zip(self.pads, self.beyond, strict=True))
-        return {"Kernels": self.kernel, "Strides": self.strides, "Pads": (*self.pads, *behind)}
-
-
 def _window(builder: TorchGraphBuilder) -> _Window:
-    given, source = builder.call.arguments, builder.tensor("self")
-    if len(source.shape) != 4:
-        raise UnsupportedError(f"an input {list(source.shape)}")
+    given, shape = builder.call.arguments, builder.tensor("self").shape
+    require(len(shape) == 4, f"an input {list(shape)}")
     kernel = pair_of(given["kernel_size"])
     strides = pair_of(given.get("stride") or kernel)
     pads, dilation = pair_of(given.get("padding") or 0), pair_of(given.get("dilation") or 1)
-    if dilation != (1, 1):
-        raise UnsupportedError(f"a window with gaps, dilation {list(dilation)}")
-    beyond = tuple(
+    require(dilation == (1, 1), f"a window with gaps, dilation {list(dilation)}")
+    excess = tuple(
         max((out - 1) * stride + window - size - 2 * pad, 0)
         for size, out, window, stride, pad in zip(
-            source.shape[2:], builder.call.results[0].shape[2:], kernel, strides, pads, strict=True
+            shape[2:], builder.result.shape[2:], kernel, strides, pads, strict=True
         )
     )
-    return _Window(kernel, strides, pads, beyond)
+    return _Window(kernel, strides, pads, excess)
 
 
 def pair_of(value: Any) -> tuple[int, int]:
-    """Two numbers for rows and columns; one may stand for both."""
+    """Return an argument for rows and columns as two numbers; one may stand for both."""
     sizes = value if isinstance(value, tuple) else (value,)
     return int(sizes[0]), int(sizes[-1])

@@ -1,326 +1,319 @@
-"""Integer islands: what a model quantized by PT2E computes between dequantize and quantize.
+"""Conversion of models quantized by PT2E to the integer operations of PyTorch's eager mode.
 
-Such a model computes in float32 what stands between ``quantized_decomposed.dequantize_*`` and
-``quantize_per_tensor``. Here each such part becomes the operation of integers that PyTorch's eager
-mode has for it. Before rounding that is the same real number up to the last bits of float32, so
-results are at most one step apart. Int8 is held as quint8, 128 more.
+Such a model computes in float32 between ``quantized_decomposed.dequantize_*`` and
+``quantize_per_tensor``. Each such group becomes the integer operation that eager mode has for it.
+Before rounding it is the same real number up to the last bits of float32, so results are at most
+one step apart. Int8 is stored as quint8, 128 more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
-from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.torch.recording import Call, Packed, Recorded, Tensor
+from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.torch.recording import (
+    Array,
+    ModelRecording,
+    QuantizedWeights,
+    RecordedCall,
+    RecordedTensor,
+)
 
-_SPACE = "quantized_decomposed."
-_MOVES = frozenset(
+_NAMESPACE = "quantized_decomposed."
+_MOVEMENTS = frozenset(
     {
         *("aten.view", "aten._unsafe_view", "aten.permute", "aten.transpose", "aten.slice"),
         *("aten.select", "aten.squeeze", "aten.unsqueeze", "aten.clone", "aten.alias"),
         *("aten.detach", "aten.t", "aten.split", "aten.split_with_sizes"),
     }
 )
-"""Of a dequantized tensor they are moves of its integers."""
+"""Operations that, on a dequantized tensor, only move its integers."""
+_TRANSPOSITIONS = ("aten.t", "aten.permute", "aten.transpose")
 _ENGINE = "fbgemm"
-"""Its bias stays a real number, as it is in float32."""
+"""Engine of the converted model; its bias stays float, as in the PT2E model."""
+ErrorHandler = Callable[[RecordedCall, UnsupportedError], None]
 
 
 @attrs.frozen(eq=False)
-class _Weights:
-    """Dequantized constants."""
+class _PendingOperation:
+    """An operation whose float result is quantized by a later call."""
 
-    values: Any
-    """int8 or uint8"""
-    scales: Any
-    zero_points: Any
-    by_channel: bool
-
-    def turned(self) -> _Weights:
-        """Of ``aten.t``, which comes before a product."""
-        return attrs.evolve(self, values=self.values.T)
-
-
-@attrs.frozen(eq=False)
-class _Pending:
-    """A float result that a quantize is to read."""
-
-    call: Call
+    call: RecordedCall
     operation: str
     arguments: Mapping[str, Any]
     has_relu: bool = False
 
 
-def is_pt2e(recorded: Recorded) -> bool:
-    """Whether a model was quantized that way."""
-    return any(call.operation.startswith(_SPACE) for call in recorded.calls)
+_Floats = RecordedTensor | QuantizedWeights | _PendingOperation
+_F = TypeVar("_F", RecordedTensor, QuantizedWeights, _PendingOperation)
 
 
-def with_islands(recorded: Recorded, refuse: Callable[[Call, UnsupportedError], None]) -> Recorded:
-    """The run with operations of integers; ``refuse`` hears what has none."""
-    islands = _Islands(recorded)
-    for call in recorded.calls:
+def is_pt2e(recording: ModelRecording) -> bool:
+    """Return whether a model was quantized by PT2E."""
+    return any(call.operation.startswith(_NAMESPACE) for call in recording.calls)
+
+
+def convert_pt2e(recording: ModelRecording, on_error: ErrorHandler) -> ModelRecording:
+    """Return the recording with integer operations.
+
+    Parameters
+    ----------
+    recording : ModelRecording
+        Run of a model quantized by PT2E.
+    on_error : callable
+        Called with each operation that has no integer form, and why.
+    """
+    conversion = _Conversion(recording)
+    for call in recording.calls:
         try:
-            islands.take(call)
-        except UnsupportedError as why:
-            refuse(call, why)
-    outputs = tuple((name, islands.output(tensor, refuse)) for name, tensor in recorded.outputs)
-    calls = tuple(attrs.evolve(call, number=at) for at, call in enumerate(islands.calls))
-    return attrs.evolve(recorded, engine=_ENGINE, calls=calls, outputs=outputs)
+            conversion.convert(call)
+        except UnsupportedError as error:
+            on_error(call, error)
+    outputs = tuple((name, conversion.output(one, on_error)) for name, one in recording.outputs)
+    calls = tuple(attrs.evolve(call, number=at) for at, call in enumerate(conversion.calls))
+    return attrs.evolve(recording, engine=_ENGINE, calls=calls, outputs=outputs)
 
 
-class _Islands:
-    def __init__(self, recorded: Recorded) -> None:
-        self.calls: list[Call] = []
-        self._integers: dict[int, Tensor] = {}
-        """Tensor of stored integers -> the same as quint8."""
-        self._real: dict[int, Tensor | _Weights | _Pending] = {}
-        """Float tensor -> the quint8 that it is of, constants, or what will be quantized."""
+class _Conversion:
+    def __init__(self, recording: ModelRecording) -> None:
+        self.calls: list[RecordedCall] = []
+        self._integers: dict[int, RecordedTensor] = {}
+        """Number of an integer tensor -> the same as quint8."""
+        self._floats: dict[int, _Floats] = {}
+        """Number of a float tensor -> the quint8 tensor, constant or operation it stands for."""
         self._count = 1 + max(
-            (t.number for call in recorded.calls for t in call.results), default=0
+            (t.number for call in recording.calls for t in call.results), default=0
         )
 
-    def take(self, call: Call) -> None:
-        """Rewrite one operation."""
-        name = call.operation.removeprefix(_SPACE)
+    def convert(self, call: RecordedCall) -> None:
+        """Convert one operation."""
+        name = call.operation.removeprefix(_NAMESPACE)
         if name in ("dequantize_per_tensor", "dequantize_per_channel"):
             self._dequantize(call)
         elif name == "quantize_per_tensor":
             self._quantize(call)
-        elif call.operation in _MOVES:
+        elif call.operation in _MOVEMENTS:
             self._move(call)
-        elif call.operation in _RULES:
-            self._real[call.results[0].number] = _RULES[call.operation](self, call)
         else:
-            raise UnsupportedError("a float operation that has no form in integers")
+            is_known = call.operation in _RULES
+            require(is_known, "a float operation that has no form in integers")
+            self._floats[call.results[0].number] = _RULES[call.operation](self, call)
 
-    def output(self, tensor: Tensor, refuse: Callable[[Call, UnsupportedError], None]) -> Tensor:
-        """An output of the model, dequantized if it is one of real numbers."""
-        held = self._real.get(tensor.number)
-        if isinstance(held, _Pending):
-            refuse(held.call, UnsupportedError("a float result that nothing quantizes"))
-        if isinstance(held, Tensor):
-            self._emit("aten.dequantize", "dequantize", tensor, self=held)
+    def output(self, tensor: RecordedTensor, on_error: ErrorHandler) -> RecordedTensor:
+        """Return an output of the model, dequantized if it is float."""
+        source = self._floats.get(tensor.number)
+        if isinstance(source, _PendingOperation):
+            on_error(source.call, UnsupportedError("a float result that nothing quantizes"))
+        if isinstance(source, RecordedTensor):
+            self._add("aten.dequantize", "dequantize", tensor, self=source)
         return self._integers.get(tensor.number, tensor)
 
-    def quantized(self, tensor: Any) -> Tensor:
-        """The quint8 that a float tensor is of."""
-        held = self._real.get(tensor.number) if isinstance(tensor, Tensor) else None
-        if not isinstance(held, Tensor):
+    def find(self, tensor: Any, kind: type[_F]) -> _F | None:
+        """Return what a float tensor stands for, if it is of a kind."""
+        is_tensor = isinstance(tensor, RecordedTensor)
+        source = self._floats.get(tensor.number) if is_tensor else None
+        return source if isinstance(source, kind) else None
+
+    def quantized(self, tensor: Any) -> RecordedTensor:
+        """Return the quint8 tensor of a float tensor."""
+        source = self.find(tensor, RecordedTensor)
+        if source is None:
             raise UnsupportedError("an input that is not quantized")
-        return held
+        return source
 
-    def weights(self, tensor: Any) -> _Weights:
-        """The constants that a float tensor is of."""
-        held = self._real.get(tensor.number) if isinstance(tensor, Tensor) else None
-        if not isinstance(held, _Weights):
+    def weights(self, tensor: Any, bias: Any, **window: Any) -> QuantizedWeights:
+        """Return the weights of a layer, given as float tensors."""
+        weights = self.find(tensor, QuantizedWeights)
+        if weights is None:
             raise UnsupportedError("weights that are not quantized")
-        return held
+        require(weights.weights.dtype == np.int8, f"weights of {weights.weights.dtype}")
+        values = bias.values if isinstance(bias, RecordedTensor) else None
+        require(bias is None or values is not None, "a bias that is no constant")
+        values = None if values is None else values.astype(np.float32)
+        return attrs.evolve(weights, bias=values, **window)
 
-    def pending(self, tensor: Any) -> _Pending | None:
-        """What has made a float tensor, if it is not quantized yet."""
-        held = self._real.get(tensor.number) if isinstance(tensor, Tensor) else None
-        return held if isinstance(held, _Pending) else None
+    def add_like(
+        self, operation: str, call: RecordedCall, source: RecordedTensor, /, **arguments: Any
+    ) -> RecordedTensor:
+        """Add an operation whose result has the scale of its input."""
+        result = self._new(call.results[0].shape, source)
+        return self._add(operation, call.name, result, **arguments)
 
-    def emit_like(self, operation: str, call: Call, source: Tensor, /, **arguments: Any) -> Tensor:
-        """An operation whose result is on its input's scale."""
-        return self._emit(
-            operation, call.name, self._new(call.results[0].shape, source), **arguments
-        )
-
-    def clip(self, call: Call, source: Tensor, low: int, high: int) -> Tensor:
-        """Stored integers no smaller and no larger than these."""
+    def clip(
+        self, call: RecordedCall, source: RecordedTensor, low: int, high: int
+    ) -> RecordedTensor:
+        """Add a clip of stored integers."""
         table = np.clip(np.arange(256), low, high).astype(np.uint8)
-        result = self._new(source.shape, source)
-        self.calls.append(Call(0, "aten.clamp", call.name, {"self": source}, (result,), (table,)))
+        return self._look_up(call, source, self._new(source.shape, source), table)
+
+    def _look_up(
+        self, call: RecordedCall, source: RecordedTensor, result: RecordedTensor, table: Array
+    ) -> RecordedTensor:
+        given = {"self": source}
+        self.calls.append(RecordedCall(0, "aten.clamp", call.name, given, (result,), (table,)))
         return result
 
-    def _dequantize(self, call: Call) -> None:
+    def _dequantize(self, call: RecordedCall) -> None:
         given, (result,) = call.arguments, call.results
-        stored = given["input"]
-        if call.operation.endswith("per_channel"):
+        stored, is_per_channel = given["input"], call.operation.endswith("per_channel")
+        if is_per_channel:
+            is_known = given["axis"] == 0 and stored.values is not None
+            require(is_known, f"scales along dimension {given['axis']}")
             scales, zeros = given["scales"].values, given["zero_points"].values
-            if given["axis"] != 0 or stored.values is None:
-                raise UnsupportedError(f"scales along dimension {given['axis']}")
-            self._real[result.number] = _Weights(stored.values, scales, zeros, True)
+        else:
+            scales, zeros = np.array([float(given["scale"])]), np.array([int(given["zero_point"])])
+        if stored.values is None:
+            self._floats[result.number] = self._integers[stored.number]
             return
-        scale, zero = float(given["scale"]), int(given["zero_point"])
-        if stored.values is not None:
-            self._real[result.number] = _Weights(
-                stored.values, np.array([scale]), np.array([zero]), False
-            )
-            return
-        self._real[result.number] = self._integers[stored.number]
+        scales, zeros = scales.astype(np.float32), zeros.astype(np.int64)
+        weights = QuantizedWeights(stored.values, scales, zeros, is_per_channel, None, _ENGINE)
+        self._floats[result.number] = weights
 
-    def _quantize(self, call: Call) -> None:
+    def _quantize(self, call: RecordedCall) -> None:
         given, (result,) = call.arguments, call.results
         low, high, dtype = int(given["quant_min"]), int(given["quant_max"]), given["dtype"]
-        if dtype not in ("int8", "uint8"):
-            raise UnsupportedError(f"{dtype}")
-        moved = 128 if dtype == "int8" else 0
-        scale, zero = float(given["scale"]), int(given["zero_point"]) + moved
-        target = Tensor(self._next(), "quint8", result.shape, scale, zero)
-        source = given["input"]
-        held = self._real.get(source.number)
-        if isinstance(held, _Weights):
-            raise UnsupportedError("constants quantized again")
-        if isinstance(held, _Pending):
-            relu = "_relu" if held.has_relu else ""
-            operation = f"{held.operation}{relu}"
-            made = self._emit(operation, held.call.name, target, **held.arguments)
-        elif isinstance(held, Tensor):
-            made = self._rescaled(call, held, target)
+        require(dtype in ("int8", "uint8"), f"{dtype}")
+        offset = 128 if dtype == "int8" else 0
+        scale, zero = float(given["scale"]), int(given["zero_point"]) + offset
+        target = RecordedTensor(self._next_number(), "quint8", result.shape, scale, zero)
+        source = self._floats.get(given["input"].number)
+        require(not isinstance(source, QuantizedWeights), "constants quantized again")
+        if isinstance(source, _PendingOperation):
+            operation = source.operation + "_relu" * source.has_relu
+            quantized = self._add(operation, source.call.name, target, **source.arguments)
+        elif isinstance(source, RecordedTensor):
+            quantized = self._rescale(call, source, target)
         else:
-            made = self._emit("aten.quantize_per_tensor", call.name, target, self=source)
-        if (low + moved, high + moved) != (0, 255):
-            made = self.clip(call, made, low + moved, high + moved)
-        self._integers[result.number] = made
+            operation = "aten.quantize_per_tensor"
+            quantized = self._add(operation, call.name, target, self=given["input"])
+        if (low + offset, high + offset) != (0, 255):
+            quantized = self.clip(call, quantized, low + offset, high + offset)
+        self._integers[result.number] = quantized
 
-    def _rescaled(self, call: Call, source: Tensor, target: Tensor) -> Tensor:
-        """On the same scale the very integers, else by a table."""
+    def _rescale(
+        self, call: RecordedCall, source: RecordedTensor, target: RecordedTensor
+    ) -> RecordedTensor:
+        """Return the same integers if the scales are equal, otherwise add a table."""
         if (source.scale, source.zero_point) == (target.scale, target.zero_point):
             return source
-        real = (np.arange(256) - source.zero_point).astype(np.float32) * np.float32(source.scale)
-        steps = np.rint(real * (np.float32(1) / np.float32(target.scale))) + target.zero_point
-        table = np.clip(steps, 0, 255).astype(np.uint8)
-        self.calls.append(Call(0, "aten.clamp", call.name, {"self": source}, (target,), (table,)))
-        return target
+        floats = (np.arange(256) - source.zero_point).astype(np.float32) * np.float32(source.scale)
+        steps = np.rint(floats * (np.float32(1) / np.float32(target.scale))) + target.zero_point
+        return self._look_up(call, source, target, np.clip(steps, 0, 255).astype(np.uint8))
 
-    def _move(self, call: Call) -> None:
-        first, *rest = call.arguments.items()
-        held = self._real.get(first[1].number)
-        if isinstance(held, _Weights):
-            if call.operation not in ("aten.t", "aten.permute", "aten.transpose"):
-                raise UnsupportedError("weights that are moved")
-            self._real[call.results[0].number] = held.turned()
+    def _move(self, call: RecordedCall) -> None:
+        (name, tensor), *rest = call.arguments.items()
+        weights = self._floats.get(tensor.number)
+        if isinstance(weights, QuantizedWeights):
+            require(call.operation in _TRANSPOSITIONS, "weights that are moved")
+            self._floats[call.results[0].number] = _transposed(weights)
             return
-        source = self.quantized(first[1])
+        source = self.quantized(tensor)
         results = tuple(self._new(result.shape, source) for result in call.results)
-        arguments = {first[0]: source, **dict(rest)}
+        arguments = {name: source, **dict(rest)}
         self.calls.append(attrs.evolve(call, arguments=arguments, results=results))
-        for result, made in zip(call.results, results, strict=True):
-            self._real[result.number] = made
+        for result, moved in zip(call.results, results, strict=True):
+            self._floats[result.number] = moved
 
-    def _emit(self, operation: str, name: str, result: Tensor, /, **arguments: Any) -> Tensor:
-        self.calls.append(Call(0, operation, name, arguments, (result,)))
+    def _add(
+        self, operation: str, name: str, result: RecordedTensor, /, **arguments: Any
+    ) -> RecordedTensor:
+        self.calls.append(RecordedCall(0, operation, name, arguments, (result,)))
         return result
 
-    def _new(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        return Tensor(self._next(), "quint8", shape, like.scale, like.zero_point)
+    def _new(self, shape: tuple[int, ...], like: RecordedTensor) -> RecordedTensor:
+        number = self._next_number()
+        return RecordedTensor(number, "quint8", shape, like.scale, like.zero_point)
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         self._count += 1
         return self._count
 
 
-_Rule = Callable[[_Islands, Call], Tensor | _Weights | _Pending]
+def _transposed(weights: QuantizedWeights) -> QuantizedWeights:
+    return attrs.evolve(weights, weights=np.ascontiguousarray(weights.weights.T))
 
 
-def _packed(weights: _Weights, bias: Any, **sizes: Any) -> Packed:
-    values = weights.values
-    if values.dtype != np.int8:
-        raise UnsupportedError(f"weights of {values.dtype}")
-    real = bias.values if isinstance(bias, Tensor) else None
-    if bias is not None and real is None:
-        raise UnsupportedError("a bias that is no constant")
-    return Packed(
-        np.ascontiguousarray(values),
-        weights.scales.astype(np.float32),
-        weights.zero_points.astype(np.int64),
-        weights.by_channel,
-        None if real is None else real.astype(np.float32),
-        _ENGINE,
-        **sizes,
-    )
+_Rule = Callable[[_Conversion, RecordedCall], _Floats]
 
 
-def _convolution(graph: _Islands, call: Call) -> _Pending:
+def _convolution(conversion: _Conversion, call: RecordedCall) -> _Floats:
     given = call.arguments
-    if given["transposed"] or len(given["stride"]) != 2:
-        raise UnsupportedError("a transposed convolution, or one of another dimension")
-    packed = _packed(
-        graph.weights(given["weight"]),
-        given["bias"],
-        stride=given["stride"],
-        padding=given["padding"],
-        dilation=given["dilation"],
-        groups=int(given["groups"]),
-    )
-    source = graph.quantized(given["input"])
-    return _Pending(call, "quantized.conv2d", {"qx": source, "packed_weight": packed})
+    is_known = not given["transposed"] and len(given["stride"]) == 2
+    require(is_known, "a transposed convolution, or one of another dimension")
+    window = {name: given[name] for name in ("stride", "padding", "dilation")}
+    groups = int(given["groups"])
+    weights = conversion.weights(given["weight"], given["bias"], groups=groups, **window)
+    operands = {"qx": conversion.quantized(given["input"]), "packed_weight": weights}
+    return _PendingOperation(call, "quantized.conv2d", operands)
 
 
 def _product(source: str, weights: str, bias: str | None) -> _Rule:
-    def rule(graph: _Islands, call: Call) -> _Pending:
+    def rule(conversion: _Conversion, call: RecordedCall) -> _Floats:
         given = call.arguments
-        if given.get("beta", 1) != 1 or given.get("alpha", 1) != 1:
-            raise UnsupportedError("factors of a product")
-        packed = _packed(graph.weights(given[weights]).turned(), given[bias] if bias else None)
-        operands = {"X": graph.quantized(given[source]), "W_prepack": packed}
-        return _Pending(call, "quantized.linear", operands)
+        is_known = given.get("beta", 1) == given.get("alpha", 1) == 1
+        require(is_known, "factors of a product")
+        packed = conversion.weights(given[weights], given[bias] if bias else None)
+        operands = {"X": conversion.quantized(given[source]), "W_prepack": _transposed(packed)}
+        return _PendingOperation(call, "quantized.linear", operands)
 
     return rule
 
 
 def _pair(operation: str) -> _Rule:
-    def rule(graph: _Islands, call: Call) -> _Pending:
-        if call.arguments.get("alpha", 1) != 1:
-            raise UnsupportedError("a factor of a sum")
-        sides = (graph.quantized(call.arguments[side]) for side in ("self", "other"))
-        return _Pending(call, operation, dict(zip(("qa", "qb"), sides, strict=True)))
+    def rule(conversion: _Conversion, call: RecordedCall) -> _Floats:
+        given = call.arguments
+        require(given.get("alpha", 1) == 1, "a factor of a sum")
+        operands = {
+            "qa": conversion.quantized(given["self"]),
+            "qb": conversion.quantized(given["other"]),
+        }
+        return _PendingOperation(call, operation, operands)
 
     return rule
 
 
-def _relu(graph: _Islands, call: Call) -> Tensor | _Pending:
-    source = call.arguments["self"]
-    pending = graph.pending(source)
+def _relu(conversion: _Conversion, call: RecordedCall) -> _Floats:
+    tensor = call.arguments["self"]
+    pending = conversion.find(tensor, _PendingOperation)
     if pending:
-        if not pending.operation.startswith("quantized."):
-            raise UnsupportedError("a ReLU of a mean")
         return attrs.evolve(pending, has_relu=True)
-    held = graph.quantized(source)
-    return graph.clip(call, held, held.zero_point, 255)
+    source = conversion.quantized(tensor)
+    return conversion.clip(call, source, source.zero_point, 255)
 
 
-def _max_pool(graph: _Islands, call: Call) -> Tensor:
+def _max_pool(conversion: _Conversion, call: RecordedCall) -> _Floats:
     given = call.arguments
-    source = graph.quantized(given["self"])
+    source = conversion.quantized(given["self"])
     names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
     window = {name: given[name] for name in names if name in given}
-    return graph.emit_like("aten.quantized_max_pool2d", call, source, self=source, **window)
+    return conversion.add_like("aten.quantized_max_pool2d", call, source, self=source, **window)
 
 
-def _mean(operation: str) -> _Rule:
-    def rule(graph: _Islands, call: Call) -> Tensor:
-        source, given = graph.quantized(call.arguments["self"]), call.arguments
-        if operation == "aten.mean":
-            axes = sorted(int(axis) % len(source.shape) for axis in given["dim"] or ())
-            if axes != [2, 3] or not given["keepdim"] or len(source.shape) != 4:
-                raise UnsupportedError(f"a mean along {axes}")
-            return graph.emit_like("aten._adaptive_avg_pool2d", call, source, self=source)
-        rest = {name: value for name, value in given.items() if name != "self"}
-        return graph.emit_like(operation, call, source, self=source, **rest)
-
-    return rule
+def _average(conversion: _Conversion, call: RecordedCall) -> _Floats:
+    source, given = conversion.quantized(call.arguments["self"]), call.arguments
+    if call.operation == "aten.mean":
+        axes = sorted(int(axis) % len(source.shape) for axis in given["dim"] or ())
+        is_known = axes == [2, 3] and given["keepdim"] and len(source.shape) == 4
+        require(is_known, f"a mean along {axes}")
+        return conversion.add_like("aten._adaptive_avg_pool2d", call, source, self=source)
+    arguments = {**given, "self": source}
+    return conversion.add_like(call.operation, call, source, **arguments)
 
 
 _RULES: Mapping[str, _Rule] = {
-    "aten._adaptive_avg_pool2d": _mean("aten._adaptive_avg_pool2d"),
+    "aten._adaptive_avg_pool2d": _average,
     "aten.add": _pair("quantized.add"),
     "aten.addmm": _product("mat1", "mat2", "self"),
-    "aten.avg_pool2d": _mean("aten.avg_pool2d"),
+    "aten.avg_pool2d": _average,
     "aten.convolution": _convolution,
     "aten.max_pool2d_with_indices": _max_pool,
-    "aten.mean": _mean("aten.mean"),
+    "aten.mean": _average,
     "aten.mm": _product("self", "mat2", None),
     "aten.mul": _pair("quantized.mul"),
     "aten.relu": _relu,
 }
-"""Float operation -> the operation of integers, of what is dequantized before it."""
-
-__all__: Sequence[str] = ("is_pt2e", "with_islands")
+"""Float operation between dequantize and quantize -> its integer form."""

@@ -1,6 +1,6 @@
-"""Reads a live PyTorch model: runs it once on an example, and records what it did.
+"""Recorder of live PyTorch models, which are run once on an example.
 
-The only module that imports PyTorch. Control flow is recorded as the example takes it.
+This is the only module that imports PyTorch. Control flow is recorded as the example takes it.
 """
 
 from __future__ import annotations
@@ -21,32 +21,39 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.torch.recording import (
-    BLOCK,
-    JOINING,
-    POINTWISE,
-    Call,
-    Packed,
-    Recorded,
-    Tensor,
+    CHANNEL_BLOCK,
+    CONCATENATIONS,
+    ELEMENTWISE_FUNCTIONS,
+    ModelRecording,
+    QuantizedWeights,
+    RecordedCall,
+    RecordedTensor,
 )
 
 _ENGINES = ("fbgemm", "qnnpack", "onednn", "x86")
 _OBSERVED = ".activation_post_process"
-"""What a module calls its observer; in a converted model it does nothing, on a sum's result."""
-_MOST_GROUPS = 100
-"""Of a convolution that engine x86 gives to onednn; source: ``should_use_onednn_quant``."""
+"""Suffix of a module's observer, which does nothing in a converted model."""
+_MAX_GROUPS = 100
+"""Limit for convolutions that x86 computes by onednn; source: ``should_use_onednn_quant``."""
 
 
-def record(model: Any, example: Any, engine: str | None) -> Recorded:
-    """What a model does with an example.
+def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording:
+    """Run a model on an example and record its operations.
 
-    Args:
-        model: a ``torch.nn.Module`` in evaluation mode, or what ``torch.export`` has exported.
-        example: a tensor, or a tuple of them, as ``forward`` takes it.
-        engine: that the model was converted for; ``torch.backends.quantized.engine`` if None.
+    Parameters
+    ----------
+    model : torch.nn.Module or torch.export.ExportedProgram
+        The model, in evaluation mode.
+    example : torch.Tensor or sequence of them
+        Arguments of ``forward``.
+    engine : str, optional
+        Engine that the model was converted for; by default
+        ``torch.backends.quantized.engine``.
 
-    Raises:
-        UserError: MODEL002, ARG001.
+    Raises
+    ------
+    UserError
+        MODEL002 if the model is not supported, ARG001 for an unknown engine.
     """
     chosen = torch.backends.quantized.engine if engine is None else engine
     if chosen not in _ENGINES:
@@ -75,7 +82,7 @@ def record(model: Any, example: Any, engine: str | None) -> Recorded:
             )
         outputs.append((name, recorder.tensor(value)))
     calls = _needed(recorder.calls, [tensor for _, tensor in outputs])
-    return Recorded(type(model).__name__, chosen, inputs, tuple(outputs), calls)
+    return ModelRecording(type(model).__name__, chosen, inputs, tuple(outputs), calls)
 
 
 @contextmanager
@@ -95,7 +102,7 @@ def _unsupported(model: Any, found: str, expected: str, hint: str | None = None)
 
 
 def _names(model: Any, count: int) -> list[str]:
-    """What ``forward`` calls its first arguments; a scripted one does not tell."""
+    """Return the names of the first parameters of ``forward``; a scripted model has none."""
     try:
         parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):
@@ -121,10 +128,12 @@ def _outputs(model: Any, answer: Any) -> list[tuple[str, torch.Tensor]]:
     return named
 
 
-def _needed(calls: Sequence[Call], outputs: Sequence[Tensor]) -> tuple[Call, ...]:
-    """The calls that outputs depend on; one that gives no tensor may have steered the model."""
+def _needed(
+    calls: Sequence[RecordedCall], outputs: Sequence[RecordedTensor]
+) -> tuple[RecordedCall, ...]:
+    """Return the calls on which outputs depend, and those without results: control flow."""
     wanted = {tensor.number for tensor in outputs}
-    kept: list[Call] = []
+    kept: list[RecordedCall] = []
     for call in reversed(calls):
         if call.results and not any(result.number in wanted for result in call.results):
             continue
@@ -133,8 +142,8 @@ def _needed(calls: Sequence[Call], outputs: Sequence[Tensor]) -> tuple[Call, ...
     return tuple(reversed(kept))
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
+def _tensors(value: Any) -> Iterator[RecordedTensor]:
+    if isinstance(value, RecordedTensor):
         yield value
     elif isinstance(value, Mapping):
         for one in value.values():
@@ -145,22 +154,22 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]
-    """Sees every operation below modules, functions and methods, also those of a scripted model."""
+    """Dispatch mode that records every operation, also those of a scripted model."""
 
     def __init__(self, model: Any, engine: str) -> None:
         super().__init__()
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         self._engine = engine
-        self._tensors: dict[int, Tensor] = {}
-        """Identity of a tensor -> what it holds now."""
+        self._tensors: dict[int, RecordedTensor] = {}
+        """Identity of a tensor -> its current record."""
         self._alive: list[torch.Tensor] = []
-        """No identity is given out twice while its tensor is alive."""
+        """Keeps tensors alive, so that no identity is reused."""
         self._made: set[int] = set()
         """Numbers of tensors that depend on the inputs."""
         self._storages: dict[int, set[int]] = {}
         """Address of a storage -> identities of the tensors that share it."""
         self._count = 0
-        self._packed: dict[int, Packed] = {}
+        self._packed: dict[int, QuantizedWeights] = {}
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._parameters = {
             id(value): path
@@ -168,27 +177,27 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             for path, value in values
         }
         self._stack: list[tuple[str, bool]] = [("", True)]
-        """Path of each module that is at work, and whether it is the user's."""
+        """Path of each running module, and whether it is the user's."""
 
-    def begin(self, value: torch.Tensor) -> Tensor:
-        """An input."""
+    def begin(self, value: torch.Tensor) -> RecordedTensor:
+        """Record an input."""
         tensor = self._set(value)
         self._made.add(tensor.number)
         return tensor
 
     def is_made(self, value: torch.Tensor) -> bool:
-        """Whether the run has made a tensor from inputs."""
+        """Return whether an operation of the run has computed a tensor."""
         held = self._tensors.get(id(value))
         return held is not None and any(held in call.results for call in self.calls)
 
-    def tensor(self, value: torch.Tensor) -> Tensor:
-        """What is known of a tensor; one that nobody has made is a constant."""
+    def tensor(self, value: torch.Tensor) -> RecordedTensor:
+        """Return the record of a tensor; one that no operation has computed is a constant."""
         known = self._tensors.get(id(value))
         return known or self._set(value, self._parameters.get(id(value), ""), is_constant=True)
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Follow which module is at work."""
+        """Context manager that follows which module is running."""
 
         def enter(module: Any, arguments: Any) -> None:
             path = self._paths.get(id(module), self._stack[-1][0])
@@ -211,11 +220,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             yield
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Do an operation and write down what it was."""
+        """Run an operation and record it."""
         given = dict(zip((one.name for one in func._schema.arguments), args, strict=False))
         given |= kwargs or {}
         bound = {one.name: given.get(one.name, one.default_value) for one in func._schema.arguments}
-        arguments = {name: self._held(value) for name, value in bound.items()}
+        arguments = {name: self._record(value) for name, value in bound.items()}
         operation = str(func._schema.name).replace("::", ".").removesuffix("_")
         before = _stored(next(iter(bound.values()), None))  # it may be changed in place
         result = func(*args, **(kwargs or {}))
@@ -229,14 +238,14 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
                 self._set(one, is_constant=True)
             return result
         tables: tuple[Any, ...] = ()
-        if operation in POINTWISE and before is not None:
+        if operation in ELEMENTWISE_FUNCTIONS and before is not None:
             tables = _table(func, bound, before, answers[0])
-        elif operation in JOINING:
-            tables = _tables_of_parts(func, bound)
+        elif operation in CONCATENATIONS:
+            tables = _concatenation_tables(func, bound)
         held = tuple(map(self._set, answers))
         self._made |= {tensor.number for tensor in held}
         name = self._name(operation)
-        self.calls.append(Call(len(self.calls), operation, name, arguments, held, tables))
+        self.calls.append(RecordedCall(len(self.calls), operation, name, arguments, held, tables))
         return result
 
     def _name(self, operation: str) -> str:
@@ -244,7 +253,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
         own = operation.rpartition(".")[2].strip("_")
         return ".".join(filter(None, (path, own))) if is_users else path
 
-    def _set(self, value: torch.Tensor, name: str = "", is_constant: bool = False) -> Tensor:
+    def _set(
+        self, value: torch.Tensor, name: str = "", is_constant: bool = False
+    ) -> RecordedTensor:
         self._alive.append(value)
         self._count += 1
         is_plain = value.is_quantized and value.qscheme() == torch.per_tensor_affine
@@ -252,7 +263,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
         if is_constant:
             plain = value.int_repr() if value.is_quantized else value
             values = plain.detach().cpu().numpy().copy()
-        tensor = Tensor(
+        tensor = RecordedTensor(
             self._count,
             str(value.dtype).removeprefix("torch."),
             tuple(value.shape),
@@ -267,7 +278,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
         return tensor
 
     def _forget_aliases(self, changed: Sequence[torch.Tensor]) -> None:
-        """What shares the memory of a tensor that changed in place is another value now."""
+        """Give new numbers to tensors that share memory with one changed in place."""
         for value in changed:
             for other in self._storages.get(value.untyped_storage().data_ptr(), set()):
                 if other != id(value) and other in self._tensors:
@@ -276,7 +287,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
                     self._tensors[other] = attrs.evolve(stale, number=self._count, values=None)
                     self._made.add(self._count)
 
-    def _held(self, value: Any) -> Any:
+    def _record(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self.tensor(value)
         if isinstance(value, torch.ScriptObject):
@@ -287,7 +298,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             return str(value).removeprefix("torch.")
         return value
 
-    def _weights(self, packed: Any) -> Packed | None:
+    def _weights(self, packed: Any) -> QuantizedWeights | None:
         if id(packed) not in self._packed:
             kind = str(packed._type()).rpartition(".")[2]
             if kind not in ("Conv2dPackedParamsBase", "LinearPackedParamsBase"):
@@ -303,10 +314,10 @@ def _stored(value: Any) -> Any:
 
 
 def _table(func: Any, bound: Mapping[str, Any], before: Any, answer: torch.Tensor) -> Any:
-    """PyTorch's results for all 256 values, at once or, if the run was like that, one by one.
+    """Return PyTorch's results for all 256 values, computed at once or one by one as in the run.
 
-    Both differ in ties, and a run may have both (torch-tails). None at all if the results of the
-    run are others: then PyTorch does not compute a function of each value.
+    Both differ in ties, and a run may contain both. The tuple is empty if the results of the run
+    are others: then PyTorch does not compute a function of each value.
     """
     name, given = next(iter(bound.items()))
 
@@ -326,14 +337,14 @@ def _table(func: Any, bound: Mapping[str, Any], before: Any, answer: torch.Tenso
     return (table,) if steps.max() <= 1 else ()
 
 
-def _tables_of_parts(func: Any, bound: Mapping[str, Any]) -> tuple[Any, ...]:
-    """For each part of a concatenation the results of single channels, and of whole blocks."""
+def _concatenation_tables(func: Any, bound: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return tables for each input of a concatenation: of single channels and of whole blocks."""
     name, parts = next(iter(bound.items()))
     every, found = torch.arange(256, dtype=torch.uint8), []
     for part in parts:
         if part.dtype != torch.quint8:
             return ()
-        for shape, dimension in (((256,), 0), ((1, BLOCK, 256 // BLOCK, 1), 1)):
+        for shape, dimension in (((256,), 0), ((1, CHANNEL_BLOCK, 256 // CHANNEL_BLOCK, 1), 1)):
             given = _like(part, every.reshape(shape))
             if len(shape) == 4:
                 given = given.contiguous(memory_format=torch.channels_last)
@@ -345,7 +356,7 @@ def _like(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     return torch._make_per_tensor_quantized_tensor(values, tensor.q_scale(), tensor.q_zero_point())
 
 
-def _unpacked(packed: Any, kind: str, engine: str) -> Packed:
+def _unpacked(packed: Any, kind: str, engine: str) -> QuantizedWeights:
     ops = torch.ops.quantized
     if kind == "LinearPackedParamsBase":
         weights, bias = ops.linear_unpack(packed)
@@ -357,22 +368,22 @@ def _unpacked(packed: Any, kind: str, engine: str) -> Packed:
             for name in ("stride", "padding", "dilation")
         }
         sizes["groups"] = int(ops.conv2d_groups(packed))
-    by_channel = weights.qscheme() != torch.per_tensor_affine
-    scales = weights.q_per_channel_scales() if by_channel else torch.tensor([weights.q_scale()])
+    is_per_channel = weights.qscheme() != torch.per_tensor_affine
+    scales = weights.q_per_channel_scales() if is_per_channel else torch.tensor([weights.q_scale()])
     zeros = (
         weights.q_per_channel_zero_points()
-        if by_channel
+        if is_per_channel
         else torch.tensor([weights.q_zero_point()])
     )
     if engine == "x86":
         is_symmetric = not bool(zeros.any())
-        fits = bool(sizes) and sizes["groups"] <= _MOST_GROUPS and is_symmetric
+        fits = bool(sizes) and sizes["groups"] <= _MAX_GROUPS and is_symmetric
         engine = "onednn" if fits else "fbgemm"
-    return Packed(
+    return QuantizedWeights(
         weights.int_repr().numpy().copy(),
         scales.numpy().astype(np.float32),
         zeros.numpy().astype(np.int64),
-        by_channel,
+        is_per_channel,
         None if bias is None else bias.detach().numpy().astype(np.float32),
         engine,
         **sizes,

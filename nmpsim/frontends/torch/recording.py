@@ -1,4 +1,4 @@
-"""What a PyTorch model did with its example, as plain data: nothing here needs PyTorch."""
+"""Recording of a PyTorch model's run on an example, as plain data that does not need PyTorch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-POINTWISE = frozenset(
+ELEMENTWISE_FUNCTIONS = frozenset(
     {
         "aten.clamp",
         "aten.elu",
@@ -35,58 +35,57 @@ POINTWISE = frozenset(
         "quantized.threshold",
     }
 )
-"""Functions of one 8-bit value: PyTorch itself is asked for all 256 results."""
+"""Operations on each 8-bit value, for which PyTorch itself computes a table of all 256 results."""
 
-JOINING = frozenset({"aten.cat", "quantized.cat", "quantized.cat_relu"})
-"""Their parts come from other scales, each by tables of its own."""
+CONCATENATIONS = frozenset({"aten.cat", "quantized.cat", "quantized.cat_relu"})
+"""Operations whose inputs may have other scales, with tables for each input."""
 
-PROFILES = {
+ENGINE_PROFILES = {
     "fbgemm": "float-fbgemm",
     "onednn": "float-onednn",
     "qnnpack": "float-qnnpack",
-    "x86": "float-fbgemm",  # of all that has no weights
+    "x86": "float-fbgemm",  # for operations without weights
 }
-"""Engine -> arithmetic profile."""
-BLOCK = 64
-"""Channels that lie next to each other and that PyTorch joins at once."""
+"""Quantized engine of PyTorch -> arithmetic profile."""
+CHANNEL_BLOCK = 64
+"""Number of adjacent channels that PyTorch concatenates at once."""
 
 
 @attrs.frozen(eq=False)
-class Tensor:
-    """One tensor of the recorded run."""
+class RecordedTensor:
+    """A tensor of a recorded run."""
 
     number: int
-    """Each has its own."""
+    """Unique number of the tensor."""
     dtype: str
-    """As PyTorch has it, without the ``torch.``: quint8, float32."""
+    """PyTorch's name without ``torch.``: quint8, float32."""
     shape: tuple[int, ...]
     scale: float | None = None
-    """None if it is not quantized, or has one a channel."""
+    """None if it is not quantized, or per channel."""
     zero_point: int = 0
-    """As PyTorch has it."""
     channels_last: bool = False
-    """Whether the channels of an image lie next to each other, which chooses PyTorch's kernel."""
+    """Whether an image's channels are adjacent in memory, which selects PyTorch's kernel."""
     values: Array | None = None
-    """Of a tensor that does not depend on the inputs; of a quantized one its integers."""
+    """Values if it does not depend on the inputs; the integers if it is quantized."""
     name: str = ""
-    """Of a parameter: its place in the model."""
+    """Path of a parameter in the model."""
 
 
 @attrs.frozen(eq=False)
-class Packed:
-    """The weights of a quantized layer."""
+class QuantizedWeights:
+    """Weights of a quantized layer."""
 
     weights: npt.NDArray[np.int8]
-    """[O, I/groups, kernel height, kernel width] or [O, I]"""
+    """[O, I/groups, kernel height, kernel width] or [O, I]."""
     scales: npt.NDArray[np.float32]
-    """[O] if ``by_channel``, else [1]"""
+    """[O] if ``is_per_channel``, otherwise [1]."""
     zero_points: npt.NDArray[np.int64]
-    """Likewise."""
-    by_channel: bool
+    """As many as scales."""
+    is_per_channel: bool
     bias: npt.NDArray[np.float32] | None
-    """[O]"""
+    """[O]."""
     engine: str
-    """fbgemm, qnnpack or onednn: whose arithmetic the layer follows."""
+    """Engine whose arithmetic the layer follows: fbgemm, qnnpack or onednn."""
     stride: tuple[int, ...] = (1, 1)
     padding: tuple[int, ...] = (0, 0)
     dilation: tuple[int, ...] = (1, 1)
@@ -94,37 +93,38 @@ class Packed:
 
 
 @attrs.frozen(eq=False)
-class Call:
-    """One operation of PyTorch's that the run has done."""
+class RecordedCall:
+    """An operation of PyTorch in a recorded run."""
 
     number: int
     operation: str
     """Namespace and name: ``quantized.conv2d_relu``."""
     name: str
-    """Of the module that did it, as ``model.named_modules()`` has it."""
+    """Path of the calling module, as in ``model.named_modules()``."""
     arguments: Mapping[str, Any]
-    """By their names in the schema: a Tensor, Packed, number, text, None, or a tuple of them."""
-    results: tuple[Tensor, ...]
+    """Argument name in the schema -> RecordedTensor, QuantizedWeights, number, string, None, or a
+    tuple of these."""
+    results: tuple[RecordedTensor, ...]
     tables: tuple[npt.NDArray[np.uint8], ...] = ()
-    """uint8 [256]: one of a ``POINTWISE`` operation; two for each part of a ``JOINING`` one, of
-    single channels and of channels in a ``BLOCK``."""
+    """uint8 [256]: one for an elementwise function; for a concatenation two for each input, of
+    single channels and of channels in a ``CHANNEL_BLOCK``."""
 
     @property
     def node(self) -> str:
-        """For a reader: number, operation, and the module."""
+        """Number, operation and module, for messages."""
         return f"{self.number} {self.operation} {self.name}"
 
 
 @attrs.frozen(eq=False)
-class Recorded:
-    """A model's run."""
+class ModelRecording:
+    """A recorded run of a model."""
 
     name: str
-    """The model's class."""
+    """Class of the model."""
     engine: str
     """``torch.backends.quantized.engine``."""
-    inputs: tuple[tuple[str, Tensor], ...]
-    """By the names that ``forward`` gives them."""
-    outputs: tuple[tuple[str, Tensor], ...]
-    calls: tuple[Call, ...]
-    """Those that the outputs depend on, in their order."""
+    inputs: tuple[tuple[str, RecordedTensor], ...]
+    """Inputs, named as the parameters of ``forward``."""
+    outputs: tuple[tuple[str, RecordedTensor], ...]
+    calls: tuple[RecordedCall, ...]
+    """Operations on which the outputs depend, in order."""

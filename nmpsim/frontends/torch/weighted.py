@@ -1,4 +1,4 @@
-"""Layers with weights: convolutions and fully connected layers."""
+"""PyTorch layers with weights: convolutions and fully connected layers."""
 
 from __future__ import annotations
 
@@ -8,86 +8,95 @@ from typing import Any
 import numpy as np
 
 from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
-from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, weights_of
-from nmpsim.frontends.torch.recording import PROFILES, Packed
+from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder
+from nmpsim.frontends.torch.recording import ENGINE_PROFILES, QuantizedWeights
 
 
-def convolution(builder: TorchGraphBuilder) -> None:
-    """``quantized::conv2d``, with the ReLU that is fused with it."""
-    packed, source = weights_of(builder.call), builder.tensor("qx")
-    if packed.weights.ndim != 4 or len(source.shape) != 4:
-        raise UnsupportedError(f"an input {list(source.shape)}")
-    (top, left), (down, across) = packed.padding, packed.stride
-    window: dict[str, Any] = {
-        "Kernels": packed.weights.shape[2:],
-        "Strides": (down, across),
-        "Pads": (top, left, top, left),
-        "Group": packed.groups,
-        "Dilation": tuple(packed.dilation),
+def translate_convolution(builder: TorchGraphBuilder) -> None:
+    """Translate ``quantized::conv2d`` and its fused ReLU."""
+    weights, source = _weights(builder), builder.tensor("qx")
+    is_image = weights.weights.ndim == len(source.shape) == 4
+    require(is_image, f"an input {list(source.shape)}")
+    words: dict[str, Any] = {
+        "Kernels": weights.weights.shape[2:],
+        "Strides": tuple(weights.stride),
+        "Pads": tuple(weights.padding) * 2,
+        "Group": weights.groups,
+        "Dilation": tuple(weights.dilation),
     }
     if builder.call.operation.endswith("_relu"):
-        window["FusedActivation"] = "RELU"
-    constants = [_weights(builder, packed, packed.weights), _bias(builder, packed)]
+        words["FusedActivation"] = "RELU"
+    constants = _parameters(builder, weights, weights.weights)
     opcode = "convolution"
-    if packed.by_channel:
-        opcode, ones = "channelwisequantizedconvolution", np.ones(len(packed.scales), np.float32)
-        constants += _vectors(builder, "weight", packed.scales, packed.zero_points)
-        constants += _vectors(builder, "bias", ones, np.zeros(ones.size))  # it is real
-    numerics = _profile(builder, packed)
+    if weights.is_per_channel:
+        opcode, ones = "channelwisequantizedconvolution", np.ones(len(weights.scales), np.float32)
+        constants += _vectors(builder, "weight", weights.scales, weights.zero_points)
+        constants += _vectors(builder, "bias", ones, np.zeros(ones.size))  # it is float
+    numerics = _numerics(builder, weights)
     operands = [builder.name(source), *constants]
-    builder.add_instruction(opcode, operands, image=True, numerics=numerics, **window)
+    builder.add_instruction(opcode, operands, image=True, numerics=numerics, **words)
 
 
-def linear(builder: TorchGraphBuilder) -> None:
-    """``quantized::linear``, with the ReLU that is fused with it."""
-    packed, source = weights_of(builder.call), builder.tensor("X")
-    outs, ins = packed.weights.shape
-    if not source.shape or source.shape[-1] != ins:
-        raise UnsupportedError(f"weights {[outs, ins]} for an input {list(source.shape)}")
+def translate_linear(builder: TorchGraphBuilder) -> None:
+    """Translate ``quantized::linear`` and its fused ReLU."""
+    weights, source = _weights(builder), builder.tensor("X")
+    outs, ins = weights.weights.shape
+    is_fitting = source.shape and source.shape[-1] == ins
+    require(is_fitting, f"weights {[outs, ins]} for an input {list(source.shape)}")
     rows = math.prod(source.shape[:-1])
-    opcode = "rowwisequantizedfullyconnected" if packed.by_channel else "fullyconnected"
-    weights = packed.weights if packed.by_channel else packed.weights.T
-    operands = [builder.name(source), _weights(builder, packed, weights), _bias(builder, packed)]
-    if packed.by_channel:
-        operands += _vectors(builder, "weight", packed.scales, packed.zero_points)
-    views, numerics = ((rows, outs), (rows, ins)), _profile(builder, packed)
-    with_relu(builder, opcode, operands, views=views, numerics=numerics)
+    opcode, matrix = "fullyconnected", weights.weights.T
+    if weights.is_per_channel:
+        opcode, matrix = "rowwisequantizedfullyconnected", weights.weights
+    operands = [builder.name(source), *_parameters(builder, weights, matrix)]
+    if weights.is_per_channel:
+        operands += _vectors(builder, "weight", weights.scales, weights.zero_points)
+    views, numerics = ((rows, outs), (rows, ins)), _numerics(builder, weights)
+    add_with_relu(builder, opcode, operands, views=views, numerics=numerics)
 
 
-def with_relu(builder: TorchGraphBuilder, opcode: str, operands: list[str], **given: Any) -> None:
-    """An instruction, and the ReLU that the operation has after it."""
+def add_with_relu(
+    builder: TorchGraphBuilder, opcode: str, operands: list[str], **given: Any
+) -> None:
+    """Add an instruction and, if the operation has one, the ReLU after it."""
     if not builder.call.operation.endswith("_relu"):
         builder.add_instruction(opcode, operands, **given)
         return
-    made = builder.quantization(builder.first_output())
-    total = builder.temporary("sum", made, builder.call.results[0].shape)
+    kind = builder.quantization(builder.first_output())
+    total = builder.add_temporary("sum", kind, builder.result.shape)
     builder.add_instruction("relu", [builder.add_instruction(opcode, operands, total, **given)])
 
 
-def _profile(builder: TorchGraphBuilder, packed: Packed) -> str | None:
-    """The arithmetic of a layer that does not follow the engine's."""
-    own = PROFILES[packed.engine]
-    return None if own == PROFILES[builder.recorded.engine] else own
+def _weights(builder: TorchGraphBuilder) -> QuantizedWeights:
+    given = builder.call.arguments
+    weights = given.get("packed_weight", given.get("W_prepack"))
+    if not isinstance(weights, QuantizedWeights):
+        raise UnsupportedError("weights of a kind that nmpsim does not know")
+    return weights
 
 
-def _weights(builder: TorchGraphBuilder, packed: Packed, values: Array) -> str:
-    scales, zeros = packed.scales[:1], packed.zero_points[:1]
-    if packed.by_channel:
+def _numerics(builder: TorchGraphBuilder, weights: QuantizedWeights) -> str | None:
+    """Return the arithmetic profile of a layer if it differs from the model's."""
+    own = ENGINE_PROFILES[weights.engine]
+    return None if own == ENGINE_PROFILES[builder.recording.engine] else own
+
+
+def _parameters(builder: TorchGraphBuilder, weights: QuantizedWeights, values: Array) -> list[str]:
+    """Add the weights and the bias, which stays float."""
+    scales, zeros = weights.scales[:1], weights.zero_points[:1]
+    if weights.is_per_channel:
         scales, zeros = np.ones(1, np.float32), np.zeros(1, np.int64)
-    kind = QuantizedTensor("", "int8", scales, zeros)
-    return builder.add_constant(f"{builder.call.name}.weight", values, kind)
-
-
-def _bias(builder: TorchGraphBuilder, packed: Packed) -> str:
-    """PyTorch's stays real; what becomes of it is the engine's affair."""
-    values = np.zeros(len(packed.weights), np.float32) if packed.bias is None else packed.bias
-    return builder.add_constant(f"{builder.call.name}.bias", values, "float32")
-
-
-def _vectors(builder: TorchGraphBuilder, what: str, scales: Array, zeros: Array) -> list[str]:
-    base = f"{builder.call.name}.{what}"
+    kind, name = QuantizedTensor("", "int8", scales, zeros), builder.call.name
+    bias = np.zeros(len(weights.weights), np.float32) if weights.bias is None else weights.bias
     return [
-        builder.add_constant(f"{base}_scales", scales, "float32"),
-        builder.add_constant(f"{base}_zero_points", zeros.astype(np.int32), "int32"),
+        builder.add_constant(f"{name}.weight", values, kind),
+        builder.add_constant(f"{name}.bias", bias, "float32"),
+    ]
+
+
+def _vectors(builder: TorchGraphBuilder, suffix: str, scales: Array, zeros: Array) -> list[str]:
+    name = f"{builder.call.name}.{suffix}"
+    return [
+        builder.add_constant(f"{name}_scales", scales, "float32"),
+        builder.add_constant(f"{name}_zero_points", zeros.astype(np.int32), "int32"),
     ]
