@@ -17,7 +17,7 @@ from hypothesis import settings
 
 ROOT = Path(__file__).parents[2]
 GENERATORS = ("default_rng", "Random", "RandomState", "SeedSequence")
-CONFTEST = ("conftest.py", "shared_files.py", "tiers.py")
+CONFTEST = ("conftest.py", "corpus.py", "shared_files.py", "tiers.py")
 """And what it imports."""
 SEEDED = ("np.random.Generator", "random.SystemRandom")
 

@@ -229,7 +229,7 @@ def test_host_and_device_agree(
     def place_on_host(operations: tuple[Operation, ...], config: Any) -> tuple[Operation, ...]:
         return tuple(attrs.evolve(op, host_reason="forced") for op in operations)
 
-    monkeypatch.setattr(driver, "place", place_on_host)
+    monkeypatch.setattr(driver, "assign_placement", place_on_host)
     placement, found, other = run(draft, numerics)
     assert placement == "host"
     np.testing.assert_array_equal(other, values)

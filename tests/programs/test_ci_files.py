@@ -223,7 +223,7 @@ def compile_with(folder, option):
     ("change", "code", "check", "words"),
     [
         (change_rescale_integer, 1, "outputs", "fc__1, line 33: its rescale values are not"),
-        (change_tile_size, 4, "cycles", "layer conv2__2 ("),
+        pytest.param(change_tile_size, 4, "cycles", "layer conv2__2 (", marks=pytest.mark.slow),
         pytest.param(change_bandwidth, 4, "cycles", "layer conv2__2 (", marks=pytest.mark.slow),
     ],
 )
