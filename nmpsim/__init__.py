@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nmpsim.experiments import sweep as sweep
     from nmpsim.frontends.imported_model import ImportedModel as ImportedModel
     from nmpsim.lir.layers import find_layer as find_layer
-    from nmpsim.quantization import Calibrated as Calibrated
+    from nmpsim.quantization import CalibratedProgram as CalibratedProgram
     from nmpsim.quantization import QuantizedProgram as QuantizedProgram
     from nmpsim.report.data import RunReport as RunReport
     from nmpsim.report.json import write_report as write_report
@@ -60,7 +60,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Bundle": "nmpsim.bundle",
-    "Calibrated": "nmpsim.quantization",
+    "CalibratedProgram": "nmpsim.quantization",
     "Compiled": "nmpsim.session",
     "Debugger": "nmpsim.debugger",
     "Device": "nmpsim.session",

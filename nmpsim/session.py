@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nmpsim.compiler.tiling.search import TiledLayer
     from nmpsim.frontends import ImportedModel
     from nmpsim.lir.nodes import Module
-    from nmpsim.quantization import Calibrated, QuantizedProgram
+    from nmpsim.quantization import CalibratedProgram, QuantizedProgram
 
 __all__ = [
     "Compiled",
@@ -221,7 +221,7 @@ def calibrate(
     *,
     profile: Path | str | None = None,
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
-) -> Calibrated:
+) -> CalibratedProgram:
     """Run a float program on samples of its inputs, for the ranges of its values.
 
     Args:
@@ -236,7 +236,7 @@ def calibrate(
         UserError: LIR, CONST, INPUT, MODEL and FILE codes; QUANT001, QUANT002, QUANT005; PKG001;
             ARG001 without samples and profile.
     """
-    from nmpsim.quantization import Calibrated, read_profile
+    from nmpsim.quantization import CalibratedProgram, read_profile
 
     if calibration is None and profile is None:
         raise fail("ARG001", "no ranges: calibration or profile is needed")
@@ -245,7 +245,7 @@ def calibrate(
     if isinstance(model, str | Path) and calibration is not None:
         shapes = {key.removeprefix("input/"): np.shape(v) for key, v in calibration.items()}
     program = float_program(model, weights, input_shapes=input_shapes, sample_shapes=shapes)
-    return Calibrated.of(program, calibration, ranges)
+    return CalibratedProgram.of(program, calibration, ranges)
 
 
 def quantize(
@@ -280,9 +280,9 @@ def quantize(
     Raises:
         UserError: LIR, CONST, INPUT, FILE, PKG and QUANT codes; ARG001 for an unknown word.
     """
-    from nmpsim.quantization import settings_of
+    from nmpsim.quantization import parse_settings
 
-    settings = settings_of(
+    settings = parse_settings(
         schema=schema,
         precision=precision,
         bias_precision=bias_precision,
@@ -329,10 +329,10 @@ def from_torch(
         if settings:
             raise fail("ARG001", f"{next(iter(settings))} is for a model that is calibrated")
         return imported
-    from nmpsim.quantization import float_inputs, of_examples
+    from nmpsim.quantization import get_float_inputs, stack_examples
 
     if not isinstance(calibration, Mapping):
-        calibration = of_examples(float_inputs(imported), calibration)
+        calibration = stack_examples(get_float_inputs(imported), calibration)
     return quantize(imported, calibration=calibration, **settings).imported
 
 

@@ -12,7 +12,7 @@ from nmpsim.cli.arrays import ArrayFile, StoredArray
 from nmpsim.cli.inputs import PREFIX, find_samples, is_array_file, split_argument
 from nmpsim.cli.samples import ProgramInputs, print_image_formats
 from nmpsim.host_memory import Part, check_memory
-from nmpsim.quantization import float_inputs
+from nmpsim.quantization import get_float_inputs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -41,7 +41,7 @@ def calibration_arrays(
     """
     tensors = {
         name: Tensor(name, type_.elem, type_.shape, 0)
-        for name, type_ in float_inputs(program).items()
+        for name, type_ in get_float_inputs(program).items()
     }
     stored: dict[str, StoredArray] = {}
     others: list[str] = []

@@ -1,4 +1,4 @@
-"""Float programs to quantized ones, with the parameters that Glow would choose.
+"""Quantization of float programs, with the parameters that Glow would choose.
 
 Read ``parameters`` first: scales and offsets. A float module becomes a graph of values
 (``graph``), runs on samples (``calibrate``) or is given their ranges (``profile``, ``recorded``),
@@ -7,36 +7,36 @@ found (``scales``), and the quantized module is written (``rewrite``). ``driver`
 order, ``compare`` runs the result.
 """
 
-from nmpsim.quantization.calibrate import of_examples
+from nmpsim.quantization.calibrate import stack_examples
 from nmpsim.quantization.compare import Comparison, compare
 from nmpsim.quantization.driver import (
-    Calibrated,
+    CalibratedProgram,
     QuantizedProgram,
-    Result,
-    float_inputs,
+    QuantizedResult,
+    get_float_inputs,
 )
 from nmpsim.quantization.files import ProgramFiles
 from nmpsim.quantization.parameters import SCHEMAS, Parameters, Schema, choose_parameters
 from nmpsim.quantization.profile import Range, read_profile
-from nmpsim.quantization.settings import BIAS_SCALES, PRECISIONS, Settings, settings_of
+from nmpsim.quantization.settings import BIAS_SCALES, PRECISIONS, Settings, parse_settings
 
 __all__ = [
     "BIAS_SCALES",
     "PRECISIONS",
     "SCHEMAS",
-    "Calibrated",
+    "CalibratedProgram",
     "Comparison",
     "Parameters",
     "ProgramFiles",
     "QuantizedProgram",
     "Range",
-    "Result",
+    "QuantizedResult",
     "Schema",
     "Settings",
     "choose_parameters",
     "compare",
-    "float_inputs",
-    "of_examples",
+    "get_float_inputs",
+    "stack_examples",
     "read_profile",
-    "settings_of",
+    "parse_settings",
 ]

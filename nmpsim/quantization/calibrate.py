@@ -1,4 +1,4 @@
-"""The range of every tensor, from running the float program on samples."""
+"""Calibration: the range of every tensor, from running the float program on samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nmpsim.quantization.profile import Range
 
 Array = npt.NDArray[Any]
 Sample = dict[str, Array]
-"""Values for all inputs, in their shapes."""
+"""Values of all inputs, in their shapes."""
 
 _PREFIX = "input/"
 
@@ -28,7 +28,7 @@ _PREFIX = "input/"
 def cut_samples(
     inputs: Mapping[str, TensorType], arrays: Mapping[str, npt.ArrayLike]
 ) -> list[Sample]:
-    """One sample after the other, float32 where the input is float.
+    """Split arrays into samples, float32 where the input is float.
 
     Args:
         inputs: type of each input.
@@ -55,7 +55,7 @@ def cut_samples(
     return [dict(zip(split, values, strict=True)) for values in zip(*split.values(), strict=True)]
 
 
-def of_examples(
+def stack_examples(
     inputs: Mapping[str, TensorType], examples: Iterable[Any]
 ) -> dict[str, npt.NDArray[Any]]:
     """Stack examples to one array for each input, as :func:`cut_samples` takes them.
@@ -87,7 +87,7 @@ def of_examples(
 
 
 def _array_of(value: Any) -> Array:
-    """An array, or a tensor's values."""
+    """Return an array, or the values of a PyTorch tensor."""
     return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
 
 
@@ -105,7 +105,7 @@ def _find(name: str, arrays: Mapping[str, npt.ArrayLike], only: bool) -> Array:
 
 
 def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
-    """The samples in an array for one input."""
+    """Return the samples in an array for one input."""
     subject = f"the calibration values for input {name!r}"
     if array.dtype.kind not in "biuf":
         raise fail("INPUT002", f"{subject} are no numbers", found=str(array.dtype)[:80])
@@ -127,7 +127,7 @@ def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
 
 
 def _arranged(array: Array, shape: tuple[int, ...]) -> Array | None:
-    """The array as [samples, *shape], if it can be read so."""
+    """Return the array as [samples, *shape], or None if its shape does not fit."""
     if array.shape == shape or array.shape[1:] == shape:
         return array.reshape(-1, *shape)
     one_without_batch = shape[:1] == (1,) and array.shape == shape[1:]
@@ -141,13 +141,13 @@ _PRODUCTS = ("fullyconnected", "matmul")
 def calibrate(
     graph: Graph, samples: Iterable[Mapping[str, npt.NDArray[Any]]]
 ) -> dict[Value, Range]:
-    """Ranges of all float values over all samples.
+    """Return the ranges of all float values over all samples.
 
     The program runs in float32 in the order of Glow's Interpreter, so that ranges have the bits
     of Glow's own profile. Raises QUANT002 where a result has infinite values or NaN.
     """
     found: dict[str, Range] = {}
-    orders = orders_of_sums(graph)
+    orders = find_sum_orders(graph)
     for sample in samples:
         for name, array in sample.items():
             _extend(found, name, array)
@@ -164,8 +164,8 @@ def calibrate(
     return _by_value(graph, found)
 
 
-def orders_of_sums(graph: Graph) -> dict[str, npt.NDArray[np.intp]]:
-    """Matrix products over a flattened image, by name -> the order in which Glow sums over it.
+def find_sum_orders(graph: Graph) -> dict[str, npt.NDArray[np.intp]]:
+    """Return the order in which Glow sums each matrix product over a flattened image, by name.
 
     A network written for channels first has the rows of such a product in that order, and Glow
     profiles it so. Only then it turns the rows to the order of its own layout, channels last.
@@ -181,14 +181,14 @@ def orders_of_sums(graph: Graph) -> dict[str, npt.NDArray[np.intp]]:
 
 
 def _is_channels_first(graph: Graph) -> bool:
-    """Whether an input is turned to channels last before anything is done with it."""
+    """Return whether an input is transposed to channels last before any other use."""
     return any(
         node.sources and node.sources[0] in graph.inputs and _turns(node) for node in graph.nodes
     )
 
 
 def _turns(node: Node) -> bool:
-    """Whether a node moves channels to the end; a view does, where there is one channel."""
+    """Return whether a node moves channels to the end; with one channel a view does."""
     if node.opcode == "transpose":
         return node.instruction.attributes["Shuffle"] == (0, 2, 3, 1)
     batch, *image = node.sources[0].type.shape
@@ -201,7 +201,7 @@ def _turns(node: Node) -> bool:
 
 
 def _flattened(graph: Graph, value: Value) -> tuple[int, ...]:
-    """Height, width and channels of the images of which a value shows the elements in a row."""
+    """Return height, width and channels of images that a value flattens, or ()."""
     source, _ = graph.views.get(value, (value, 0))
     batch, *image = source.type.shape
     is_flat = len(image) == 3 and value.type.shape == (batch, math.prod(image))
@@ -230,7 +230,7 @@ def _check(array: npt.NDArray[Any], instruction: Instruction, module: Module) ->
 
 
 def _by_value(graph: Graph, found: Mapping[str, Range]) -> dict[Value, Range]:
-    """Each value's range; that of one put together is the union of what its parts gave."""
+    """Return each value's range; a value written in parts has the union of their ranges."""
     ranges = {v: found[v.name] for v in graph.inputs if v.name in found}
 
     def extend(value: Value, range_: Range | None) -> None:
@@ -241,6 +241,6 @@ def _by_value(graph: Graph, found: Mapping[str, Range]) -> dict[Value, Range]:
         written = [o.name for o in node.instruction.operands if o.kind != IN]
         for value, operand in zip(node.results, written, strict=False):
             extend(value, found.get(_key(node.instruction, operand)))
-        if node.opcode == "copy" and node.is_made_up:
+        if node.opcode == "copy" and node.is_implicit:
             extend(node.results[0], ranges.get(node.sources[0]))
     return ranges

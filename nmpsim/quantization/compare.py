@@ -1,4 +1,4 @@
-"""What each schema and precision costs: quantized programs against the float one."""
+"""Comparison of schemas and precisions: quantized programs against the float program."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from nmpsim.interpreter import (
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization.calibrate import Sample
 from nmpsim.quantization.driver import (
-    Calibrated,
+    CalibratedProgram,
     QuantizedProgram,
-    Result,
+    QuantizedResult,
     require_quantized,
 )
 from nmpsim.quantization.parameters import SCHEMAS
@@ -46,13 +46,13 @@ class _Energy:
 
     @property
     def sqnr_db(self) -> float:
-        """Signal to quantization noise."""
+        """Signal-to-quantization-noise ratio in dB."""
         return decibels(self.signal, self.error)
 
 
 @attrs.frozen
 class LayerLoss:
-    """A result and how far it is from the float program's."""
+    """A result and its distance from the float program's."""
 
     name: str
     opcode: str
@@ -61,39 +61,39 @@ class LayerLoss:
 
 @attrs.frozen
 class OutputLoss:
-    """An output of the program and how far it is from the float program's."""
+    """An output of the program and its distance from the float program's."""
 
     name: str
     sqnr_db: float
     top1_agreement: float | None
-    """Share of rows with the largest element at the same place; None for rows of one element."""
+    """Share of rows with the largest element at the same index; None for rows of one element."""
 
 
 @attrs.frozen
 class Comparison:
-    """What one choice of settings costs, over all samples."""
+    """Loss of one choice of settings over all samples."""
 
     settings: Settings
     quantized: int
-    """Results that are quantized."""
+    """Number of quantized results."""
     staying_float: int
     outputs: tuple[OutputLoss, ...]
     layers: tuple[LayerLoss, ...]
-    """Every result in order, errors of the layers before it included."""
+    """Loss of every result in order, including errors of the layers before it."""
 
     @property
     def worst_output(self) -> OutputLoss:
-        """The output that is furthest from the float one."""
+        """The output with the lowest SQNR."""
         return min(self.outputs, key=lambda output: output.sqnr_db)
 
     @property
     def worst_layer(self) -> LayerLoss:
-        """The result that is furthest from the float one."""
+        """The result with the lowest SQNR."""
         return min(self.layers, key=lambda layer: layer.sqnr_db)
 
 
-def compare(calibrated: Calibrated, settings: Settings) -> tuple[Comparison, ...]:
-    """Every schema with Int8 and Int16 on the calibration samples; the rest as in ``settings``.
+def compare(calibrated: CalibratedProgram, settings: Settings) -> tuple[Comparison, ...]:
+    """Compare every schema with Int8 and Int16 on the calibration samples.
 
     The quantized programs run by the arithmetic of Glow's kernels (Int8 as libjit has it, Int16
     as the Interpreter), the float program in real arithmetic. Raises QUANT003 if nothing would be
@@ -118,7 +118,7 @@ def compare(calibrated: Calibrated, settings: Settings) -> tuple[Comparison, ...
 
 @attrs.frozen(eq=False)
 class _FloatRun:
-    """What the float program gives for one sample: by instruction number, and the outputs."""
+    """Results of the float program for one sample by instruction number, and its outputs."""
 
     results: Mapping[int, Array]
     outputs: Mapping[str, Array]
@@ -133,13 +133,13 @@ def _float_run(module: Module, sample: Sample, outputs: Iterable[str]) -> _Float
     return _FloatRun(results, {name: run.contents(name) for name in outputs})
 
 
-def _comparable(result: Result) -> bool:
-    """Numbers can be compared, if the float program has the same range of them."""
+def _comparable(result: QuantizedResult) -> bool:
+    """Return whether the float program has the same range of a result."""
     return not result.narrowed and (result.quantized or result.type.elem == "float")
 
 
 class _Meter:
-    """The errors of one quantized program, sample after sample."""
+    """Accumulator of the errors of one quantized program over samples."""
 
     def __init__(self, program: QuantizedProgram) -> None:
         self._program = program
@@ -169,7 +169,7 @@ class _Meter:
             self._agreements.setdefault(name, []).extend(agree)
 
     def comparison(self, outputs: Iterable[str]) -> Comparison:
-        """What came out, over all samples."""
+        """Return the loss over all samples."""
         results = self._program.results
         staying = len(self._program.staying_float)
         return Comparison(
@@ -190,5 +190,5 @@ class _Meter:
 
 
 def _rows(array: Array) -> Array:
-    """[items of the batch, elements of each]."""
+    """Return an array as [items of the batch, elements of each]."""
     return array.reshape(array.shape[0] if array.ndim > 1 else 1, -1)

@@ -1,4 +1,4 @@
-"""Float module in, quantized module out: the order of the steps."""
+"""Quantization of a float module in steps."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from nmpsim.lir.verify import verify
 from nmpsim.quantization.calibrate import Sample, calibrate, cut_samples
 from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import Graph, Value, build_graph
-from nmpsim.quantization.placement import MOVES, place
+from nmpsim.quantization.lookup_tables import find_lookup_chains
+from nmpsim.quantization.placement import MOVES, choose_placements
 from nmpsim.quantization.profile import Range
-from nmpsim.quantization.recorded import recorded_ranges
+from nmpsim.quantization.profile_lookup import find_profile_ranges
 from nmpsim.quantization.rewrite import rewrite
-from nmpsim.quantization.scales import Scales
+from nmpsim.quantization.scales import ValueScales
 from nmpsim.quantization.settings import Settings
-from nmpsim.quantization.tables import chains_of
 
 
 @attrs.frozen
-class Result:
-    """A result of the float program and what became of it."""
+class QuantizedResult:
+    """A result of the float program and its counterpart in the quantized program."""
 
     number: int
-    """Of the float instruction that makes it, or writes the last part of it."""
+    """Number of the float instruction that makes it, or writes the last part of it."""
     name: str
-    """Of that instruction in the quantized program."""
+    """Name of that instruction in the quantized program."""
     opcode: str
     type: TensorType
-    """In the quantized program."""
+    """Type in the quantized program."""
     reason: str
     """Why it stays float; empty if it does not."""
     narrowed: bool
@@ -56,17 +56,17 @@ class Result:
 
 @attrs.frozen(eq=False)
 class QuantizedProgram:
-    """A quantized module, and what became of each result."""
+    """A quantized module and the results of its operations."""
 
     imported: ImportedModel
     """The quantized module for :func:`nmpsim.compile`, and what became of the operations of the
     model's file."""
-    results: tuple[Result, ...]
+    results: tuple[QuantizedResult, ...]
     settings: Settings
 
     @property
     def module(self) -> Module:
-        """The quantized module; it knows what its constants were before."""
+        """The quantized module; it keeps the float values of its constants."""
         return self.imported.module
 
     def save(self, lir: Path | str) -> ProgramFiles:
@@ -78,25 +78,25 @@ class QuantizedProgram:
         return write_program(self.imported, Path(lir))
 
     @property
-    def computed(self) -> tuple[Result, ...]:
+    def computed(self) -> tuple[QuantizedResult, ...]:
         """Results of operations that do more than move values."""
         return tuple(result for result in self.results if result.opcode not in MOVES)
 
     @property
-    def staying_float(self) -> tuple[Result, ...]:
-        """What is not quantized."""
+    def staying_float(self) -> tuple[QuantizedResult, ...]:
+        """Results that are not quantized."""
         return tuple(result for result in self.results if not result.quantized)
 
 
 @attrs.frozen(eq=False)
-class Calibrated:
-    """A float program and the range of each of its values; quantize it as often as you like."""
+class CalibratedProgram:
+    """A float program and the range of each value; quantize it as often as you like."""
 
     graph: Graph
     samples: Sequence[Sample]
     ranges: Mapping[Value, Range]
     origin: ImportedModel
-    """What the float program is from."""
+    """The model that the float program comes from."""
 
     @classmethod
     def of(
@@ -104,7 +104,7 @@ class Calibrated:
         program: Module | ImportedModel,
         arrays: Mapping[str, npt.ArrayLike] | None,
         profile: Mapping[str, Range] | None = None,
-    ) -> Calibrated:
+    ) -> CalibratedProgram:
         """Run a verified float module, constants attached, on samples of its inputs.
 
         ``arrays`` hold one sample after the other for each input (``samples.cut_samples``). With
@@ -113,15 +113,15 @@ class Calibrated:
         for the profile of another network, and INPUT001 and INPUT002 for the samples.
         """
         origin = program if isinstance(program, ImportedModel) else import_lir(program)
-        inputs = float_inputs(origin)
+        inputs = get_float_inputs(origin)
         graph = build_graph(origin.module)
         samples = [] if arrays is None else cut_samples(inputs, arrays)
         if profile is None:
             return cls(graph, samples, calibrate(graph, samples), origin)
-        return cls(graph, samples, recorded_ranges(graph, profile), origin)
+        return cls(graph, samples, find_profile_ranges(graph, profile), origin)
 
     def quantize(self, settings: Settings) -> QuantizedProgram:
-        """The quantized program.
+        """Return the quantized program.
 
         Raises QUANT002 if a profile does not know a result that needs a range, QUANT003 if nothing
         would be quantized, QUANT004 for an unknown name to keep float.
@@ -131,15 +131,15 @@ class Calibrated:
         return program
 
     def rewritten(self, settings: Settings) -> QuantizedProgram:
-        """As ``quantize``, but a program in which nothing can be quantized is given as well."""
+        """Return the quantized program even if nothing in it can be quantized."""
         settings = _with_names(settings, self.graph.module)
-        chains = chains_of(self.graph, settings) if self.origin.operators else {}
-        placements = place(self.graph, settings, chains)
-        scales = Scales(self.graph, placements.quantized, self.ranges, settings)
+        chains = find_lookup_chains(self.graph, settings) if self.origin.operators else {}
+        placements = choose_placements(self.graph, settings, chains)
+        scales = ValueScales(self.graph, placements.quantized, self.ranges, settings)
         rewritten = rewrite(self.graph, placements.quantized, scales, settings, chains)
         verify(rewritten.module)
         results = tuple(
-            Result(
+            QuantizedResult(
                 number=node.instruction.number,
                 name=name,
                 opcode=node.opcode,
@@ -148,8 +148,8 @@ class Calibrated:
                 narrowed=value in scales.narrowed,
                 bias_saturated=rewritten.saturated.get(value, 0),
             )
-            for value, (node, name) in rewritten.made_by.items()
-            if value == node.results[0] and not node.is_made_up
+            for value, (node, name) in rewritten.last_writers.items()
+            if value == node.results[0] and not node.is_implicit
         )
         imported = ImportedModel(
             rewritten.module,
@@ -161,8 +161,8 @@ class Calibrated:
         return QuantizedProgram(imported, results, settings)
 
 
-def float_inputs(program: ImportedModel) -> dict[str, TensorType]:
-    """The inputs of a float program by name; QUANT001 if it is none."""
+def get_float_inputs(program: ImportedModel) -> dict[str, TensorType]:
+    """Return the inputs of a float program by name; raise QUANT001 if it is quantized."""
     _require_float(program.module)
     return {value.name: value.type for value in build_graph(program.module).inputs}
 
@@ -180,7 +180,7 @@ def _fates(
 
 
 def _require_float(module: Module) -> None:
-    """Refuse a module that has quantized tensors, or instructions that run on a condition."""
+    """Raise QUANT001 for a module with quantized tensors or predicates."""
     for instruction in module.instructions:
         if instruction.predicate is not None:
             raise fail(
@@ -210,7 +210,7 @@ def _require_float(module: Module) -> None:
 
 
 def _with_names(settings: Settings, module: Module) -> Settings:
-    """The settings with the names of instructions for all that names layers; or QUANT004."""
+    """Return the settings with layer names replaced by instruction names; raise QUANT004."""
     opcodes = {instruction.opcode for instruction in module.instructions}
     words = settings.keep_float - opcodes - {one.name for one in module.instructions}
     computing = [one for one in module.instructions if one.opcode not in NO_WORK]
@@ -225,7 +225,7 @@ def _with_names(settings: Settings, module: Module) -> Settings:
 
 
 def require_quantized(programs: Sequence[QuantizedProgram], module: Module) -> None:
-    """Refuse to call something quantized in which nothing that computes is: QUANT003."""
+    """Raise QUANT003 if no result that is computed is quantized."""
     computed = [result for program in programs for result in program.computed]
     if any(result.quantized for result in computed):
         return

@@ -1,4 +1,4 @@
-"""A quantized program as files: LIR, its constants, its exact scales."""
+"""Files of a quantized program: LIR, constants and exact scales."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nmpsim.lir.printer import print_module
 
 
 class TensorFacts(TypedDict):
-    """What `X.tensors.json` says about one tensor."""
+    """Entry of one tensor in `X.tensors.json`."""
 
     elem: str
     shape: list[int]
@@ -34,30 +34,30 @@ class TensorFacts(TypedDict):
 
 @attrs.frozen
 class ProgramFiles:
-    """Where a program's files are: those that ``nmpsim compile`` finds next to the LIR."""
+    """Paths of a program's files, where ``nmpsim compile`` finds them."""
 
     lir: Path
     constants: Path
     tensors: Path
     model: Path
-    """Only of a program that is from a model's file."""
+    """File of a program that comes from a model's file."""
 
     @classmethod
     def of(cls, lir: Path) -> ProgramFiles:
-        """``X.npz``, ``X.tensors.json`` and ``X.model.json`` next to ``X.lir`` or ``X.lir.txt``."""
+        """Return ``X.npz``, ``X.tensors.json`` and ``X.model.json`` next to ``X.lir``."""
         suffix = next((s for s in LIR_SUFFIXES if lir.name.endswith(s)), "")
         stem = lir.name.removesuffix(suffix)
         others = (lir.with_name(stem + end) for end in (".npz", ".tensors.json", SUFFIX))
         return cls(lir, *others)
 
     def written(self, program: ImportedModel) -> tuple[Path, ...]:
-        """Those that a program has."""
+        """Return the paths of the files that a program has."""
         own = (self.lir, self.constants, self.tensors)
         return (*own, self.model) if program.operators else own
 
 
 def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
-    """Write a module; each file appears whole or not at all. Raises FILE002.
+    """Write a module's files, each atomically; raise FILE002.
 
     That of a model's file with the float values of its constants, and with what became of the
     operations of that file.
@@ -77,12 +77,12 @@ def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
 
 
 def _key(name: str) -> str:
-    """Of a constant's array: its name, but for one that a folder's path could begin with."""
+    """Return the key of a constant's array: its name, unless that could be an absolute path."""
     return CONSTANT_PREFIX + name if re.match(r"[/\\]|[A-Za-z]:", name) else name
 
 
 def tensor_facts(module: Module) -> dict[str, TensorFacts]:
-    """Element, shape, exact scale and offset by key: constants, inputs, outputs, results."""
+    """Return the facts of constants, inputs, outputs and results by key."""
     written = {o.name for i in module.instructions for o in i.operands if o.kind != IN}
     facts: dict[str, TensorFacts] = {}
     types = {weight.name: weight.type for weight in module.weights}

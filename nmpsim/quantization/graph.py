@@ -1,4 +1,4 @@
-"""A program as values and the nodes that make and use them.
+"""A program as a graph of values and the nodes that make and use them.
 
 A buffer may be used for one result after the other, and a result may lie where an operand lay. A
 quantized program needs a scale for each result, so here each result is a value of its own, in a
@@ -21,22 +21,22 @@ from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, Kind
 
 @attrs.frozen
 class Value:
-    """A tensor that never changes, but for one that is put together from parts.
+    """A tensor that never changes, except one that is written in parts.
 
     Values are equal if they are the same one, which ``number`` tells.
     """
 
     number: int
     name: str = attrs.field(eq=False)
-    """Of the weight or instruction that it comes from."""
+    """Name of the weight or instruction that it comes from."""
     type: TensorType = attrs.field(eq=False)
     kind: str = attrs.field(eq=False)
-    """constant, input or result"""
+    """``constant``, ``input`` or ``result``."""
 
 
 @attrs.frozen
 class Part:
-    """Which part of its result a node writes: a tensor of this type from this element on."""
+    """The part of a result that a node writes: a type, and the index of its first element."""
 
     start: int
     type: TensorType
@@ -44,23 +44,23 @@ class Part:
 
 @attrs.frozen
 class Node:
-    """An instruction on values; views are nodes as well, and copies into parts of a buffer."""
+    """An instruction on values; views and copies into parts of a buffer are nodes as well."""
 
     instruction: Instruction
     results: tuple[Value, ...]
     sources: tuple[Value, ...]
-    """What it reads, in the order of its ``@in`` operands."""
+    """Values read, in the order of the ``@in`` operands."""
     part: Part | None = None
-    """Set if other nodes write the result too."""
+    """Part of the result that the node writes, if other nodes write it too."""
 
     @property
     def opcode(self) -> str:
-        """What it does."""
+        """Opcode of the instruction."""
         return self.instruction.opcode
 
     @property
     def kind(self) -> Kind:
-        """What kind of operation it is."""
+        """Kind of the operation."""
         return OPCODES[self.opcode].kind
 
     @property
@@ -69,33 +69,33 @@ class Node:
         return OPCODES[self.opcode].keeps_scale
 
     @property
-    def is_made_up(self) -> bool:
+    def is_implicit(self) -> bool:
         """Whether it is a view or copy without an instruction of its own in the program."""
         return not self.instruction.operands
 
 
 @attrs.frozen
 class Graph:
-    """A program: its nodes in order, and which value each output has at the end."""
+    """A program: its nodes in order, and the final value of each output."""
 
     module: Module
     nodes: tuple[Node, ...]
     inputs: tuple[Value, ...]
     outputs: dict[str, Value]
-    """Mutable weight -> what it holds at the end; not those that are never written."""
+    """Mutable weight -> its value at the end, for weights that are written."""
     views: dict[Value, tuple[Value, int]]
-    """What each view shows, and from which element on."""
+    """View -> its source and the index of its first element there."""
 
-    def uses(self) -> dict[Value, list[Node]]:
-        """The nodes that read each value, in order."""
+    def consumers(self) -> dict[Value, list[Node]]:
+        """Return the nodes that read each value, in order."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for value in dict.fromkeys(node.sources):
                 found.setdefault(value, []).append(node)
         return found
 
-    def makers(self) -> dict[Value, list[Node]]:
-        """The nodes that write each value, in order; constants and inputs have none."""
+    def producers(self) -> dict[Value, list[Node]]:
+        """Return the nodes that write each value, in order; constants and inputs have none."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for value in node.results:
@@ -103,7 +103,7 @@ class Graph:
         return found
 
     def constant(self, value: Value) -> npt.NDArray[Any] | None:
-        """The elements of a constant or of a view of one; None for what is computed."""
+        """Return the elements of a constant or of a view of one; None for other values."""
         if value.kind == "constant":
             return self.module.constants[value.name]
         if value not in self.views:
@@ -116,12 +116,12 @@ class Graph:
 
 
 def build_graph(module: Module) -> Graph:
-    """The values and nodes of a verified module. ``debugprint`` is left out."""
+    """Return the graph of a verified module, without ``debugprint``."""
     return _Builder(module).graph()
 
 
 class _Builder:
-    """The walk through the instructions, and what each buffer holds so far."""
+    """Walk through the instructions that tracks the contents of each buffer."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -137,7 +137,7 @@ class _Builder:
         self._at_first = dict(self._holds)
 
     def graph(self) -> Graph:
-        """Walk through, then look at what the mutable weights hold."""
+        """Walk through the instructions, then read the mutable weights."""
         for instruction in self._module.instructions:
             if instruction.opcode == "touch":
                 self._touch(instruction)
@@ -166,7 +166,7 @@ class _Builder:
             self._nodes.append(Node(instruction, (value,), (), Part(0, place.type)))
 
     def _is_rename(self, instruction: Instruction) -> bool:
-        """A copy of a whole value that stays as it is needs no copying."""
+        """Return whether a copy of a whole, unchanged value needs no copying."""
         target, source = (self._places[o.name] for o in instruction.operands)
         return self._covers(target) and self._holds[source.storage] not in self._assembled
 
@@ -203,7 +203,7 @@ class _Builder:
     def _write_part(
         self, instruction: Instruction, place: Location, reads: tuple[Value, ...]
     ) -> None:
-        """An insertion, or the copy of a result that is a part of a buffer."""
+        """Add an insertion, or the copy of a result into a part of a buffer."""
         value = self._holds[place.storage]
         if value not in self._assembled and not self._is_own(value):
             value = self._own_copy(instruction, value)
@@ -213,7 +213,7 @@ class _Builder:
         self._nodes.append(Node(instruction, (value,), reads, Part(start, place.type)))
 
     def _is_own(self, value: Value) -> bool:
-        """Whether writing into a value changes nothing else."""
+        """Return whether writing into a value changes nothing else."""
         holders = sum(held == value for held in self._holds.values())
         return value.kind == "result" and value not in self._views.values() and holders == 1
 
@@ -223,7 +223,7 @@ class _Builder:
         return copied
 
     def _covers(self, place: Location) -> bool:
-        """Whether a tensor is the whole of its buffer."""
+        """Return whether a tensor is the whole of its buffer."""
         whole = self._places[place.storage].type
         return place.type.elements == whole.elements
 
@@ -241,7 +241,7 @@ class _Builder:
 
 
 def _view(name: str, place: Location, source: tuple[int, ...], span: Span) -> Instruction:
-    """A view of a value, whatever views it was a view of."""
+    """Return a view of a value, skipping intermediate views."""
     offsets = np.unravel_index(place.start, source) if source else ()
     attributes: dict[str, AttributeValue] = {
         "Ty": place.type,
@@ -251,6 +251,6 @@ def _view(name: str, place: Location, source: tuple[int, ...], span: Span) -> In
 
 
 def _renamed(instruction: Instruction, opcode: str) -> Instruction:
-    """An instruction that goes with another one."""
+    """Return an additional instruction named after another one."""
     name = f"{instruction.name}_{opcode}"
     return attrs.evolve(instruction, name=name, opcode=opcode, operands=(), attributes={})

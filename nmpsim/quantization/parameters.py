@@ -1,4 +1,4 @@
-"""Scales and offsets as Glow chooses them, to the bit (LIR_FORMAT 3.1).
+"""Scales and offsets as Glow chooses them, bit-exactly (LIR_FORMAT 3.1).
 
 All functions work on arrays as well, one set of parameters for each element: so they serve
 tensors and channels alike.
@@ -17,7 +17,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 Schema: TypeAlias = Literal[
     "asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale"
 ]
-"""Glow's quantization schemas, by the names of its command line with dashes."""
+"""Glow's quantization schemas, as its command line names them, with dashes."""
 
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
 
@@ -26,7 +26,7 @@ Float32s: TypeAlias = npt.NDArray[np.float32]
 Int32s: TypeAlias = npt.NDArray[np.int32]
 
 _RANGES = {"i8": (-128, 127), "i16": (-32768, 32767), "i32": (-(1 << 29), (1 << 29) - 1)}
-"""Integers that a range is spread over; Int32 leaves room for sums."""
+"""Integers that a range is spread over; Int32 leaves headroom for sums."""
 
 
 @attrs.frozen(eq=False)
@@ -40,7 +40,7 @@ class Parameters:
 def choose_parameters(
     low: npt.ArrayLike, high: npt.ArrayLike, schema: Schema, elem: str
 ) -> Parameters:
-    """Glow's ``chooseQuantizationParams`` for the float32 range ``low`` to ``high``.
+    """Compute Glow's ``chooseQuantizationParams`` for the float32 range ``low`` to ``high``.
 
     The range is widened to hold zero. ``elem`` is i8, i16 or i32. A range of zeros gets the scale
     0.1, and so do ranges so small that Glow's scale would be no normal float32.
@@ -63,7 +63,7 @@ def choose_parameters(
 def _symmetric(
     low: Float64s, high: Float64s, bottom: float, top: float
 ) -> tuple[Float64s, Float64s]:
-    """The range widened at one side until real zero lies on the integer zero."""
+    """Return the range widened at one side until real zero is the integer zero."""
     steps_low, steps_high = low / bottom, high / top
     grow_high = steps_low > steps_high
     return (
@@ -80,7 +80,7 @@ def _through_float32(x: Float64s) -> Float64s:
 def _zero_point(
     low: Float64s, high: Float64s, scale: Float64s, bottom: float, top: float
 ) -> Int32s:
-    """The integer of real zero, from the end of the range where it is known better."""
+    """Return the integer of real zero, computed from the more accurate end of the range."""
     from_low, from_high = bottom - low / scale, top - high / scale
     error_low = abs(bottom) + np.abs(low / scale)
     error_high = abs(top) + np.abs(high / scale)
@@ -98,7 +98,7 @@ def choose_bias_parameters(
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> Parameters:
-    """Glow's ``specializeBiasQuantizationParams``: from a bias's ``own`` parameters to the final.
+    """Compute Glow's ``specializeBiasQuantizationParams`` from a bias's ``own`` parameters.
 
     The scale becomes that of the products, input times weight, where that is larger or the bias
     ``is_zero`` anyway: a bias finer than what it is added to gains nothing. An Int32 bias has no
@@ -117,7 +117,7 @@ def choose_bias_and_weights(
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> tuple[Parameters, Parameters]:
-    """Glow's ``specializeBiasWeightsQuantizationParams``, for operations with a scale a channel.
+    """Compute Glow's ``specializeBiasWeightsQuantizationParams``, for scales by channel.
 
     Returns the parameters of bias and weights. Where an Int32 bias would saturate on the scale of
     the products, the scale of the weights is enlarged until it does not.
@@ -135,7 +135,7 @@ def choose_bias_and_weights(
 
 
 def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.NDArray[Any]:
-    """``clip(rne(fl(fl(x / S) + O)))``, Glow's ``quantize``, in the dtype of ``elem``.
+    """Compute Glow's ``quantize``: ``clip(rne(fl(fl(x / S) + O)))`` in the dtype of ``elem``.
 
     ``parameters`` broadcast with ``values``.
     """
@@ -145,13 +145,13 @@ def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.ND
 
 
 def count_saturated(values: npt.ArrayLike, parameters: Parameters, elem: str) -> int:
-    """How many values lie more than a step beyond the integers; the rounded offset may cost one."""
+    """Return how many values lie more than a step beyond the integers."""
     placed, limits = _placed(values, parameters), np.iinfo(ELEM_DTYPES[elem])
     return int(((placed < limits.min - 1) | (placed > limits.max + 1)).sum())
 
 
 def _placed(values: npt.ArrayLike, parameters: Parameters) -> Float64s:
-    """Integers before the clip."""
+    """Return the integers before they are clipped."""
     offset = parameters.offset.astype(np.float32)
     with np.errstate(over="ignore"):  # infinity is clipped as well
         placed: Float32s = np.rint(_float32(values) / parameters.scale + offset)

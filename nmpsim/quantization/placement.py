@@ -1,4 +1,4 @@
-"""Which operations are quantized, and why the others stay float."""
+"""Choice of the operations to quantize, with reasons for the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.settings import Settings
 
 MOVES = opcodes_by_kind(Kind.MOVE, Kind.FILL) | {"touch", "tensorview"}
-"""They move or fill, float or quantized."""
+"""Opcodes that move or fill values, float or quantized."""
 
 _MOVES_FLOAT = "it moves values that stay float"
 _PROBE = Quantization(1.0, 0, 0.0, 0.0)
@@ -23,15 +23,17 @@ _PROBE = Quantization(1.0, 0, 0.0, 0.0)
 
 @attrs.frozen
 class Placements:
-    """The outcome: quantized values, and a reason for every node whose results stay float."""
+    """The quantized values, and a reason for every node whose results stay float."""
 
     quantized: frozenset[Value]
     reasons: dict[Value, str]
     """First result of a node -> why it stays float."""
 
 
-def place(graph: Graph, settings: Settings, tables: Container[Value] = ()) -> Placements:
-    """Decide for every node; ``tables`` are results that are looked up.
+def choose_placements(
+    graph: Graph, settings: Settings, tables: Container[Value] = ()
+) -> Placements:
+    """Decide for every node whether it is quantized; ``tables`` are looked-up results.
 
     What computes is quantized if the device has a unit for it; what moves values, if it moves
     quantized ones or if something quantized reads them.
@@ -57,7 +59,7 @@ def place(graph: Graph, settings: Settings, tables: Container[Value] = ()) -> Pl
 
 
 def _spread(graph: Graph, computed: set[Value], settings: Settings) -> set[Value]:
-    """The computed values, and those moved from such ones or read as quantized."""
+    """Return the computed values, and moved values that come from them or are read as quantized."""
     quantized = set(computed)
     moved = _moved(graph, settings)
     for value, sources in moved.items():
@@ -71,15 +73,15 @@ def _spread(graph: Graph, computed: set[Value], settings: Settings) -> set[Value
 
 
 def _moved(graph: Graph, settings: Settings) -> dict[Value, list[Value]]:
-    """Float values that are made by moving others, which may be quantized -> those others."""
+    """Return float values made by moving others that may be quantized -> those others."""
     found: dict[Value, list[Value]] = {}
-    for value, makers in graph.makers().items():
+    for value, producers in graph.producers().items():
         if (
-            all(node.opcode in MOVES and not _asked(node, settings) for node in makers)
+            all(node.opcode in MOVES and not _asked(node, settings) for node in producers)
             and value.type.elem == "float"
             and graph.constant(value) is None
         ):
-            found[value] = [source for node in makers for source in node.sources]
+            found[value] = [source for node in producers for source in node.sources]
     return found
 
 
@@ -91,7 +93,7 @@ def _asked(node: Node, settings: Settings) -> str:
 
 
 def _reason(node: Node, graph: Graph, settings: Settings) -> str:
-    """Why a node that computes stays float; empty if it is quantized."""
+    """Return why a computing node stays float; empty if it is quantized."""
     if asked := _asked(node, settings):
         return asked
     if any(value.type.elem != "float" for value in (*node.results, *node.sources)):
@@ -102,7 +104,7 @@ def _reason(node: Node, graph: Graph, settings: Settings) -> str:
 
 
 def _probe(node: Node, graph: Graph, settings: Settings) -> Operation:
-    """The quantized operation, as far as the device's abilities are concerned."""
+    """Return the quantized operation, as far as it matters for the device."""
     elems = [settings.elem] * (len(node.results) + len(node.sources))
     if node.kind in WEIGHTED:
         elems[3] = settings.bias_elem

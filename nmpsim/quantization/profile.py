@@ -22,32 +22,32 @@ from nmpsim.extras import missing
 from nmpsim.input_files import read_text
 
 MAX_BYTES = 1 << 26
-"""Of a file; a thousand results with histograms of two thousand bins take a tenth of it."""
+"""Largest file; a thousand results with large histograms take a tenth of it."""
 _DEPTH = 3
-"""Of lists and mappings in one another: histograms, in entries, in the list."""
+"""Nesting depth: histograms, in entries, in the list."""
 _LINE = "NAME:RESULT, a tab, the smallest value, a tab, the largest; or YAML of -dump-profile"
 _ENTRY = "a list of NodeOutputName, Min, Max, Histogram, as -dump-profile writes it"
 
 
 @attrs.frozen
 class Range:
-    """Smallest and largest value, exact float32."""
+    """Smallest and largest value, exact in float32."""
 
     low: float
     high: float
 
     @classmethod
     def of(cls, values: npt.NDArray[Any]) -> Range:
-        """Of an array."""
+        """Return the range of an array."""
         return cls(float(values.min()), float(values.max()))
 
     def union(self, other: Range) -> Range:
-        """The range that holds both."""
+        """Return the smallest range that contains both."""
         return Range(min(self.low, other.low), max(self.high, other.high))
 
 
 def read_profile(path: Path) -> dict[str, Range]:
-    """Ranges by node: under its name for the first result, under ``NAME:RESULT`` for others.
+    """Read ranges by node name, or ``NAME:RESULT`` for results other than the first.
 
     Histograms are not read: Glow looks at them only where it is told to calibrate by them.
 
@@ -86,7 +86,7 @@ def _range(low: str, high: str) -> Range | None:
 
 
 def _lines(text: str, path: Path) -> Iterator[tuple[str, Range, Place]]:
-    """The short form."""
+    """Yield the entries of the short form."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -105,7 +105,7 @@ def _lines(text: str, path: Path) -> Iterator[tuple[str, Range, Place]]:
 
 
 def _entries(text: str, place: Place) -> Iterator[tuple[str, Range, Place]]:
-    """YAML."""
+    """Yield the entries of the YAML form."""
     lists = [document for document in _documents(text, place) if isinstance(document, list)]
     if len(lists) != 1:
         raise _no_profile(place, f"{len(lists)} lists")
@@ -120,7 +120,7 @@ def _entries(text: str, place: Place) -> Iterator[tuple[str, Range, Place]]:
 
 
 def _documents(text: str, place: Place) -> list[Any]:
-    """All documents; scalars stay text, so that no number loses a digit."""
+    """Return all documents; scalars stay text, so that no number loses a digit."""
     try:
         import yaml
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""A float program and its scales to the quantized program."""
+"""Rewriting of a float program and its scales to the quantized program."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, Module, Span
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import IN, Kind
 from nmpsim.quantization.graph import Graph, Node, Value
-from nmpsim.quantization.scales import Scales
+from nmpsim.quantization.lookup_tables import ElementwiseChain
+from nmpsim.quantization.module_writer import TensorMap
+from nmpsim.quantization.scales import ValueScales
 from nmpsim.quantization.settings import Settings
-from nmpsim.quantization.tables import Chain
-from nmpsim.quantization.tensors import Tensors
-from nmpsim.quantization.weighted import Form, slice_of, weighted_form
+from nmpsim.quantization.weighted import InstructionForm, quantize_slice, quantize_weighted_layer
 
 
 @attrs.frozen(eq=False)
 class Rewritten:
-    """The quantized module, and what there is to say of its values."""
+    """The quantized module, and facts about its values."""
 
     module: Module
-    made_by: dict[Value, tuple[Node, str]]
-    """The last node that writes each value that is still there, and its instruction's name."""
+    last_writers: dict[Value, tuple[Node, str]]
+    """Value -> the last node that writes it, and its instruction's name."""
     saturated: dict[Value, int]
-    """Results of operations with a bias -> elements of the bias that saturated, if any."""
+    """Result of an operation with a bias -> number of saturated elements of the bias."""
     names: dict[str, str]
-    """Instruction of the float program that computes -> what it became."""
+    """Computing instruction of the float program -> its name in the quantized program."""
 
 
 def rewrite(
     graph: Graph,
     quantized: frozenset[Value],
-    scales: Scales,
+    scales: ValueScales,
     settings: Settings,
-    chains: Mapping[Value, Chain],
+    chains: Mapping[Value, ElementwiseChain],
 ) -> Rewritten:
-    """The quantized program of a float one.
+    """Return the quantized program of a float program.
 
     ``quantized`` says which values are, ``scales`` how, ``chains`` which are looked up.
     """
@@ -47,22 +47,22 @@ def rewrite(
 
 
 class _Rewriter:
-    """The walk through the nodes."""
+    """Walk through the nodes that writes the quantized program."""
 
     def __init__(
         self,
         graph: Graph,
         quantized: frozenset[Value],
-        scales: Scales,
+        scales: ValueScales,
         settings: Settings,
-        chains: Mapping[Value, Chain],
+        chains: Mapping[Value, ElementwiseChain],
     ) -> None:
         self._graph = graph
         self._chains = chains
         self._quantized = quantized
         self._settings = settings
-        self._tensors = Tensors(graph, quantized, scales)
-        self._made_by: dict[Value, tuple[Node, str]] = {}
+        self._tensors = TensorMap(graph, quantized, scales)
+        self._last_writers: dict[Value, tuple[Node, str]] = {}
         self._names: dict[str, str] = {}
 
     def rewritten(self) -> Rewritten:
@@ -72,10 +72,10 @@ class _Rewriter:
         self._write_outputs()
         module = self._tensors.writer.module(self._graph.module)
         module = attrs.evolve(module, floats=self._tensors.floats)
-        return Rewritten(module, self._made_by, self._tensors.saturated, self._names)
+        return Rewritten(module, self._last_writers, self._tensors.saturated, self._names)
 
     def _needed(self) -> list[Node]:
-        """The nodes that outputs depend on; not what is written into a value after its last use."""
+        """Return the nodes that outputs depend on."""
         needed = self._shown(self._graph.outputs.values())
         nodes = []
         for node in reversed(self._graph.nodes):
@@ -86,7 +86,7 @@ class _Rewriter:
         return nodes[::-1]
 
     def _shown(self, values: Iterable[Value]) -> set[Value]:
-        """The values, and what those of them that are views show."""
+        """Return the values, and the sources of those that are views."""
         found = set(values)
         for value in values:
             while value in self._graph.views:
@@ -100,39 +100,41 @@ class _Rewriter:
         else:
             self._emit(node, self._form(node))
 
-    def _form(self, node: Node) -> Form:
-        """The instruction in its new form."""
+    def _form(self, node: Node) -> InstructionForm:
+        """Return the instruction in its new form."""
         attributes = node.instruction.attributes
         if node.results[0] not in self._quantized:
             names = tuple(self._tensors.get(s, s.type, node.instruction) for s in node.sources)
-            return Form(node.opcode, names, attributes)
+            return InstructionForm(node.opcode, names, attributes)
         if chain := self._chains.get(node.results[0]):
             type_ = self._tensors.scales.type_of(chain.source)
             source = self._tensors.get(chain.source, type_, node.instruction)
-            return Form("intlookuptable", (source, self._table_of(node, chain)), {})
+            return InstructionForm("intlookuptable", (source, self._table_of(node, chain)), {})
         if node.kind in WEIGHTED:
-            return weighted_form(node, self._tensors, self._settings)
+            return quantize_weighted_layer(node, self._tensors, self._settings)
         if node.kind is Kind.FUNCTION:
-            table = self._table_of(node, Chain(node.sources[0], (node,)))
-            return Form("intlookuptable", (*self._sources(node), table), {})
-        return Form(node.opcode, self._sources(node), attributes)
+            table = self._table_of(node, ElementwiseChain(node.sources[0], (node,)))
+            return InstructionForm("intlookuptable", (*self._sources(node), table), {})
+        return InstructionForm(node.opcode, self._sources(node), attributes)
 
     def _sources(self, node: Node) -> tuple[str, ...]:
-        """Sources as a quantized operation reads them; a part has the parameters of the whole."""
+        """Return the sources as a quantized operation reads them."""
         tensors = self._tensors
         types = [tensors.scales.type_of(source) for source in node.sources]
         if node.part:
             whole = tensors.type_of(node.results[0])
             types = [attrs.evolve(whole, shape=type_.shape) for type_ in types]
-        if node.kind is Kind.BATCHED_ADD and (name := slice_of(node, tensors, self._settings)):
+        if node.kind is Kind.BATCHED_ADD and (
+            name := quantize_slice(node, tensors, self._settings)
+        ):
             return tensors.get(node.sources[0], types[0], node.instruction), name
         return tuple(
             tensors.get(source, type_, node.instruction)
             for source, type_ in zip(node.sources, types, strict=True)
         )
 
-    def _table_of(self, node: Node, chain: Chain) -> str:
-        """The function of a node for each integer that its source may have."""
+    def _table_of(self, node: Node, chain: ElementwiseChain) -> str:
+        """Return the table of a node's function for each integer of its source."""
         type_of = self._tensors.scales.type_of
         source, result = type_of(chain.source), type_of(node.results[0])
         limits = np.iinfo(ELEM_DTYPES[source.elem])
@@ -143,9 +145,9 @@ class _Rewriter:
         values = chain.of(self._graph, reals)
         return self._tensors.constant(name, values, table, node.instruction)
 
-    def _emit(self, node: Node, form: Form) -> None:
+    def _emit(self, node: Node, form: InstructionForm) -> None:
         instruction = node.instruction
-        kinds = ["@out", IN] if node.is_made_up else [o.kind for o in instruction.operands]
+        kinds = ["@out", IN] if node.is_implicit else [o.kind for o in instruction.operands]
         results = iter([self._tensors.target(node, value) for value in node.results])
         read = iter(form.sources)
         operands = [next(read) if kind == IN else next(results) for kind in kinds]
@@ -153,8 +155,8 @@ class _Rewriter:
         name = self._tensors.writer.emit(
             instruction.name, form.opcode, operands, form.attributes, instruction.span
         )
-        self._made_by.update(dict.fromkeys(node.results, (node, name)))
-        if not node.is_made_up:
+        self._last_writers.update(dict.fromkeys(node.results, (node, name)))
+        if not node.is_implicit:
             self._names[instruction.name] = name
 
     def _write_view(self, node: Node) -> None:
@@ -173,8 +175,8 @@ class _Rewriter:
         self._tensors.put(result, name)
 
     def _write_outputs(self) -> None:
-        """Outputs from the tensors that hold their values, where they do not lie there already."""
-        left = {w: v for w, v in self._graph.outputs.items() if self._tensors.lies_in(v) != w}
+        """Write outputs from the tensors that hold their values elsewhere."""
+        left = {w: v for w, v in self._graph.outputs.items() if self._tensors.output_of(v) != w}
         sources = {weight: self._final(weight, value) for weight, value in left.items()}
         for weight, value in left.items():
             opcode = "dequantize" if value in self._quantized else "copy"
@@ -182,7 +184,7 @@ class _Rewriter:
             self._tensors.writer.emit(f"{value.name}_{opcode}", opcode, operands, {}, span)
 
     def _final(self, weight: str, value: Value) -> str:
-        """A tensor with the value of an output in its shape, which no other output overwrites."""
+        """Return a tensor with an output's value and shape that no other output overwrites."""
         tensors, own = self._tensors, self._tensors.type_of(value)
         shown = attrs.evolve(own, shape=tensors.weights[weight].shape)
         copying = Instruction(0, f"{weight}_copy", "copy", (), {}, self._span_of(weight))

@@ -1,4 +1,4 @@
-"""Which values share scale and offset, and what these are.
+"""Choice of scales and offsets, and of the values that share them.
 
 A value gets the parameters of its own range, but where an operation moves raw integers (max pool,
 transpose, view, concatenation) all it touches share those of one value.
@@ -21,7 +21,7 @@ from nmpsim.quantization.profile import Range
 from nmpsim.quantization.settings import Settings
 
 
-class Scales:
+class ValueScales:
     """The quantized type of every value, whether or not it is needed."""
 
     def __init__(
@@ -35,27 +35,27 @@ class Scales:
         self._quantized = quantized
         self._ranges = ranges
         self._settings = settings
-        self._uses = graph.uses()
-        self._makers = graph.makers()
+        self._consumers = graph.consumers()
+        self._producers = graph.producers()
         self._parent: dict[Value, Value] = {}
-        """To another value with the same parameters; the last one's range decides."""
+        """Value -> another value with the same parameters; the last one's range decides."""
         self.narrowed: dict[Value, Node] = {}
-        """Results with the range of the activation after them -> that activation."""
+        """Result with the range of the activation after it -> that activation."""
         for node in graph.nodes:
             self._share(node)
-        for value, makers in self._makers.items():
-            if value in quantized and any(node.part for node in makers):
-                self._gather(value, makers)
+        for value, producers in self._producers.items():
+            if value in quantized and any(node.part for node in producers):
+                self._gather(value, producers)
         self._require_ranges()
 
     def type_of(self, value: Value) -> TensorType:
-        """The value's type as a quantized tensor."""
+        """Return the value's type as a quantized tensor."""
         elem, range_ = self._settings.elem, self._shared_range(self._root(value))
         chosen = choose_parameters(range_.low, range_.high, self._settings.schema, elem)
         return quantized_type(elem, value.type.shape, chosen)
 
     def _require_ranges(self) -> None:
-        """QUANT002 if a profile does not know what a result needs."""
+        """Raise QUANT002 if a profile lacks the range of a result."""
         roots = {self._root(value): value for value in self._quantized}
         unknown = [r for r in roots if r not in self._ranges and self._graph.constant(r) is None]
         if not unknown:
@@ -71,12 +71,12 @@ class Scales:
         )
 
     def _share(self, node: Node) -> None:
-        """Tie a node's result to its source, where the node cannot change parameters."""
+        """Let a node's result share parameters with its source, if it cannot change them."""
         result = node.results[0]
         if result not in self._quantized or node.part or not node.sources:
             return
         source = node.sources[0]
-        alone = len(self._makers[result]) == 1
+        alone = len(self._producers[result]) == 1
         if node.kind is Kind.CLIP and alone and self._may_narrow(source):
             self._parent[source] = result
             self.narrowed[source] = node
@@ -84,25 +84,25 @@ class Scales:
             self._parent[result] = source
 
     def _may_narrow(self, source: Value) -> bool:
-        """Whether only one activation reads what an operation that can clip has made."""
-        makers = self._makers.get(source, [])
+        """Return whether only one activation reads the result of an operation that can clip."""
+        producers = self._producers.get(source, [])
         return (
             source in self._quantized
-            and len(makers) == 1
-            and makers[0].kind in SATURATES_ANYWHERE
-            and len(self._uses[source]) == 1
+            and len(producers) == 1
+            and producers[0].kind in SATURATES_ANYWHERE
+            and len(self._consumers[source]) == 1
             and source not in self._graph.outputs.values()
         )
 
-    def _gather(self, whole: Value, makers: list[Node]) -> None:
-        """Give the parts of a concatenation its parameters, where nobody else wants others."""
-        for node in makers:
+    def _gather(self, whole: Value, producers: list[Node]) -> None:
+        """Give the parts of a concatenation its parameters, unless other uses need others."""
+        for node in producers:
             for part in node.sources if node.part else ():
                 if part in self._quantized and self._only_for(part, whole):
                     self._parent[self._root(part)] = whole
 
     def _only_for(self, part: Value, whole: Value) -> bool:
-        """Whether all that shares the parameters of a part ends in ``whole``."""
+        """Return whether all values that share a part's parameters end in ``whole``."""
         root, target = self._root(part), self._root(whole)
         members = {root, *(value for value in self._parent if self._root(value) == root)}
         return (
@@ -111,12 +111,12 @@ class Scales:
             and all(
                 self._passes_on(node, member) and self._root(node.results[0]) in (root, target)
                 for member in members
-                for node in self._uses.get(member, [])
+                for node in self._consumers.get(member, [])
             )
         )
 
     def _passes_on(self, node: Node, source: Value) -> bool:
-        """Whether a node gives its source's parameters to its result, or takes the result's."""
+        """Return whether a node shares parameters between its source and its result."""
         same = node.keeps_scale or self.narrowed.get(source) is node
         return same or node.part is not None
 
@@ -126,10 +126,10 @@ class Scales:
         return value
 
     def _shared_range(self, root: Value) -> Range:
-        """The range of the value that decides, and of all its like that are written in parts."""
+        """Return the union of the deciding value's range and those of values in parts."""
         range_ = self._range(root)
-        for value, makers in self._makers.items():
-            if any(node.part for node in makers) and self._root(value) == root:
+        for value, producers in self._producers.items():
+            if any(node.part for node in producers) and self._root(value) == root:
                 range_ = range_.union(self._range(value))
         return range_
 
@@ -139,7 +139,7 @@ class Scales:
 
 
 def constant_range(array: npt.NDArray[Any], name: str) -> Range:
-    """The range of a constant; QUANT002 if it has none."""
+    """Return the range of a constant; raise QUANT002 if it is not finite."""
     if np.isfinite(array).all():
         return Range.of(array)
     raise fail(
@@ -151,14 +151,14 @@ def constant_range(array: npt.NDArray[Any], name: str) -> Range:
 
 
 def quantized_type(elem: str, shape: tuple[int, ...], chosen: Parameters) -> TensorType:
-    """A type with these parameters (of a whole tensor)."""
+    """Return a type with these parameters (of a whole tensor)."""
     scale, offset = float(chosen.scale), int(chosen.offset)
     limits = np.iinfo(ELEM_DTYPES[elem])
     low, high = (scale * (int(q) - offset) for q in (limits.min, limits.max))
     return TensorType(elem, shape, Quantization(scale, offset, low, high))
 
 
-def parameters_of(type_: TensorType) -> Parameters:
-    """The parameters of a quantized type."""
+def get_parameters(type_: TensorType) -> Parameters:
+    """Return the parameters of a quantized type."""
     quant = type_.quant or Quantization(1.0, 0, 0.0, 0.0)
     return Parameters(np.asarray(quant.scale, np.float32), np.asarray(quant.offset, np.int32))

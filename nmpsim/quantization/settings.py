@@ -1,4 +1,4 @@
-"""What a user chooses: schema, precisions, scales of weights and biases, exceptions."""
+"""Settings of a quantization: schema, precisions, scales and exceptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nmpsim.quantization.parameters import SCHEMAS, Schema
 Elem: TypeAlias = Literal["i8", "i16", "i32"]
 
 PRECISIONS: dict[str, Elem] = {"int8": "i8", "int16": "i16"}
-"""Of activations and weights -> element kind of LIR."""
+"""Precision of activations and weights -> element type."""
 BIAS_PRECISIONS: dict[str, Elem] = {**PRECISIONS, "int32": "i32"}
 BIAS_SCALES = ("product", "result")
 
@@ -27,17 +27,17 @@ class Settings:
 
     schema: Schema = "asymmetric"
     elem: Elem = "i8"
-    """Of activations and weights: i8 or i16."""
+    """Element type of activations and weights: i8 or i16."""
     bias_elem: Elem = "i32"
     per_channel: bool = False
-    """A scale for each output channel of convolutions and fully connected layers."""
+    """Whether convolutions and fully connected layers have a scale for each output channel."""
     bias_on_result: bool = False
-    """Biases of both get the scale and offset of the result, as the NMP's library wants."""
+    """Whether biases have the scale and offset of the result, as in the NMP's library."""
     keep_float: frozenset[str] = frozenset()
-    """Opcodes, and names of instructions, that stay float."""
+    """Opcodes and names of instructions that stay float."""
 
 
-def settings_of(
+def parse_settings(
     *,
     schema: str,
     precision: str,
@@ -46,7 +46,7 @@ def settings_of(
     bias_scale: str,
     keep_float: Iterable[str],
 ) -> Settings:
-    """Settings from the words of the command line. Raises ARG001 for one that is unknown."""
+    """Parse settings from command-line words; raise ARG001 for an unknown word."""
     return Settings(
         schema=_known("schema", schema, SCHEMAS),
         elem=PRECISIONS[_known("precision", precision, PRECISIONS)],

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypedDict
 from rich.console import Console
 
 from nmpsim.lir.names import display_names, operation_name
-from nmpsim.quantization import Comparison, QuantizedProgram, Result, Settings
+from nmpsim.quantization import Comparison, QuantizedProgram, QuantizedResult, Settings
 from nmpsim.report.fields import OR_NULL, From
 from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
@@ -126,7 +126,10 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
 
 
 def _print_saturated(
-    saturated: Sequence[Result], settings: Settings, shown: Mapping[str, str], console: Console
+    saturated: Sequence[QuantizedResult],
+    settings: Settings,
+    shown: Mapping[str, str],
+    console: Console,
 ) -> None:
     """Biases that lost elements, which is never what somebody wants."""
     elem = elem_text(settings.bias_elem)

@@ -12,7 +12,7 @@ from shared_files import shared_folder, shared_names
 from tiers import each_value, program_parts
 
 from nmpsim.interpreter import execute_exact, execute_real
-from nmpsim.quantization.calibrate import orders_of_sums
+from nmpsim.quantization.calibrate import find_sum_orders
 from nmpsim.quantization.graph import build_graph
 
 REAL_NETS = [
@@ -70,7 +70,7 @@ def test_float32_has_the_bits_of_glows_profile(net, shared):
     module = float_form(f"{net}/i8_asym_b32/interp.lir.txt")
     with np.load(shared / net / "calibration_inputs.npz") as archive:
         samples = archive["data"]
-    orders = orders_of_sums(build_graph(module))
+    orders = find_sum_orders(build_graph(module))
     found: dict[str, tuple[float, float]] = {}
     for sample in samples:
         run = execute_real(module, {"data": sample[None]}, real=np.float32, sum_orders=orders)

@@ -16,7 +16,7 @@ import nmpsim
 from nmpsim.cli.app import app
 from nmpsim.diagnostics import UserError
 from nmpsim.extras import install_command
-from nmpsim.quantization import Calibrated, Range, Settings, profile, read_profile
+from nmpsim.quantization import CalibratedProgram, Range, Settings, profile, read_profile
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 LIR, WEIGHTS = DIGITS / "float.lir.txt", DIGITS / "float_weights.npz"
@@ -178,7 +178,7 @@ def test_without_the_package(tmp_path, monkeypatch):
 def test_the_profile_of_another_network(other, shared):
     module = float_form("lir/lenet/i8_asym_b32/interp.lir.txt")
     with pytest.raises(UserError) as error:
-        Calibrated.of(module, None, read_profile(shared / other / "profile.tsv")).quantize(
+        CalibratedProgram.of(module, None, read_profile(shared / other / "profile.tsv")).quantize(
             Settings()
         )
     assert code_of(error) in ("QUANT005", "QUANT002")
@@ -189,7 +189,7 @@ def test_names_without_a_range_are_told(digits_profile):
     del ranges["fc"], ranges["conv2"]
     calibrated = nmpsim.calibrate(LIR, WEIGHTS, profile=digits_profile)
     with pytest.raises(UserError) as error:
-        Calibrated.of(calibrated.graph.module, None, ranges).quantize(Settings())
+        CalibratedProgram.of(calibrated.graph.module, None, ranges).quantize(Settings())
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.code == "QUANT002"
     assert "%fc" in diagnostic.message
@@ -218,5 +218,5 @@ def test_an_activation_that_is_fused_comes_after_what_was_recorded(activation, a
     draft.emit("copy", draft.output(last.type), last)
     module = draft.module()
     (name,) = (one.name for one in module.instructions if one.opcode == "convolution")
-    calibrated = Calibrated.of(module, None, {name: Range(-4, 8), data.name: Range(-4, 8)})
+    calibrated = CalibratedProgram.of(module, None, {name: Range(-4, 8), data.name: Range(-4, 8)})
     assert {v.name: r for v, r in calibrated.ranges.items()}[name] == expected

@@ -166,7 +166,7 @@ def test_an_output_or_a_comparison_is_needed(few):
         ({"x": np.zeros(())}, "INPUT002", "do not fit"),
         ({"x": np.full((2, 1, 8, 8), np.nan)}, "INPUT002", "128 of 128 values are not"),
         ({"x": np.full((2, 1, 8, 8), 1e300)}, "INPUT002", "not finite"),
-        ({"x": np.array([None])}, "INPUT003", "does not hold plain numbers"),
+        ({"x": np.array([None])}, "INPUT003", "does not hold numbers"),
     ],
 )
 def test_calibration_inputs_that_cannot_be_used(tmp_path, arrays, code, words):
@@ -193,7 +193,7 @@ def test_a_folder_of_images_or_arrays_has_a_sample_in_each(tmp_path, few):
     for samples in (folder, folder / "*.png"):
         result = digits("-o", tmp_path / "b.lir", *options, samples=samples)
         assert result.exit_code == 0, result.stderr
-        assert "note: images are taken as NCHW, 0to1" in result.stderr
+        assert "note: images are converted to NCHW, 0to1" in result.stderr
         assert (tmp_path / "b.lir").read_text() == (tmp_path / "a.lir").read_text()
     assert "--image-mode" in refused(digits("-o", tmp_path / "c.lir", samples=folder), "INPUT002")
     small = digits("-o", folder / "00.lir", samples=folder / "none*.png")

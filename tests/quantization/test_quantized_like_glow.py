@@ -16,7 +16,7 @@ from shared_files import shared_folder, shared_names
 from tiers import each_value, program_parts
 
 from nmpsim.lir.nodes import Module, TensorType
-from nmpsim.quantization import Calibrated, Settings, read_profile
+from nmpsim.quantization import CalibratedProgram, Settings, read_profile
 
 NAMES = [
     name
@@ -37,15 +37,15 @@ clip (in minimob; Glow's fused form is as ours) and between ``batchedadd`` and R
 
 
 @cache
-def calibrated(name: str, by: str = "samples") -> Calibrated:
+def calibrated(name: str, by: str = "samples") -> CalibratedProgram:
     net = (shared_folder() / name).parents[1]
     if by == "profile":
-        return Calibrated.of(float_form(name), None, read_profile(net / "profile.tsv"))
+        return CalibratedProgram.of(float_form(name), None, read_profile(net / "profile.tsv"))
     with np.load(net / "calibration_inputs.npz") as archive:
-        return Calibrated.of(float_form(name), {"data": archive["data"]})
+        return CalibratedProgram.of(float_form(name), {"data": archive["data"]})
 
 
-def settings_of(name: str) -> Settings:
+def parse_settings(name: str) -> Settings:
     elem, schema, bias = name.split("/")[2].split("_")[:3]
     return Settings(
         schema=SCHEMAS[schema],
@@ -71,7 +71,7 @@ def result_types(module: Module) -> dict[str, TensorType]:
 def test_types_and_constants(name, by, shared):
     net = name.split("/")[1]
     glow = recorded_module(shared / name)
-    ours = calibrated(name, by).quantize(settings_of(name)).module
+    ours = calibrated(name, by).quantize(parse_settings(name)).module
     expected, actual = result_types(glow), result_types(ours)
     narrowed = NARROWED if net == "minimob" or "lenet/i8_asym_b32/cpuold" in name else ()
     compared = 0
@@ -100,7 +100,7 @@ def test_types_and_constants(name, by, shared):
     "name", each_value((n for n in NAMES if "minimob" not in n), program_parts)
 )
 def test_outputs(name, shared):
-    ours = calibrated(name).quantize(settings_of(name)).module
+    ours = calibrated(name).quantize(parse_settings(name)).module
     with np.load((shared / name).with_name(f"{name.split('/')[-1].split('.')[0]}.npz")) as recorded:
         inputs = {k[6:]: recorded[k] for k in recorded.files if k.startswith("input/")}
         outputs = {k[7:]: recorded[k] for k in recorded.files if k.startswith("output/")}
@@ -118,7 +118,7 @@ def test_a_scale_for_each_channel(net, shared):
     """Filters, rows of weights, biases: on all images what Glow recorded."""
     folder = shared / "lir_real" / net / "i8_asym_b32_channelwise"
     program = calibrated(f"lir_real/{net}/i8_asym_b32/cpumax.lir.txt")
-    ours = program.quantize(settings_of(f"lir_real/{net}/i8_asym_b32_channelwise/x")).module
+    ours = program.quantize(parse_settings(f"lir_real/{net}/i8_asym_b32_channelwise/x")).module
     opcodes = {instruction.opcode for instruction in ours.instructions}
     assert {"channelwisequantizedconvolution", "rowwisequantizedfullyconnected"} <= opcodes
     assert opcodes.isdisjoint({"convolution", "fullyconnected"})

@@ -19,7 +19,7 @@ from nmpsim.lir.nodes import Module
 from nmpsim.lir.verify import verify
 from nmpsim.quantization import (
     SCHEMAS,
-    Calibrated,
+    CalibratedProgram,
     QuantizedProgram,
     Range,
     Settings,
@@ -27,7 +27,7 @@ from nmpsim.quantization import (
 )
 from nmpsim.quantization.graph import build_graph
 from nmpsim.quantization.rewrite import rewrite
-from nmpsim.quantization.scales import Scales
+from nmpsim.quantization.scales import ValueScales
 
 CHOICES = st.builds(
     Settings,
@@ -55,7 +55,7 @@ def sample(net: FloatNet, number: int = 0) -> dict[str, np.ndarray]:
 def quantized(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
     """The quantized program; None where there is nothing to quantize."""
     try:
-        return Calibrated.of(net.module, net.samples).quantize(choices)
+        return CalibratedProgram.of(net.module, net.samples).quantize(choices)
     except UserError as error:
         assert error.diagnostics[0].code in ("QUANT003", "QUANT004"), error
         return None
@@ -66,7 +66,7 @@ def quantized(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
 def test_values_in_buffers_of_their_own_give_the_same(net):
     graph = build_graph(net.module)
     module = rewrite(
-        graph, frozenset(), Scales(graph, frozenset(), {}, Settings()), Settings(), {}
+        graph, frozenset(), ValueScales(graph, frozenset(), {}, Settings()), Settings(), {}
     ).module
     verify(module)
     inputs = sample(net)
@@ -96,9 +96,9 @@ def test_a_profile_of_the_same_ranges_gives_the_same_program(net, choices):
     program = quantized(net, choices)
     if program is None:
         return
-    profile = {v.name: r for v, r in Calibrated.of(net.module, net.samples).ranges.items()}
+    profile = {v.name: r for v, r in CalibratedProgram.of(net.module, net.samples).ranges.items()}
     profile |= {name: Range.of(array) for name, array in net.module.constants.items()}
-    module = Calibrated.of(net.module, None, profile).quantize(choices).module
+    module = CalibratedProgram.of(net.module, None, profile).quantize(choices).module
     assert module.instructions == program.module.instructions
     assert module.weights == program.module.weights
 
@@ -106,7 +106,7 @@ def test_a_profile_of_the_same_ranges_gives_the_same_program(net, choices):
 @examples(100)
 @given(float_nets(), st.sampled_from(SCHEMAS))
 def test_int16_is_near_float(net, schema):
-    calibrated = Calibrated.of(net.module, net.samples)
+    calibrated = CalibratedProgram.of(net.module, net.samples)
     program = quantized(net, Settings(schema=schema, elem="i16"))
     if program is None:
         return
@@ -153,7 +153,7 @@ def test_what_is_quantized_runs_on_the_device(choices, net):
 @examples(40)
 @given(float_nets())
 def test_comparing_sees_every_result(net):
-    calibrated = Calibrated.of(net.module, net.samples)
+    calibrated = CalibratedProgram.of(net.module, net.samples)
     program = calibrated.rewritten(Settings())
     try:
         comparisons = compare(calibrated, Settings())

@@ -21,7 +21,7 @@ from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import Place
 from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.quantization import SCHEMAS, Range, choose_parameters
-from nmpsim.quantization.recorded import Recorded
+from nmpsim.quantization.profile_lookup import ProfileLookup
 
 RANGE_WASTED = "range-wasted"
 MAX_WASTED_SHARE = 1.0 / 4.0
@@ -143,10 +143,10 @@ class ProfileMatch:
         return 2 * len(self.mismatches) > self.known
 
 
-def usable_ranges(subject: LintSubject) -> Recorded:
+def usable_ranges(subject: LintSubject) -> ProfileLookup:
     """Return the recorded ranges; empty if there are none or they are another network's."""
     found = match_profile(subject)
-    return Recorded({} if found is not None and found.is_foreign else subject.ranges or {})
+    return ProfileLookup({} if found is not None and found.is_foreign else subject.ranges or {})
 
 
 def unusable_reason(subject: LintSubject) -> str:
@@ -160,12 +160,12 @@ def match_profile(subject: LintSubject) -> ProfileMatch | None:
     """Match a profile by its constants, or else by its results; None if neither can be judged."""
     if not subject.ranges:
         return None
-    recorded = Recorded(subject.ranges)
+    recorded = ProfileLookup(subject.ranges)
     by_constants = _match_constants(subject, recorded) if subject.has_constants else None
     return by_constants or _match_results(subject, recorded, subject.ranges)
 
 
-def _match_constants(subject: LintSubject, recorded: Recorded) -> ProfileMatch | None:
+def _match_constants(subject: LintSubject, recorded: ProfileLookup) -> ProfileMatch | None:
     values = {name: (one.reals, one.steps) for name, one in quantized_weights(subject).items()}
     values |= {one.view.buffer.name: (one.reals, one.scales) for one in subject.biases}
     known = {
@@ -191,7 +191,7 @@ def _range_differs(reals: Array, step: float, recorded: Range) -> bool:
 
 
 def _match_results(
-    subject: LintSubject, recorded: Recorded, ranges: Mapping[str, Range]
+    subject: LintSubject, recorded: ProfileLookup, ranges: Mapping[str, Range]
 ) -> ProfileMatch | None:
     known = {
         op.instruction.name: (view, range_)
@@ -271,7 +271,7 @@ def check_profile_coverage(subject: LintSubject) -> Iterator[Finding]:
     """Report a profile that covers few of the results."""
     if subject.ranges is None:
         return
-    recorded = Recorded(subject.ranges)
+    recorded = ProfileLookup(subject.ranges)
     stems: dict[str, bool] = defaultdict(bool)
     for op, _ in quantized_results(subject):
         name = op.instruction.name

@@ -99,7 +99,7 @@ def command(request: Request) -> None:
         raise click.UsageError("--device is for -o NET.bin; for LIR use `nmpsim compile --device`")
     from nmpsim.cli.calibration import calibration_arrays
     from nmpsim.cli.inputs import sample_shapes
-    from nmpsim.quantization import compare, settings_of
+    from nmpsim.quantization import compare, parse_settings
     from nmpsim.session import calibrate, float_program
     from nmpsim.views.quantize_text import print_quantization, quantization_document
 
@@ -107,7 +107,7 @@ def command(request: Request) -> None:
     read = [request.model, request.weights, request.profile, request.device, *sources]
     check_outputs(_outputs(request), read)
     device = load_device(request.device)
-    settings = settings_of(
+    settings = parse_settings(
         schema=request.schema,
         precision=request.precision,
         bias_precision=request.bias_precision,

@@ -14,7 +14,7 @@ import nmpsim
 from nmpsim.analysis.lint import load_subject, run_rules
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range, read_profile
-from nmpsim.quantization.recorded import Recorded
+from nmpsim.quantization.profile_lookup import ProfileLookup
 
 PRODUCTS = float(np.float32(0.05) * np.float32(0.02))
 
@@ -69,11 +69,11 @@ def test_an_activation_that_was_merged_is_no_fault() -> None:
 
 def test_names_without_their_suffix() -> None:
     one, two = Range(0, 1), Range(0, 2)
-    assert Recorded({"conv__2": one, "conv": two}).find("conv__2") == one
-    assert Recorded({"relu__1_max": one, "relu": two}).find("relu__1_max__1") == one
-    assert Recorded({"conv__1": one, "conv__3": one}).find("conv__2") == one
-    assert Recorded({"conv__1": one, "conv__3": two}).find("conv__2") is None
-    assert Recorded({"conv": one}).find("conv_a") is None
+    assert ProfileLookup({"conv__2": one, "conv": two}).find("conv__2") == one
+    assert ProfileLookup({"relu__1_max": one, "relu": two}).find("relu__1_max__1") == one
+    assert ProfileLookup({"conv__1": one, "conv__3": one}).find("conv__2") == one
+    assert ProfileLookup({"conv__1": one, "conv__3": two}).find("conv__2") is None
+    assert ProfileLookup({"conv": one}).find("conv_a") is None
     module = convolution(0.776 / 127)
     stem = module.instructions[-1].name.rpartition("__")[0]
     assert len(findings(module, RULE, **ranged(module, **{f"{stem}__77": (-6.0, 6.0)}))) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from nmpsim.quantization import read_profile
-from nmpsim.quantization.recorded import Recorded
+from nmpsim.quantization.profile_lookup import ProfileLookup
 
 from ..mutate import text_bytes_changed
 from ..target import Target, as_file, refusals
@@ -22,7 +22,7 @@ def run(data: bytes) -> None:
     """Read it, and ask it for each of its names."""
     with refusals("CONST001"):
         profile = read_profile(as_file(data, "profile.yaml"))
-        recorded = Recorded(profile)
+        recorded = ProfileLookup(profile)
         for name, range_ in profile.items():
             assert recorded.find(name) == range_
             assert -math.inf < range_.low <= range_.high < math.inf

@@ -1,4 +1,4 @@
-"""Functions of one 8-bit value that a program writes with several operations, as one table.
+"""Lookup tables for functions of one 8-bit value that a program computes in several operations.
 
 HardSwish is ``x * clip(x / 6 + 1 / 2, 0, 1)``: four operations, but a function of each element of
 ``x`` alone. As a table of 256 it is rounded once, and what is between has no range of its own.
@@ -24,15 +24,15 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 @attrs.frozen(eq=False)
-class Chain:
+class ElementwiseChain:
     """A result that is a function of each element of one other value."""
 
     source: Value
     nodes: tuple[Node, ...]
-    """That compute it, in order; the last one makes the result."""
+    """Nodes that compute it, in order; the last one makes the result."""
 
     def of(self, graph: Graph, reals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """The function of real numbers; what it is not defined for counts as 0."""
+        """Evaluate the function of real numbers; undefined results are 0."""
         known = {self.source: reals}
         with np.errstate(all="ignore"):
             for node in self.nodes:
@@ -40,16 +40,16 @@ class Chain:
         return np.nan_to_num(known[self.nodes[-1].results[0]], posinf=_LARGEST, neginf=-_LARGEST)
 
 
-def chains_of(graph: Graph, settings: Settings) -> dict[Value, Chain]:
-    """Results that are best looked up, of a program that is quantized to 8 bits.
+def find_lookup_chains(graph: Graph, settings: Settings) -> dict[Value, ElementwiseChain]:
+    """Return the results of an 8-bit program that are best looked up.
 
     Not a limit alone, which the operation before it can have, nor one operation that the device
     does itself.
     """
-    found: dict[Value, Chain] = {}
-    makers = graph.makers()
+    found: dict[Value, ElementwiseChain] = {}
+    producers = graph.producers()
     for node in graph.nodes if settings.elem == "i8" else ():
-        if not _is_by_element(node, settings) or len(makers[node.results[0]]) > 1:
+        if not _is_by_element(node, settings) or len(producers[node.results[0]]) > 1:
             continue
         parts = [source for source in node.sources if _number(source, graph) is None]
         bases = {found[part].source if part in found else part for part in parts}
@@ -57,7 +57,9 @@ def chains_of(graph: Graph, settings: Settings) -> dict[Value, Chain]:
         if len(bases) == 1 and len(shapes) == 1:
             nodes = {n.instruction.number: n for p in parts if p in found for n in found[p].nodes}
             nodes[node.instruction.number] = node
-            found[node.results[0]] = Chain(bases.pop(), tuple(nodes[n] for n in sorted(nodes)))
+            found[node.results[0]] = ElementwiseChain(
+                bases.pop(), tuple(nodes[n] for n in sorted(nodes))
+            )
     return {value: chain for value, chain in found.items() if _is_worth_it(chain)}
 
 
@@ -74,14 +76,14 @@ def _is_by_element(node: Node, settings: Settings) -> bool:
 
 
 def _number(value: Value, graph: Graph) -> float | None:
-    """What all elements of a constant are."""
+    """Return the common value of all elements of a constant, or None."""
     array = graph.constant(value)
     if array is None or not array.size or (array != array.flat[0]).any():
         return None
     return float(array.flat[0])
 
 
-def _is_worth_it(chain: Chain) -> bool:
+def _is_worth_it(chain: ElementwiseChain) -> bool:
     kinds = [node.kind for node in chain.nodes]
     if len(kinds) == 1:
         return kinds[0] not in KINDS_ON_THE_DEVICE and kinds[0] is not Kind.FUNCTION

@@ -1,4 +1,4 @@
-"""The quantized program in the making: its instructions, buffers, constants and tensors."""
+"""Writer of the quantized program: its instructions, buffers, constants and tensors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nmpsim.lir.nodes import (
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.parameters import quantize
-from nmpsim.quantization.scales import Scales, parameters_of
+from nmpsim.quantization.scales import ValueScales, get_parameters
 
 
-class Writer:
-    """A module in the making; instructions get their numbers, and buffers their ends, at last."""
+class ModuleWriter:
+    """A module under construction; numbers and ends of buffers are added at the end."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._names = set(taken)
@@ -34,7 +34,7 @@ class Writer:
         self._instructions: list[Instruction] = []
 
     def name(self, wanted: str) -> str:
-        """``wanted``, or with ``__N`` where that is taken, as Glow does it."""
+        """Return ``wanted``, with ``__N`` appended as in Glow if it is taken."""
         name, stem, count = wanted, wanted.rpartition("__"), 0
         base = stem[0] if stem[2].isdigit() and stem[0] else wanted
         while name in self._names:
@@ -44,7 +44,7 @@ class Writer:
         return name
 
     def constant(self, wanted: str, values: npt.NDArray[Any], type_: TensorType, span: Span) -> str:
-        """A new constant; its name."""
+        """Add a constant and return its name."""
         name = self.name(wanted)
         frozen = np.ascontiguousarray(values, type_.dtype)
         self._constants[name] = frozen
@@ -52,7 +52,7 @@ class Writer:
         return name
 
     def buffer(self, wanted: str, type_: TensorType, span: Span) -> str:
-        """A new buffer; its name."""
+        """Add a buffer and return its name."""
         name = self.name(wanted)
         self._instructions.append(_defining(name, "allocactivation", (), {"Ty": type_}, span))
         return name
@@ -60,7 +60,7 @@ class Writer:
     def view(
         self, wanted: str, source: str, offsets: tuple[int, ...], type_: TensorType, span: Span
     ) -> str:
-        """A view of a tensor; its name."""
+        """Add a view of a tensor and return its name."""
         name = self.name(wanted)
         attributes: dict[str, AttributeValue] = {"Ty": type_, "Offsets": offsets}
         operands = (Operand("@in", source, span),)
@@ -75,7 +75,7 @@ class Writer:
         attributes: Mapping[str, AttributeValue],
         span: Span,
     ) -> str:
-        """An instruction with operands in print order; its name."""
+        """Add an instruction with operands in print order and return its name."""
         name = self.name(wanted)
         written = tuple(
             Operand(role.kind, operand, span)
@@ -85,7 +85,7 @@ class Writer:
         return name
 
     def module(self, source: Module) -> Module:
-        """The module, with the mutable weights and the file of ``source``."""
+        """Return the module, with the mutable weights and the file of ``source``."""
         mutable = (w for w in source.weights if not w.constant)
         instructions = self._with_ends()
         return attrs.evolve(
@@ -96,7 +96,7 @@ class Writer:
         )
 
     def _with_ends(self) -> list[Instruction]:
-        """With a ``deallocactivation`` after the last use of each buffer, directly or by a view."""
+        """Return the instructions, with a ``deallocactivation`` after each buffer's last use."""
         ending: dict[int, list[str]] = {}
         for name, index in self._last_uses().items():
             ending.setdefault(index, []).append(name)
@@ -132,52 +132,52 @@ def _defining(
     return Instruction(0, name, opcode, operands, attributes, span)
 
 
-class Tensors:
-    """Which tensor holds a value with which type; what is missing is made by a conversion."""
+class TensorMap:
+    """Map from values and types to tensors; missing tensors are made by conversion."""
 
-    def __init__(self, graph: Graph, quantized: frozenset[Value], scales: Scales) -> None:
+    def __init__(self, graph: Graph, quantized: frozenset[Value], scales: ValueScales) -> None:
         self.graph = graph
         self.quantized = quantized
         self.scales = scales
-        self.makers = graph.makers()
+        self.producers = graph.producers()
         self.weights = {w.name: w.type for w in graph.module.weights if not w.constant}
-        self.writer = Writer(self.weights)
+        self.writer = ModuleWriter(self.weights)
         self._names: dict[tuple[Value, TensorType], str] = {
             (value, value.type): value.name for value in graph.inputs
         }
         self._outputs = self._direct_outputs()
         self.saturated: dict[Value, int] = {}
-        """Results of operations with a bias -> elements of the bias that saturated."""
+        """Result of an operation with a bias -> number of saturated elements of the bias."""
         self.floats: dict[str, npt.NDArray[np.float32]] = {}
-        """Constants of the program -> what they were before they were quantized."""
+        """Constant of the program -> its values before quantization."""
 
     def type_of(self, value: Value) -> TensorType:
-        """The type in which the value is computed."""
+        """Return the type in which the value is computed."""
         return self.scales.type_of(value) if value in self.quantized else value.type
 
-    def lies_in(self, value: Value) -> str | None:
-        """The output in which a value lies from the start."""
+    def output_of(self, value: Value) -> str | None:
+        """Return the output in which a value lies from the start, or None."""
         return self._outputs.get(value)
 
     def _direct_outputs(self) -> dict[Value, str]:
-        """Float results can lie in an output, if it is not an input as well."""
+        """Return the float results that can be written directly to an output."""
         inputs = {value.name for value in self.graph.inputs}
         return {
             value: weight
             for weight, value in self.graph.outputs.items()
             if weight not in inputs
-            and value in self.makers
+            and value in self.producers
             and value not in self.quantized
             and value not in self.graph.views
             and value.type == self.weights[weight]
         }
 
     def put(self, value: Value, name: str) -> None:
-        """Say where a value is, in its own type."""
+        """Set the tensor that holds a value in its own type."""
         self._names[value, self.type_of(value)] = name
 
     def get(self, value: Value, type_: TensorType, reader: Instruction) -> str:
-        """A tensor that holds a value with this type; it is made for ``reader`` if need be."""
+        """Return a tensor that holds a value with this type, made for ``reader`` if needed."""
         known = self._names.get((value, type_))
         if known is not None:
             return known
@@ -185,24 +185,24 @@ class Tensors:
         if array is not None:
             name = self.constant(value.name, array, type_, reader)
             if type_.quant is not None:
-                self.note_float(name, array)
+                self.record_float(name, array)
         else:
             name = self._converted(value, type_, reader)
-        if len(self.makers.get(value, ())) < 2:  # one in parts may change before the next use
+        if len(self.producers.get(value, ())) < 2:  # one in parts may change before the next use
             self._names[value, type_] = name
         return name
 
-    def note_float(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Remember what a constant was."""
+    def record_float(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Record the float values of a constant."""
         if array.dtype == np.float32:
             self.floats[name] = array
 
     def constant(
         self, name: str, array: npt.NDArray[Any], type_: TensorType, reader: Instruction
     ) -> str:
-        """A new constant that holds real values with this type."""
+        """Add a constant that holds real values with this type."""
         if type_.quant is not None:
-            array = quantize(array, parameters_of(type_), type_.elem)
+            array = quantize(array, get_parameters(type_), type_.elem)
         return self.writer.constant(name, array, type_, reader.span)
 
     def _converted(self, value: Value, type_: TensorType, reader: Instruction) -> str:
@@ -218,10 +218,10 @@ class Tensors:
         return buffer
 
     def target(self, node: Node, value: Value) -> str:
-        """Where a node writes a result: a buffer of its own, an output, or a part of one."""
+        """Return where a node writes a result: a buffer, an output, or a part of one."""
         type_, span = self.type_of(value), node.instruction.span
         if (value, type_) not in self._names:
-            self._names[value, type_] = self.lies_in(value) or self.writer.buffer(
+            self._names[value, type_] = self.output_of(value) or self.writer.buffer(
                 f"{node.instruction.name}_res", type_, span
             )
         whole, part = self._names[value, type_], node.part

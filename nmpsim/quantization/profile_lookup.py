@@ -1,4 +1,4 @@
-"""The ranges of a program's values from Glow's profile of its network, in place of a run."""
+"""Ranges of a program's values from Glow's profile of its network."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.profile import Range
 
 
-class Recorded:
-    """A profile that is asked by the names of LIR.
+class ProfileLookup:
+    """Lookup of a profile's ranges by LIR names.
 
     Glow names what it makes after the profile was taken like what it replaces, with another
     ``__N``. So a name is known by itself; else by what is left of it without its ``__N``, if all
@@ -30,11 +30,11 @@ class Recorded:
             self._alike[strip_numeric_suffix(name)].add(range_)
 
     def named(self, name: str) -> Range | None:
-        """The range under this very name."""
+        """Return the range under exactly this name."""
         return self._profile.get(name)
 
     def find(self, name: str, but: Range | None = None) -> Range | None:
-        """The range under a name; of several alike, ``but`` is not the one."""
+        """Return the range under a name or a unique similar name other than that of ``but``."""
         if name in self._profile:
             return self._profile[name]
         alike = self._alike.get(strip_numeric_suffix(name), set())
@@ -42,13 +42,13 @@ class Recorded:
         return next(iter(left)) if len(left) == 1 else None
 
 
-def recorded_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Value, Range]:
-    """Ranges of the float values that a profile knows.
+def find_profile_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Value, Range]:
+    """Return the ranges of the float values that a profile knows.
 
     Raises QUANT005 if the profile has other ranges for the constants: it is another network's.
     """
     _refuse_foreign(graph, profile)
-    recorded = Recorded(profile)
+    recorded = ProfileLookup(profile)
     ranges: dict[Value, Range] = {}
     for value in graph.inputs:
         _put(ranges, value, recorded.find(value.name))
@@ -56,8 +56,8 @@ def recorded_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Value, R
         if node.part is None:
             for number, value in enumerate(node.results):
                 _put(ranges, value, _range_of(node, number, ranges, recorded))
-    for value, makers in graph.makers().items():
-        if any(node.part for node in makers):
+    for value, producers in graph.producers().items():
+        if any(node.part for node in producers):
             _put(ranges, value, recorded.find(value.name))
     return ranges
 
@@ -68,28 +68,28 @@ def _put(ranges: dict[Value, Range], value: Value, range_: Range | None) -> None
 
 
 def _range_of(
-    node: Node, number: int, ranges: Mapping[Value, Range], recorded: Recorded
+    node: Node, number: int, ranges: Mapping[Value, Range], recorded: ProfileLookup
 ) -> Range | None:
-    """Of one of a node's results; of what moves values that of its source, if it has no own."""
+    """Return the range of a node's result; a moved value may have that of its source."""
     name = node.instruction.name + (f":{number}" if number else "")
     if node.kind is Kind.FILL:
         return Range.of(np.array(node.instruction.attributes["Value"], np.float32))
     before = ranges.get(node.sources[0]) if node.sources else None
-    if node.is_made_up or (node.keeps_scale and node.kind is not Kind.CLIP):
+    if node.is_implicit or (node.keeps_scale and node.kind is not Kind.CLIP):
         return recorded.named(name) or before
     found = recorded.find(name, but=before)
     return found and _activated(node, found)
 
 
 def _activated(node: Node, before: Range) -> Range:
-    """With the activation that is fused into a node: Glow profiles the sums."""
+    """Apply the activation fused into a node: Glow profiles the sums."""
     ends = [before.low, before.high, min(max(before.low, 0.0), before.high)]
     reals = np.array(ends, np.float32)
     return Range.of(apply_fused_activation(reals, node.instruction.attributes))
 
 
 def _refuse_foreign(graph: Graph, profile: Mapping[str, Range]) -> None:
-    recorded = Recorded(profile)
+    recorded = ProfileLookup(profile)
     known = {
         name: (Range.of(array), range_)
         for name, array in graph.module.constants.items()
