@@ -7,6 +7,7 @@ import pytest
 
 from nmpsim.isa import table
 from nmpsim.isa.descriptors import DESCRIPTORS
+from nmpsim.kernels.hostops import HOST_OPS
 from nmpsim.lir import host_opcodes
 from nmpsim.lir.opcodes import OPCODES
 
@@ -34,3 +35,7 @@ def add_opcode(patch: pytest.MonkeyPatch) -> None:
 def add_host_opcode(patch: pytest.MonkeyPatch) -> None:
     rows = host_opcodes.HOST_OPCODES
     patch.setattr(host_opcodes, "HOST_OPCODES", (*rows, attrs.evolve(rows[0], name="toy")))
+
+
+def add_host_operation(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(HOST_OPS, "toy", HOST_OPS["flip"])

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from nmpsim.kernels.hostops import HOST_OPS
 from nmpsim.kernels.hostops.formulas import ELEMENTWISE, Elementwise
+from nmpsim.kernels.hostops.tensors import ANY
 from nmpsim.lir.constraints import (
     Rule,
     require_bias_elem,
@@ -12,7 +17,6 @@ from nmpsim.lir.constraints import (
     require_same_elem,
     require_same_scale,
     require_same_shape,
-    require_same_type,
 )
 from nmpsim.lir.host_shapes import (
     check_adaptive_pool_shape,
@@ -73,70 +77,82 @@ _KINDS: dict[str, AttributeKind] = {"Divisor": COUNT, "SignFollowDivisor": FLAG}
 """Attribute -> kind, for attributes of formula operations that are not any number."""
 _TRIPLE = integer_list_kind("[time, height, width]", 1, 3)
 _BATCH = (DEST, *input_roles("Batch"))
-_LOOK_UP = (DEST, *input_roles("Data", "Indices"))
 
 
 _ELEMS = {
     "float32": "float",
+    "float16": "float16",
     "int8": "i8",
     "int16": "i16",
     "int32": "index32",
     "int64": "index64",
     "bool": "bool",
 }
-"""dtype of a formula's operands -> element type."""
-_INDEX = frozenset({"index32", "index64"})
-_NARROW = frozenset({"i8", "i16"})
-_FLOAT, _BOOL, _INDEX32 = (frozenset({kind}) for kind in ("float", "bool", "index32"))
-_REAL = _FLOAT | _NARROW
-_COMPUTED = _FLOAT | _INDEX
-_PLAIN = _COMPUTED | _BOOL | {"float16"}
-_EXTREME_RULES = (
-    require_elem(_REAL, "Src"),
-    require_elem(_INDEX, "Dest"),
-    require_axis("Axis", "Src"),
-    check_arg_extreme_shape,
-)
-_REDUCTION_RULES = (
-    require_elem(_REAL | _INDEX, "Batch"),
-    require_same_elem("Batch", "Dest"),
-    require_same_scale("Batch", "Dest"),
-    check_axes,
-)
+"""dtype of an operand on the host -> element type."""
+_FLOAT = frozenset({"float"})
 
 
-def _looked_up(axis: str, *shapes: Rule) -> tuple[Rule, ...]:
-    """Return rules for data moved to Dest at indices along a dimension."""
-    return (
-        require_elem(_INDEX, "Indices"),
-        require_same_elem("Data", "Dest"),
-        require_same_scale("Data", "Dest"),
-        require_axis(axis, "Data"),
-        *shapes,
-    )
+def _host_opcode(
+    name: str,
+    summary: str,
+    operands: tuple[OperandRole, ...],
+    attributes: tuple[Attribute, ...],
+    *rules: Rule,
+    formula: Callable[..., Any] | None = None,
+) -> Opcode:
+    """Return a row whose first rules are the element types of the host's only signature."""
+    (signature,) = HOST_OPS[name].signatures
+    read_first = sorted(range(len(operands)), key=lambda index: operands[index].kind == OUT)
+    alike = [index for index in read_first if index in signature.alike]
+    types = [
+        require_elem(frozenset(_ELEMS[dtype] for dtype in dtypes), operands[index].name)
+        for index in read_first
+        if (dtypes := signature.operands[index]) != ANY and index not in alike[1:]
+    ]
+    if alike:
+        types.append(require_same_elem(*(operands[index].name for index in alike)))
+    return Opcode(name, summary, operands, attributes, rules=(*types, *rules), formula=formula)
 
 
 def _by_formula(row: Elementwise) -> Opcode:
-    first, *others = row.sources
-    kinds = frozenset(_ELEMS[name] for name in row.dtypes)
-    return Opcode(
+    return _host_opcode(
         row.opcode,
         row.summary,
         (DEST, *input_roles(*row.sources)),
         tuple(Attribute(name, _KINDS.get(name, NUMBER)) for name in row.attributes),
-        rules=(
-            require_elem(kinds, first),
-            require_same_elem(first, *others),
-            require_elem(_BOOL, "Dest") if row.to_bool else require_same_elem(first, "Dest"),
-            require_same_shape(first, *others, "Dest"),
-        ),
+        require_same_shape(*row.sources, "Dest"),
         formula=row.formula,
     )
 
 
+def _look_up(name: str, summary: str, axis: str, shape: Rule) -> Opcode:
+    """Return a row that moves data to Dest at indices along a dimension."""
+    return _host_opcode(
+        name,
+        summary,
+        (DEST, *input_roles("Data", "Indices")),
+        (Attribute(axis, AXIS),),
+        require_same_scale("Data", "Dest"),
+        require_axis(axis, "Data"),
+        shape,
+    )
+
+
+def _arg_extreme(name: str, summary: str) -> Opcode:
+    attributes = (Attribute("Axis", AXIS), Attribute("KeepDims", FLAG))
+    rules = (require_axis("Axis", "Src"), check_arg_extreme_shape)
+    return _host_opcode(name, summary, UNARY, attributes, *rules)
+
+
+def _reduction(name: str, summary: str) -> Opcode:
+    attributes = (Attribute("Axes", integer_list_kind("a list of dimensions", 0)),)
+    rules = (require_same_scale("Batch", "Dest"), check_axes)
+    return _host_opcode(name, summary, _BATCH, attributes, *rules)
+
+
 HOST_OPCODES = (
     *(_by_formula(row) for row in ELEMENTWISE),
-    Opcode(
+    _host_opcode(
         "topk",
         "the K largest values along the last dimension, and where they lay",
         (
@@ -146,106 +162,70 @@ HOST_OPCODES = (
             OperandRole("Scratch", OUT, is_scratch=True),
         ),
         (Attribute("K", COUNT),),
-        rules=(
-            require_elem(_REAL, "Input"),
-            require_elem(_INDEX, "Indices"),
-            require_same_elem("Input", "Values"),
-            require_same_scale("Input", "Values"),
-            check_top_k_shape,
-        ),
+        require_same_scale("Input", "Values"),
+        check_top_k_shape,
     ),
-    Opcode(
-        "argmax",
-        "index of the largest value along Axis",
-        UNARY,
-        (Attribute("Axis", AXIS), Attribute("KeepDims", FLAG)),
-        rules=_EXTREME_RULES,
-    ),
-    Opcode(
-        "argmin",
-        "index of the smallest value along Axis",
-        UNARY,
-        (Attribute("Axis", AXIS), Attribute("KeepDims", FLAG)),
-        rules=_EXTREME_RULES,
-    ),
-    Opcode(
-        "gather",
-        "slices of Data along dimension BatchDims",
-        _LOOK_UP,
-        (Attribute("BatchDims", AXIS),),
-        rules=_looked_up("BatchDims", check_gather_shape),
-    ),
-    Opcode(
+    _arg_extreme("argmax", "index of the largest value along Axis"),
+    _arg_extreme("argmin", "index of the smallest value along Axis"),
+    _look_up("gather", "slices of Data along dimension BatchDims", "BatchDims", check_gather_shape),
+    _look_up(
         "gathernd",
         "slices of Data whose places are the last dimension of Indices",
-        _LOOK_UP,
-        (Attribute("BatchDims", AXIS),),
-        rules=_looked_up("BatchDims", check_gather_nd_shape),
+        "BatchDims",
+        check_gather_nd_shape,
     ),
-    Opcode(
+    _look_up(
         "gatherelements",
         "elements of Data, an index each along Dim",
-        _LOOK_UP,
-        (Attribute("Dim", AXIS),),
-        rules=_looked_up("Dim", check_gather_elements_shape),
+        "Dim",
+        check_gather_elements_shape,
     ),
-    Opcode(
+    _host_opcode(
         "gatherranges",
         "ranges of Data one after the other, and how long they are",
-        (OperandRole("Output", OUT), OperandRole("Lengths", OUT), *input_roles("Data", "Ranges")),
-        rules=(
-            require_elem(_INDEX, "Ranges"),
-            require_same_elem("Ranges", "Lengths"),
-            require_same_elem("Data", "Output"),
-            require_same_scale("Data", "Output"),
-            require_rank(1, "Data", "Output"),
-            check_gather_ranges_shape,
+        (
+            OperandRole("Output", OUT),
+            OperandRole("Lengths", OUT),
+            *input_roles("Data", "Ranges"),
         ),
+        (),
+        require_same_elem("Ranges", "Lengths"),
+        require_same_scale("Data", "Output"),
+        require_rank(1, "Data", "Output"),
+        check_gather_ranges_shape,
     ),
-    Opcode(
+    _host_opcode(
         "scatterdata",
         "put or, Cumulative, add Slices into Data",
         (OperandRole("Data", INOUT), *input_roles("Indices", "Slices")),
         (Attribute("Cumulative", FLAG),),
-        rules=(
-            require_elem(_REAL | _INDEX, "Data"),
-            require_elem(_INDEX, "Indices"),
-            require_same_elem("Data", "Slices"),
-            check_scatter_shape,
-        ),
+        check_scatter_shape,
     ),
-    Opcode(
+    _host_opcode(
         "nonzero",
         "places where Cond holds, then zeros",
         (DEST, *input_roles("Cond")),
-        rules=(require_elem(_BOOL, "Cond"), require_elem(_INDEX, "Dest"), check_nonzero_shape),
+        (),
+        check_nonzero_shape,
     ),
-    Opcode(
+    _host_opcode(
         "bucketize",
         "how many Boundaries are below a value",
         UNARY,
         (Attribute("Boundaries", NUMBERS),),
-        rules=(
-            require_elem(_FLOAT, "Src"),
-            require_elem(_INDEX, "Dest"),
-            require_same_shape("Src", "Dest"),
-            check_boundaries,
-        ),
+        require_same_shape("Src", "Dest"),
+        check_boundaries,
     ),
-    Opcode(
+    _host_opcode(
         "batchonehot",
         "1 where Data is the value, else 0",
         (DEST, *input_roles("Data", "Lengths", "Values")),
-        rules=(
-            require_elem(_REAL | _INDEX, "Data"),
-            require_elem(_INDEX, "Lengths"),
-            require_same_elem("Data", "Values", "Dest"),
-            require_rank(2, "Data", "Dest"),
-            require_rank(1, "Lengths", "Values"),
-            check_one_hot_shape,
-        ),
+        (),
+        require_rank(2, "Data", "Dest"),
+        require_rank(1, "Lengths", "Values"),
+        check_one_hot_shape,
     ),
-    Opcode(
+    _host_opcode(
         "nonmaxsuppression",
         "of boxes that overlap, the one with the best score",
         (
@@ -260,40 +240,19 @@ HOST_OPCODES = (
             Attribute("ScoreThreshold", NUMBER),
             Attribute("IsTFVersion4", FLAG),
         ),
-        rules=(
-            require_elem(_FLOAT, "Boxes", "Scores"),
-            require_elem(_INDEX, "Indices"),
-            require_same_elem("Indices", "NumberOfSelectedIndices"),
-            check_suppression_shapes,
-        ),
+        check_suppression_shapes,
     ),
-    Opcode(
-        "batchedreducemin",
-        "smallest value along Axes",
-        _BATCH,
-        (Attribute("Axes", integer_list_kind("a list of dimensions", 0)),),
-        rules=_REDUCTION_RULES,
-    ),
-    Opcode(
-        "batchedreducemax",
-        "largest value along Axes",
-        _BATCH,
-        (Attribute("Axes", integer_list_kind("a list of dimensions", 0)),),
-        rules=_REDUCTION_RULES,
-    ),
-    Opcode(
+    _reduction("batchedreducemin", "smallest value along Axes"),
+    _reduction("batchedreducemax", "largest value along Axes"),
+    _host_opcode(
         "batchedreduceprod",
         "product along Axis",
         _BATCH,
         (Attribute("Axis", AXIS),),
-        rules=(
-            require_elem(_COMPUTED, "Batch"),
-            require_same_elem("Batch", "Dest"),
-            require_axis("Axis", "Batch"),
-            check_reduced_shape,
-        ),
+        require_axis("Axis", "Batch"),
+        check_reduced_shape,
     ),
-    Opcode(
+    _host_opcode(
         "cumsum",
         "running sum along Dim",
         (DEST, *input_roles("Input")),
@@ -302,71 +261,60 @@ HOST_OPCODES = (
             Attribute("Exclusive", FLAG),
             Attribute("Reverse", FLAG),
         ),
-        rules=(
-            require_elem(_COMPUTED, "Input"),
-            *require_same_type("Input", "Dest"),
-            require_axis("Dim", "Input", beyond=1),
-        ),
+        require_same_scale("Input", "Dest"),
+        require_same_shape("Input", "Dest"),
+        require_axis("Dim", "Input", beyond=1),
     ),
-    Opcode(
+    _host_opcode(
         "flip",
         "the other way round along Axis",
         UNARY,
         (Attribute("Axis", AXIS),),
-        rules=(*require_same_type("Src", "Dest"), require_axis("Axis", "Src")),
+        require_same_scale("Src", "Dest"),
+        require_same_shape("Src", "Dest"),
+        require_axis("Axis", "Src"),
     ),
-    Opcode(
+    _host_opcode(
         "spacetodepth",
         "pixels of a block to channels, NHWC",
         UNARY,
         (Attribute("BlockSize", COUNT),),
-        rules=(
-            require_same_elem("Src", "Dest"),
-            require_same_scale("Src", "Dest"),
-            require_rank(4, "Src", "Dest"),
-            check_block_shape,
-        ),
+        require_same_scale("Src", "Dest"),
+        require_rank(4, "Src", "Dest"),
+        check_block_shape,
     ),
-    Opcode(
+    _host_opcode(
         "convertto",
         "another element kind",
         (OperandRole("Result", OUT), *input_roles("Input")),
-        rules=(require_elem(_PLAIN, "Input", "Result"), require_same_shape("Input", "Result")),
+        (),
+        require_same_shape("Input", "Result"),
     ),
-    Opcode(
+    _host_opcode(
         "resizebilinear",
         "bilinear resize, NHWC",
         UNARY,
         (*RESIZE, UNSIGNED),
-        rules=(
-            require_elem(_REAL | _INDEX, "Src"),
-            require_same_elem("Src", "Dest"),
-            require_same_scale("Src", "Dest"),
-            require_rank(4, "Src", "Dest"),
-            check_resize_factors,
-            check_resized_shape,
-        ),
+        require_same_scale("Src", "Dest"),
+        require_rank(4, "Src", "Dest"),
+        check_resize_factors,
+        check_resized_shape,
     ),
-    Opcode(
+    _host_opcode(
         "batchmatmul",
         "Dest[B,M,N] = LHS[B,M,K] * RHS[B,K,N]",
         BINARY,
-        rules=(
-            require_elem(_FLOAT, "LHS"),
-            require_same_elem("LHS", "RHS", "Dest"),
-            require_rank(3, "LHS", "RHS", "Dest"),
-            check_batch_product_shape,
-        ),
+        (),
+        require_rank(3, "LHS", "RHS", "Dest"),
+        check_batch_product_shape,
     ),
-    Opcode(
+    _host_opcode(
         "logsoftmax",
         "logarithm of softmax along dimension 1",
         UNARY,
-        rules=(
-            require_elem(_FLOAT, "Src"),
-            *require_elementwise("Src", "Dest"),
-            check_row_dimensions,
-        ),
+        (),
+        require_same_shape("Src", "Dest"),
+        check_row_dimensions,
     ),
     Opcode(
         "batchnormalization",
@@ -384,28 +332,22 @@ HOST_OPCODES = (
             check_channel_parameters,
         ),
     ),
-    Opcode(
+    _host_opcode(
         "layernormalization",
         "normalise over the last dimensions",
         (*UNARY, *input_roles("Scale", "Bias")),
         (Attribute("Epsilon", NUMBER),),
-        rules=(
-            require_elem(_FLOAT, "Src", "Scale"),
-            *require_elementwise("Src", "Dest"),
-            *require_elementwise("Scale", "Bias"),
-            check_normalized_shape,
-        ),
+        require_same_shape("Src", "Dest"),
+        require_same_shape("Scale", "Bias"),
+        check_normalized_shape,
     ),
-    Opcode(
+    _host_opcode(
         "adaptiveavgpool",
         "mean of windows that share Src out evenly, NHWC",
         UNARY,
-        rules=(
-            require_elem(frozenset({"float", "i8"}), "Src"),
-            require_same_elem("Src", "Dest"),
-            require_rank(4, "Src", "Dest"),
-            check_adaptive_pool_shape,
-        ),
+        (),
+        require_rank(4, "Src", "Dest"),
+        check_adaptive_pool_shape,
     ),
     Opcode(
         "convolution3d",
@@ -418,7 +360,7 @@ HOST_OPCODES = (
             Attribute("Group", COUNT),
         ),
         rules=(
-            require_elem(_REAL, "Src"),
+            require_elem(frozenset({"float", "i8", "i16"}), "Src"),
             require_rank(5, "Src", "Dest", "Filter"),
             require_same_elem("Src", "Dest", "Filter"),
             require_bias_elem("Src", "Bias"),
@@ -426,18 +368,14 @@ HOST_OPCODES = (
             check_volume_convolution_shape,
         ),
     ),
-    Opcode(
+    _host_opcode(
         "convtranspose",
         "2-D transposed convolution, NHWC, filter OHWI",
         (*UNARY, *input_roles("Filter"), BIAS),
         (*WINDOW, Attribute("Group", COUNT), Attribute("Dilation", PAIR)),
-        rules=(
-            require_elem(_FLOAT, "Src"),
-            require_rank(4, "Src", "Dest", "Filter"),
-            require_same_elem("Src", "Dest", "Filter", "Bias"),
-            check_transposed_filter,
-            check_transposed_shape,
-        ),
+        require_rank(4, "Src", "Dest", "Filter"),
+        check_transposed_filter,
+        check_transposed_shape,
     ),
 )
 """One row each; rows of formula operations come from ``kernels.hostops.formulas``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,7 +111,7 @@ _LOOK_UP = Signature((ANY, ANY, INDEX), alike=(0, 1))
 _PLAIN = FLOAT | INDEX | BOOL | {"float16"}
 _CHANNELS = (FLOAT, INDEX, FLOAT, INDEX)
 
-HOST_OPS: Mapping[str, HostOperation] = {
+HOST_OPS: dict[str, HostOperation] = {
     "quantize": HostOperation(quantization.quantize, Signature((QUANTIZED, FLOAT))),
     "dequantize": HostOperation(quantization.dequantize, Signature((FLOAT, QUANTIZED))),
     "rescalequantized": HostOperation(
