@@ -1,9 +1,9 @@
-"""Draws the pictures that the documentation begins with: docs/pictures/*.svg.
+"""Draw the pictures of the documentation's first page: docs/pictures/*.svg.
 
-    python programs/gallery.py                   # of the digits, into docs/pictures
-    python programs/gallery.py RUN.json FOLDER   # of any run's report with --timeline
+    python programs/gallery.py                   # the digits, into docs/pictures
+    python programs/gallery.py RUN.json FOLDER   # a run's report with --timeline
 
-Needs nmpsim[html], and nmpsim[tui] for the debugger's screen, which only the first form draws.
+Needs nmpsim[html], and nmpsim[tui] for the debugger's screen, which the first form draws too.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from nmpsim.views.html.run_figures import run_figures
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "pictures"
 FIGURES = {"report.svg": "Critical path by layer", "trace.svg": "Cores over time"}
-"""File of a picture -> title of the figure of the HTML report that it shows."""
+"""File name -> title of the figure of the HTML report."""
 
 
-def digits() -> RunReport:
-    """The run of the image of a seven."""
+def run_digits() -> RunReport:
+    """Run the digits network on the image of a seven."""
     folder = HERE / "digits"
     compiled = nmpsim.compile(folder / "digits.lir.txt", folder / "digits.npz")
     bundle = bundle_from_bytes(compiled.image)
@@ -40,8 +40,8 @@ def digits() -> RunReport:
     return attrs.evolve(report, timeline=recorder.timeline(len(report.layers)))
 
 
-def pictures(report: RunReport) -> Iterator[tuple[str, str]]:
-    """Names of files and their SVG."""
+def render_figures(report: RunReport) -> Iterator[tuple[str, str]]:
+    """Yield file names and SVG texts."""
     figures = {figure.title: figure for figure in run_figures(report)}
     for name, title in FIGURES.items():
         kind, _, drawing = still(figures[title]).partition(",")
@@ -52,7 +52,7 @@ def pictures(report: RunReport) -> Iterator[tuple[str, str]]:
 
 def main(report: RunReport, folder: Path) -> None:
     """Draw the figures of a run."""
-    for name, drawing in pictures(report):
+    for name, drawing in render_figures(report):
         (folder / name).write_text(f"{drawing.rstrip()}\n", encoding="utf-8")
 
 
@@ -60,5 +60,5 @@ if __name__ == "__main__":
     if len(sys.argv) == 3:
         main(nmpsim.read_report(sys.argv[1]), Path(sys.argv[2]))
     else:
-        main(digits(), PICTURES)
+        main(run_digits(), PICTURES)
         runpy.run_path(str(HERE / "tui_picture.py"))["main"]()

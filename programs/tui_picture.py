@@ -1,4 +1,4 @@
-"""Draws the picture of the debugger's screen in the README: docs/pictures/debugger.svg.
+"""Draw the picture of the debugger's screen in the README: docs/pictures/debugger.svg.
 
     python programs/tui_picture.py [FILE]
 
@@ -30,8 +30,8 @@ KEYS = ("n", "N", "t", "t", "3")
 WEB_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 
 
-class _Arrays:
-    """The reference: what the run itself answers, but for a few values of the first pool."""
+class _ReferenceArrays:
+    """Reference values: the run's own outputs, with a few changed values of the first pool."""
 
     def __init__(self, debugger: Debugger) -> None:
         debugger.run()
@@ -46,20 +46,20 @@ class _Arrays:
         return self._values[key]
 
 
-def session() -> Shell:
+def make_session() -> Shell:
     digits = HERE / "digits"
     bundle = bundle_from_bytes(
         nmpsim.compile(digits / "digits.lir.txt", digits / "digits.npz").image
     )
     debugger = Debugger(bundle, {"data": np.load(digits / "images" / "7.npy")})
-    shell = Shell(debugger, lambda _: _Arrays(debugger))
+    shell = Shell(debugger, lambda _: _ReferenceArrays(debugger))
     shell.load_reference(Path("reference.npz"))
     debugger.restart()
     return shell
 
 
-async def picture(shell: Shell) -> str:
-    """The screen as SVG, with fonts that every reader has."""
+async def render_screen(shell: Shell) -> str:
+    """Return the screen as SVG, with a font that every reader has."""
     app = DebugApp(shell, UNICODE)
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
         for line in ("break layer conv2__2", "continue", *KEYS):
@@ -78,7 +78,7 @@ async def picture(shell: Shell) -> str:
 
 
 def main(path: Path = PICTURE) -> None:
-    text = asyncio.run(picture(session()))
+    text = asyncio.run(render_screen(make_session()))
     path.write_text("".join(f"{line.rstrip()}\n" for line in text.splitlines()), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the documentation share."""
+"""Fixtures of the tests of the documentation."""
 
 import sys
 from pathlib import Path
@@ -11,19 +11,19 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "frontends")]
 
 @pytest.fixture
 def repository():
-    """The repository's folder."""
+    """Return the repository's folder."""
     return Path(__file__).parents[2]
 
 
 @pytest.fixture
 def page(repository):
-    """Reads a page by its path in the repository."""
+    """Return a function that reads a page by its path in the repository."""
     return lambda name: (repository / name).read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def rows():
-    """The rows of all tables in a text, each a list of its cells."""
+    """Return a function that splits all tables of a text into rows of cells."""
 
     def rows_of(text):
         lines = [line for line in text.splitlines() if line.startswith("| ")]

@@ -1,4 +1,4 @@
-"""Blocks of code on a page, and running them as a reader would, one after the other."""
+"""Find the code blocks of a page and run them in order, as a reader would."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ x = np.load("X.npy")
 samples = np.load("programs/digits/testset.npz")
 images, labels = samples["x"][:4], samples["labels"][:4]
 """
-"""Before a block that is a whole script."""
+"""Prepended to a block that is a complete script."""
 METAVARIABLES = {"LAYER": "conv1__2"}
-"""Words of a command line that stand for something; files of such names are in the folder."""
+"""Placeholders of command lines; placeholders for files name files of the folder."""
 
 
 @attrs.frozen
 class Block:
-    """One fenced block."""
+    """A fenced block."""
 
     language: str
     text: str
@@ -47,14 +47,14 @@ class Block:
 
     @property
     def runs(self) -> bool:
-        """True if it is something that this module can run or check."""
+        """Whether this module runs the block, or compares it with output."""
         is_code = self.language in ("sh", "python")
         is_excluded = self.remark == "test" or self.remark.startswith("not run: ")
         return self.remark == "output" or (is_code and not is_excluded)
 
 
 def blocks_of(page: str) -> list[Block]:
-    """Every fenced block of a page's text."""
+    """Return the fenced blocks of a page's text."""
     return [
         Block(
             found["language"],
@@ -67,7 +67,10 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def run_block(block: Block, names: dict[str, Any], where: str, path: str) -> str:
-    """Run a block in the current folder; ``path`` is the shell's PATH. What its commands said."""
+    """Run a block in the current folder and return the output of its commands.
+
+    ``path`` is the shell's PATH.
+    """
     if _GUARD in block.text:  # its worker processes import it again, so it must be a file
         Path("script.py").write_text(PRELUDE + block.text, encoding="utf-8")
         return _run_command(f"{sys.executable} script.py", f"{where}:{block.line}", path)
@@ -79,14 +82,14 @@ def run_block(block: Block, names: dict[str, Any], where: str, path: str) -> str
 
 
 def check_output(block: Block, said: str) -> None:
-    """Each line of a block is a line of what the commands before it said."""
+    """Assert that each line of a block is a line of the output of the block before it."""
     lines = set(said.splitlines())
     for line in block.text.splitlines():
         assert line in lines, f"{line!r} is not in\n{said}"
 
 
 def _commands(text: str) -> Iterator[str]:
-    """Lines, joined where one goes on in the next or has a text that ends at END."""
+    """Yield commands: lines, joined with continuation lines and here-documents."""
     text = text.replace("\\\n", " ")
     for found in re.finditer(r"^(?:.*<<'END'\n(?:.*\n)*?END$|.+)$", text, re.M):
         yield found[0]
@@ -108,13 +111,13 @@ def _run_command(command: str, where: str, path: str) -> str:
             timeout=100,
         )
         code, said = done.returncode, done.stdout + done.stderr
-    usual = (0, 1) if "NET." in command else (0,)  # what a reader's own network comes to is open
+    usual = (0, 1) if "NET." in command else (0,)  # the result of a reader's own network is unknown
     assert code in ((int(expected[1]),) if expected else usual), f"{where}: {command}\n{said}"
     return said
 
 
 def run_here(words: Sequence[object]) -> tuple[int, str]:
-    """Within this process, which has everything imported."""
+    """Run a command in this process, which has everything imported."""
     from nmpsim.cli.app import app
 
     result = CliRunner().invoke(app, [str(word) for word in words])
@@ -122,7 +125,7 @@ def run_here(words: Sequence[object]) -> tuple[int, str]:
 
 
 def command_lines(page: str) -> list[str]:
-    """Every command line that a page names: in blocks, tables and sentences."""
+    """Return the command lines of a page: in blocks, tables and sentences."""
     blocks = [b.text.replace("\\\n", " ") for b in blocks_of(page) if b.language == "sh"]
     lines = [line for text in blocks for line in text.splitlines()]
     return [
@@ -133,6 +136,6 @@ def command_lines(page: str) -> list[str]:
 
 
 def pages(repository: Path) -> list[Path]:
-    """Every page that a reader may follow."""
+    """Return the pages whose commands a reader may run."""
     programs = sorted((repository / "programs").rglob("README.md"))
     return [repository / "README.md", *sorted((repository / "docs").rglob("*.md")), *programs]

@@ -1,4 +1,4 @@
-"""Every command line and every block of Python on every page runs, in a folder like a reader's."""
+"""Every command and Python block of every page runs, in a folder like a reader's."""
 
 import os
 import re
@@ -44,7 +44,7 @@ def name_of(path):
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
-    """Files under the names that pages use for a reader's own."""
+    """A folder with files under the names that pages use."""
     folder = tmp_path_factory.mktemp("reader")
     for name in ("programs", "docs"):
         (folder / name).symlink_to(ROOT / name)
@@ -96,7 +96,7 @@ def run_well(*words):
 
 @pytest.fixture
 def folder(prepared, tmp_path, monkeypatch):
-    """A reader's folder, and the current one; the shell's path begins with an environment's."""
+    """Copy of the folder, as the current one, with nmpsim and python3 on PATH."""
     shutil.copytree(prepared, tmp_path / "reader", symlinks=True)
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -112,7 +112,7 @@ def folder(prepared, tmp_path, monkeypatch):
 
 @pytest.fixture
 def names():
-    """What a page's Python takes for granted."""
+    """Names that the Python blocks of pages use without defining them."""
     bundle = nmpsim.load("NET.bin")
     device = nmpsim.Device(nmpsim.device_of(bundle))
     x = np.load("X.npy")
@@ -149,7 +149,7 @@ def test_a_page_can_be_followed(path, folder, names):
 
 
 @pytest.mark.parametrize("path", pages(ROOT), ids=name_of)
-def test_every_command_line_names_options_that_there_are(path):
+def test_command_lines_have_known_options(path):
     from nmpsim.cli.app import COMMANDS, app
 
     for line in command_lines(path.read_text(encoding="utf-8")):
@@ -163,14 +163,14 @@ def test_every_command_line_names_options_that_there_are(path):
         assert set(named) <= options | {"--help", "-h"}, line
 
 
-def test_command_lines_fit_the_site_s_column():
+def test_command_lines_fit_the_site():
     for path in pages(ROOT):
         for block in blocks_of(path.read_text(encoding="utf-8")):
             if block.language == "sh" and path.name != "README.md":
                 assert max(map(len, block.text.splitlines())) <= 80, name_of(path)
 
 
-def test_blocks_that_are_not_run_say_why():
+def test_excluded_blocks_give_a_reason():
     for path in pages(ROOT):
         for block in blocks_of(path.read_text(encoding="utf-8")):
             if block.remark.startswith("not run"):
@@ -186,7 +186,7 @@ def test_a_wrong_command_line_is_found(folder, names):
     run_block(block, names, "page", os.environ["PATH"])
 
 
-def test_pipes_are_the_shell_s(folder, names):
+def test_the_shell_runs_pipes(folder, names):
     (block,) = blocks_of("```sh\nnmpsim device | grep cores\n```\n")
     run_block(block, names, "page", os.environ["PATH"])
     assert subprocess.run(["nmpsim", "--version"], check=True, capture_output=True).stdout

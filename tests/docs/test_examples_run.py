@@ -1,4 +1,4 @@
-"""What the pages show does what they say."""
+"""Examples of pages give the results that the pages state."""
 
 import re
 import shutil

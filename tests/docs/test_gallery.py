@@ -1,4 +1,4 @@
-"""The pictures that the documentation begins with are what their script draws today."""
+"""The pictures of the documentation's first page equal what their script draws."""
 
 import re
 import runpy
@@ -6,11 +6,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[2]
-REMAKE = "pictures are of another version: python programs/gallery.py makes them anew"
+REMAKE = "pictures are outdated; run: python programs/gallery.py"
 
 
-def lasting(svg):
-    """What marks there are, and words without numbers: fonts and versions move the rest."""
+def stable_content(svg):
+    """Return words without numbers and colours; fonts and versions change the rest."""
     tree = ElementTree.fromstring(svg)
     words = set(re.findall(r"\w+", " ".join(tree.itertext())))
     shades = {mark.get("fill") for mark in tree.iter() if mark.get("fill")}
@@ -19,10 +19,11 @@ def lasting(svg):
 
 def test_the_script_makes_the_pictures(tmp_path):
     script = runpy.run_path(str(ROOT / "programs" / "gallery.py"))
-    script["main"](script["digits"](), tmp_path)
+    script["main"](script["run_digits"](), tmp_path)
     for name in script["FIGURES"]:
         svg = (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8")
-        assert lasting(svg) == lasting((tmp_path / name).read_text(encoding="utf-8")), REMAKE
+        drawn = (tmp_path / name).read_text(encoding="utf-8")
+        assert stable_content(svg) == stable_content(drawn), REMAKE
         assert "url(http" not in svg and "<script" not in svg
 
 

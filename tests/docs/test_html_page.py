@@ -1,4 +1,4 @@
-"""The Python of the page about pages runs."""
+"""The Python of docs/html.md runs."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The pages that list things list all of them, as the code has them."""
+"""Reference pages list everything that the code defines."""
 
 import re
 
@@ -24,13 +24,13 @@ from nmpsim.views.schemas import DOCUMENTS
 
 
 def section(text, title):
-    """The text below a heading of the second level."""
+    """Return the text below a heading of the second level."""
     (found,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
     return found
 
 
 def field_names(schema):
-    """Names of an object's properties; those of an object within as ``outer.inner``."""
+    """Yield the names of an object's properties, nested ones as ``outer.inner``."""
     for name, inner in schema["properties"].items():
         if "properties" in inner:
             yield from (f"{name}.{deeper}" for deeper in field_names(inner))
@@ -74,7 +74,7 @@ def test_the_tables_of_the_report_page_are_the_definitions(page):
     assert filled(text.replace("| position in the list, from 0 |", "| |")) == text
 
 
-def test_every_field_of_the_report_says_what_it_means():
+def test_every_field_of_the_report_has_a_description():
     schema = report_schema()
     for one in (schema, *schema["$defs"].values()):
         for name, value in one.get("properties", {}).items():
@@ -142,7 +142,7 @@ def test_the_error_page_has_every_code(page, rows):
     assert exits == known
 
 
-def test_links_lead_somewhere(repository):
+def test_links_have_targets(repository):
     pages = [repository / "README.md", *(repository / "docs").rglob("*.md")]
     for path in pages:
         for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
@@ -150,7 +150,7 @@ def test_links_lead_somewhere(repository):
                 assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
-def test_the_reading_guide_names_files_that_there_are(page, repository):
+def test_files_of_the_reading_guide_exist(page, repository):
     rooms = [path for name in ("nmpsim", "tests") for path in (repository / name).rglob("*/")]
     homes = [repository, repository / "nmpsim", *rooms]
     named = re.findall(r"`([\w./-]+(?:\.py|\.s|\.toml|\.yml|/))`", page("docs/reading-guide.md"))

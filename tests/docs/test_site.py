@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, is whole, and fetches nothing."""
+"""The documentation site builds without warnings, is complete, and loads nothing."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from nmpsim.cli.app import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
-"""Elements whose address a browser follows by itself; ``link`` depends on what it is for."""
+"""Elements whose address a browser loads; ``link`` depends on its purpose."""
 
 
 class Links(HTMLParser):
-    """Where a page leads, what it fetches, and where one can go in it."""
+    """Links, loaded files and anchors of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Links(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the built site; a warning fails the build."""
+    """Build the site and return its folder; a warning fails the build."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
@@ -72,7 +72,7 @@ def test_every_page_is_there_and_in_the_navigation(site, pages):
 
 
 @pytest.mark.slow
-def test_links_lead_to_places_that_there_are(site, pages):
+def test_links_have_targets(site, pages):
     for page, links in pages.items():
         if page.name == "404.html":  # its links are absolute: it is shown in place of any page
             continue
@@ -111,7 +111,7 @@ def test_search_ranks_guides_before_settings(site):
     assert boosts["run.html"] > boosts["tiling.html"] > boosts["device-file.html"]
 
 
-def test_files_that_pages_name_are_in_the_repository():
+def test_files_of_guides_exist():
     for page in sorted((ROOT / "docs" / "howto").glob("add-*.md")):
         named = re.findall(r"`((?:nmpsim|tests)/[\w./]+)`", page.read_text(encoding="utf-8"))
         assert len(named) > 2, page.name
