@@ -21,7 +21,7 @@ from nmpsim.bundle import bundle_from_bytes
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
-from nmpsim.tui.look import UNICODE
+from nmpsim.tui.theme import UNICODE
 
 HERE = Path(__file__).parent
 PICTURE = HERE.parent / "docs" / "pictures" / "debugger.svg"
@@ -71,7 +71,7 @@ async def render_screen(shell: Shell) -> str:
                 app.execute(line)
         while app.is_busy:
             await pilot.pause(0.01)
-        app.look_at(layer=1)
+        app.select(layer=1)
         await pilot.pause(0.2)
         svg = app.export_screenshot(title="nmpsim debug digits.bin --input 7.npy")
     return WEB_FONT.sub("", svg).replace("Fira Code", "monospace")

@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
 
 def check_screen(terminal: str) -> None:
-    """Refuse what cannot be shown, before anything is loaded.
+    """Raise UserError if the screen cannot be shown, before anything is loaded.
 
-    Args:
-        terminal: the kind of terminal, as ``TERM`` names it; empty if nothing does.
+    Parameters
+    ----------
+    terminal : str
+        Kind of terminal, the value of ``TERM``; empty if it is not set.
 
-    Raises:
-        UserError: ARG001 without a terminal that can place its cursor, PKG001 without Textual.
+    Raises
+    ------
+    UserError
+        ARG001 without a terminal that can place its cursor, PKG001 without Textual.
     """
     streams = (sys.stdin, sys.stdout, sys.stderr)
     is_terminal = all(stream is not None and stream.isatty() for stream in streams)
@@ -42,11 +46,7 @@ def check_screen(terminal: str) -> None:
 
 
 def check_serving() -> None:
-    """Refuse what cannot be served.
-
-    Raises:
-        UserError: PKG001 without textual-serve.
-    """
+    """Raise UserError (PKG001) if textual-serve is missing."""
     try:
         import textual_serve.server  # noqa: F401 - whether it is there
     except ImportError as error:
@@ -57,15 +57,20 @@ def check_serving() -> None:
 
 
 def run_tui(shell: Shell, layout_file: Path, environ: Mapping[str, str]) -> int:
-    """Show a session of the debugger until the user quits; the exit code.
+    """Show a debugging session until the user quits, and return the exit code.
 
-    ``layout_file`` is where layouts are kept; it need not be there. ``environ`` says what the
-    terminal can show.
+    Parameters
+    ----------
+    shell : Shell
+    layout_file : Path
+        File of saved layouts; it need not exist.
+    environ : mapping of str to str
+        Environment variables, which say what the terminal can show.
     """
     from nmpsim.tui.app import DebugApp
-    from nmpsim.tui.look import ASCII, glyphs_for, is_ascii_terminal
+    from nmpsim.tui.theme import ASCII, choose_glyphs, is_ascii_terminal
 
-    glyphs = ASCII if is_ascii_terminal(environ) else glyphs_for(sys.stdout.encoding)
+    glyphs = ASCII if is_ascii_terminal(environ) else choose_glyphs(sys.stdout.encoding)
     app = DebugApp(shell, glyphs, layout_file)
     app.run()
     if app.failure is not None:

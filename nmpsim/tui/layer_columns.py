@@ -1,4 +1,4 @@
-"""What the list of layers says of each layer: what it is sorted by, and what a filter asks."""
+"""Columns of the list of layers, by which it is sorted and filtered."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class LayerRow:
 
     state: LayerState
     share: float
-    """Percent of the cycles so far."""
+    """Percentage of the cycles so far."""
     found: Difference | None
-    """How far it is from the reference; None if that is not known."""
+    """Difference from the reference; None if unknown."""
 
 
 COLUMNS: Mapping[str, Callable[[LayerRow], Value]] = {
@@ -49,13 +49,13 @@ COLUMNS: Mapping[str, Callable[[LayerRow], Value]] = {
     "ulp": lambda row: float(row.found.worst_ulp) if row.found else 0.0,
     "sqnr": lambda row: row.found.sqnr_db if row.found else float("inf"),
 }
-"""Name -> value; names may be shortened."""
+"""Name of a column -> function that returns its value; names may be abbreviated."""
 SMALLEST_FIRST = ("layer", "sqnr")
-"""Of other numbers the largest come first."""
+"""Columns that are sorted in ascending order; other numbers are sorted in descending order."""
 
 
-def in_order(rows: Sequence[LayerRow], column: str, *, is_reversed: bool) -> list[LayerRow]:
-    """The rows by a column: what matters most first, or last; of equals the first layer."""
+def sort_rows(rows: Sequence[LayerRow], column: str, *, is_reversed: bool) -> list[LayerRow]:
+    """Return the rows sorted by a column; rows with equal values keep their order."""
     read = COLUMNS[column]
     values = [read(row) for row in rows]
     is_number = all(isinstance(value, float) for value in values)
@@ -69,14 +69,16 @@ def _first(pair: tuple[Value, LayerRow]) -> tuple[bool, Value]:
     return (isinstance(value, float) and math.isnan(value), value)
 
 
-def layer_filter(text: str) -> Callable[[LayerRow], bool]:
-    """What ``conv* sat>0`` asks of a layer: all of its words hold.
+def make_filter(text: str) -> Callable[[LayerRow], bool]:
+    """Return the predicate of a filter such as ``conv* sat>0``: all words must match a layer.
 
-    A word is a part or a pattern of a name or of an operation, ``!`` before it turns it around;
-    or a column, a comparison and a value.
+    A word is a part or a pattern of a name or operation, negated by a preceding ``!``; or a column,
+    a comparison and a value.
 
-    Raises:
-        UserError: DEBUG001 if a word is not understood.
+    Raises
+    ------
+    UserError
+        DEBUG001 for an invalid word.
     """
     tests = [_test(word) for word in _COMPARATOR.sub(r"\1", text).split()]
     return lambda row: all(test(row) for test in tests)
@@ -98,7 +100,7 @@ def _is_named(row: LayerRow, word: str) -> bool:
 
 
 def _fits(text: str, word: str) -> bool:
-    """A pattern fits all of a text, a word without ``*`` a part of it; case does not matter."""
+    """Return whether a word is a pattern or a part of a text, ignoring case."""
     word = word.casefold() if any(one in word for one in "*?[") else f"*{word.casefold()}*"
     return fnmatchcase(text.casefold(), word)
 

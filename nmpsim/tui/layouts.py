@@ -1,4 +1,4 @@
-"""Where panes are on the screen, as data: rows of slots, each of which shows one of its panes."""
+"""Layouts of panes as data: rows of slots, each of which shows one of its panes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from nmpsim.atomic import cannot_write, write_file
 from nmpsim.diagnostics import Place, UserError, fail
 
 PANE_IDS = ("layers", "source", "tensor", "satur", "code", "regs", "memory", "time", "log")
-"""In the order of the tabs."""
+"""Panes in the order of the tabs."""
 LEAST_COLUMNS, LEAST_ROWS = 12, 4
-"""Of a slot; the border takes two of each."""
+"""Minimum size of a slot; the border takes two columns and rows."""
 SCREEN_COLUMNS, SCREEN_ROWS = 80, 24
-"""The smallest screen on which nothing is cut off."""
+"""Smallest screen on which nothing is cut off."""
 Cells = tuple[int, int, int, int]
-"""Column, row, columns and rows."""
+"""Column, row, width and height."""
 
 
 @attrs.frozen
 class Slot:
-    """A part of a row."""
+    """Part of a row; it shows one of its panes."""
 
     width: int
-    """Its share of the row's columns, next to those of the others."""
+    """Share of the row's columns."""
     panes: tuple[str, ...]
-    """The first one is in sight."""
+    """Panes of the slot; the first one is visible."""
 
 
 @attrs.frozen
@@ -38,23 +38,23 @@ class Row:
     """Slots side by side."""
 
     height: int
-    """Its share of the rows."""
+    """Share of the rows."""
     slots: tuple[Slot, ...]
 
 
 @attrs.frozen
 class PaneLayout:
-    """Every pane is in one slot."""
+    """Arrangement of the panes; each pane is in one slot."""
 
     rows: tuple[Row, ...]
 
     @property
-    def in_sight(self) -> tuple[str, ...]:
-        """The pane that each slot shows."""
+    def visible_panes(self) -> tuple[str, ...]:
+        """The visible pane of each slot."""
         return tuple(slot.panes[0] for row in self.rows for slot in row.slots)
 
-    def places(self, columns: int, rows: int) -> dict[str, Cells]:
-        """Where the panes in sight are, on so many cells."""
+    def compute_cells(self, columns: int, rows: int) -> dict[str, Cells]:
+        """Return the cells of each visible pane on a screen of this size."""
         found: dict[str, Cells] = {}
         tops = _edges([row.height for row in self.rows], rows)
         for row, (top, bottom) in zip(self.rows, pairwise(tops), strict=True):
@@ -63,8 +63,8 @@ class PaneLayout:
                 found[slot.panes[0]] = (left, top, right - left, bottom - top)
         return found
 
-    def showing(self, pane: str) -> PaneLayout:
-        """With a pane in sight, in place of the one that its slot shows."""
+    def show(self, pane: str) -> PaneLayout:
+        """Return the layout with a pane visible in its slot."""
         return self._with_slot(
             pane,
             lambda slot: [
@@ -72,24 +72,24 @@ class PaneLayout:
             ],
         )
 
-    def hiding(self, pane: str) -> PaneLayout:
-        """With the next pane of its slot in sight; a slot without one goes to its neighbour."""
+    def hide(self, pane: str) -> PaneLayout:
+        """Return the layout with the next pane of the slot visible, or with the slot removed."""
         slot = self._slot(pane)
-        if pane not in self.in_sight:
+        if pane not in self.visible_panes:
             return self
         if len(slot.panes) > 1:
-            return self.showing(slot.panes[1])
-        if len(self.in_sight) == 1:
+            return self.show(slot.panes[1])
+        if len(self.visible_panes) == 1:
             return self
         less = self._with_slot(pane, lambda _: [])
         rows = tuple(row for row in less.rows if row.slots)
-        at = self.in_sight.index(pane)
-        heir = self.in_sight[at - 1 if at else 1]
+        at = self.visible_panes.index(pane)
+        heir = self.visible_panes[at - 1 if at else 1]
         joined = PaneLayout(rows)
         return joined._with_slot(heir, lambda one: [attrs.evolve(one, panes=(*one.panes, pane))])
 
-    def splitting(self, pane: str) -> PaneLayout:
-        """With a slot of its own for a pane, beside the others of its slot."""
+    def split(self, pane: str) -> PaneLayout:
+        """Return the layout with a slot of its own for a pane, beside its previous slot."""
         rows = []
         for row in self.rows:
             slots: list[Slot] = []
@@ -102,9 +102,9 @@ class PaneLayout:
             rows.append(attrs.evolve(row, slots=tuple(slots)))
         return PaneLayout(tuple(rows))
 
-    def resizing(self, pane: str, columns: int, rows: int, size: tuple[int, int]) -> PaneLayout:
-        """With so many more columns and rows of a screen for a pane, and less for its neighbour."""
-        places = self.places(*size)
+    def resize(self, pane: str, columns: int, rows: int, size: tuple[int, int]) -> PaneLayout:
+        """Return the layout with a pane enlarged by columns and rows at its neighbour's expense."""
+        places = self.compute_cells(*size)
         heights = [places[row.slots[0].panes[0]][3] for row in self.rows]
         at = next(i for i, row in enumerate(self.rows) if _slot_of(row, pane) is not None)
         heights = _moved(heights, at, rows, LEAST_ROWS)
@@ -122,7 +122,7 @@ class PaneLayout:
         return next(slot for row in self.rows for slot in row.slots if pane in slot.panes)
 
     def _with_slot(self, pane: str, change: Callable[[Slot], Iterable[Slot]]) -> PaneLayout:
-        """With other slots in place of the one of a pane."""
+        """Return the layout with the slot of a pane replaced."""
         rows = []
         for row in self.rows:
             changed = [change(slot) if pane in slot.panes else [slot] for slot in row.slots]
@@ -135,13 +135,13 @@ def _slot_of(row: Row, pane: str) -> int | None:
 
 
 def _edges(shares: Sequence[int], cells: int) -> list[int]:
-    """Where parts begin, and where the last one ends."""
+    """Return where parts begin, and where the last one ends."""
     total = sum(shares)
     return [cells * part // total for part in accumulate(shares, initial=0)]
 
 
 def _moved(sizes: Sequence[int], at: int, cells: int, least: int) -> list[int]:
-    """Sizes with cells for one part from the part after it, or before the last one."""
+    """Return sizes after moving cells to one part from its neighbour."""
     other = at + 1 if at + 1 < len(sizes) else at - 1
     moved = list(sizes)
     if other >= 0 and sizes[at] + cells >= least and sizes[other] - cells >= least:
@@ -151,7 +151,7 @@ def _moved(sizes: Sequence[int], at: int, cells: int, least: int) -> list[int]:
 
 
 def _layout(heights: Sequence[int], widths: Sequence[Sequence[int]], panes: Any) -> PaneLayout:
-    """Of each row its height, of each slot its width and its panes, as words."""
+    """Return a layout of row heights, slot widths, and pane names as words."""
     rows = []
     for height, row_widths, row_panes in zip(heights, widths, panes, strict=True):
         slots = zip(row_widths, row_panes, strict=True)
@@ -188,18 +188,18 @@ STANDARD: Mapping[str, tuple[int, int, PaneLayout]] = {
                  ["satur", "regs", "memory"]]),
     ),
 }  # fmt: skip
-"""Name -> columns and rows of the screen from which it is used, and the layout."""
+"""Name -> minimum columns and rows of the screen, and the layout."""
 
 
-def layout_name(columns: int, rows: int) -> str:
-    """The last of the standard layouts that a screen is large enough for."""
+def choose_layout(columns: int, rows: int) -> str:
+    """Return the name of the last standard layout that a screen is large enough for."""
     return [name for name, (least, low, _) in STANDARD.items() if columns >= least and rows >= low][
         -1
     ]
 
 
-def size_warning(columns: int, rows: int) -> str:
-    """What to say of a screen that is too small; empty if it is not."""
+def describe_size_problem(columns: int, rows: int) -> str:
+    """Return a warning if a screen is too small; empty otherwise."""
     if columns >= SCREEN_COLUMNS and rows >= SCREEN_ROWS:
         return ""
     return f"{columns}x{rows} is too small: {SCREEN_COLUMNS}x{SCREEN_ROWS} needed"
@@ -214,7 +214,7 @@ HEADER = """\
 
 
 def save_layouts(path: Path, layouts: Mapping[str, PaneLayout]) -> None:
-    """Write layouts by the names of the standard ones that they stand for.
+    """Write layouts by the names of the standard ones that they replace.
 
     Raises :class:`~nmpsim.diagnostics.UserError` (FILE002).
     """
@@ -237,9 +237,9 @@ def _section(name: str, layout: PaneLayout) -> str:
 
 
 def load_layouts(path: Path) -> dict[str, PaneLayout]:
-    """Layouts of a file; none if there is no file.
+    """Read the layouts of a file; return none if there is no file.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` (FILE001) if they cannot be used.
+    Raises :class:`~nmpsim.diagnostics.UserError` (FILE001) for invalid layouts.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The debugger's screen in a browser: textual-serve runs a session for each page that is opened."""
+"""The debugger's screen in a browser: textual-serve runs a session for each page."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class DebugServer(Server):
         self._sessions: set[asyncio.Task[Any]] = set()
 
     def initialize_logging(self) -> None:
-        """Warnings and errors are written without it."""
+        """Disable textual-serve's log; warnings and errors are still written."""
 
     async def on_startup(self, app: web.Application) -> None:
         """Print the address of the page."""
         self._tell(f"the debugger is at {self.public_url}/?token={self.token} (Ctrl-C ends it)")
 
     async def on_shutdown(self, app: web.Application) -> None:
-        """End the sessions; pages that are open would be waited for."""
+        """Cancel the sessions; the server would wait for open pages."""
         for session in self._sessions:
             session.cancel()
 
@@ -63,7 +63,7 @@ class DebugServer(Server):
     async def _authorize(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Answer requests that have the token only; turn the one of the address into a cookie."""
+        """Reject requests without the token; turn the token in the address into a cookie."""
         self._check_host(request)
         if request.path == "/" and self._is_token(request.query.get("token", "")):
             found = web.HTTPFound("/")
@@ -77,12 +77,12 @@ class DebugServer(Server):
         return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
 
     async def handle_index(self, request: web.Request) -> Any:
-        """The page, whose addresses are those that the browser asked: a tunnel has others."""
+        """Return the page with the addresses that the browser used: a tunnel has others."""
         self.public_url = f"{request.scheme}://{request.host}"
         return await super().handle_index(request)
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """A session, for the page that comes from here."""
+        """Start a session for a page from this server."""
         if request.headers.get("Origin") != f"{request.scheme}://{request.host}":
             raise web.HTTPForbidden(text="this page comes from elsewhere")
         session = asyncio.current_task()
@@ -92,7 +92,7 @@ class DebugServer(Server):
         return await super().handle_websocket(request)
 
     def _check_host(self, request: web.Request) -> None:
-        """Refuse a host name that is not this machine's (DNS rebinding)."""
+        """Reject host names that are not this machine's (DNS rebinding)."""
         name = urlsplit(f"//{request.host}").hostname or ""
         known = {"localhost", self.host, socket.gethostname(), socket.getfqdn()}
         if name not in known and not is_address(name):
@@ -100,7 +100,7 @@ class DebugServer(Server):
 
 
 def is_address(name: str) -> bool:
-    """Is it an IP address rather than a name?"""
+    """Return whether a text is an IP address rather than a name."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -109,7 +109,7 @@ def is_address(name: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Can only this machine reach it?"""
+    """Return whether only this machine can reach an address."""
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
@@ -118,8 +118,10 @@ def serve(
 ) -> None:
     """Serve a command that shows a screen until the user ends it.
 
-    Raises:
-        UserError: ARG001 if nothing can listen there.
+    Raises
+    ------
+    UserError
+        ARG001 if the address cannot be used.
     """
     _check_free(host, port)
     if not is_loopback(host):

@@ -1,8 +1,8 @@
-"""What is sent to the terminal: cells that have changed, and only what its encoding has.
+"""Terminal output: only changed cells are sent, and only characters of its encoding.
 
 Textual repaints whole widgets. Over a slow line that takes longer than the step that it shows, so
-what is on the terminal is remembered, and compared cell by cell. Textual documents no place for
-this: :class:`Changes` stands in for the updates of its compositor.
+the content of the terminal is remembered and compared cell by cell. Textual has no documented hook
+for this: :class:`ScreenChanges` replaces the updates of its compositor.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from textual.strip import Strip
 
 RESET = "\x1b[0m"
 MAX_GAP = 6
-"""Cells that have not changed and are sent all the same: going over them takes as many bytes."""
+"""Longest run of unchanged cells that is sent anyway; skipping it takes as many bytes."""
 Looks = tuple[str, str | None]
-"""Parameters of the escape sequence for them, and those of a blank's that looks like one among
-them; None if none does."""
+"""Parameters of the escape sequence of a style, and those of a blank that looks the same in it;
+None if none does."""
 Cell = tuple[str, Looks]
 
 
 class TerminalContent:
-    """What the terminal shows, row by row; nothing is known of it at first."""
+    """Content of the terminal, row by row; unknown at first."""
 
     def __init__(self) -> None:
         self._rows: list[list[Cell]] = []
 
     def forget(self) -> None:
-        """Someone else may have written to the terminal."""
+        """Mark the content as unknown; another program may have written to the terminal."""
         self._rows = []
 
     def show(self, strips: Sequence[Strip], console: Console) -> str:
-        """What to send so that the terminal shows these rows."""
+        """Return the text to send so that the terminal shows these rows."""
         system = COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR)
         rows = [_cells(strip, system) for strip in strips]
         before = self._rows
@@ -63,21 +63,21 @@ class TerminalContent:
         return "".join(sent) + (RESET if looks[0] else "")
 
 
-class Changes(CompositorUpdate):
-    """An update of a screen as the cells that differ from what the terminal shows."""
+class ScreenChanges(CompositorUpdate):
+    """Update of a screen: the cells that differ from the terminal's content."""
 
     def __init__(self, content: TerminalContent, screen: Screen[object]) -> None:
         self._content, self._screen = content, screen
 
     def render_segments(self, console: Console) -> str:
-        """What to send."""
+        """Return the text to send."""
         width = self._screen.size.width
         strips = self._screen._compositor.render_strips()
         return self._content.show([strip.crop(0, width) for strip in strips], console)
 
 
 def _changes(old: list[Cell], new: list[Cell]) -> Iterator[tuple[int, int]]:
-    """First cell, and the one after the last, of each part that is not the same."""
+    """Yield first and end cell of each part that differs."""
     if len(old) != len(new):
         yield 0, len(new)
         return
@@ -98,7 +98,7 @@ def _changes(old: list[Cell], new: list[Cell]) -> Iterator[tuple[int, int]]:
 
 
 def _cells(strip: Strip, system: ColorSystem) -> list[Cell]:
-    """Each character with its looks; a wide one is one cell, too."""
+    """Return each character with its style; a wide one is one cell as well."""
     return [
         (one, looks)
         for text, style, _ in strip
@@ -110,7 +110,7 @@ def _cells(strip: Strip, system: ColorSystem) -> list[Cell]:
 
 @lru_cache(maxsize=4096)
 def _looks(style: Style | None, system: ColorSystem, *, is_blank: bool) -> Looks:
-    """Of a blank only what can be seen."""
+    """Return the escape parameters of a style; for a blank only the visible ones."""
     if style is None:
         return "", ""
     ground = Strip.render_ansi(Style(bgcolor=style.bgcolor), system)
@@ -129,10 +129,10 @@ _ASCII = {
 
 
 class AsciiOnly(LineFilter):
-    """Borders, scrollbars and icons of Textual, and names, as ASCII has them."""
+    """Filter that replaces characters by ASCII ones: borders, scrollbars, icons, names."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Each text with as many columns as before."""
+        """Return the texts in ASCII with the same widths."""
         return [
             segment if segment.text.isascii() else Segment(_ascii(segment.text), *segment[1:])
             for segment in segments

@@ -1,4 +1,4 @@
-"""What the screen shows of a debugger that stands still."""
+"""View: what the screen shows of a stopped debugger."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ NUMBERED = re.compile(r"^  \d+ %(\S+) = ")
 
 
 @attrs.frozen
-class Facts:
-    """The program's text and the map of its memory."""
+class ProgramFacts:
+    """The program's LIR text and its memory map."""
 
     edits: tuple[Edit, ...]
-    """Those whose scales the LIR has."""
+    """Edits whose scales the LIR has."""
     source: tuple[str, ...]
     """Lines of the LIR, or why there is none."""
     layer_at: Mapping[int, int]
-    """Line -> layer whose instruction stands there, those fused into it included."""
+    """Line -> layer of its instruction, including fused instructions."""
     sources: Mapping[int, tuple[int, ...]]
     """Layer -> layers whose results it reads."""
     readers: Mapping[int, tuple[int, ...]]
@@ -54,7 +54,7 @@ class Facts:
     """The LIR with its constants; None if the bundle carries none."""
 
 
-def facts_of(bundle: Bundle, edits: tuple[Edit, ...]) -> Facts:
+def read_facts(bundle: Bundle, edits: tuple[Edit, ...]) -> ProgramFacts:
     """Read a bundle's debug information; without any, the source says so."""
     module, operands = None, LirOperands({}, {})
     try:
@@ -66,7 +66,7 @@ def facts_of(bundle: Bundle, edits: tuple[Edit, ...]) -> Facts:
     source = tuple(visible_line(line) for line in text.splitlines())
     lines = _layer_lines(bundle, source)
     edges = layer_edges(bundle)
-    return Facts(
+    return ProgramFacts(
         edits,
         source,
         lines,
@@ -94,8 +94,8 @@ def _layer_lines(bundle: Bundle, source: tuple[str, ...]) -> Mapping[int, int]:
 
 
 @attrs.frozen
-class Compared:
-    """A comparison and what was compared: it holds as long as that is the same."""
+class CachedComparison:
+    """A comparison and its inputs; it is valid as long as they are the same."""
 
     output: np.ndarray[Any, Any] | None
     reference: Reference
@@ -104,69 +104,69 @@ class Compared:
 
 @attrs.frozen(eq=False)
 class View:
-    """Where a run stands, and what of it the user looks at.
+    """Location of a run, and what the user has selected.
 
-    The panes read the rest from ``debugger``, which nobody moves while they do.
+    The panes read the rest from ``debugger``, which does not move meanwhile.
     """
 
     shell: Shell
-    facts: Facts
+    facts: ProgramFacts
     location: Location
     answer: CommandResult
-    """What the last command answered."""
+    """Result of the last command."""
     report: RunReport
-    """Of the run so far."""
+    """Report of the run so far."""
     layers: tuple[LayerState, ...]
     cores: tuple[CoreState, ...]
-    comparisons: Mapping[int, Compared] = attrs.field(factory=dict)
-    """By layer, of those that are done; empty without a reference."""
+    comparisons: Mapping[int, CachedComparison] = attrs.field(factory=dict)
+    """Comparisons of finished layers with the reference; empty without one."""
     at: int | None = None
-    """Index of the layer that the run stands at; None at the end."""
+    """Index of the layer that the run is at; None at the end."""
     layer: int = 0
-    """Index of the layer that is looked at."""
+    """Index of the selected layer."""
     core: int = 0
-    """Core that is looked at."""
+    """Selected core."""
     element: tuple[int, ...] = ()
-    """Coordinates that the last answer was about, in the layer's output; () if in none."""
+    """Coordinates in the layer's output that the last answer is about; () if none."""
     tensor: str | None = None
-    """Name of the tensor that was asked for; None to show what belongs to the layer."""
+    """Name of the requested tensor; None to show the layer's tensors."""
 
     @property
     def debugger(self) -> Debugger:
-        """What is debugged."""
+        """The debugger that is shown."""
         return self.shell.debugger
 
     @property
     def work(self) -> WorkLog:
-        """What units did so far."""
+        """Record of what units did so far."""
         return self.debugger.get_work_log()
 
     @property
-    def chosen(self) -> Layer | None:
-        """The layer that is looked at; None if the program has none."""
+    def selected_layer(self) -> Layer | None:
+        """The selected layer; None if the program has none."""
         return self.debugger.layers[self.layer] if self.layers else None
 
     @property
     def breakpoint_layers(self) -> frozenset[int]:
-        """Layers at whose begin the run stops."""
+        """Layers with a breakpoint."""
         conditions = [one.condition for one in self.debugger.breakpoints if one.is_enabled]
         return frozenset(one.index for one in conditions if isinstance(one, LayerCondition))
 
     @property
     def breakpoint_addresses(self) -> frozenset[int]:
-        """Addresses before whose instruction the run stops."""
+        """Addresses with a breakpoint."""
         conditions = [one.condition for one in self.debugger.breakpoints if one.is_enabled]
         return frozenset(one.address for one in conditions if isinstance(one, AddressCondition))
 
 
-def first_view(shell: Shell) -> View:
-    """Before anything is done; from here on the record of work is kept."""
+def make_first_view(shell: Shell) -> View:
+    """Return the view at the start; from now on work is recorded."""
     debugger = shell.debugger
     debugger.record_work()
     report = debugger.report()
     view = View(
         shell,
-        facts_of(debugger.bundle, debugger.execution.edits),
+        read_facts(debugger.bundle, debugger.execution.edits),
         debugger.get_location(),
         make_result("c runs it to the end, n a layer; ? lists all keys"),
         report,
@@ -177,9 +177,9 @@ def first_view(shell: Shell) -> View:
     return attrs.evolve(view, comparisons=_comparisons(view), at=at, layer=at or 0)
 
 
-def executed(before: View, line: str) -> View:
-    """Do a command, and how things are then."""
-    view = next_view(before, before.shell.execute(line))
+def execute_command(before: View, line: str) -> View:
+    """Execute a command and return the view afterwards."""
+    view = make_next_view(before, before.shell.execute(line))
     # Compiled kernels are many objects that stay; a garbage collection that looks at all of them
     # takes longer than the answer to a key may.
     gc.collect(1)
@@ -187,14 +187,14 @@ def executed(before: View, line: str) -> View:
     return view
 
 
-def next_view(before: View, answer: CommandResult) -> View:
-    """How things are after a command; what is looked at stays unless the run has gone elsewhere."""
+def make_next_view(before: View, answer: CommandResult) -> View:
+    """Return the view after a command; selections stay unless the run has moved."""
     debugger = before.debugger
     edits, facts = debugger.execution.edits, before.facts
     report = debugger.report()
     view = attrs.evolve(
         before,
-        facts=facts if facts.edits is edits else facts_of(debugger.bundle, edits),
+        facts=facts if facts.edits is edits else read_facts(debugger.bundle, edits),
         location=debugger.get_location(),
         answer=answer,
         report=report,
@@ -224,7 +224,7 @@ def next_view(before: View, answer: CommandResult) -> View:
 
 
 def _stands_at(view: View) -> int | None:
-    """After a step to a layer's end that layer, whose results one wants to see; else the next."""
+    """Return the finished layer after a step to its end, otherwise the next layer."""
     debugger, location = view.debugger, view.location
     if view.answer.data.get("reason") == "step" and location.layers_done:
         last = debugger.get_layer_order()[location.layers_done - 1]
@@ -234,7 +234,7 @@ def _stands_at(view: View) -> int | None:
 
 
 def _asked_about(view: View) -> int | None:
-    """The layer that an answer is about, by its index or its name."""
+    """Return the layer that an answer is about, by its index or name."""
     data = view.answer.data
     named = next((data[key] for key in ("layer", "index", "first") if key in data), None)
     if isinstance(named, int):
@@ -243,15 +243,15 @@ def _asked_about(view: View) -> int | None:
 
 
 def _element_of(answer: CommandResult) -> tuple[int, ...]:
-    """What is asked why, or the first element that differs."""
+    """Return the element that an answer explains, or the first one that differs."""
     at = answer.data.get("at", ())
     for one in answer.data.get("layers", ()) if "verdict" in answer.data else ():
         at = (one["accumulated"] or {}).get("first") or at
     return tuple(at)
 
 
-def _comparisons(view: View) -> Mapping[int, Compared]:
-    """Of layers that are done; those that were made before are taken over."""
+def _comparisons(view: View) -> Mapping[int, CachedComparison]:
+    """Compare all finished layers with the reference, reusing valid comparisons."""
     reference, debugger = view.shell.reference, view.debugger
     if reference is None:
         return {}
@@ -262,8 +262,8 @@ def _comparisons(view: View) -> Mapping[int, Compared]:
     }
 
 
-def _compared(view: View, reference: Reference, index: int, output: Any) -> Compared:
+def _compared(view: View, reference: Reference, index: int, output: Any) -> CachedComparison:
     old = view.comparisons.get(index)
     if old is not None and old.output is output and old.reference is reference:
         return old
-    return Compared(output, reference, compare_layer(view.debugger, reference, index))
+    return CachedComparison(output, reference, compare_layer(view.debugger, reference, index))

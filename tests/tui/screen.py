@@ -14,7 +14,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
-from nmpsim.tui.look import UNICODE, Glyphs
+from nmpsim.tui.theme import UNICODE, Glyphs
 
 Start = Callable[[], Shell]
 SMALL, LARGE = (80, 24), (200, 50)

@@ -12,7 +12,7 @@ from screen import SMALL, Start, User, drive, session
 from nmpsim.bundle import Bundle
 from nmpsim.debugger import LayerState
 from nmpsim.diagnostics import UserError
-from nmpsim.tui.layer_columns import LayerRow, in_order, layer_filter
+from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
 
 SEVEN = Path(__file__).parents[2] / "programs" / "digits" / "images" / "7.npy"
 ROWS = [
@@ -53,7 +53,7 @@ ROWS = [
     ],
 )
 def test_a_filter(text: str, left: list[int]) -> None:
-    assert [row.state.index for row in ROWS if layer_filter(text)(row)] == left
+    assert [row.state.index for row in ROWS if make_filter(text)(row)] == left
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_filter(text: str, left: list[int]) -> None:
 )
 def test_a_filter_that_is_not_understood(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        layer_filter(text)
+        make_filter(text)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_filter_that_is_not_understood(text: str, words: str) -> None:
      ("operation", [0, 2, 1, 3]), ("ulp", [0, 1, 2, 3])],
 )  # fmt: skip
 def test_an_order(column: str, first: list[int]) -> None:
-    assert [row.state.index for row in in_order(ROWS, column, is_reversed=False)] == first
+    assert [row.state.index for row in sort_rows(ROWS, column, is_reversed=False)] == first
 
 
 def long_names(bundle: Bundle) -> Bundle:
@@ -88,29 +88,29 @@ def test_the_list_on_the_screen(digits: Bundle) -> None:
         await user.press("h")
         assert all(f"conv_{index}"[-4:] in user.text() for index in range(8)), "in a narrow pane"
         await user.press("h", "c")
-        states = user.app.shown.layers
+        states = user.app.current_view.layers
         slowest = max(states, key=lambda one: one.cycles)
         text = user.text()
         assert f"most time [{slowest.index}] " in text and slowest.limited_by in text
         layers = user.app.active_pane
         await user.press("end", "right_square_bracket")
         assert "by cycles" in user.text()
-        assert layers.looks_at(0) == {"layer": slowest.index}
-        assert layers.looks_at(layers.cursor) == {"layer": 7}, "the cursor stays with its layer"
+        assert layers.get_target(0) == {"layer": slowest.index}
+        assert layers.get_target(layers.cursor) == {"layer": 7}, "the cursor stays with its layer"
         await user.press("r")
         assert "by cycles, reversed" in user.text()
-        assert layers.looks_at(7) == {"layer": slowest.index}
+        assert layers.get_target(7) == {"layer": slowest.index}
         await user.enter("filter pool")
-        assert "2 of 8: pool" in user.text() and layers.count() == 2
+        assert "2 of 8: pool" in user.text() and layers.count_lines() == 2
         await user.press("enter")
-        assert user.app.shown.chosen.op == "maxpool"
+        assert user.app.current_view.selected_layer.op == "maxpool"
         await user.press("f", *"none", "enter", "enter", "b", "end")
         assert "0 of 8: none" in user.text()
         await user.press("f", *"a>b", "enter")
-        assert layers.count() == 0
+        assert layers.count_lines() == 0
         assert any("a column that there is not" in one.plain for one in user.app.panes[-1].texts)
         await user.press("f", "enter", "left_square_bracket")
-        assert layers.count() == 8 and "by cycles" not in user.text()
+        assert layers.count_lines() == 8 and "by cycles" not in user.text()
 
     drive(session(long_names(digits), np.load(SEVEN)), SMALL, play)
 
@@ -119,10 +119,13 @@ def test_a_click_on_a_title_sorts(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("c")
         layers = user.app.active_pane
-        titles = layers.heading(layers.columns)[-1].plain
+        titles = layers.make_heading(layers.columns)[-1].plain
 
         async def click(title: str) -> str:
-            offset = (titles.index(title) + 1, len(layers.heading(80)))  # the border is one line
+            offset = (
+                titles.index(title) + 1,
+                len(layers.make_heading(80)),
+            )  # the border is one line
             await user.pilot.click("LayersPane", offset=offset)
             await user.settle()
             return str(layers.border_subtitle)
@@ -142,8 +145,9 @@ def test_names_use_the_free_room(columns: int, title: str, digits: Bundle) -> No
     async def play(user: User) -> None:
         await user.press("c", *("z" if columns == 200 else ""))
         layers = user.app.active_pane
-        assert title in layers.heading(layers.columns)[-1].plain
-        lines = [layers.line(index, layers.columns).plain for index in range(layers.count())]
+        assert title in layers.make_heading(layers.columns)[-1].plain
+        rows = range(layers.count_lines())
+        lines = [layers.make_line(index, layers.columns).plain for index in rows]
         assert len({line[7:25] for line in lines}) == 8
         for line, row in zip(lines, layers._rows, strict=True):
             assert columns < 100 or row.state.display_name in line
@@ -175,23 +179,23 @@ def test_neighbours_are_one_key_away(start: Start) -> None:
         assert "<·   1  conv1__2" in text and " ·  [2] pool1__2" in text
         assert ">·   3  conv2__2" in text
         await user.press("3", "J")
-        assert user.app.shown.layer == 3 and user.app.active_pane.title == "Tensor"
+        assert user.app.current_view.layer == 3 and user.app.active_pane.title == "Tensor"
         await user.press("K", "K", "K")
-        assert user.app.shown.layer == 0
+        assert user.app.current_view.layer == 0
         await user.press("K")
-        assert user.app.shown.layer == 0, "it reads the input"
-        view = user.app.shown
+        assert user.app.current_view.layer == 0, "it reads the input"
+        view = user.app.current_view
         user.app.view = attrs.evolve(
             view, facts=attrs.evolve(view.facts, readers={0: (1, 2, 5)}, sources={})
         )
         assert "read layer 0" in await user.press("J")
         assert "5 fc__1" in await user.press("j", "down")
         await user.press("enter")
-        assert user.app.shown.layer == 5
-        user.app.look_at(layer=0)
+        assert user.app.current_view.layer == 5
+        user.app.select(layer=0)
         assert "read layer 0" in await user.press("J")
         assert "read layer 0" not in await user.press("escape")
-        assert user.app.shown.layer == 0 and user.app.focused is user.app.active_pane
+        assert user.app.current_view.layer == 0 and user.app.focused is user.app.active_pane
 
     drive(start(), SMALL, play)
 
@@ -215,6 +219,6 @@ def test_real_values_of_a_reference_are_compared_as_ratios(start: Start, tmp_pat
         assert " dB" in text and "furthest [2] pool1__2 " in text
         await user.press("right_square_bracket", "right_square_bracket", "right_square_bracket")
         assert "by sqnr" in user.text()
-        assert user.app.active_pane.looks_at(0) == {"layer": 2}
+        assert user.app.active_pane.get_target(0) == {"layer": 2}
 
     drive(shell, (120, 40), play)

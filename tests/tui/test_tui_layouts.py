@@ -14,13 +14,13 @@ from nmpsim.tui.layouts import (
     PANE_IDS,
     STANDARD,
     PaneLayout,
-    layout_name,
+    choose_layout,
+    describe_size_problem,
     load_layouts,
     save_layouts,
-    size_warning,
 )
-from nmpsim.tui.look import UNICODE
 from nmpsim.tui.panes import PANES
+from nmpsim.tui.theme import UNICODE
 
 SIZES = [(80, 24), (80, 50), (120, 40), (160, 24), (160, 50), (200, 50)]
 
@@ -36,20 +36,20 @@ def test_layouts_name_the_panes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "name", "in_sight"),
+    ("size", "name", "visible_panes"),
     [((80, 24), "80x24", 1), ((20, 5), "80x24", 1), ((80, 50), "80x40", 2),
      ((120, 40), "120x40", 3), ((160, 24), "160x24", 2),
      ((160, 50), "160x50", 9), ((200, 50), "200x50", 9)],
 )  # fmt: skip
-def test_a_layout_for_each_size(size: tuple[int, int], name: str, in_sight: int) -> None:
-    assert layout_name(*size) == name
-    assert len(STANDARD[name][2].in_sight) == in_sight
+def test_a_layout_for_each_size(size: tuple[int, int], name: str, visible_panes: int) -> None:
+    assert choose_layout(*size) == name
+    assert len(STANDARD[name][2].visible_panes) == visible_panes
 
 
 def covered(layout: PaneLayout, columns: int, rows: int) -> list[tuple[int, int]]:
     return sorted(
         (x, y)
-        for left, top, width, height in layout.places(columns, rows).values()
+        for left, top, width, height in layout.compute_cells(columns, rows).values()
         for x in range(left, left + width)
         for y in range(top, top + height)
     )
@@ -59,36 +59,38 @@ def covered(layout: PaneLayout, columns: int, rows: int) -> list[tuple[int, int]
 def test_nothing_is_left_over_or_lost(size: tuple[int, int]) -> None:
     columns, rows = size
     everything = sorted((x, y) for x in range(columns) for y in range(rows))
-    layout = STANDARD[layout_name(*size)][2]
+    layout = STANDARD[choose_layout(*size)][2]
     for pane in PANE_IDS:
         for changed in (
-            layout.showing(pane),
-            layout.hiding(pane),
-            layout.splitting(pane),
-            layout.resizing(pane, 4, -2, size),
-            layout.hiding(pane).splitting(pane).resizing(pane, -4, 2, size),
+            layout.show(pane),
+            layout.hide(pane),
+            layout.split(pane),
+            layout.resize(pane, 4, -2, size),
+            layout.hide(pane).split(pane).resize(pane, -4, 2, size),
         ):
             assert panes(changed) == sorted(PANE_IDS)
             assert covered(changed, columns, rows) == everything
-        assert pane in layout.splitting(pane).in_sight
-        assert pane in layout.showing(pane).in_sight
-        assert pane not in layout.hiding(pane).in_sight
+        assert pane in layout.split(pane).visible_panes
+        assert pane in layout.show(pane).visible_panes
+        assert pane not in layout.hide(pane).visible_panes
 
 
 def test_panes_are_resized_within_limits() -> None:
     layout, size = STANDARD["200x50"][2], (200, 46)
-    before = layout.places(*size)["tensor"]
-    wider = layout.resizing("tensor", 4, 2, size).places(*size)["tensor"]
+    before = layout.compute_cells(*size)["tensor"]
+    wider = layout.resize("tensor", 4, 2, size).compute_cells(*size)["tensor"]
     assert (wider[2], wider[3]) == (before[2] + 4, before[3] + 2)
     for _ in range(50):
-        layout = layout.resizing("tensor", 4, 2, size)
-    assert all(width >= 12 and height >= 4 for *_, width, height in layout.places(*size).values())
+        layout = layout.resize("tensor", 4, 2, size)
+    assert all(
+        width >= 12 and height >= 4 for *_, width, height in layout.compute_cells(*size).values()
+    )
 
 
 def test_layouts_are_kept_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "a folder" / "layout.toml"
     assert load_layouts(file) == {}
-    layouts = {name: one.splitting("log").hiding("time") for name, (_, _, one) in STANDARD.items()}
+    layouts = {name: one.split("log").hide("time") for name, (_, _, one) in STANDARD.items()}
     save_layouts(file, layouts)
     assert load_layouts(file) == layouts
 
@@ -121,8 +123,8 @@ def test_a_file_that_cannot_be_used(text: str, words: str, tmp_path: Path) -> No
 
 
 def test_a_screen_that_is_too_small() -> None:
-    assert size_warning(80, 24) == ""
-    assert size_warning(79, 24) == "79x24 is too small: 80x24 needed"
+    assert describe_size_problem(80, 24) == ""
+    assert describe_size_problem(79, 24) == "79x24 is too small: 80x24 needed"
 
 
 def drive_sizes(start: Start, file: Path) -> DebugApp:
@@ -137,17 +139,17 @@ def drive_sizes(start: Start, file: Path) -> DebugApp:
         return app
 
     async def play(user: User) -> None:
-        def in_sight() -> list[str]:
+        def visible_panes() -> list[str]:
             return [str(pane.id) for pane in user.app.panes if pane.display]
 
         assert any(
             "the layout file cannot be used" in one.plain for one in user.app.panes[-1].texts
         )
-        assert in_sight() == ["layers", "tensor", "time"]
+        assert visible_panes() == ["layers", "tensor", "time"]
         await user.press("4")
-        assert in_sight() == ["layers", "satur", "time"]
+        assert visible_panes() == ["layers", "satur", "time"]
         await user.press("B")
-        assert in_sight() == ["layers", "tensor", "satur", "time"]
+        assert visible_panes() == ["layers", "tensor", "satur", "time"]
         before = user.app.active_pane.outer_size
         await user.press("left_curly_bracket", "right_parenthesis")
         assert user.app.active_pane.outer_size.width == before.width - 4
@@ -155,20 +157,20 @@ def drive_sizes(start: Start, file: Path) -> DebugApp:
         now = user.app.active_pane.outer_size
         assert now.height > before.height
         await user.press("H")
-        assert in_sight() == ["layers", "tensor", "time"]
+        assert visible_panes() == ["layers", "tensor", "time"]
         await user.press("1", "H")
-        assert in_sight() == ["tensor", "time"] and user.app.active_pane.display
+        assert visible_panes() == ["tensor", "time"] and user.app.active_pane.display
         await user.press("L")
         for size in SIZES:
             await user.pilot.resize_terminal(*size)
             await user.press("n")
             assert user.app.active_pane.display and user.app.focused is user.app.active_pane
-        assert len(in_sight()) == len(PANES)
+        assert len(visible_panes()) == len(PANES)
         await user.pilot.resize_terminal(70, 20)
         assert "70x20 is too small: 80x24 needed" in await user.press("1")
         await user.pilot.resize_terminal(120, 40)
         await user.press("0")
-        assert "is too small" not in user.text() and len(in_sight()) == 3
+        assert "is too small" not in user.text() and len(visible_panes()) == 3
 
     return asyncio.run(run())
 
@@ -178,12 +180,12 @@ def test_panes_are_moved_by_keys(start: Start, tmp_path: Path) -> None:
     file.write_text("not TOML")
     drive_sizes(start, file)
     kept = load_layouts(file)
-    assert list(kept) == ["120x40"] and "layers" not in kept["120x40"].in_sight
+    assert list(kept) == ["120x40"] and "layers" not in kept["120x40"].visible_panes
 
     async def again() -> None:
         app = DebugApp(start(), UNICODE, file)
         async with app.run_test(size=(120, 40)):
             shown = {str(pane.id) for pane in app.panes if pane.display}
-            assert shown == set(kept["120x40"].in_sight) and app.active_pane.display
+            assert shown == set(kept["120x40"].visible_panes) and app.active_pane.display
 
     asyncio.run(again())

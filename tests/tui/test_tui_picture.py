@@ -7,7 +7,7 @@ import runpy
 from pathlib import Path
 from xml.etree import ElementTree
 
-from nmpsim.tui.keys import MOVES
+from nmpsim.tui.key_bindings import KEY_COMMANDS
 from nmpsim.tui.panes import PANES
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def test_the_script_makes_the_picture(tmp_path: Path) -> None:
     script = runpy.run_path(str(ROOT / "programs" / "tui_picture.py"))
     script["main"](tmp_path / "made.svg")
     titles = {kind.title.split()[0] for _, kind in PANES}
-    labels = {move.label for move in MOVES if move.label}
+    labels = {move.label for move in KEY_COMMANDS if move.label}
     for picture in (tmp_path / "made.svg", PICTURE):
         svg = picture.read_text(encoding="utf-8")
         assert titles | labels | {"conv2__2", "reference", "equal", "vector"} <= words(svg)

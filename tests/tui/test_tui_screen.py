@@ -15,10 +15,10 @@ from screen import LARGE, SMALL, Start, User, drive
 from nmpsim.debugger.commands.command import CommandResult
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
-from nmpsim.tui.keys import MOVES
-from nmpsim.tui.look import ASCII, UNICODE
+from nmpsim.tui.key_bindings import KEY_COMMANDS
 from nmpsim.tui.panes import PANES
-from nmpsim.tui.view import View, first_view
+from nmpsim.tui.theme import ASCII, UNICODE
+from nmpsim.tui.view import View, make_first_view
 
 
 def test_a_small_screen_shows_one_pane(start: Start) -> None:
@@ -91,7 +91,7 @@ def test_keys_before_the_first_view_are_kept(start: Start, monkeypatch: pytest.M
 
     def late(shell: Shell) -> View:
         may_show.wait()
-        return first_view(shell)
+        return make_first_view(shell)
 
     async def run() -> DebugApp:
         app = DebugApp(start(), UNICODE)
@@ -102,8 +102,8 @@ def test_keys_before_the_first_view_are_kept(start: Start, monkeypatch: pytest.M
             await User(app, pilot).settle()  # the keys
         return app
 
-    monkeypatch.setattr("nmpsim.tui.app.first_view", late)
-    assert asyncio.run(run()).shown.location.layers_done == 2
+    monkeypatch.setattr("nmpsim.tui.app.make_first_view", late)
+    assert asyncio.run(run()).current_view.location.layers_done == 2
 
 
 def test_a_breakpoint_is_set_seen_and_met(start: Start) -> None:
@@ -182,7 +182,7 @@ def test_search_goes_around(start: Start) -> None:
         await user.press("2")
         await user.enter("/softmax")
         first = user.app.active_pane.cursor
-        assert "softmax" in user.app.active_pane.line(first, 80).plain
+        assert "softmax" in user.app.active_pane.make_line(first, 80).plain
         await user.press("full_stop")
         assert user.app.active_pane.cursor == first
         await user.enter("/DEALLOC")
@@ -214,8 +214,8 @@ def test_a_view_is_copied_to_a_file(start: Start, tmp_path: Path) -> None:
 def test_help_has_every_key(size: tuple[int, int], start: Start) -> None:
     async def play(user: User) -> None:
         assert "Everywhere" in await user.press("2", "question_mark")
-        text = "\n".join(user.app.active_pane.plain_lines())
-        for move in MOVES:
+        text = "\n".join(user.app.active_pane.list_plain_lines())
+        for move in KEY_COMMANDS:
             assert f"  {move.key:<22}{move.description}" in text
         assert "step instruction core CORE over" in text and "{core}" not in text
         for words in (
@@ -254,13 +254,13 @@ def test_a_finished_layer_is_looked_at(start: Start) -> None:
 
 
 def test_every_key_has_one_meaning_and_a_description() -> None:
-    from nmpsim.tui.keys import key_lines
-    from nmpsim.tui.lines import LinePane
+    from nmpsim.tui.key_bindings import list_keys
+    from nmpsim.tui.line_pane import LinePane
 
-    everywhere = [key for keys, _ in key_lines(DebugApp.BINDINGS) for key in keys.split()]
+    everywhere = [key for keys, _ in list_keys(DebugApp.BINDINGS) for key in keys.split()]
     assert len(everywhere) == len(set(everywhere))
     for kind in [LinePane, *(kind for _, kind in PANES if "BINDINGS" in kind.__dict__)]:
-        for keys, description in key_lines(kind.BINDINGS):
+        for keys, description in list_keys(kind.BINDINGS):
             assert description
             assert not set(keys.split()) & set(everywhere)
 
@@ -270,7 +270,9 @@ def test_keys_before_anything_is_shown_do_no_harm(
 ) -> None:
     shell = start()
     go = threading.Event()
-    monkeypatch.setattr("nmpsim.tui.app.first_view", lambda shell: go.wait() and first_view(shell))
+    monkeypatch.setattr(
+        "nmpsim.tui.app.make_first_view", lambda shell: go.wait() and make_first_view(shell)
+    )
 
     async def run() -> None:
         app = DebugApp(shell, UNICODE)
@@ -460,10 +462,10 @@ def test_the_command_palette_finds(typed: str, description: str, start: Start) -
 def test_the_slowest_layer_is_selected_at_the_end(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("c")
-        view = user.app.shown
+        view = user.app.current_view
         assert view.layers[view.layer].cycles == max(layer.cycles for layer in view.layers) > 0
         await user.press("home", "enter", "c")
-        assert user.app.shown.layer == 0, "the run has not moved"
+        assert user.app.current_view.layer == 0, "the run has not moved"
 
     drive(start(), SMALL, play)
 

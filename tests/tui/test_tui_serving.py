@@ -179,7 +179,7 @@ def test_a_session_in_a_browser_is_the_screen(file: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--host", "0.0.0.0"], "--host is for --serve"),
+        (["--host", "0.0.0.0"], "--host requires --serve"),
         (["--serve", "8000", "--plain"], "--plain and --serve exclude each other"),
         (["--serve", "8000", "-c", "step"], "--command and --serve exclude each other"),
         (["--serve", "8000", "--record", "r.txt"], "--record and --serve exclude each other"),

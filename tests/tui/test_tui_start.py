@@ -13,7 +13,7 @@ import nmpsim.tui
 from nmpsim.diagnostics import UserError
 from nmpsim.extras import install_command
 from nmpsim.tui import check_screen
-from nmpsim.tui.look import ASCII, UNICODE, glyphs_for, heat_style
+from nmpsim.tui.theme import ASCII, UNICODE, choose_glyphs, get_heat_style
 
 
 class Stream:
@@ -64,9 +64,9 @@ def test_without_textual(terminal: pytest.MonkeyPatch) -> None:
     [("utf-8", UNICODE), ("ascii", ASCII), ("latin-1", ASCII), (None, ASCII), ("no such", ASCII)],
 )
 def test_symbols_fit_the_terminal(encoding: str | None, glyphs: object) -> None:
-    assert glyphs_for(encoding) is glyphs
+    assert choose_glyphs(encoding) is glyphs
 
 
 def test_heat_goes_from_dark_to_bright() -> None:
-    assert heat_style(0.0) == "white on #00204d"
-    assert heat_style(1.0) == "black on #ffea46"
+    assert get_heat_style(0.0) == "white on #00204d"
+    assert get_heat_style(1.0) == "black on #ffea46"

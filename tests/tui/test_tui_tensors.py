@@ -11,7 +11,7 @@ from screen import LARGE, SMALL, Start, User, drive
 from nmpsim.debugger.inspect import count_saturation
 from nmpsim.debugger.operands import Operand, read_layer_output
 from nmpsim.tui.panes.tensor import TensorPane
-from nmpsim.tui.planes import Planes
+from nmpsim.tui.tensor_planes import TensorPlanes
 
 
 def pane(user: User) -> TensorPane:
@@ -88,7 +88,7 @@ def test_what_was_cut_is_pointed_at(start: Start) -> None:
         await user.press("home", "enter")
         assert pane(user).element() == first
         await user.press("4", "end")
-        channel = int(cut.line(cut.cursor, 80).plain.split()[0])
+        channel = int(cut.make_line(cut.cursor, 80).plain.split()[0])
         await user.press("enter")
         assert pane(user).element() == (0, 0, 0, channel)
 
@@ -98,7 +98,7 @@ def test_what_was_cut_is_pointed_at(start: Start) -> None:
 def test_the_mouse_points_at_an_element(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("n", "n", "3")
-        heading = len(pane(user).heading(78))
+        heading = len(pane(user).make_heading(78))
         await user.pilot.click("TensorPane", offset=(1 + 5 + 2 * 3, 1 + heading + 4))
         assert pane(user).element() == (0, 4, 3, 0)
 
@@ -166,7 +166,7 @@ def test_planes_know_where_elements_are() -> None:
     for shape in ((), (5,), (4, 5), (3, 4, 5), (2, 3, 4, 5), (2, 3, 4, 1)):
         values = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
         for is_channel_first in (False, True):
-            planes = Planes(Operand("x", "i32", values), is_channel_first)
+            planes = TensorPlanes(Operand("x", "i32", values), is_channel_first)
             for at in np.ndindex(planes.values.shape):
                 there = planes.coordinates(*at)
                 assert values[there] == planes.values[at]

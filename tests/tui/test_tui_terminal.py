@@ -16,8 +16,8 @@ from textual.app import App
 from textual.strip import Strip
 
 from nmpsim.tui.app import DebugApp
-from nmpsim.tui.look import ASCII, is_ascii_terminal
 from nmpsim.tui.terminal import TerminalContent
+from nmpsim.tui.theme import ASCII, is_ascii_terminal
 
 CONSOLE = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor")
 PART = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|(.)", re.DOTALL)

@@ -77,7 +77,7 @@ class Request:
     record: OutputFile | None = option("Write the commands to a file for --script.", "FILE")
     patch: InputFile | None = patch_option()
     format: Format = format_option()
-    plain: bool = option("Prompt for commands, without a screen.", group=_SCREEN)
+    plain: bool = option("CommandPrompt for commands, without a screen.", group=_SCREEN)
     serve: Annotated[int, click.IntRange(1, 65535)] | None = option(
         "Show the screen in a browser, on this port.", "PORT", group=_SCREEN
     )
@@ -341,7 +341,7 @@ def _emit_lines(text: str) -> None:
 
 
 def _prompt(request: Request, shell: Shell) -> int:
-    """Prompt for commands on a terminal."""
+    """CommandPrompt for commands on a terminal."""
     from nmpsim.debugger.script import list_unmet_breakpoints
 
     _enable_completion(shell)

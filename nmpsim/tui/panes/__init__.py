@@ -1,7 +1,7 @@
-"""The panes of the screen, one a file."""
+"""Panes of the screen, one in each file."""
 
 from nmpsim.debugger.commands.command import CommandResult
-from nmpsim.tui.lines import LinePane
+from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.panes.layers import LayersPane
 from nmpsim.tui.panes.log import LogPane
 from nmpsim.tui.panes.memory import MemoryPane
@@ -23,14 +23,14 @@ PANES: tuple[tuple[str, type[LinePane]], ...] = (
     ("Time", TimelinePane),
     ("Log", LogPane),
 )
-"""Short name and pane, in the order of the tabs and of the keys 1, 2, ..."""
+"""Short name and class, in the order of the tabs and of the keys 1, 2, ..."""
 TENSOR, LOG = ([name for name, _ in PANES].index(name) for name in ("Tensor", "Log"))
 
 
-def answer_pane(answer: CommandResult, columns: int) -> int | None:
-    """The pane in which a long answer is read; None if the line on top is enough.
+def find_answer_pane(answer: CommandResult, columns: int) -> int | None:
+    """Return the pane for a long answer; None if the status line is sufficient.
 
-    That line has room for why a run has stopped unless it is longer than the whole screen.
+    The status line shows why a run has stopped unless that is longer than the screen is wide.
     """
     if "values" in answer.data:
         return TENSOR

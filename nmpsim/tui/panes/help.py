@@ -1,4 +1,4 @@
-"""The help: every key, made from the bindings themselves, and every command."""
+"""Help pane: all keys, from the bindings themselves, and all commands."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from nmpsim.tui.folded import FoldedPane
-from nmpsim.tui.keys import key_lines
-from nmpsim.tui.lines import LinePane
+from nmpsim.tui.command_prompt import CommandPrompt
+from nmpsim.tui.key_bindings import list_keys
+from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.panes import PANES
-from nmpsim.tui.prompt import Prompt
+from nmpsim.tui.wrapped_pane import WrappedPane
 
 KEY_COLUMNS = 22
 Part = tuple[str, Iterable[BindingType]]
-"""Where keys work, and the keys."""
+"""Title, and bindings that work there."""
 
 
-class HelpPane(FoldedPane):
-    """In front of the other panes until one of the usual keys closes it."""
+class HelpPane(WrappedPane):
+    """Pane in front of all others until it is closed."""
 
     title = "Help"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -29,21 +29,21 @@ class HelpPane(FoldedPane):
     ]
 
     class Closed(Message):
-        """The user has read it."""
+        """The help was closed."""
 
     def __init__(self, parts: Sequence[Part], commands: Sequence[str], *, id: str) -> None:
         super().__init__(id=id)
         self.texts = [*_keys(parts), *_commands(commands)]
 
     def action_close(self) -> None:
-        """Tell the screen."""
+        """Close the help."""
         self.post_message(self.Closed())
 
 
 def _keys(parts: Sequence[Part]) -> Iterable[Text]:
     for title, bindings in parts:
         yield Text(title, "bold underline")
-        for keys, description in key_lines(bindings):
+        for keys, description in list_keys(bindings):
             yield Text(f"  {keys:{KEY_COLUMNS}}", "bold").append(description, "not bold")
         yield Text("")
 
@@ -57,12 +57,12 @@ def _commands(lines: Sequence[str]) -> Iterable[Text]:
         yield Text(line, "" if line.startswith(" ") else "bold")
 
 
-def help_parts(everywhere: Iterable[BindingType]) -> list[Part]:
-    """Where keys work, and the keys; ``everywhere`` are those of the screen."""
+def list_help_parts(everywhere: Iterable[BindingType]) -> list[Part]:
+    """Return the keys by where they work; ``everywhere`` are those of the screen."""
     own = [(f"In {name}", kind.__dict__.get("BINDINGS", ())) for name, kind in PANES]
     return [
         ("Everywhere", everywhere),
         ("In every pane", LinePane.BINDINGS),
         *((title, bindings) for title, bindings in own if bindings),
-        ("In the command line", Prompt.BINDINGS),
+        ("In the command line", CommandPrompt.BINDINGS),
     ]

@@ -1,4 +1,4 @@
-"""Layers at a glance: cycles, share, what saturated, how it compares."""
+"""Layers pane: cycles, share, saturation, comparison with the reference."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from textual.binding import Binding, BindingType
 from nmpsim.debugger import LayerState
 from nmpsim.debugger.breakpoints import LayerCondition
 from nmpsim.debugger.reference import Reference
-from nmpsim.tui.layer_columns import LayerRow, in_order, layer_filter
-from nmpsim.tui.lines import LinePane
-from nmpsim.tui.look import GREEN, ORANGE, SKY, VERMILION
+from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
+from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.theme import GREEN, ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
 from nmpsim.views.text import percent, short_count, shorten_apart, shorten_middle
 from nmpsim.visible import visible_line
@@ -24,7 +24,7 @@ BAR_COLUMNS = 8
 COMPARED_COLUMNS = 14
 MARK_COLUMNS, NUMBER_COLUMNS = 2, 5
 NAME_COLUMNS = 12
-"""That names have at least: narrow panes leave out what limits layers, then operations."""
+"""Minimum width of names; narrow panes leave out what limits layers, then operations."""
 LONGEST_OPERATION = 15
 TITLES = {
     "": NUMBER_COLUMNS,
@@ -35,15 +35,15 @@ TITLES = {
     "limited by": 28,
     "saturated": 0,
 }
-"""Of the columns, and how wide each is at least: what limits layers shows as they are done."""
+"""Title of a column -> minimum width; what limits layers is known when they are done."""
 LEFT_ALIGNED = ("layer", "operation", "limited by")
 LEFT_OUT = ("operation", "limited by")
-"""Columns that there may be no room for, the one that stays longer first."""
+"""Columns that may be left out; the first one stays longer."""
 SORTED_BY = ("layer", "cycles", "saturated", "limited by", "operation")
 
 
 class LayersPane(LinePane):
-    """One line a layer; choosing one shows it in the other panes.
+    """List of layers; selecting one shows it in the other panes.
 
     Not a DataTable: its cursor inverts whole rows, and bars with them.
     """
@@ -56,20 +56,20 @@ class LayersPane(LinePane):
         Binding("f", "app.prompt('filter ')", "Filter layers: conv* sat>0", show=False),
     ]
     _rows: tuple[LayerRow, ...] = ()
-    """Those that the filter leaves, in the order that they are sorted in."""
+    """Rows that match the filter, sorted."""
     _total = 0
     _longest: Mapping[str, int] = {}
-    """Characters of the longest cell of each column."""
+    """Title of a column -> characters of its longest cell."""
     _names: tuple[int, Mapping[int, str]] = (0, {})
-    """Columns that names have, and the names of layers that fit."""
+    """Width of names, and the shortened names of layers."""
     _known: tuple[Reference | None, bool] = (None, False)
-    """A reference, and has it real values of quantized layers?"""
+    """The reference, and whether it has real values of quantized layers."""
     _sorted_by = SORTED_BY[0]
     _is_reversed = False
     _filter = _verdict = ""
 
     def prepare(self, view: View) -> None:
-        """Follow the layer that is looked at."""
+        """Follow the selected layer."""
         self._total = sum(state.cycles for state in view.layers)
         reference = view.shell.reference
         if reference is not self._known[0]:
@@ -87,25 +87,27 @@ class LayersPane(LinePane):
         return (*SORTED_BY[:3], "sqnr" if self._known[1] else "ulp", *SORTED_BY[3:])
 
     def sort_by(self, column: str, *, is_reversed: bool = False) -> None:
-        """Sort; the cursor stays with its layer."""
+        """Sort by a column; the cursor stays with its layer."""
         self._sorted_by, self._is_reversed = column, is_reversed
         self._show_again()
 
     def action_sort(self, step: int) -> None:
-        """By another column."""
+        """Sort by the next or previous column."""
         self.sort_by(self.orders[(self.orders.index(self._sorted_by) + step) % len(self.orders)])
 
     def action_reverse(self) -> None:
-        """The other way around."""
+        """Reverse the order."""
         self.sort_by(self._sorted_by, is_reversed=not self._is_reversed)
 
     def filter_by(self, text: str) -> None:
-        """Show layers of which all words hold; all layers without any.
+        """Show the layers that match all words of a filter; all layers if it is empty.
 
-        Raises:
-            UserError: DEBUG001 if a word is not understood.
+        Raises
+        ------
+        UserError
+            DEBUG001 for an invalid word.
         """
-        layer_filter(text)
+        make_filter(text)
         self._filter = text
         self._show_again()
 
@@ -114,15 +116,15 @@ class LayersPane(LinePane):
             under = self._rows[self.cursor : self.cursor + 1]
             at = under[0].state.index if under else self.view.layer
             self._arrange()
-            self.come_to(self._line_of(at))
-            self.renew()
+            self.scroll_to_lines(self._line_of(at))
+            self.update_lines()
 
     def _arrange(self) -> None:
-        """Filter and sort, and say so in the border."""
-        view = self.shown
+        """Filter and sort the rows, and describe this in the border."""
+        view = self.current_view
         rows = [self._row(state) for state in view.layers]
-        left = list(filter(layer_filter(self._filter), rows))
-        self._rows = tuple(in_order(left, self._sorted_by, is_reversed=self._is_reversed))
+        left = list(filter(make_filter(self._filter), rows))
+        self._rows = tuple(sort_rows(left, self._sorted_by, is_reversed=self._is_reversed))
         self._names, self._verdict = (0, {}), self._verdict_on(rows)
         cells = [self._cells(row) for row in rows]
         self._longest = {
@@ -137,24 +139,24 @@ class LayersPane(LinePane):
         self.border_subtitle = "; ".join(told)
 
     def _row(self, state: LayerState) -> LayerRow:
-        compared = self.shown.comparisons.get(state.index)
+        compared = self.current_view.comparisons.get(state.index)
         share = 100 * state.cycles / self._total if self._total else 0.0
         return LayerRow(state, share, None if compared is None else compared.found.accumulated)
 
     def _line_of(self, layer: int) -> int:
-        """The line of a layer; the first one if it is filtered out."""
+        """Return the line of a layer; the first one if it is filtered out."""
         return next((i for i, row in enumerate(self._rows) if row.state.index == layer), 0)
 
-    def count(self) -> int:
-        """Layers."""
+    def count_lines(self) -> int:
+        """Return the number of layers shown."""
         return len(self._rows)
 
-    def label_columns(self, index: int, width: int) -> int | None:
-        """All but the bar."""
+    def get_label_width(self, index: int, width: int) -> int | None:
+        """Exclude the bar from the highlighted columns."""
         return None if self._known[0] else max(width - BAR_COLUMNS, 1)
 
-    def heading(self, width: int) -> list[Text]:
-        """What matters most so far, and names of the columns."""
+    def make_heading(self, width: int) -> list[Text]:
+        """Return a summary and the column titles."""
         last = "reference" if self._known[0] is not None else ""
         widths = self._widths(width)
         titles = Text(f"{' ' * MARK_COLUMNS}{_joined({one: one for one in widths}, widths)} {last}")
@@ -163,22 +165,22 @@ class LayersPane(LinePane):
         return [Text(self._verdict, no_wrap=True), titles] if self._verdict else [titles]
 
     def _verdict_on(self, rows: Sequence[LayerRow]) -> str:
-        """The layer that took most time, and why; the layer furthest from the reference."""
+        """Describe the slowest layer, and the layer furthest from the reference."""
         told = []
         if self._total:
-            most = in_order(rows, "cycles", is_reversed=False)[0]
+            most = sort_rows(rows, "cycles", is_reversed=False)[0]
             why = f": {most.state.limited_by}" if most.state.limited_by else ""
             told.append(f"most time {_named(most)} {percent(most.share, 100)}%{why}")
         differing = [row for row in rows if row.found is not None and not row.found.equal]
         if differing:
             column = "sqnr" if self._known[1] else "ulp"
-            worst = in_order(differing, column, is_reversed=False)[0]
+            worst = sort_rows(differing, column, is_reversed=False)[0]
             told.append(f"furthest {_named(worst)} {self._distance(worst)}")
         return "; ".join(told)
 
-    def line(self, index: int, width: int) -> Text:
-        """A layer."""
-        view, row = self.shown, self._rows[index]
+    def make_line(self, index: int, width: int) -> Text:
+        """Return the line of a layer."""
+        view, row = self.current_view, self._rows[index]
         state = row.state
         is_current, known = view.location.layer == state.index, state.state != "pending"
         mark = self._mark(state, is_current)
@@ -192,31 +194,31 @@ class LayersPane(LinePane):
             text.stylize(ORANGE, len(text) - widths["saturated"])
         return text.append(" ").append_text(self._last(row))
 
-    def looks_at(self, index: int) -> Mapping[str, Any]:
-        """The layer."""
+    def get_target(self, index: int) -> Mapping[str, Any]:
+        """Return the layer."""
         return {"layer": self._rows[index].state.index}
 
-    def breakpoint_at(self, index: int) -> LayerCondition | None:
-        """Where the layer begins."""
+    def get_breakpoint(self, index: int) -> LayerCondition | None:
+        """Return a breakpoint at the start of the layer."""
         return LayerCondition(self._rows[index].state.index) if index < len(self._rows) else None
 
     def _fitting_name(self, layer: int, columns: int) -> str:
-        """Long names that are alike show where they part."""
+        """Return a name shortened so that similar names remain distinct."""
         if self._names[0] != columns:
-            states = self.shown.layers
+            states = self.current_view.layers
             short = shorten_apart([visible_line(state.display_name) for state in states], columns)
             self._names = columns, {s.index: n for s, n in zip(states, short, strict=True)}
         return self._names[1][layer]
 
     def _side(self, layer: int) -> str:
-        """Does the selected layer read this one, or this one the selected one?"""
-        chosen, facts = self.shown.layer, self.shown.facts
+        """Return ``<`` if the selected layer reads this one, ``>`` if this one reads it."""
+        chosen, facts = self.current_view.layer, self.current_view.facts
         if layer in facts.sources.get(chosen, ()):
             return "<"
         return ">" if layer in facts.readers.get(chosen, ()) else " "
 
     def _last(self, row: LayerRow) -> Text:
-        """How a layer compares with the reference; without one, a bar of its share."""
+        """Return the comparison with the reference, or a bar of the share."""
         if self._known[0] is None:
             return Text(self._bar(row.share), style=SKY)
         if row.found is None:
@@ -226,7 +228,7 @@ class LayersPane(LinePane):
         return Text(f"{self.glyphs.differs} {self._distance(row)}", VERMILION)
 
     def _distance(self, row: LayerRow) -> str:
-        """Of real values as a ratio, else how many differ and by how many units at most."""
+        """Return the SQNR of real values, otherwise how many elements differ by how much."""
         if row.found is None:
             return ""
         if self._known[1] and math.isfinite(row.found.sqnr_db):
@@ -244,9 +246,9 @@ class LayersPane(LinePane):
         return self.glyphs.done if state.state == "done" else self.glyphs.pending
 
     def _cells(self, row: LayerRow) -> dict[str, str]:
-        """What a line says, by the title of the column."""
+        """Return the texts of a line by column title."""
         state = row.state
-        is_chosen, known = self.shown.layer == state.index, state.state != "pending"
+        is_chosen, known = self.current_view.layer == state.index, state.state != "pending"
         return {
             "": f"{f'[{state.index}]' if is_chosen else f'{state.index} ':>{NUMBER_COLUMNS}}",
             "layer": visible_line(state.display_name),
@@ -258,7 +260,7 @@ class LayersPane(LinePane):
         }
 
     def _widths(self, width: int) -> dict[str, int]:
-        """Columns that there is room for, as wide as their cells; names have the rest."""
+        """Return the widths of the columns that fit; names get the remaining space."""
         last = BAR_COLUMNS if self._known[0] is None else COMPARED_COLUMNS
         widths = {one: n for one, n in self._longest.items() if one not in LEFT_OUT}
         widths["layer"] = 0
@@ -270,8 +272,8 @@ class LayersPane(LinePane):
         widths["layer"] = max(room, NAME_COLUMNS)
         return {one: widths[one] for one in self._longest if one in widths}
 
-    def choose_heading(self, column: int) -> None:
-        """Sort by the column whose title was clicked; a second click reverses the order."""
+    def select_heading(self, column: int) -> None:
+        """Sort by the clicked column; a second click reverses the order."""
         edges = accumulate(
             (n + 1 for n in self._widths(self.columns).values()), initial=MARK_COLUMNS
         )
@@ -290,7 +292,7 @@ def _named(row: LayerRow) -> str:
 
 
 def _joined(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
-    """Cells side by side."""
+    """Return cells side by side."""
     return " ".join(
         f"{cells[one]:{'<' if one in LEFT_ALIGNED else '>'}{n}}" for one, n in widths.items()
     )

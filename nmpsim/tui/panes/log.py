@@ -1,37 +1,37 @@
-"""What was done and answered."""
+"""Log pane: commands and their answers."""
 
 from __future__ import annotations
 
 from rich.text import Text
 
-from nmpsim.tui.folded import FoldedPane
+from nmpsim.tui.wrapped_pane import WrappedPane
 from nmpsim.visible import visible_line
 
 MAX_LINES = 10_000
 
 
-class LogPane(FoldedPane):
-    """The newest line is at the end."""
+class LogPane(WrappedPane):
+    """Log of commands and answers; the newest line is last."""
 
     title = "Log"
     keeps_tables = True
     _unread: tuple[Text, ...] = ()
-    """The last command and its answer, until they come into sight."""
+    """The last command and its answer, until they are visible."""
 
     def write(self, command: str, answer: str) -> None:
-        """Add lines."""
+        """Append a command and its answer."""
         self._unread = (
             Text(f"> {visible_line(command)}", "bold"),
             *(Text(visible_line(line)) for line in answer.expandtabs().splitlines()),
         )
         self.texts = [*self.texts, *self._unread][-MAX_LINES:]
         self._lines = [*self._lines, *self._folded(self._unread)][-MAX_LINES:]
-        self.renew()
+        self.update_lines()
 
     def fold(self) -> None:
-        """Bring the last command into sight, and as much of its answer as there is room."""
+        """Scroll to the last command and as much of its answer as fits."""
         super().fold()
         if self.size and self._unread:
             rows = len(self._folded(self._unread))
-            self.come_to(len(self._lines) - 1, max(len(self._lines) - rows, 0))
+            self.scroll_to_lines(len(self._lines) - 1, max(len(self._lines) - rows, 0))
             self._unread = ()

@@ -1,4 +1,4 @@
-"""What lies where: DRAM by tensors, the scratchpad of the core that is looked at by bytes."""
+"""Memory pane: tensors in DRAM, and the bytes of the selected core's scratchpad."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nmpsim.debugger.operands import (
 )
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.details import MemoryBlock
-from nmpsim.tui.lines import LinePane
-from nmpsim.tui.look import GREEN, GREY, ORANGE, SKY
+from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.theme import GREEN, GREY, ORANGE, SKY
 from nmpsim.tui.view import View
 from nmpsim.views.text import shorten_apart
 from nmpsim.visible import visible_line
@@ -29,7 +29,7 @@ KIND_COLORS = {"program": GREY, "input": SKY, "output": ORANGE, "activation": GR
 
 
 class MemoryPane(LinePane):
-    """Blocks of DRAM, then operands in the scratchpad, then its rows."""
+    """DRAM blocks, operands in the scratchpad, and the scratchpad's rows."""
 
     title = "Memory"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -38,14 +38,14 @@ class MemoryPane(LinePane):
     _shares: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.zeros((0, ROW_CELLS))
     """[rows, cells] share of the scratchpad's bytes that are not zero."""
     _lines: tuple[Text, ...] = ()
-    """About the scratchpad, above its rows."""
+    """Lines about the scratchpad, above its rows."""
     _names: tuple[int, tuple[MemoryBlock, ...], Mapping[str, str]] = (0, (), {})
-    """Columns that names have, the blocks, and their names as they fit."""
+    """Width of names, the blocks, and their shortened names."""
     _letters: Mapping[int, str] = {}
-    """Cell of the scratchpad -> letter of the operand that lies there."""
+    """Cell of the scratchpad -> letter of the operand stored there."""
 
     def prepare(self, view: View) -> None:
-        """Look at the scratchpad."""
+        """Read the scratchpad of the selected core."""
         machine = view.debugger.execution.machine
         nbytes = int(machine.shared[0].scratchpad_bytes)
         used = machine.scratchpad[view.core][:nbytes] != 0
@@ -68,18 +68,18 @@ class MemoryPane(LinePane):
         )
         self.border_title = f"Memory, scratchpad of core {view.core}"
 
-    def count(self) -> int:
-        """Blocks, lines about the scratchpad, and its rows."""
+    def count_lines(self) -> int:
+        """Return the number of blocks, scratchpad lines and rows."""
         blocks = len(self.view.facts.memory) if self.view else 0
         return blocks + len(self._lines) + len(self._shares)
 
-    def heading(self, width: int) -> list[Text]:
-        """Names of the columns."""
+    def make_heading(self, width: int) -> list[Text]:
+        """Return the column titles."""
         return [Text(f"  {'DRAM':<9}{'bytes':>11} {'layers':>9} what  (m: scratchpad)")]
 
-    def line(self, index: int, width: int) -> Text:
-        """A block, an operand, or a row of the scratchpad."""
-        blocks = self.shown.facts.memory
+    def make_line(self, index: int, width: int) -> Text:
+        """Return the line of a block, an operand, or a scratchpad row."""
+        blocks = self.current_view.facts.memory
         if index < len(blocks):
             return self._block(blocks[index], width)
         index -= len(blocks)
@@ -87,22 +87,22 @@ class MemoryPane(LinePane):
             return self._lines[index].copy()
         return self._row(index - len(self._lines))
 
-    def label_columns(self, index: int, width: int) -> int | None:
-        """Of the scratchpad's rows the address."""
-        first = len(self.shown.facts.memory) + len(self._lines)
+    def get_label_width(self, index: int, width: int) -> int | None:
+        """Highlight only the address of a scratchpad row."""
+        first = len(self.current_view.facts.memory) + len(self._lines)
         return ADDRESS_COLUMNS if index >= first else None
 
     def action_other(self) -> None:
-        """From one memory to the other."""
+        """Go to the scratchpad, or back to the DRAM."""
         blocks = len(self.view.facts.memory) if self.view else 0
         if self.cursor >= blocks:
             self.go_to(0)
         else:
-            self.go_to(self.count() - 1)
+            self.go_to(self.count_lines() - 1)
             self.go_to(blocks)
 
     def _row(self, row: int) -> Text:
-        """Letters where an operand lies, shades elsewhere."""
+        """Return a scratchpad row: letters of operands, shades elsewhere."""
         address = SCRATCHPAD_BASE + row * CELL_BYTES * ROW_CELLS
         text = Text().append(f"  {address:08x} ", style="dim")
         shades = self.glyphs.shades
@@ -113,17 +113,19 @@ class MemoryPane(LinePane):
         return text
 
     def _name_of(self, block: MemoryBlock, columns: int) -> str:
-        """Long names that are alike show where they part."""
-        blocks = self.shown.facts.memory
+        """Return a name shortened so that similar names remain distinct."""
+        blocks = self.current_view.facts.memory
         if self._names[:2] != (columns, blocks):
             names = [visible_line(one.name) for one in blocks]
-            shown = [visible_line(self.shown.shell.get_display_name(one.name)) for one in blocks]
+            shown = [
+                visible_line(self.current_view.shell.get_display_name(one.name)) for one in blocks
+            ]
             short = dict(zip(names, shorten_apart(shown, columns), strict=True))
             self._names = columns, blocks, short
         return self._names[2][visible_line(block.name)]
 
     def _block(self, block: MemoryBlock, width: int) -> Text:
-        at = self.shown.location.layer
+        at = self.current_view.location.layer
         is_alive = at is not None and block.first <= at <= block.last
         text = Text().append(self.glyphs.next if is_alive else " ", style=GREEN)
         layers = f"{block.first}-{block.last}"
@@ -135,12 +137,12 @@ class MemoryPane(LinePane):
 
 
 def _letter(what: str, taken: Iterable[str]) -> str:
-    """The first letter of an operand's name that no other has."""
+    """Return the first letter of an operand's name that is not taken."""
     return next((one for one in what + what.upper() if one not in taken), "*")
 
 
 def _cells(placed: OperandLocation, nbytes: int) -> set[int]:
-    """Cells of the scratchpad that an operand lies in; none if it is not all inside."""
+    """Return the scratchpad cells of an operand; none if it is not inside."""
     box = placed.access.box
     inside = SCRATCHPAD_BASE <= box.start <= box.end <= SCRATCHPAD_BASE + nbytes
     if not inside or box.nbytes > MAX_BYTES:

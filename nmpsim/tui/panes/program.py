@@ -1,4 +1,4 @@
-"""The device program of the core that is looked at."""
+"""Program pane: the device program of the selected core."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from rich.text import Text
 from nmpsim.debugger.breakpoints import AddressCondition
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import word_at
-from nmpsim.tui.lines import LinePane
-from nmpsim.tui.look import GREEN, SKY, VERMILION
+from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.theme import GREEN, SKY, VERMILION
 from nmpsim.tui.view import View
 from nmpsim.visible import visible_line
 
@@ -16,14 +16,14 @@ TENSOR_PREFIX = "nmp."
 
 
 class ProgramPane(LinePane):
-    """Every instruction in memory; the core's next one is marked."""
+    """List of all instructions; the core's next one is marked."""
 
     title = "Program"
     _start = 0
     _words = 0
     _symbols: dict[int, str]
     _others: dict[int, int]
-    """Address -> other cores whose next instruction is there."""
+    """Address -> another core whose next instruction is there."""
 
     def prepare(self, view: View) -> None:
         """Follow the core's program counter."""
@@ -41,20 +41,20 @@ class ProgramPane(LinePane):
         pc = view.cores[view.core].pc
         self.follow((view.core, pc), (pc - self._start) // 4)
 
-    def count(self) -> int:
-        """Instructions."""
+    def count_lines(self) -> int:
+        """Return the number of instructions."""
         return self._words
 
-    def heading(self, width: int) -> list[Text]:
-        """Names of the columns."""
+    def make_heading(self, width: int) -> list[Text]:
+        """Return the column titles."""
         return [Text("   address    instruction")]
 
-    def breakpoint_at(self, index: int) -> AddressCondition:
-        """The instruction."""
+    def get_breakpoint(self, index: int) -> AddressCondition:
+        """Return a breakpoint at the instruction."""
         return AddressCondition(self._start + 4 * index)
 
-    def line(self, index: int, width: int) -> Text:
-        """An instruction."""
+    def make_line(self, index: int, width: int) -> Text:
+        """Return the line of an instruction."""
         view, at = self.view, self._start + 4 * index
         if view is None:
             return Text("")

@@ -1,4 +1,4 @@
-"""Registers of the core that is looked at."""
+"""Registers pane: the registers of the selected core."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from nmpsim.debugger.inspect import read_registers
-from nmpsim.tui.lines import LinePane
-from nmpsim.tui.look import ORANGE
+from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.theme import ORANGE
 from nmpsim.tui.view import View
 
 COLUMNS = 22
 
 
 class RegistersPane(LinePane):
-    """Program counter, registers and CSRs; those that have changed are marked."""
+    """Program counter, registers and CSRs; changed ones are marked."""
 
     title = "Registers"
     _now: Mapping[str, int] = {}
@@ -24,7 +24,7 @@ class RegistersPane(LinePane):
     _position = -1
 
     def prepare(self, view: View) -> None:
-        """Read them; what they are compared with is where the run stood before."""
+        """Read the registers, and keep those of the previous position for comparison."""
         now = read_registers(view.debugger, view.core)
         position = view.location.position
         if view.core != self._core:
@@ -34,12 +34,12 @@ class RegistersPane(LinePane):
         self._now, self._core, self._position = now, view.core, position
         self.border_title = f"Registers, core {view.core}"
 
-    def count(self) -> int:
-        """Rows."""
+    def count_lines(self) -> int:
+        """Return the number of rows."""
         return -(-len(self._now) // self._per_row(self.columns))
 
-    def heading(self, width: int) -> list[Text]:
-        """The core and what it does."""
+    def make_heading(self, width: int) -> list[Text]:
+        """Return the state of the core and its next instruction."""
         if self.view is None:
             return []
         core = self.view.cores[self.view.core]
@@ -49,8 +49,8 @@ class RegistersPane(LinePane):
             Text(f"next: {core.instruction or '-'}  ({core.retired:,} done)"),
         ]
 
-    def line(self, index: int, width: int) -> Text:
-        """As many registers as fit."""
+    def make_line(self, index: int, width: int) -> Text:
+        """Return a row of as many registers as fit."""
         each = self._per_row(self.columns)
         text = Text()
         for name in list(self._now)[index * each : (index + 1) * each]:

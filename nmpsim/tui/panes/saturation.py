@@ -1,4 +1,4 @@
-"""What saturated in the selected layer, by stage and by channel."""
+"""Saturation pane: saturated values of the selected layer by stage and channel."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rich.text import Text
 
 from nmpsim.debugger.inspect import count_saturation
 from nmpsim.report.data import Saturation
-from nmpsim.tui.lines import LinePane
-from nmpsim.tui.look import ORANGE, SKY, VERMILION
+from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.theme import ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
 from nmpsim.views.text import shape_text
 from nmpsim.visible import visible_line
@@ -21,49 +21,49 @@ CHANNEL_COLUMNS = 23
 
 
 class SaturationPane(LinePane):
-    """Stages first, then channels; clips that the network asks for are counted separately."""
+    """Stages, then channels; clipped values are counted separately."""
 
     title = "Saturation"
     _lines: tuple[Text, ...] = ()
     _first_channel = 0
     _elements: tuple[tuple[int, ...], ...] = ()
-    """Of each line the coordinates of an element; () if it is about none."""
+    """For each line the coordinates of an element; () if it has none."""
 
     def prepare(self, view: View) -> None:
-        """Count."""
-        if view.chosen is None:
+        """Count the saturated values."""
+        if view.selected_layer is None:
             return
-        found = count_saturation(view.debugger, view.chosen)
+        found = count_saturation(view.debugger, view.selected_layer)
         self.border_title = f"Saturation, layer {view.layer}"
         self._lines = (*self._stages(found, view.layers[view.layer].state), *self._channels(found))
-        dimensions = len(view.chosen.output.shape)
+        dimensions = len(view.selected_layer.output.shape)
         channels = [(*[0] * (dimensions - 1), channel) for channel in _cut_channels(found)]
         between = len(self._lines) - len(found) - len(channels)
         self._first_channel = len(self._lines) - len(channels)
         self._elements = (*(one.first for one in found), *[()] * between, *channels)
 
-    def count(self) -> int:
-        """Lines."""
+    def count_lines(self) -> int:
+        """Return the number of lines."""
         return len(self._lines)
 
-    def heading(self, width: int) -> list[Text]:
-        """The layer, and names of the columns."""
-        layer = self.view.chosen if self.view else None
+    def make_heading(self, width: int) -> list[Text]:
+        """Return the layer and the column titles."""
+        layer = self.view.selected_layer if self.view else None
         name = visible_line(layer.display_name) if layer else ""
         head = f"{'stage':<12}{'side':<8}{'values':>11}{'worst':>9}  first at"
         return [Text(name), Text(head)]
 
-    def line(self, index: int, width: int) -> Text:
-        """A stage or a channel."""
+    def make_line(self, index: int, width: int) -> Text:
+        """Return the line of a stage or channel."""
         return self._lines[index].copy()
 
-    def label_columns(self, index: int, width: int) -> int | None:
-        """Of a channel its numbers."""
+    def get_label_width(self, index: int, width: int) -> int | None:
+        """Highlight only the numbers of a channel."""
         is_channel = index >= self._first_channel
         return CHANNEL_COLUMNS if is_channel else None
 
-    def looks_at(self, index: int) -> Mapping[str, Any]:
-        """The first element that saturated, or the channel's first element."""
+    def get_target(self, index: int) -> Mapping[str, Any]:
+        """Return the first saturated element, or the channel's first element."""
         return {"element": self._elements[index]} if self._elements[index] else {}
 
     def _stages(self, found: tuple[Saturation, ...], state: str) -> list[Text]:
@@ -103,5 +103,5 @@ class SaturationPane(LinePane):
 
 
 def _cut_channels(found: tuple[Saturation, ...]) -> list[int]:
-    """Channels in which values saturated."""
+    """Return the channels in which values saturated."""
     return sorted({channel for one in found if not one.wanted for channel, _ in one.channels})

@@ -1,4 +1,4 @@
-"""The LIR that the program was made from."""
+"""Source pane: the LIR that the program was compiled from."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from rich.text import Text
 
 from nmpsim.debugger.breakpoints import LayerCondition
-from nmpsim.tui.lines import LinePane
-from nmpsim.tui.look import GREEN, SKY, VERMILION
+from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.theme import GREEN, SKY, VERMILION
 from nmpsim.tui.view import View
 
 STYLES = (
@@ -21,28 +21,28 @@ STYLES = (
 
 
 class SourcePane(LinePane):
-    """The module's text; the line of the layer at hand is marked."""
+    """Text of the module; the line of the current layer is marked."""
 
     title = "LIR source"
 
     def prepare(self, view: View) -> None:
-        """Follow the layer that is looked at."""
+        """Follow the selected layer."""
         layers = view.facts.layer_at
         lines = [line for line, layer in layers.items() if layer == view.layer]
         if lines:
             self.follow(view.layer, lines[-1])
 
-    def count(self) -> int:
-        """Lines of the text."""
+    def count_lines(self) -> int:
+        """Return the number of lines of the text."""
         return len(self.view.facts.source) if self.view else 0
 
-    def content_width(self) -> int:
-        """Columns of the longest line."""
+    def compute_width(self) -> int:
+        """Return the columns of the longest line."""
         return max(map(len, self.view.facts.source), default=0) + 7 if self.view else 0
 
-    def line(self, index: int, width: int) -> Text:
-        """A line with its number."""
-        view = self.shown
+    def make_line(self, index: int, width: int) -> Text:
+        """Return a line with its number."""
+        view = self.current_view
         layer = view.facts.layer_at.get(index)
         is_at = layer is not None and layer == view.location.layer
         mark = self.glyphs.next if is_at else " "
@@ -55,12 +55,12 @@ class SourcePane(LinePane):
             code.highlight_regex(pattern, style)
         return text.append_text(code)
 
-    def looks_at(self, index: int) -> Mapping[str, Any]:
-        """The layer whose instruction stands on the line."""
-        layer = self.shown.facts.layer_at.get(index)
+    def get_target(self, index: int) -> Mapping[str, Any]:
+        """Return the layer of the instruction on the line."""
+        layer = self.current_view.facts.layer_at.get(index)
         return {} if layer is None else {"layer": layer}
 
-    def breakpoint_at(self, index: int) -> LayerCondition | None:
-        """Where that layer begins."""
-        layer = self.shown.facts.layer_at.get(index)
+    def get_breakpoint(self, index: int) -> LayerCondition | None:
+        """Return a breakpoint at the start of that layer."""
+        layer = self.current_view.facts.layer_at.get(index)
         return None if layer is None else LayerCondition(layer)

@@ -1,4 +1,4 @@
-"""A tensor of the layer that is looked at: heat map by channel, values, histogram."""
+"""Tensor pane: a tensor of the selected layer as heat map by channel, values, or histogram."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from nmpsim.debugger.operands import Values
-from nmpsim.tui.choices import OUTPUT, Choice, choices
-from nmpsim.tui.lines import LinePane
-from nmpsim.tui.look import ORANGE, SKY, heat_style
-from nmpsim.tui.planes import Planes, histogram
+from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_choices
+from nmpsim.tui.tensor_planes import TensorPlanes, make_histogram
+from nmpsim.tui.theme import ORANGE, SKY, get_heat_style
 from nmpsim.tui.view import View
 from nmpsim.views.text import elem_text, real_text, shape_text
 from nmpsim.visible import visible_line
@@ -24,14 +24,14 @@ from nmpsim.visible import visible_line
 Mode = Literal["heat map", "values", "histogram"]
 MODES: tuple[Mode, ...] = ("heat map", "values", "histogram")
 CELL = 2
-"""Columns of an element of the heat map."""
+"""Columns of an element in the heat map."""
 POINTER = "[]"
-"""Drawn on the element that is pointed at."""
+"""Mark of the selected element."""
 LABEL_COLUMNS = 5
 
 
 class TensorPane(LinePane):
-    """Elements at an end of the range have a symbol of their own; one element is pointed at."""
+    """Values of a tensor; elements at an end of the range have their own symbol."""
 
     title = "Tensor"
     marks_cursor = True
@@ -44,10 +44,10 @@ class TensorPane(LinePane):
         Binding("left", "column(-1)", "Element before", show=False),
         Binding("right", "column(1)", "Next element", show=False),
     ]
-    _shown: Planes | None = None
-    _choices: tuple[Choice, ...] = ()
+    _shown: TensorPlanes | None = None
+    _choices: tuple[TensorChoice, ...] = ()
     _role = OUTPUT
-    """What is wanted; of a layer that has none of it the first tensor is shown."""
+    """Role to show; a layer without it shows its first tensor."""
     _asked: str | None = None
     _mode: Mode = "heat map"
     _channel = 0
@@ -55,8 +55,8 @@ class TensorPane(LinePane):
     _bins: tuple[Text, ...] = ()
 
     def prepare(self, view: View) -> None:
-        """Read what has the same role as what was shown before."""
-        self._choices = tuple(choices(view))
+        """Read the tensor with the same role as before."""
+        self._choices = tuple(list_choices(view))
         if view.tensor != self._asked:
             self._asked, self._role = view.tensor, view.tensor or OUTPUT
         self._read()
@@ -72,34 +72,34 @@ class TensorPane(LinePane):
         self._column = min(self._column, max(columns - 1, 0))
 
     def _chosen(self) -> int:
-        """The choice of the wanted role; the first one where no tensor has it."""
+        """Return the index of the choice with the wanted role; the first one if none has it."""
         roles = [one.role for one in self._choices]
         return roles.index(self._role) if self._role in roles else 0
 
     def measure(self) -> None:
-        """Another tensor, or another way to look at it."""
-        layer = f" of layer {self.view.layer}" if self.view and self.view.chosen else ""
+        """Compute the title and the histogram again."""
+        layer = f" of layer {self.view.layer}" if self.view and self.view.selected_layer else ""
         self.border_title = f"Tensor{layer}: {self._mode}"
         if self._mode == "histogram" and self._shown is not None:
-            self._bins = histogram(self._shown, self.glyphs)
+            self._bins = make_histogram(self._shown, self.glyphs)
         super().measure()
 
-    def count(self) -> int:
-        """Rows of a channel, or bins."""
+    def count_lines(self) -> int:
+        """Return the number of rows of a channel, or of bins."""
         if self._shown is None:
             return 0
         if self._mode == "histogram":
             return len(self._bins)
         return len(self._shown.values[0]) if len(self._shown.values) else 0
 
-    def content_width(self) -> int:
-        """Columns of a row."""
+    def compute_width(self) -> int:
+        """Return the columns of a row."""
         if self._shown is None or self._mode == "histogram":
             return 0
         return LABEL_COLUMNS + int(self._shown.values.shape[2]) * self._cell_columns()
 
     def element(self) -> tuple[int, ...] | None:
-        """Coordinates of what is pointed at."""
+        """Return the coordinates of the selected element, or None."""
         shown = self._shown
         if shown is None or self._mode == "histogram" or not shown.values.size:
             return None
@@ -107,17 +107,17 @@ class TensorPane(LinePane):
         return shown.coordinates(self._channel, row, self._column)
 
     def question(self) -> str:
-        """The command that asks why it is what it is; empty if that cannot be asked."""
+        """Return the command that explains the element; empty if that is not possible."""
         layer, at = None if self._shown is None else self._shown.operand.layer, self.element()
         return "" if layer is None or at is None else f"why {layer} {' '.join(map(str, at))}"
 
-    def heading(self, width: int) -> list[Text]:
-        """What can be shown, type and range, the channel in numbers, the element."""
+    def make_heading(self, width: int) -> list[Text]:
+        """Return available tensors, type and range, channel statistics, and the element."""
         if self._shown is None:
             return [Text("no tensor")]
         operand = self._shown.operand
         shape = shape_text(operand.values.shape)
-        name = visible_line(self.shown.shell.get_display_name(operand.name))
+        name = visible_line(self.current_view.shell.get_display_name(operand.name))
         first = f"{name}  {shape} {elem_text(operand.elem)}"
         about, range_ = [Text(first)], _range(self._shown)
         if len(first) + len(range_) <= width:
@@ -128,8 +128,8 @@ class TensorPane(LinePane):
         lines += [Text(operand.note, style=ORANGE)] if operand.note else []
         return [*lines, self._element_line()]
 
-    def line(self, index: int, width: int) -> Text:
-        """A row of the channel, or a bin."""
+    def make_line(self, index: int, width: int) -> Text:
+        """Return a row of the channel, or a bin."""
         if self._shown is None:
             return Text("")
         if self._mode == "histogram":
@@ -140,25 +140,25 @@ class TensorPane(LinePane):
         return self._heat(text, row, at) if self._mode == "heat map" else self._row(text, row, at)
 
     def action_mode(self) -> None:
-        """The next way to look at it."""
+        """Switch to the next display mode."""
         self._mode = MODES[(MODES.index(self._mode) + 1) % len(MODES)]
-        self.renew()
+        self.update_lines()
 
     def action_choice(self, step: int) -> None:
-        """Another tensor."""
+        """Show the next or previous tensor."""
         if self._choices:
             self._role = self._choices[(self._chosen() + step) % len(self._choices)].role
             self._read()
-            self.renew()
+            self.update_lines()
 
     def action_channel(self, step: int) -> None:
-        """Another channel."""
+        """Show the next or previous channel."""
         if self._shown is not None and len(self._shown.values):
             self._channel = (self._channel + step) % len(self._shown.values)
-            self.renew()
+            self.update_lines()
 
     def action_column(self, step: int) -> None:
-        """Point at another element of the row."""
+        """Select the next or previous element of the row."""
         if self._shown is None or self._mode == "histogram":
             return
         last = self._shown.values.shape[2] - 1
@@ -168,18 +168,18 @@ class TensorPane(LinePane):
             self.scroll_to(x=left, animate=False)
         elif left + each + LABEL_COLUMNS > self.scroll_offset.x + self.columns:
             self.scroll_to(x=left + each + LABEL_COLUMNS - self.columns, animate=False)
-        self.renew()
+        self.update_lines()
 
     def on_click(self, event: events.Click) -> None:
-        """Point at the element under the mouse."""
+        """Select the element under the mouse."""
         offset = event.get_content_offset(self)
         if offset is not None and self._shown is not None and self._mode != "histogram":
             column = (offset.x + self.scroll_offset.x - LABEL_COLUMNS) // self._cell_columns()
             self._column = min(max(column, 0), max(self._shown.values.shape[2] - 1, 0))
-            self.renew()
+            self.update_lines()
 
     def _roles(self, width: int) -> Text:
-        """As many as fit, the one that is shown in brackets."""
+        """Return the roles that fit, the shown one in brackets."""
         at = first = self._chosen()
         roles = [one.role for one in self._choices]
         words = [f"[{role}]" if i == at else f" {role} " for i, role in enumerate(roles)]
@@ -228,7 +228,7 @@ class TensorPane(LinePane):
             if shown.is_difference:
                 shade = " " * CELL
             cell = POINTER if column == at else marks.get(shown.side(value), shade)
-            cells.append((heat_style(share), cell))
+            cells.append((get_heat_style(share), cell))
         for style, run in groupby(cells, key=itemgetter(0)):
             text.append("".join(cell for _, cell in run), style=style)
         return text
@@ -255,7 +255,7 @@ def _number(value: Any) -> str:
     return str(int(value)) if isinstance(value, (int, np.integer)) else real_text(float(value))
 
 
-def _range(shown: Planes) -> str:
+def _range(shown: TensorPlanes) -> str:
     scale, offset = shown.operand.scale, shown.operand.offset or 0
     if scale is None or shown.limits is None:
         return ""

@@ -1,4 +1,4 @@
-"""Cores and units over time: a strip that scrolls."""
+"""Timeline pane: activity of cores and units over time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from textual.binding import Binding, BindingType
 
 from nmpsim.debugger.work_log import WorkLog
 from nmpsim.isa.table import Unit
-from nmpsim.tui.lines import LinePane
-from nmpsim.tui.look import UNIT_COLORS
+from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.theme import UNIT_COLORS
 from nmpsim.tui.view import View
 from nmpsim.visible import visible_line
 
@@ -26,7 +26,7 @@ UNITS = tuple(unit.name.lower() for unit in Unit)
 
 
 class TimelinePane(LinePane):
-    """A row for the DRAM and for each unit of each core; a column is a number of cycles."""
+    """A row for the DRAM and each unit of each core; a column is a number of cycles."""
 
     title = "Time"
     scrolls_itself = True
@@ -38,13 +38,13 @@ class TimelinePane(LinePane):
     ]
     _lanes: dict[tuple[int, int], Lane]
     _known: tuple[WorkLog, int] | None = None
-    """The record that is sorted, and its rows then."""
+    """The record that is sorted, and its number of rows then."""
     _scale = 1
-    """Cycles of a column."""
+    """Cycles per column."""
     _is_fit = True
 
     def prepare(self, view: View) -> None:
-        """Sort the record of work by units, if it has grown."""
+        """Sort the record of work by unit, if it has grown."""
         self.border_title = self._title(view)
         known = (view.work, view.work.rows)
         if known != self._known:
@@ -52,7 +52,7 @@ class TimelinePane(LinePane):
             self._lanes = _lanes(view.work.spans())
 
     def _title(self, view: View) -> str:
-        """How busy the layer that is looked at kept the device, and what limited it."""
+        """Return how busy the selected layer kept the device, and what limited it."""
         if not view.layers or not view.report.layers[view.layer].device_cycles:
             return self.title
         use, limit = view.report.layers[view.layer].use, view.layers[view.layer].limited_by
@@ -61,37 +61,37 @@ class TimelinePane(LinePane):
         return f"{self.title}, layer {view.layer}: {shares}{limited}"
 
     def measure(self) -> None:
-        """The record or the width has changed."""
+        """Compute the scale again after the record or the width has changed."""
         if self._is_fit:
             self._scale = self._fitting()
         super().measure()
-        if self.shown.location.cycle != self._followed:
-            self._followed = self.shown.location.cycle
+        if self.current_view.location.cycle != self._followed:
+            self._followed = self.current_view.location.cycle
             self.action_now()
 
-    def count(self) -> int:
-        """The DRAM, and the units of all cores."""
+    def count_lines(self) -> int:
+        """Return the number of rows: the DRAM, and the units of all cores."""
         return 1 + len(self.view.cores) * len(UNITS) if self.view else 0
 
-    def content_width(self) -> int:
-        """Columns of the whole run."""
+    def compute_width(self) -> int:
+        """Return the columns of the whole run."""
         return LABEL_COLUMNS + -(-self._end() // self._scale) + 1
 
-    def label_columns(self, index: int, width: int) -> int:
-        """The unit: a busy one stays dark on light."""
+    def get_label_width(self, index: int, width: int) -> int:
+        """Highlight only the name of the unit."""
         return LABEL_COLUMNS - 1
 
-    def looks_at(self, index: int) -> Mapping[str, Any]:
-        """The core of the row."""
+    def get_target(self, index: int) -> Mapping[str, Any]:
+        """Return the core of the row."""
         return {} if index == 0 else {"core": (index - 1) // len(UNITS)}
 
-    def heading(self, width: int) -> list[Text]:
-        """Cycles and layers."""
+    def make_heading(self, width: int) -> list[Text]:
+        """Return a cycle scale and the layers."""
         return [self._ticks(width), self._layers(width)]
 
-    def line(self, index: int, width: int) -> Text:
-        """How much of each column a unit worked."""
-        view, core = self.shown, self.looks_at(index).get("core")
+    def make_line(self, index: int, width: int) -> Text:
+        """Return the share of each column in which a unit was busy."""
+        view, core = self.current_view, self.get_target(index).get("core")
         unit = "dram" if core is None else UNITS[(index - 1) % len(UNITS)]
         lane = (-1, 0) if core is None else (core, (index - 1) % len(UNITS))
         mark = self.glyphs.next if core == view.core else " "
@@ -111,22 +111,22 @@ class TimelinePane(LinePane):
         return text.append(strip[now + 1 :], style="dim")
 
     def action_zoom(self, power: int) -> None:
-        """Half or twice as many cycles a column, around the middle."""
+        """Halve or double the cycles per column, around the middle."""
         middle = int(self._edges(self.columns).mean())
         smallest = max(1, -(-self._end() // MAX_COLUMNS))
         self._scale = max(self._scale * 2 if power > 0 else self._scale // 2, smallest)
         self._is_fit = False
-        self.renew()
+        self.update_lines()
         half = (self.columns - LABEL_COLUMNS) // 2
         self.scroll_to(x=middle // self._scale - half, animate=False)
 
     def action_fit(self) -> None:
-        """Everything in sight."""
+        """Show the whole run."""
         self._is_fit = True
-        self.renew()
+        self.update_lines()
 
     def action_now(self) -> None:
-        """Bring the present into sight."""
+        """Scroll to the current cycle."""
         if self.view is None:
             return
         width = self.columns - LABEL_COLUMNS
@@ -143,7 +143,7 @@ class TimelinePane(LinePane):
         return max(1, -(-self._end() // max(self.columns - LABEL_COLUMNS - 1, 1)))
 
     def _edges(self, width: int) -> npt.NDArray[np.int64]:
-        """Cycles at which the columns in sight begin, and where the last one ends."""
+        """Return the cycles at which the visible columns begin, and where the last one ends."""
         columns = max(width - LABEL_COLUMNS, 1)
         return (np.arange(columns + 1) + self.scroll_offset.x) * self._scale
 
@@ -155,7 +155,7 @@ class TimelinePane(LinePane):
         return Text(text[:width])
 
     def _layers(self, width: int) -> Text:
-        """Names of layers above the time that they took."""
+        """Return the names of layers above their time."""
         if self.view is None:
             return Text("")
         edges = self._edges(width)
@@ -173,7 +173,7 @@ class TimelinePane(LinePane):
 
 
 def _lanes(spans: Any) -> dict[tuple[int, int], Lane]:
-    """Work by (core, unit), and the DRAM's as (-1, 0)."""
+    """Return the work by (core, unit); the DRAM's is (-1, 0)."""
     grants = spans["is_grant"]
     core = np.where(grants, -1, spans["core"])
     unit = np.where(grants, 0, spans["unit"])
@@ -187,7 +187,7 @@ def _lanes(spans: Any) -> dict[tuple[int, int], Lane]:
 
 
 def _lane(spans: Any) -> Lane:
-    """One unit's work; what overlaps counts once."""
+    """Return one unit's work; overlapping work counts once."""
     begins, ends = spans["begin"].copy(), np.maximum.accumulate(spans["end"])
     begins[1:] = np.maximum(begins[1:], ends[:-1])
     before = np.concatenate([[0], np.cumsum(ends - begins)])
@@ -195,7 +195,7 @@ def _lane(spans: Any) -> Lane:
 
 
 def _busy(lane: Lane, cycles: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Cycles of work before each of ``cycles``."""
+    """Return the cycles of work before each of ``cycles``."""
     begins, ends, before = lane
     index = np.searchsorted(begins, cycles, "right")
     last = np.maximum(index - 1, 0)

@@ -1,4 +1,4 @@
-"""The widget that has all panes, each where the layout at hand says."""
+"""Widget that contains all panes and places them by a layout."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from nmpsim.tui.layouts import PaneLayout
 
 
 class _Placed(Layout):
-    """Textual's own grids have no cells of their own sizes, and no two widgets in one."""
+    """Layout with cells of individual sizes, which Textual's grid does not offer."""
 
     name: ClassVar[str] = "placed"
     panes: PaneLayout | None = None
-    """None for one pane alone."""
+    """Layout to use; None to show one pane alone."""
 
     def arrange(
         self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
     ) -> ArrangeResult:
-        """Children are those that are displayed."""
+        """Place the displayed children."""
         parent.pre_layout(self)
-        cells = {} if self.panes is None else self.panes.places(size.width, size.height)
+        cells = {} if self.panes is None else self.panes.compute_cells(size.width, size.height)
         everything = (0, 0, size.width, size.height)
         return [
             WidgetPlacement(
@@ -37,10 +37,10 @@ class _Placed(Layout):
 
 
 class PaneGrid(Container):
-    """Shows some of its panes."""
+    """Container that shows some of its panes."""
 
     class Resized(Message):
-        """There is another amount of room for panes."""
+        """The space for panes has changed."""
 
     def __init__(self, panes: Mapping[str, Widget], *, id: str) -> None:
         super().__init__(*panes.values(), id=id)
@@ -49,19 +49,19 @@ class PaneGrid(Container):
 
     @property
     def layout(self) -> Layout:
-        """What places the children."""
+        """Layout that places the children."""
         return self._placed
 
     def on_resize(self) -> None:
-        """Tell the screen, which may choose another layout."""
+        """Notify the screen, which may choose another layout."""
         self.post_message(self.Resized())
 
     def show(self, panes: PaneLayout) -> None:
-        """Show the panes of a layout that are in sight."""
-        self._show(panes, panes.in_sight)
+        """Show the visible panes of a layout."""
+        self._show(panes, panes.visible_panes)
 
     def show_alone(self, pane: str) -> None:
-        """Show one pane."""
+        """Show one pane alone."""
         self._show(None, (pane,))
 
     def _show(self, panes: PaneLayout | None, names: tuple[str, ...]) -> None:

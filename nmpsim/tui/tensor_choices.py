@@ -1,4 +1,4 @@
-"""What the tensor pane can show: the layer's output and inputs, and what a core has at hand."""
+"""Tensors that the tensor pane offers: of the selected layer and of a core's instruction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nmpsim.debugger.operands import (
     read_operand,
 )
 from nmpsim.debugger.reference import Reference, get_stored_output
-from nmpsim.tui.planes import FILTER, Planes
+from nmpsim.tui.tensor_planes import FILTER, TensorPlanes
 from nmpsim.tui.view import View
 
 OUTPUT, DIFFERENCE = "output", "difference"
@@ -26,37 +26,41 @@ MAX_CHANNELS = 6
 
 
 @attrs.frozen(eq=False)
-class Choice:
+class TensorChoice:
     """A tensor that is read when it is shown."""
 
     role: str
-    """What it is for the layer or the instruction; the same for the next layer."""
-    read: Callable[[], Planes | None]
+    """Role in the layer or instruction; it is the same for the next layer."""
+    read: Callable[[], TensorPlanes | None]
 
 
-def choices(view: View) -> list[Choice]:
-    """What was asked for by name, the layer's tensors, the operands of the core's instruction."""
+def list_choices(view: View) -> list[TensorChoice]:
+    """Return the requested tensor, the layer's tensors, and the instruction's operands."""
     asked = [] if view.tensor is None else [_named(view, view.tensor, view.tensor)]
     return [*asked, *_of_layer(view), *_of_core(view)]
 
 
-def _of_layer(view: View) -> Iterator[Choice]:
-    if view.chosen is None:
+def _of_layer(view: View) -> Iterator[TensorChoice]:
+    if view.selected_layer is None:
         return
-    yield Choice(OUTPUT, partial(_output, view))
+    yield TensorChoice(OUTPUT, partial(_output, view))
     reference = view.shell.reference
     if view.layer in view.comparisons and reference is not None:
-        yield Choice(DIFFERENCE, partial(_difference, view, reference))
+        yield TensorChoice(DIFFERENCE, partial(_difference, view, reference))
     for role, name in view.facts.operands.roles.get(view.layer, ()):
         yield _named(view, role, name)
 
 
-def _output(view: View) -> Planes | None:
-    return None if view.chosen is None else Planes(read_layer_output(view.debugger, view.chosen))
+def _output(view: View) -> TensorPlanes | None:
+    return (
+        None
+        if view.selected_layer is None
+        else TensorPlanes(read_layer_output(view.debugger, view.selected_layer))
+    )
 
 
-def _difference(view: View, reference: Reference) -> Planes | None:
-    """The output less what the reference says, in integers where both are."""
+def _difference(view: View, reference: Reference) -> TensorPlanes | None:
+    """Return the output minus the reference, in integers if both are."""
     layer = view.debugger.layers[view.layer]
     ours, theirs = read_layer_output(view.debugger, layer), get_stored_output(layer, reference)
     if theirs is None or theirs.shape != ours.values.shape:
@@ -65,13 +69,13 @@ def _difference(view: View, reference: Reference) -> Planes | None:
     values = ours.values.astype(wide) - theirs.astype(wide)
     elem = "i64" if wide is np.int64 else "float64"
     name = f"{layer.output.name} less the reference"
-    return Planes(
+    return TensorPlanes(
         Operand(name, elem, values, note=_where(values), layer=view.layer), is_difference=True
     )
 
 
 def _where(values: Values) -> str:
-    """How many elements differ, and in which channels the most."""
+    """Describe how many elements differ, and in which channels most."""
     counts = np.count_nonzero(values.reshape(-1, values.shape[-1] if values.ndim else 1), axis=0)
     if not counts.any():
         return "nothing differs"
@@ -81,20 +85,20 @@ def _where(values: Values) -> str:
     return f"{int(counts.sum()):,} differ, by channel {channels}{more}"
 
 
-def _named(view: View, role: str, name: str) -> Choice:
-    def read() -> Planes | None:
+def _named(view: View, role: str, name: str) -> TensorChoice:
+    def read() -> TensorPlanes | None:
         known = view.facts.operands
         found = find_operand(view.debugger, view.facts.module, known, name, view.layer)
-        return None if found is None else Planes(found, role == FILTER)
+        return None if found is None else TensorPlanes(found, role == FILTER)
 
-    return Choice(role, read)
+    return TensorChoice(role, read)
 
 
-def _of_core(view: View) -> Iterator[Choice]:
+def _of_core(view: View) -> Iterator[TensorChoice]:
     at = find_current_instruction(view.debugger, view.core)
     for placed in at.operands if at else ():
-        yield Choice(f"core {view.core} {placed.access.what}", partial(_placed, view, placed))
+        yield TensorChoice(f"core {view.core} {placed.access.what}", partial(_placed, view, placed))
 
 
-def _placed(view: View, placed: OperandLocation) -> Planes:
-    return Planes(read_operand(view.debugger, view.core, placed))
+def _placed(view: View, placed: OperandLocation) -> TensorPlanes:
+    return TensorPlanes(read_operand(view.debugger, view.core, placed))

@@ -1,4 +1,4 @@
-"""The keys of the screen and the commands that they do, as data, and what is printed on them."""
+"""Key bindings of the screen and the commands they execute, as data, and key names for display."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from nmpsim.tui.view import View
 
 
 @attrs.frozen
-class Move:
-    """A key and the command line that it stands for."""
+class KeyCommand:
+    """A key and the command line that it executes."""
 
     key: str
     command: str
-    """``{core}`` and ``{layer}`` are what is looked at."""
+    """Command line; ``{core}`` and ``{layer}`` are the selected ones."""
     label: str = ""
-    """In the footer; empty if only the help has it."""
+    """Label in the footer; empty if only the help shows the key."""
 
     @property
     def description(self) -> str:
-        """The command of the key, with ``CORE`` and ``LAYER`` for what is selected."""
+        """Command of the key, with ``CORE`` and ``LAYER`` for what is selected."""
         return self.command.format(core="CORE", layer="LAYER")
 
     def line(self, view: View) -> str:
-        """The command line."""
+        """Return the command line for a view."""
         return self.command.format(core=view.core, layer=view.layer)
 
 
-MOVES = (
-    Move("n", "step layer", "Layer"),
-    Move("N", "back layer", "Back"),
-    Move("t", "step tile", "Tile"),
-    Move("T", "back tile"),
-    Move("i", "step tensor", "Tensor"),
-    Move("I", "back tensor"),
-    Move("s", "step instruction", "Instr"),
-    Move("S", "back instruction"),
-    Move("x", "step instruction core {core}"),
-    Move("X", "back instruction core {core}"),
-    Move("o", "step instruction core {core} over"),
-    Move("c", "continue", "Run"),
-    Move("C", "reverse"),
-    Move("g", "until layer {layer}"),
-    Move("R", "restart"),
-    Move("d", "diverge"),
-    Move("a", "layer {layer}"),
+KEY_COMMANDS = (
+    KeyCommand("n", "step layer", "Layer"),
+    KeyCommand("N", "back layer", "Back"),
+    KeyCommand("t", "step tile", "Tile"),
+    KeyCommand("T", "back tile"),
+    KeyCommand("i", "step tensor", "Tensor"),
+    KeyCommand("I", "back tensor"),
+    KeyCommand("s", "step instruction", "Instr"),
+    KeyCommand("S", "back instruction"),
+    KeyCommand("x", "step instruction core {core}"),
+    KeyCommand("X", "back instruction core {core}"),
+    KeyCommand("o", "step instruction core {core} over"),
+    KeyCommand("c", "continue", "Run"),
+    KeyCommand("C", "reverse"),
+    KeyCommand("g", "until layer {layer}"),
+    KeyCommand("R", "restart"),
+    KeyCommand("d", "diverge"),
+    KeyCommand("a", "layer {layer}"),
 )
 
 
-def breakpoint_line(view: View, condition: AddressCondition | LayerCondition) -> str:
-    """The command line that sets a breakpoint, or takes away what is there."""
+def format_breakpoint_command(view: View, condition: AddressCondition | LayerCondition) -> str:
+    """Return the command that sets a breakpoint, or deletes the one that is there."""
     there = [one.number for one in view.debugger.breakpoints if one.condition == condition]
     if there:
         return f"delete {' '.join(map(str, there))}"
@@ -62,8 +62,8 @@ def breakpoint_line(view: View, condition: AddressCondition | LayerCondition) ->
     return f"break address {condition.address:#x}"
 
 
-def screen_bindings(panes: Sequence[str]) -> list[BindingType]:
-    """Those that work in every pane; ``panes`` are names in the order of the tabs."""
+def make_bindings(panes: Sequence[str]) -> list[BindingType]:
+    """Return the bindings that work in every pane; ``panes`` are names in the order of the tabs."""
     moves = [
         Binding(
             one.key,
@@ -72,7 +72,7 @@ def screen_bindings(panes: Sequence[str]) -> list[BindingType]:
             show=bool(one.label),
             tooltip=one.description,
         )
-        for one in MOVES
+        for one in KEY_COMMANDS
     ]
     numbers = [
         Binding(str(number), f"pane({number - 1})", f"Pane {name}", show=False)
@@ -110,19 +110,19 @@ _OTHERS = (
 )
 
 
-def key_lines(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
-    """(keys, what they do) of each binding."""
-    return [(keys, description) for keys, description, _ in key_actions(bindings)]
+def list_keys(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
+    """Return (keys, description) of each binding."""
+    return [(keys, description) for keys, description, _ in list_key_actions(bindings)]
 
 
-def key_actions(bindings: Iterable[BindingType]) -> list[tuple[str, str, str]]:
-    """(keys, what they do, action) of each binding."""
+def list_key_actions(bindings: Iterable[BindingType]) -> list[tuple[str, str, str]]:
+    """Return (keys, description, action) of each binding."""
     full = [one if isinstance(one, Binding) else Binding(*one) for one in bindings]
-    return [(shown_keys(one.key), one.tooltip or one.description, one.action) for one in full]
+    return [(format_keys(one.key), one.tooltip or one.description, one.action) for one in full]
 
 
-def shown_keys(keys: str) -> str:
-    """Keys as one reads them on a keyboard."""
+def format_keys(keys: str) -> str:
+    """Return key names as they are printed on a keyboard."""
     return " ".join(NAMES.get(key, key) for key in keys.split(","))
 
 
@@ -167,4 +167,4 @@ NAMES = {
     "left": "Left",
     "right": "Right",
 }
-"""Textual's names of keys -> what is printed on them."""
+"""Textual's name of a key -> name printed on the key."""

@@ -1,4 +1,4 @@
-"""The line on top: which program, where it stands, what goes on."""
+"""Status line: program, location of the run, last answer or progress."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ PROGRESS_COLUMNS = 10
 
 
 class StatusLine(Widget):
-    """One row."""
+    """Status line of one row."""
 
     location: reactive[Location | None] = reactive(None)
     answer = reactive("")
     warning = reactive("")
-    """What is wrong with the screen's size; empty if nothing."""
+    """Problem with the screen's size; empty if none."""
     busy = reactive("")
-    """Name of the action that runs; empty while nothing does."""
+    """Name of the running action; empty if none runs."""
 
     def __init__(self, program: str) -> None:
         super().__init__()
         self._program = visible_line(program)
 
     def show(self, view: View) -> None:
-        """Where the run stands, and why it stopped, or an answer of one line; the log has all."""
+        """Show the location, and why the run stopped or an answer of one line."""
         self.busy, self.location = "", view.location
         lines, reason = view.answer.lines, view.answer.data.get("reason")
         is_told = reason not in ("step", "begin") and (reason is not None or len(lines) == 1)
         self.answer = lines[0] if is_told and lines else ""
 
     def show_progress(self, busy: str, location: Location | None) -> None:
-        """What runs and how far it is, if that is known yet."""
+        """Show the running action and its progress, if known."""
         self.busy = busy
         if busy and location is not None:
             self.location = location
 
     def render(self) -> Text:
-        """Program, layer, cycle, the last answer or what runs."""
+        """Return program, layer, cycle, and the last answer or the running action."""
         text = Text(no_wrap=True, overflow="ellipsis")
         if self.warning:
             text.append(f"{self.warning} ", style="bold reverse")

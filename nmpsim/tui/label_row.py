@@ -1,4 +1,4 @@
-"""Rows of labels for the mouse: the panes above them, the keys below."""
+"""Row of clickable labels, for the tabs of panes and for the footer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from textual.widget import Widget
 class LabelRow(Widget):
     """Labels side by side; one may be active.
 
-    Textual's own footer is made again whenever another pane gets the keyboard, which takes longer
-    than a keypress should, and its tabs take two of 24 rows.
+    Textual's own footer is rebuilt whenever another pane is focused, which takes longer than a
+    keypress should, and its tabs take two of 24 rows.
     """
 
     active = reactive(-1)
@@ -34,7 +34,7 @@ class LabelRow(Widget):
         self._keys = [key for key, _ in labels]
 
     def render(self) -> Text:
-        """The labels, the active one reversed."""
+        """Return the labels, the active one reversed."""
         text = Text(no_wrap=True)
         for index, (label, key) in enumerate(zip(self._labels, self._keys, strict=True)):
             start = len(text)
@@ -43,7 +43,7 @@ class LabelRow(Widget):
         return text
 
     def on_click(self, event: events.Click) -> None:
-        """Tell which label is under the mouse."""
+        """Report which label was clicked."""
         end = 0
         for index, label in enumerate(self._labels):
             end += len(label)

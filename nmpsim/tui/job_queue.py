@@ -1,4 +1,4 @@
-"""Actions that take time, one after the other in a thread of their own."""
+"""Queue of actions that take time, executed one after the other in a thread."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from nmpsim.diagnostics import UserError
 from nmpsim.tui.view import View
 
 MAX_WAITING = 20
-"""Actions that wait for the one that runs: keys pressed meanwhile."""
+"""Maximum number of waiting actions, such as keys pressed meanwhile."""
 
 
-class Listener(Protocol):
-    """Is told, in the thread of the screen, how an action ended."""
+class JobListener(Protocol):
+    """Receiver of the results of actions, called in the screen's thread."""
 
     def done(self, name: str, view: View) -> None:
-        """It led to this view."""
+        """Receive the view after an action."""
 
     def refused(self, name: str, error: UserError) -> None:
-        """It could not be done; what waited for it is dropped."""
+        """Receive the user error of an action; waiting actions are dropped."""
 
     def failed(self, error: BaseException) -> None:
-        """It met an error of nmpsim itself."""
+        """Receive an internal error."""
 
 
-class Jobs:
-    """While an action runs nobody else reads or moves the debugger."""
+class JobQueue:
+    """Queue of actions; while one runs, nothing else reads or moves the debugger."""
 
-    def __init__(self, app: App[None], listener: Listener) -> None:
+    def __init__(self, app: App[None], listener: JobListener) -> None:
         self._app, self._listener = app, listener
         self._waiting: deque[tuple[str, Callable[[], View]]] = deque()
         self._stop = threading.Event()
         self.running = ""
-        """Name of the action that runs; empty while nothing does."""
+        """Name of the running action; empty if none runs."""
 
     def perform(self, name: str, action: Callable[[], View]) -> None:
-        """Do something that leads to another view, after what was asked for before."""
+        """Queue an action that returns the next view."""
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((name, action))
         if not self.running:
             self._next()
 
     def interrupt(self) -> None:
-        """Ask what runs to stop, and drop what waits."""
+        """Ask the running action to stop, and drop the waiting ones."""
         self._waiting.clear()
         self._stop.set()
 
     def is_interrupted(self) -> bool:
-        """Was what runs asked to stop?"""
+        """Return whether the running action was asked to stop."""
         return self._stop.is_set()
 
     def _next(self) -> None:

@@ -1,4 +1,4 @@
-"""A pane of texts that are folded to its width."""
+"""Pane of texts that are wrapped to its width."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from nmpsim.tui.lines import LinePane
+from nmpsim.tui.line_pane import LinePane
 
 FEWEST_COLUMNS = 20
 
@@ -15,8 +15,8 @@ FEWEST_COLUMNS = 20
 TABLE = re.compile(r"\S  +\S")
 
 
-class FoldedPane(LinePane):
-    """A text takes as many lines as it needs; rows of tables may be left whole, to scroll to."""
+class WrappedPane(LinePane):
+    """Pane of wrapped texts; rows of tables may be left whole, to scroll to."""
 
     keeps_tables = False
 
@@ -27,27 +27,27 @@ class FoldedPane(LinePane):
         self._folded_at = self._longest = 0
 
     def measure(self) -> None:
-        """Fold for another width."""
+        """Wrap for another width."""
         self.fold()
         super().measure()
 
     def fold(self) -> None:
-        """Make the lines, if the pane has a width and it is another one."""
+        """Compute the lines if the width of the pane has changed."""
         if self.size and self._folded_at != self.columns:
             self._folded_at = self.columns
             self._lines = self._folded(self.texts)
         self._longest = max((line.cell_len for line in self._lines), default=0)
 
-    def content_width(self) -> int:
-        """Columns of the longest line."""
+    def compute_width(self) -> int:
+        """Return the columns of the longest line."""
         return self._longest
 
-    def count(self) -> int:
-        """Lines."""
+    def count_lines(self) -> int:
+        """Return the number of lines."""
         return len(self._lines)
 
-    def line(self, index: int, width: int) -> Text:
-        """A line."""
+    def make_line(self, index: int, width: int) -> Text:
+        """Return a line."""
         return self._lines[index].copy()
 
     def _folded(self, texts: Iterable[Text]) -> list[Text]:

@@ -1,7 +1,6 @@
-"""The command line: commands, ``/text`` searches, ``>file`` copies the pane's text to a file.
+"""The command line: commands, ``/text`` to search, ``>file`` to copy the pane's text to a file.
 
-Searching and copying are done in the thread of commands: a program may have a hundred thousand
-lines.
+Searching and copying run in the thread of commands: a program may have a hundred thousand lines.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from textual.widgets import Input
 from nmpsim.atomic import write_file
 from nmpsim.debugger.commands.command import make_result
 from nmpsim.diagnostics import fail
-from nmpsim.tui.lines import LinePane
+from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.view import View
 from nmpsim.visible import visible_line
 
 
-def found(
+def search_pane(
     view: View, pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
 ) -> View:
     """Go to the next line with a text, forwards or backwards."""
@@ -37,16 +36,16 @@ def found(
     return _said(view, "interrupted" if interrupted() else missing)
 
 
-def copied(view: View, pane: LinePane, name: str) -> View:
-    """Write all of a pane's lines to a file.
+def copy_pane(view: View, pane: LinePane, name: str) -> View:
+    """Write all lines of a pane to a file.
 
-    Raises :class:`~nmpsim.diagnostics.UserError`: ARG001 without a name, FILE002 if it cannot be
-    written.
+    Raises :class:`~nmpsim.diagnostics.UserError`: ARG001 without a name, FILE002 if the file cannot
+    be written.
     """
     if not name.strip():
         raise fail("ARG001", "the file to copy to is missing", expected=">FILE")
     path = Path(name.strip())
-    lines = pane.plain_lines()
+    lines = pane.list_plain_lines()
     text = "".join(f"{line}\n" for line in lines).encode()
     is_there = path.exists()
     write_file(path, lambda file: file.write(text))
@@ -58,8 +57,8 @@ def _said(view: View, text: str) -> View:
     return attrs.evolve(view, answer=make_result(text))
 
 
-def free_name(stem: str) -> str:
-    """A name for a text file that is not there yet."""
+def choose_file_name(stem: str) -> str:
+    """Return the name of a text file that does not exist yet."""
     number, name = 1, f"{stem}.txt"
     while Path(name).exists():
         number += 1
@@ -68,11 +67,11 @@ def free_name(stem: str) -> str:
 
 
 Completer = Callable[[str], Sequence[str]]
-"""A line so far -> what its last word may become."""
+"""Function of a line that returns completions of its last word."""
 
 
-class Prompt(Input):
-    """One row with history and completion."""
+class CommandPrompt(Input):
+    """Command line of one row with history and completion."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "recall(-1)", "Earlier command", show=False),
@@ -81,8 +80,8 @@ class Prompt(Input):
         Binding("escape", "leave", "Back to the pane", show=False),
     ]
 
-    class Left(Message):
-        """The user is done with the command line."""
+    class Closed(Message):
+        """The user has left the command line."""
 
     def __init__(self, complete: Completer) -> None:
         super().__init__(
@@ -96,35 +95,35 @@ class Prompt(Input):
         self._at = 0
 
     def begin(self, text: str) -> None:
-        """Take the keyboard, with a text to go on from."""
+        """Take the focus, with a text to continue from."""
         self.value = text
         self.cursor_position = len(text)
         self.focus()
 
     def end(self, line: str) -> None:
-        """Put a line into the history, and leave."""
+        """Add a line to the history, and leave."""
         self.action_leave()
         if line and self._history[-1:] != [line]:
             self._history.append(line)
         self._at = len(self._history)
 
     def action_recall(self, lines: int) -> None:
-        """An earlier or a later line."""
+        """Show an earlier or later line of the history."""
         self._at = min(max(self._at + lines, 0), len(self._history))
         self.value = self._history[self._at] if self._at < len(self._history) else ""
         self.cursor_position = len(self.value)
 
     def action_complete(self) -> None:
-        """As far as there is no choice; the choices are shown after the cursor."""
+        """Complete the line as far as it is unambiguous."""
         found = self._complete(self.value)
         if found:
             self.value = _common_start(found)
             self.cursor_position = len(self.value)
 
     def action_leave(self) -> None:
-        """Nothing more to say."""
+        """Clear the line and return to the pane."""
         self.value = ""
-        self.post_message(self.Left())
+        self.post_message(self.Closed())
 
 
 class _First(Suggester):
@@ -133,14 +132,15 @@ class _First(Suggester):
         self._complete = complete
 
     async def get_suggestion(self, value: str) -> str | None:
-        """The first that fits."""
+        """Return the first completion."""
         return next(iter(self._complete(value)), None)
 
 
 def _completed(complete: Completer, line: str) -> list[str]:
-    """Lines that a line may become; a search or a file is completed by nobody.
+    """Return the completions of a line; searches and file names have none.
 
-    Names that would not be seen as they are cannot be typed either: such layers have numbers.
+    Names with invisible characters are left out, because they cannot be typed; such layers have
+    numbers.
     """
     if line.startswith(("/", ">")) or not line:
         return []

@@ -1,7 +1,7 @@
-"""Colours that colour-blind people can tell apart, and a symbol next to each of them.
+"""Colors for color-blind users, and a symbol next to each of them.
 
-The colours are those of Okabe and Ito, "Color Universal Design" (2008). Nothing is said by colour
-alone: ``NO_COLOR`` takes it away and everything is still there.
+The colors are those of Okabe and Ito, "Color Universal Design" (2008). Nothing is conveyed by color
+alone: with ``NO_COLOR`` everything is still visible.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ THEME = Theme(
 )
 
 UNIT_COLORS = {"load": SKY, "store": ORANGE, "mac": GREEN, "vector": PURPLE, "dram": YELLOW}
-"""Unit -> its colour in the time line; its name stands next to each row."""
+"""Unit -> color in the time line, where its name is shown as well."""
 
 
 @attrs.frozen
 class Glyphs:
-    """The symbols of the screen, each one column wide."""
+    """Symbols of the screen, each one column wide."""
 
     next: str
-    """Next to what is done next."""
+    """Mark of what is executed next."""
     done: str
     pending: str
     breakpoint: str
@@ -50,29 +50,32 @@ class Glyphs:
     equal: str
     differs: str
     shades: str
-    """From nothing to full."""
+    """Shades from empty to full."""
     bar: str
     now: str
-    """Where time stands."""
+    """Mark of the current time."""
 
 
-PYTHONS_OWN = "C.UTF-8"
-"""What Python sets ``LC_CTYPE`` to where the locale is C."""
+PYTHON_DEFAULT_LOCALE = "C.UTF-8"
+"""Value of ``LC_CTYPE`` that Python sets if the locale is C."""
 UNICODE = Glyphs("▶", "✓", "·", "●", "▲", "▼", "=", "≠", " ░▒▓█", "█", "│")
 ASCII = Glyphs(">", "+", ".", "*", "^", "v", "=", "#", " .:%#", "#", "|")
 
 
 def is_ascii_terminal(environ: Mapping[str, str]) -> bool:
-    """Is the user's terminal one without Unicode? Python itself takes the C locale for UTF-8."""
+    """Return whether the terminal has no Unicode; Python itself treats the C locale as UTF-8."""
     if environ.get("TERM", "").startswith("vt"):
         return True
     chosen = environ.get("LC_ALL") or environ.get("LANG", "")
-    has_other = not environ.get("LC_ALL") and environ.get("LC_CTYPE", PYTHONS_OWN) != PYTHONS_OWN
+    has_other = (
+        not environ.get("LC_ALL")
+        and environ.get("LC_CTYPE", PYTHON_DEFAULT_LOCALE) != PYTHON_DEFAULT_LOCALE
+    )
     return chosen in ("C", "POSIX") and not has_other
 
 
-def glyphs_for(encoding: str | None) -> Glyphs:
-    """Those that a terminal of this encoding can show."""
+def choose_glyphs(encoding: str | None) -> Glyphs:
+    """Return the symbols that a terminal of this encoding can show."""
     try:
         "".join(attrs.astuple(UNICODE)).encode(encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
@@ -82,7 +85,7 @@ def glyphs_for(encoding: str | None) -> Glyphs:
 
 HEAT_LEVELS = 16
 _COLD, _HOT = (0x00, 0x20, 0x4D), (0xFF, 0xEA, 0x46)
-"""The ends of cividis, a scale that looks the same with any kind of colour vision."""
+"""Ends of cividis, a color scale that looks the same with any color vision."""
 
 
 @cache
@@ -93,6 +96,6 @@ def _level_style(level: int) -> str:
     return f"{ink} on #" + "".join(f"{part:02x}" for part in mixed)
 
 
-def heat_style(share: float) -> str:
-    """Colours of a cell whose value is at ``share`` of the range, 0 to 1."""
+def get_heat_style(share: float) -> str:
+    """Return the colors of a cell whose value is at ``share`` of the range, 0 to 1."""
     return _level_style(round(share * (HEAT_LEVELS - 1)))

@@ -1,4 +1,4 @@
-"""A small list to pick one of."""
+"""Menu of options to select from."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
 
-class Pick(ModalScreen[int | None]):
-    """Closes with the number of the option that was picked; None if none was."""
+class SelectMenu(ModalScreen[int | None]):
+    """Menu that closes with the index of the selected option, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "Close", show=False),
@@ -28,7 +28,7 @@ class Pick(ModalScreen[int | None]):
         self._list.border_title = title
 
     def compose(self) -> ComposeResult:
-        """Only the list."""
+        """Create the list of options."""
         yield self._list
 
     @on(OptionList.OptionSelected)

@@ -1,4 +1,4 @@
-"""A tensor as planes that fit a screen (channels of rows and columns), and its histogram."""
+"""A tensor as planes for the screen (channels of rows and columns), and its histogram."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy.typing as npt
 from rich.text import Text
 
 from nmpsim.debugger.operands import Operand, Values
-from nmpsim.tui.look import ORANGE, Glyphs
+from nmpsim.tui.theme import ORANGE, Glyphs
 from nmpsim.views.text import real_text
 
 BINS = 32
 BAR_COLUMNS = 40
 
 
-def histogram(shown: Planes, glyphs: Glyphs) -> tuple[Text, ...]:
-    """The range that is used within the one that can be, then a bar a bin."""
+def make_histogram(shown: TensorPlanes, glyphs: Glyphs) -> tuple[Text, ...]:
+    """Return the used part of the range, then a bar for each bin."""
     values = shown.values[np.isfinite(shown.values)]
     if values.size == 0:
         return (Text("no numbers"),)
-    counts, edges = np.histogram(values.astype(np.float64), bin_edges(values))
+    counts, edges = np.histogram(values.astype(np.float64), compute_bin_edges(values))
     lines = [_used(shown, values, glyphs)] if shown.limits and not shown.is_difference else []
     for index, count in enumerate(counts.tolist()):
         first, last = edges[index], edges[index + 1]
@@ -34,7 +34,7 @@ def histogram(shown: Planes, glyphs: Glyphs) -> tuple[Text, ...]:
     return tuple(lines)
 
 
-def bin_edges(values: Values) -> npt.NDArray[np.float64]:
+def compute_bin_edges(values: Values) -> npt.NDArray[np.float64]:
     """Return the edges of at most BINS bins; bins of integers hold equally many values each."""
     low, high = float(values.min()), float(values.max())
     if values.dtype.kind in "iu":
@@ -43,7 +43,7 @@ def bin_edges(values: Values) -> npt.NDArray[np.float64]:
     return np.linspace(low, high if high > low else low + 1.0, BINS + 1)
 
 
-def _end_mark(shown: Planes, first: int, last: int, glyphs: Glyphs) -> str:
+def _end_mark(shown: TensorPlanes, first: int, last: int, glyphs: Glyphs) -> str:
     if shown.limits is None or shown.is_difference:
         return " "
     if first <= shown.limits[0]:
@@ -51,7 +51,7 @@ def _end_mark(shown: Planes, first: int, last: int, glyphs: Glyphs) -> str:
     return glyphs.over if last >= shown.limits[1] else " "
 
 
-def _used(shown: Planes, values: Values, glyphs: Glyphs) -> Text:
+def _used(shown: TensorPlanes, values: Values, glyphs: Glyphs) -> Text:
     low, high = shown.limits or (0, 1)
     columns = np.linspace(low, high, BAR_COLUMNS + 1)
     inside = (columns[1:] >= int(values.min())) & (columns[:-1] <= int(values.max()))
@@ -64,7 +64,7 @@ def _used(shown: Planes, values: Values, glyphs: Glyphs) -> Text:
     )
 
 
-def _bin_label(shown: Planes, first: float, last: float) -> str:
+def _bin_label(shown: TensorPlanes, first: float, last: float) -> str:
     if shown.limits is None:
         return real_text(first)
     low, high = math.ceil(first), math.ceil(last) - 1
@@ -76,19 +76,19 @@ FILTER = "Filter"
 
 
 @attrs.frozen(eq=False)
-class Planes:
-    """An operand and where its elements are on the screen."""
+class TensorPlanes:
+    """An operand and the positions of its elements on the screen."""
 
     operand: Operand
     is_channel_first: bool = False
     is_difference: bool = False
-    """Is it the distance from a reference, where only what is not 0 counts?"""
+    """Whether the values are differences from a reference, where 0 is neutral."""
     values: Values = attrs.field(init=False)
     """[channels, rows, columns]"""
     spread: tuple[float, float] = attrs.field(init=False)
     """Smallest and largest value."""
     limits: tuple[int, int] | None = attrs.field(init=False)
-    """Lowest and highest value that its type can hold; None for float."""
+    """Lowest and highest value of the type; None for float."""
 
     @values.default
     def _by_channel(self) -> Values:
@@ -103,7 +103,7 @@ class Planes:
 
     @spread.default
     def _spread(self) -> tuple[float, float]:
-        return finite_range(self.operand.values)
+        return find_finite_range(self.operand.values)
 
     @limits.default
     def _limits(self) -> tuple[int, int] | None:
@@ -113,7 +113,7 @@ class Planes:
         return int(info.min), int(info.max)
 
     def side(self, value: Any) -> Literal["low", "high", ""]:
-        """At which end of the range is a value? Of a difference its sign."""
+        """Return the end of the range at which a value is; the sign of a difference."""
         if self.is_difference:
             return "low" if value < 0 else "high" if value > 0 else ""
         if self.limits is None:
@@ -122,7 +122,7 @@ class Planes:
         return "low" if value == low else "high" if value == high else ""
 
     def coordinates(self, channel: int, row: int, column: int) -> tuple[int, ...]:
-        """Of an element, in the tensor's logical shape."""
+        """Return the coordinates of an element in the tensor's logical shape."""
         shape = self.operand.values.shape
         if len(shape) < 3:
             return (row, column)[2 - len(shape) :] if shape else ()
@@ -132,7 +132,7 @@ class Planes:
         return (*_unravel(row, shape[:-2]), column, channel)
 
     def position(self, at: tuple[int, ...]) -> tuple[int, int, int]:
-        """Channel, row and column of an element that lies inside."""
+        """Return channel, row and column of an element."""
         shape = self.operand.values.shape
         if len(shape) < 3:
             row, column = (0, 0, *at)[-2:]
@@ -143,12 +143,12 @@ class Planes:
         return at[-1], _ravel(at[:-2], shape[:-2]), at[-2]
 
     def holds(self, at: tuple[int, ...]) -> bool:
-        """Is there such an element?"""
+        """Return whether an element with these coordinates exists."""
         shape = self.operand.values.shape
         return len(at) == len(shape) and all(0 <= i < n for i, n in zip(at, shape, strict=True))
 
     def _channel_shape(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Dimensions that are rows and columns of weights; one input channel needs no column."""
+        """Return the dimensions that are rows and columns of weights."""
         shape = self.operand.values.shape
         split = 2 if shape[-1] == 1 else len(shape) - 1
         return shape[1:split], shape[split:]
@@ -162,7 +162,7 @@ def _ravel(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
     return int(np.ravel_multi_index(at, shape)) if shape else 0
 
 
-def finite_range(values: Values) -> tuple[float, float]:
-    """Smallest and largest number; 0 and 0 if there is none."""
+def find_finite_range(values: Values) -> tuple[float, float]:
+    """Return the smallest and largest finite value; 0 and 0 if there is none."""
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)

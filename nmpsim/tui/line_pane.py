@@ -1,4 +1,4 @@
-"""A pane of text lines of which only those in sight are made, however many there are."""
+"""Pane of text lines; only visible lines are rendered, however many there are."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
-from nmpsim.tui.look import UNICODE, Glyphs
+from nmpsim.tui.theme import UNICODE, Glyphs
 from nmpsim.tui.view import View
 
 MAX_PAINTED = 1000
-"""Rows that are kept; a few screens full."""
+"""Maximum number of cached rows; a few screens full."""
 
 
 class LinePane(ScrollView, can_focus=True):
-    """A scrolling list with a cursor and, above it, a heading that stays."""
+    """Scrolling list of lines with a cursor and a fixed heading."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Line up", show=False),
@@ -39,18 +39,18 @@ class LinePane(ScrollView, can_focus=True):
     ]
 
     title = ""
-    """What the border and the tab say."""
+    """Title on the border and the tab."""
     scrolls_itself = False
-    """Do its lines take account of how far it is scrolled to the right?"""
+    """Whether its lines take horizontal scrolling into account."""
     marks_cursor = False
-    """Do its lines show by themselves where the cursor is?"""
+    """Whether its lines show the cursor themselves."""
     cursor = reactive(0)
     virtual_size = reactive(Size(0, 0))
     view: View | None = None
     _heading_rows = 0
     _followed: object = None
-    _coming_to: tuple[int, ...] = ()
-    """Lines that the cursor goes to with the next renewal."""
+    _pending_lines: tuple[int, ...] = ()
+    """Lines that the cursor goes to at the next update."""
     _measured_at: Size | None = None
     _base = Style()
     _heading: list[Text] = []  # noqa: RUF012 - replaced, never changed
@@ -59,8 +59,8 @@ class LinePane(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._painted: dict[Hashable, Strip] = {}
 
-    class Chosen(Message):
-        """The line with the cursor was chosen, by Enter or a second click."""
+    class Selected(Message):
+        """The line at the cursor was selected, by Enter or a double click."""
 
         def __init__(self, pane: LinePane, index: int) -> None:
             super().__init__()
@@ -69,42 +69,42 @@ class LinePane(ScrollView, can_focus=True):
     # --- what a pane says about itself --------------------------------------------------------
 
     def prepare(self, view: View) -> None:
-        """Read what the lines need; nobody moves the debugger meanwhile."""
+        """Read what the lines need; the debugger does not move meanwhile."""
 
-    def count(self) -> int:
-        """Number of lines."""
+    def count_lines(self) -> int:
+        """Return the number of lines."""
         raise NotImplementedError
 
-    def line(self, index: int, width: int) -> Text:
-        """A line, for a pane of this many columns."""
+    def make_line(self, index: int, width: int) -> Text:
+        """Return a line for a pane of this width."""
         raise NotImplementedError
 
-    def heading(self, width: int) -> list[Text]:
-        """Lines above that do not scroll."""
+    def make_heading(self, width: int) -> list[Text]:
+        """Return the fixed lines above the list."""
         return []
 
-    def label_columns(self, index: int, width: int) -> int | None:
-        """Columns that the cursor highlights, None for all: highlighted bars would be inverted."""
+    def get_label_width(self, index: int, width: int) -> int | None:
+        """Return how many columns the cursor highlights; None for all."""
         return None
 
-    def content_width(self) -> int:
-        """Columns of the longest line; 0 if lines fit any pane."""
+    def compute_width(self) -> int:
+        """Return the columns of the longest line; 0 if lines fit any pane."""
         return 0
 
-    def choose_heading(self, column: int) -> None:
-        """The last line of the heading was clicked at a column of the screen."""
+    def select_heading(self, column: int) -> None:
+        """Handle a click on the last line of the heading."""
 
-    def looks_at(self, index: int) -> Mapping[str, Any]:
-        """What choosing a line makes all panes look at: a layer, a core, an element."""
+    def get_target(self, index: int) -> Mapping[str, Any]:
+        """Return what selecting a line selects in all panes: a layer, a core, an element."""
         return {}
 
-    def breakpoint_at(self, index: int) -> AddressCondition | LayerCondition | None:
-        """What a breakpoint on a line stops at; None where none can be."""
+    def get_breakpoint(self, index: int) -> AddressCondition | LayerCondition | None:
+        """Return the condition of a breakpoint on a line; None where none is possible."""
         return None
 
     @property
-    def shown(self) -> View:
-        """The view that is shown; there is one as soon as there are lines."""
+    def current_view(self) -> View:
+        """The view that is shown; raises RuntimeError before the first one."""
         if self.view is None:
             raise RuntimeError("nothing is shown yet")
         return self.view
@@ -113,81 +113,86 @@ class LinePane(ScrollView, can_focus=True):
 
     @property
     def glyphs(self) -> Glyphs:
-        """The symbols that the terminal can show."""
+        """Symbols that the terminal can show."""
         return getattr(self.app, "glyphs", UNICODE)
 
     def on_mount(self) -> None:
-        """Name the border."""
+        """Set the title of the border."""
         self.border_title = self.title
 
     def show(self, view: View) -> None:
-        """Show how things are now."""
+        """Show a view."""
         self.view = view
         self.prepare(view)
-        self.renew()
+        self.update_lines()
 
-    def renew(self) -> None:
-        """The lines have changed."""
+    def update_lines(self) -> None:
+        """Render the lines again after they have changed."""
         if self.view is not None:
             self.measure()
             self.refresh()
 
     def measure(self) -> None:
-        """The lines have changed, or the pane's size has."""
+        """Compute the sizes again after the lines or the pane's size have changed."""
         self._painted.clear()
-        self._heading_rows = len(self.heading(self.columns))
-        self.virtual_size = Size(max(self.content_width(), 1), self.count() + self._heading_rows)
+        self._heading_rows = len(self.make_heading(self.columns))
+        self.virtual_size = Size(
+            max(self.compute_width(), 1), self.count_lines() + self._heading_rows
+        )
         if self.size:
-            for index in self._coming_to:
+            for index in self._pending_lines:
                 self.go_to(index)
-            self._coming_to = ()
+            self._pending_lines = ()
         self._measured_at = self.size
-        self.cursor = min(self.cursor, max(self.count() - 1, 0))
+        self.cursor = min(self.cursor, max(self.count_lines() - 1, 0))
 
     def watch_virtual_size(self, before: Size, now: Size) -> None:
-        """More lines change the scrollbar alone; for anything else all panes are laid out again."""
+        """Update only the scrollbar if lines were added; otherwise lay out all panes."""
         if now.width == before.width and now.height >= before.height:
             self.vertical_scrollbar.window_virtual_size = now.height
         else:
             self.refresh(layout=True)
 
-    def plain_lines(self) -> list[str]:
-        """All of it as text, for a file."""
-        width = max(self.columns, self.content_width(), 80)
-        lines = [*self.heading(width), *(self.line(i, width) for i in range(self.count()))]
+    def list_plain_lines(self) -> list[str]:
+        """Return all lines as text, for a file."""
+        width = max(self.columns, self.compute_width(), 80)
+        lines = [
+            *self.make_heading(width),
+            *(self.make_line(i, width) for i in range(self.count_lines())),
+        ]
         return [line.plain.rstrip() for line in lines]
 
     def follow(self, what: object, index: int) -> None:
-        """Go to a line if ``what`` has changed, which it stands for."""
+        """Move the cursor to a line if ``what``, which it represents, has changed."""
         if what != self._followed:
             self._followed = what
-            self.come_to(index)
+            self.scroll_to_lines(index)
 
-    def come_to(self, *indices: int) -> None:
-        """Go to lines one after the other with the next renewal: as many are in sight as fit."""
-        self._coming_to = indices
+    def scroll_to_lines(self, *indices: int) -> None:
+        """Move the cursor through these lines at the next update; as many as fit are visible."""
+        self._pending_lines = indices
 
     def find(
         self, text: str, start: int, step: int, interrupted: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """The next line from ``start`` on, around the end, that contains a text."""
-        wanted, count = text.casefold(), self.count()
+        """Return the next line from ``start`` on, cyclically, that contains a text, or None."""
+        wanted, count = text.casefold(), self.count_lines()
         for distance in range(count):
             if interrupted():
                 return None
             index = (start + step * distance) % count
-            if wanted in self.line(index, 400).plain.casefold():
+            if wanted in self.make_line(index, 400).plain.casefold():
                 return index
         return None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Several rows; heading and style, which is made of many rules, are the same for all."""
+        """Render several rows with the same heading and style."""
         self._base = self.rich_style
-        self._heading = [] if self.view is None else self.heading(self.columns)
+        self._heading = [] if self.view is None else self.make_heading(self.columns)
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """One row of the screen; those that were painted before are kept until lines change."""
+        """Render one row of the screen; rendered rows are cached until lines change."""
         left, top = self.scroll_offset
         index, width = top + y - self._heading_rows, self.columns
         if y < self._heading_rows:
@@ -207,25 +212,25 @@ class LinePane(ScrollView, can_focus=True):
         return strip.crop_extend(left, left + width, self._base).apply_style(self._base)
 
     def _shown_line(self, index: int, width: int) -> Text:
-        if self.view is None or not 0 <= index < self.count():
+        if self.view is None or not 0 <= index < self.count_lines():
             return Text("")
-        text = self.line(index, width)
+        text = self.make_line(index, width)
         if index == self.cursor and not self.marks_cursor:
-            label = self.label_columns(index, width)
+            label = self.get_label_width(index, width)
             text.pad_right(max((label or width) - text.cell_len, 0))
             text.stylize("reverse" if self.has_focus else "underline", 0, label)
         return text
 
     @property
     def columns(self) -> int:
-        """Columns of the pane."""
+        """Width of the pane in columns."""
         return max(self.scrollable_content_region.width, 1)
 
     # --- moving the cursor --------------------------------------------------------------------
 
     def go_to(self, index: int) -> None:
-        """Put the cursor on a line and bring it into sight."""
-        self.cursor = min(max(index, 0), max(self.count() - 1, 0))
+        """Move the cursor to a line and scroll it into view."""
+        self.cursor = min(max(index, 0), max(self.count_lines() - 1, 0))
         rows = max(self.scrollable_content_region.height - self._heading_rows, 1)
         top = self.scroll_offset.y
         if self.cursor < top:
@@ -234,37 +239,37 @@ class LinePane(ScrollView, can_focus=True):
             self.scroll_to(y=self.cursor - rows + 1, animate=False)
 
     def action_move(self, lines: int) -> None:
-        """Move the cursor."""
+        """Move the cursor by lines."""
         self.go_to(self.cursor + lines)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by what is in sight."""
+        """Move the cursor by pages."""
         self.go_to(self.cursor + pages * max(self.scrollable_content_region.height - 2, 1))
 
     def action_choose(self) -> None:
-        """Tell the screen."""
-        if self.view is not None and self.count():
-            self.post_message(self.Chosen(self, self.cursor))
+        """Select the line at the cursor."""
+        if self.view is not None and self.count_lines():
+            self.post_message(self.Selected(self, self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor where the mouse is; a second click chooses."""
+        """Move the cursor to the mouse; a second click selects the line."""
         if self.view is None or (offset := event.get_content_offset(self)) is None:
             return
         if offset.y < self._heading_rows:
             if offset.y == self._heading_rows - 1:
-                self.choose_heading(offset.x)
+                self.select_heading(offset.x)
             return
         index = self.scroll_offset.y + offset.y - self._heading_rows
-        if 0 <= index < self.count():
+        if 0 <= index < self.count_lines():
             self.go_to(index)
             if event.chain == 2:
                 self.action_choose()
 
     def on_resize(self) -> None:
-        """Stay with the cursor in sight; what is painted already is right unless lines moved."""
+        """Keep the cursor visible; rendered rows stay valid unless lines moved."""
         if self.view is not None and self.size != self._measured_at:
             before = self._heading_rows, self.virtual_size
-            self.come_to(*(self._coming_to or (self.cursor,)))
+            self.scroll_to_lines(*(self._pending_lines or (self.cursor,)))
             self.measure()
             if (self._heading_rows, self.virtual_size) != before:
                 self.refresh()
