@@ -110,7 +110,7 @@ def _results(
         HostTensor(np.zeros(type_.shape, storage_dtype(type_, real)) if role.kind == OUT else value)
         for role, type_, value in zip(row.operands, types, values, strict=False)
     ]
-    outputs = HOST_OPS[opcode].run(tensors, numbers).outputs
+    outputs = HOST_OPS[opcode].run(*tensors, attributes=numbers).outputs
     return [outputs[index] for index, role in enumerate(row.operands) if is_result(role)]
 
 

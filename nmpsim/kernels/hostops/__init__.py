@@ -85,7 +85,7 @@ def prepared(
         try:
             # IEEE results are meant: infinities, NaN, wrapping
             with np.errstate(all="ignore"), record_overshoots() as overshoots:
-                result = run(own, attributes)
+                result = run(*own, attributes=attributes)
         except KeyError as error:
             raise UnsupportedHostOp(opcode, f"without attribute {error.args[0]}") from error
         except InvalidScaleError as error:

@@ -6,8 +6,6 @@ max, min and multiplication.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from nmpsim.kernels.hostops import functions
@@ -30,9 +28,8 @@ from nmpsim.kernels.hostops.tensors import (
 )
 
 
-def relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute ``max(x, 0)``; Int8 and Int16 may change scale and offset on the way."""
-    dest, src = operands
     if src.is_float:
         return store(functions.relu(src.values), dest)
     if src.uses_integers:
@@ -42,9 +39,8 @@ def relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     return saturate(np.maximum(requantize(src, dest), quantize_value(0.0, dest)), dest)
 
 
-def clip(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def clip(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Limit to Min and Max: libjit on the input's grid, the Interpreter on the output's."""
-    dest, src = operands
     low, high = float(attributes["Min"]), float(attributes["Max"])
     if src.is_float:
         return store(functions.clip(src.values, low, high), dest)
@@ -67,13 +63,12 @@ def clip_result(values: IntArray, low: int | None, high: int | None, dest: HostT
     return clamp(values, floor, ceiling, "activation")
 
 
-def leaky_relu(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def leaky_relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute ``x`` where it is not negative, else ``Alpha * x``.
 
     In float it is assumed (the Interpreter lowers it to several operations): real values, those
     below zero on a scale of ``fl(Sx * alpha)``, then quantize.
     """
-    dest, src = operands
     alpha = np.float32(attributes["Alpha"])
     if src.is_float:
         return store(functions.leaky_relu(src.values, float(alpha)), dest)
@@ -91,9 +86,8 @@ def _leaky_by_integers(src: HostTensor, dest: HostTensor, alpha: np.float32) -> 
     return np.where(x >= 0, upper, lower)
 
 
-def max_splat(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def max_splat(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute ``max(x, quantize(SplatValue))``; Dest and Src have one type."""
-    dest, src = operands
     value = float(attributes["SplatValue"])
     if src.is_float:
         return store(np.maximum(src.values, np.float32(value)), dest)
@@ -101,13 +95,11 @@ def max_splat(operands: Sequence[HostTensor], attributes: Attributes) -> HostRes
     return saturate(clamp(src.values.astype(np.int64), floor, None, "activation"), dest)
 
 
-def sigmoid(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def sigmoid(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute ``1 / (1 + exp(-x))`` of float32, each step rounded."""
-    dest, src = operands
     return store(functions.sigmoid(src.values), dest)
 
 
-def tanh(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def tanh(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute the hyperbolic tangent of float32, rounded once."""
-    dest, src = operands
     return store(functions.tanh(src.values), dest)

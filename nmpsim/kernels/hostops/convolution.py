@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -82,14 +82,15 @@ def _activate_integers(y: IntArray, dest: HostTensor, attributes: Attributes) ->
     return np.where(below < 0, lower, y)
 
 
-def convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def convolution(
+    dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
+) -> HostResult:
     """Compute Dest [N,OH,OW,OC] of Src [N,H,W,C], Filter [OC,KH,KW,C/Group] and Bias [OC].
 
     Float32 sums in the order ky, kx, channel. Int8 is libjit's arithmetic unless the Interpreter's
     is asked for, Int16 the Interpreter's; padding is real zero.
     """
     require_nhwc("convolution", attributes)
-    dest, src, weights, bias = operands
     if src.is_float32:
         sums = _sum_products(src.values, weights.values, dest, attributes)
         return store(apply_fused_activation(sums + bias.values, attributes), dest)
@@ -97,14 +98,20 @@ def convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostR
     return _quantized(src, weights.centered(), bias.centered(), scales, attributes)
 
 
-def channelwise_convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def channelwise_convolution(
+    dest: HostTensor,
+    src: HostTensor,
+    weights: HostTensor,
+    bias: HostTensor,
+    *parameters: HostTensor,
+    attributes: Attributes,
+) -> HostResult:
     """Compute :func:`convolution` with a scale and offset of filter and bias for each channel.
 
     Operands: Dest, Src, Filter, Bias, FilterScales, FilterOffsets, BiasScales, BiasOffsets, the
     last four float32 / int32 [OC].
     """
     require_nhwc("convolution", attributes)
-    dest, src, weights, bias, *parameters = operands
     scales, offsets, bias_scales, bias_offsets = (tensor.values for tensor in parameters)
     centered = weights.values.astype(np.int64) - offsets.astype(np.int64)[:, None, None, None]
     centered_bias = bias.values.astype(np.int64) - bias_offsets.astype(np.int64)
@@ -146,13 +153,14 @@ def _sum_products(
     return sums.transpose(1, 0, 2).reshape(dest.shape)
 
 
-def convolution_3d(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def convolution_3d(
+    dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
+) -> HostResult:
     """Compute Dest [N,OT,OH,OW,OC] of Src [N,T,H,W,C], Filter [OC,KT,KH,KW,C/Group], Bias [OC].
 
     Float sums run over taps, then channels. Quantized ones are exact; then
     ``rha(fl(fl((sum + B) * fl(mm/Sy)) + Oy))`` with ``B = rha(fl(b - Ob) * fl(Sb/mm))``.
     """
-    dest, src, weights, bias = operands
     if src.is_float:
         return store(
             _sum_products(src.values, weights.values, dest, attributes) + bias.values, dest
@@ -163,14 +171,15 @@ def convolution_3d(operands: Sequence[HostTensor], attributes: Attributes) -> Ho
     return saturate(exact, dest)
 
 
-def transposed_convolution(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def transposed_convolution(
+    dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
+) -> HostResult:
     """Compute Dest [N,OH,OW,OC] of Src [N,H,W,C], Filter [OC/Group,KH,KW,C] and Bias [OC], float.
 
     Each input pixel adds its share to a window of Dest, which begins as Bias. The Interpreter goes
     channel by channel and pixel by pixel; for one place of Dest that is taps from the last to the
     first, which can be done for all pixels at once with the same bits.
     """
-    dest, src, weights, bias = operands
     groups = int(attributes["Group"])
     (step_y, step_x), (apart_y, apart_x) = attributes["Strides"], attributes["Dilation"]
     top, left, _, _ = attributes["Pads"]

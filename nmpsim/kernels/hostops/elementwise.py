@@ -7,7 +7,7 @@ first. Int16 follows the Interpreter's float32 arithmetic, with the clip of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -114,13 +114,14 @@ def _operation(
 ) -> Implementation:
     """Return an operation on Dest, LHS, RHS in the form that their dtype and profile ask for."""
 
-    def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-        dest, lhs, rhs = operands
+    def run(
+        dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes
+    ) -> HostResult:
         if dest.uses_integers:
             return saturate(by_integers(dest, lhs, rhs), dest)
         if dest.dtype in (np.int8, np.int16):
             return saturate(by_floats(dest, lhs, rhs), dest)
-        if any(operand.quantized for operand in operands):
+        if any(operand.quantized for operand in (dest, lhs, rhs)):
             raise UnsupportedHostOp(opcode, f"quantized {dest.dtype} has no defined arithmetic")
         return store(plain(lhs.values, rhs.values), dest)
 
@@ -145,8 +146,9 @@ def _comparison(compare: np.ufunc) -> Implementation:
     Quantized ones are as in Glow's sources; LIR_FORMAT has no row for these.
     """
 
-    def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-        dest, lhs, rhs = operands
+    def run(
+        dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes
+    ) -> HostResult:
         if lhs.uses_integers:
             scaled = rescale(lhs.centered(), lhs.scale32 / rhs.scale32)
             return store(compare(scaled, rhs.centered()), dest)
@@ -172,9 +174,14 @@ element_cmp_eq = _comparison(np.equal)
 element_cmp_neq = _comparison(np.not_equal)
 
 
-def element_select(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def element_select(
+    dest: HostTensor,
+    condition: HostTensor,
+    lhs: HostTensor,
+    rhs: HostTensor,
+    attributes: Attributes,
+) -> HostResult:
     """Select LHS where Cond (bool) is true, else RHS, on the grid of Dest."""
-    dest, condition, lhs, rhs = operands
     if dest.uses_integers:
         # Values that are not selected must not count as saturated.
         left, right = (

@@ -11,7 +11,7 @@ through float32, which is the same up to 2**24.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,9 +60,8 @@ class Elementwise:
     to_bool: bool = False
     """Whether Dest is bool instead of the dtype of the sources."""
 
-    def run(self, operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+    def run(self, dest: HostTensor, *sources: HostTensor, attributes: Attributes) -> HostResult:
         """Apply the formula to the sources and store the result in Dest."""
-        dest, *sources = operands
         numbers = [attributes[name] for name in self.attributes]
         if sources[0].dtype in (np.int8, np.int16):
             reals = self.formula(*(source.reals() for source in sources), *numbers)

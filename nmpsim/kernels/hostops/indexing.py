@@ -28,12 +28,17 @@ from nmpsim.kernels.hostops.tensors import (
 )
 
 
-def top_k(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def top_k(
+    values: HostTensor,
+    indices: HostTensor,
+    source: HostTensor,
+    _: HostTensor,
+    attributes: Attributes,
+) -> HostResult:
     """Find the K largest Values and their Indices along the last dimension of Input, in order.
 
     Among equals the lower index comes first. NaN, on which Glow's sort is undefined, comes last.
     """
-    values, indices, source, _ = operands
     count = int(attributes["K"])
     order = np.argsort(-source.values.astype(np.float64), axis=-1, kind="stable")[..., :count]
     largest = np.take_along_axis(source.values, order, axis=-1)
@@ -43,8 +48,7 @@ def top_k(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
 def _extreme(find: Callable[..., IntArray], start: str) -> Implementation:
     """Return argmax or argmin along Axis; ``start`` is the value that a candidate must beat."""
 
-    def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-        dest, src = operands
+    def run(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
         limits = np.finfo(src.dtype) if src.is_float else np.iinfo(src.dtype)
         worst = getattr(limits, start)
         beats = src.values > worst if start == "min" else src.values < worst
@@ -58,20 +62,22 @@ arg_max, arg_min = _extreme(np.argmax, "min"), _extreme(np.argmin, "max")
 """Index of the first largest or smallest value; NaN never is, and 0 is where there is none."""
 
 
-def gather(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def gather(
+    dest: HostTensor, data: HostTensor, indices: HostTensor, attributes: Attributes
+) -> HostResult:
     """Gather slices of Data along the dimension BatchDims."""
-    dest, data, indices = operands
     axis = int(attributes["BatchDims"])
     places = check_indices("gather", indices.values, data.shape[axis])
     return store(np.take(data.values, places, axis=axis), dest)
 
 
-def gather_elements(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def gather_elements(
+    dest: HostTensor, data: HostTensor, indices: HostTensor, attributes: Attributes
+) -> HostResult:
     """Gather elements: each index, which may be negative, replaces its own coordinate along Dim.
 
     ``Dest[i, j, k] = Data[i, Indices[i, j, k], k]`` for Dim 1.
     """
-    dest, data, indices = operands
     axis = int(attributes["Dim"])
     wide, size = indices.values.astype(np.int64), data.shape[axis]
     places = check_indices("gatherelements", np.where(wide < 0, wide + size, wide), size)
@@ -79,12 +85,13 @@ def gather_elements(operands: Sequence[HostTensor], attributes: Attributes) -> H
     return store(np.take_along_axis(data.values[tuple(others)], places, axis=axis), dest)
 
 
-def gather_nd(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def gather_nd(
+    dest: HostTensor, data: HostTensor, indices: HostTensor, attributes: Attributes
+) -> HostResult:
     """Gather slices of Data at the coordinates in the last dimension of Indices.
 
     The first BatchDims dimensions of both are batch dimensions.
     """
-    dest, data, indices = operands
     batch = int(attributes["BatchDims"])
     length = indices.shape[-1]
     batches = math.prod(data.shape[:batch])
@@ -102,12 +109,17 @@ def _flat_indices(opcode: str, indices: AnyArray, shape: Sequence[int]) -> IntAr
     return places
 
 
-def gather_ranges(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def gather_ranges(
+    output: HostTensor,
+    lengths: HostTensor,
+    data: HostTensor,
+    ranges: HostTensor,
+    attributes: Attributes,
+) -> HostResult:
     """Concatenate the ranges (start, length) of Data [N] that Ranges [E, R, 2] lists.
 
     Lengths [E] receives the number of elements of each example; together they fill Output.
     """
-    output, lengths, data, ranges = operands
     starts, counts = ranges.values.astype(np.int64).reshape(-1, 2).T
     size = data.values.size
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
@@ -123,9 +135,8 @@ def gather_ranges(operands: Sequence[HostTensor], attributes: Attributes) -> Hos
     return HostResult({0: cast(gathered, output), 1: cast(sums, lengths)})
 
 
-def non_zero(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) -> HostResult:
     """Return the indices where Cond (bool) is true, in order, then zeros."""
-    dest, condition = operands
     places = np.flatnonzero(condition.values)
     if places.size > dest.values.size:
         found = f"{places.size} places, Dest has {dest.values.size}"
@@ -135,20 +146,24 @@ def non_zero(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
     return store(result, dest)
 
 
-def bucketize(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def bucketize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Count the Boundaries, which ascend, below each value; none lies below NaN."""
-    dest, src = operands
     boundaries = np.asarray(attributes["Boundaries"], dtype=np.float32).astype(src.dtype)
     places = np.searchsorted(boundaries, src.values, side="left")
     return store(np.where(np.isnan(src.values), 0, places), dest)
 
 
-def batch_one_hot(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def batch_one_hot(
+    dest: HostTensor,
+    data: HostTensor,
+    lengths: HostTensor,
+    values: HostTensor,
+    attributes: Attributes,
+) -> HostResult:
     """Encode Data [B, F] as Dest [B, V]: 1 where Data equals the value in Values [V], else 0.
 
     The first Lengths[0] values belong to feature 0, the next Lengths[1] to feature 1, and so on.
     """
-    dest, data, lengths, values = operands
     counts = check_indices("batchonehot", lengths.values, values.values.size + 1)
     if int(counts.sum()) != values.values.size:
         found = f"Lengths add up to {int(counts.sum())}, there are {values.values.size} Values"
@@ -157,13 +172,14 @@ def batch_one_hot(operands: Sequence[HostTensor], attributes: Attributes) -> Hos
     return store(data.values[:, features] == values.values, dest)
 
 
-def scatter_data(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def scatter_data(
+    data: HostTensor, indices: HostTensor, slices: HostTensor, attributes: Attributes
+) -> HostResult:
     """Write Slices [M, ...] into Data at the places in Indices [M, K], or add them (Cumulative).
 
     Slices are taken in order; quantized sums are saturated after each slice, as the Interpreter's
     are.
     """
-    data, indices, slices = operands
     places = _flat_indices("scatterdata", indices.values, data.shape[: indices.shape[1]])
     parts = data.values.reshape(-1, slices.values[0].size).copy()
     pieces = slices.values.reshape(len(places), -1)

@@ -25,7 +25,7 @@ class LazyModule:
             )
             return found
 
-        def call(*arguments: Any) -> Any:
-            return function()(*arguments)
+        def call(*arguments: Any, **options: Any) -> Any:
+            return function()(*arguments, **options)
 
         return call

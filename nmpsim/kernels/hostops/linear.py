@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from nmpsim.kernels.hostops.accumulators import Rescale, add_product, exact_product, real_product
@@ -12,9 +10,10 @@ from nmpsim.kernels.hostops.rounding import rescale, round_half_away, to_float32
 from nmpsim.kernels.hostops.tensors import Attributes, HostResult, HostTensor, saturate, store
 
 
-def fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def fully_connected(
+    dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
+) -> HostResult:
     """Compute Dest [M,N] = Src [M,K] @ Weights [K,N] + Bias [N]."""
-    dest, src, weights, bias = operands
     rows = (src.values if src.is_float else src.centered()).reshape(src.shape[0], -1)
     if src.is_float:
         return store(real_product(rows, weights.values) + bias.values, dest)
@@ -23,13 +22,20 @@ def fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> H
     return saturate(scales.apply(sums, bias.centered(), offset_after_rounding=True), dest)
 
 
-def rowwise_fully_connected(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def rowwise_fully_connected(
+    dest: HostTensor,
+    src: HostTensor,
+    weights: HostTensor,
+    bias: HostTensor,
+    scales: HostTensor,
+    offsets: HostTensor,
+    attributes: Attributes,
+) -> HostResult:
     """Compute Dest [M,N] of Src [M,K], Weights [N,K], Bias [N], Scales [N] and Offsets [N].
 
     Each row of weights has a scale and an offset. libjit's arithmetic for Int8; that of the
     Interpreter, which Int16 follows too, is assumed to be the fully connected layer's.
     """
-    dest, src, weights, bias, scales, offsets = operands
     centered = weights.values.astype(np.int64) - offsets.values.astype(np.int64)[:, None]
     product = src.scale32 * scales.values.astype(np.float32)
     sums = exact_product(src.centered().reshape(src.shape[0], -1), centered.T)
@@ -37,9 +43,10 @@ def rowwise_fully_connected(operands: Sequence[HostTensor], attributes: Attribut
     return saturate(factors.apply(sums, bias.centered(), offset_after_rounding=True), dest)
 
 
-def matmul(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def matmul(
+    dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes
+) -> HostResult:
     """Compute Dest [M,N] = LHS [M,K] @ RHS [K,N]; the Interpreter adds the offset, then rounds."""
-    dest, lhs, rhs = operands
     if lhs.is_float:
         return store(real_product(lhs.values, rhs.values), dest)
     sums = exact_product(lhs.centered(), rhs.centered())
@@ -50,30 +57,31 @@ def matmul(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult
     return saturate(exact, dest)
 
 
-def batch_matmul(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def batch_matmul(
+    dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes
+) -> HostResult:
     """Compute Dest [B,M,N] = LHS [B,M,K] @ RHS [B,K,N] in float, each sum in order."""
-    dest, lhs, rhs = operands
     sums = np.zeros(dest.shape, lhs.dtype)
     add_product(sums, lhs.values, rhs.values)
     return store(sums, dest)
 
 
-def batched_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def batched_add(
+    dest: HostTensor, batch: HostTensor, slice_: HostTensor, attributes: Attributes
+) -> HostResult:
     """Add Slice [...] (Int8, Int16 or Int32) to each item of Batch [N, ...]."""
-    dest, batch, slice_ = operands
     if batch.is_float:
         return store(batch.values + slice_.values[None], dest)
     add = add_by_integers if dest.uses_integers else add_by_floats
     return saturate(add(dest, batch, slice_), dest)
 
 
-def batched_reduce_add(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def batched_reduce_add(dest: HostTensor, batch: HostTensor, attributes: Attributes) -> HostResult:
     """Sum Batch along Axis, which Dest lacks (or keeps as 1).
 
     Real numbers are added in order. Int8 rescales the whole sum once (libjit), or as the
     Interpreter does: ``rha(fl(fl(sum * Sx) / Sy)) + Oy``, which Int16 follows too (Glow has none).
     """
-    dest, batch = operands
     axis = int(attributes["Axis"])
     if not np.issubdtype(batch.dtype, np.integer):
         dtype = np.result_type(batch.dtype, np.float32)

@@ -17,20 +17,18 @@ from nmpsim.kernels.hostops.tensors import (
 )
 
 
-def copy(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def copy(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Copy Src to Dest."""
-    dest, src = operands
     return store(src.values, dest)
 
 
-def touch(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def touch(dest: HostTensor, attributes: Attributes) -> HostResult:
     """Do nothing; the instruction marks a buffer that is written in parts afterwards."""
     return HostResult({})
 
 
-def splat(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def splat(dest: HostTensor, attributes: Attributes) -> HostResult:
     """Fill Dest with the real Value; quantized outputs take ``clip(quantize(Value))``."""
-    (dest,) = operands
     value = float(attributes["Value"])
     if np.issubdtype(dest.dtype, np.integer) and (dest.quantized or dest.dtype.itemsize <= 2):
         exact = quantize_reals(np.full(1, value, dtype=np.float32), dest)
@@ -38,33 +36,29 @@ def splat(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
     return store(np.full(dest.shape, value), dest)
 
 
-def transpose(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def transpose(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Permute dimensions: dimension i of Dest is dimension Shuffle[i] of Src."""
-    dest, src = operands
     return store(src.values.transpose([int(i) for i in attributes["Shuffle"]]), dest)
 
 
-def flip(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def flip(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Reverse Src along Axis."""
-    dest, src = operands
     return store(np.flip(src.values, int(attributes["Axis"])), dest)
 
 
-def space_to_depth(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def space_to_depth(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Move the pixels of each block of BlockSize to channels, row by row, NHWC."""
-    dest, src = operands
     block = int(attributes["BlockSize"])
     images, height, width, channels = src.shape
     blocks = src.values.reshape(images, height // block, block, width // block, block, channels)
     return store(blocks.transpose(0, 1, 3, 2, 4, 5), dest)
 
 
-def convert_to(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def convert_to(result: HostTensor, source: HostTensor, attributes: Attributes) -> HostResult:
     """Convert between plain dtypes as C++ casts: reals lose their fraction, integers wrap.
 
     A real beyond the integers, on which C++ is undefined, saturates, and NaN becomes 0.
     """
-    result, source = operands
     if source.is_float and result.dtype.kind == "i":
         limits = np.iinfo(result.dtype)
         wide = np.nan_to_num(np.trunc(source.values.astype(np.float64)))
@@ -86,9 +80,8 @@ def _region(
     return tuple(slice(o, o + n) for o, n in zip(offsets, shape, strict=True))
 
 
-def insert_tensor(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def insert_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Write Src, repeated Count times along Axis, into Dest at Offsets."""
-    dest, src = operands
     count, axis = int(attributes["Count"]), int(attributes["Axis"])
     offsets = [int(o) for o in attributes["Offsets"]]
     repeated = np.concatenate([src.values] * count, axis=axis)
@@ -97,16 +90,16 @@ def insert_tensor(operands: Sequence[HostTensor], attributes: Attributes) -> Hos
     return HostResult({0: result})
 
 
-def extract_tensor(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def extract_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Read the region of Dest's shape at Offsets of Src."""
-    dest, src = operands
     offsets = [int(o) for o in attributes["Offsets"]]
     return store(src.values[_region(offsets, dest.shape, src.shape, "extracttensor")], dest)
 
 
-def int_lookup_table(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def int_lookup_table(
+    dest: HostTensor, src: HostTensor, mapping: HostTensor, attributes: Attributes
+) -> HostResult:
     """Look up ``Mapping[x - lowest integer]``; Mapping has 256 (Int8) or 65536 (Int16) entries."""
-    dest, src, mapping = operands
     limits = np.iinfo(src.dtype)
     entries = int(limits.max) - int(limits.min) + 1
     if mapping.values.size != entries:

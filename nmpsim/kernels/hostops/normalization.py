@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from nmpsim.kernels.hostops.accumulators import sum_in_order
@@ -20,7 +18,7 @@ from nmpsim.kernels.hostops.tensors import (
 
 
 def local_response_normalization(
-    operands: Sequence[HostTensor], attributes: Attributes
+    dest: HostTensor, src: HostTensor, scale_out: HostTensor, attributes: Attributes
 ) -> HostResult:
     """Normalize over neighboring channels, NHWC; both Dest and Scale are written.
 
@@ -28,7 +26,6 @@ def local_response_normalization(
     ``y = x * float(pow(scale, -beta))``. Both outputs are written (LIR_FORMAT 3.3). The power is
     correctly rounded; glibc's powf, and so a recorded y, is now and then one unit off that.
     """
-    dest, src, scale_out = operands
     half_window = int(attributes["HalfWindowSize"])
     real = src.dtype.type
     share = real(attributes["Alpha"]) / real(2 * half_window + 1)
@@ -49,7 +46,9 @@ def _window_sums(x: AnyArray, half_window: int) -> AnyArray:
     return sums
 
 
-def batch_normalization(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def batch_normalization(
+    dest: HostTensor, src: HostTensor, *parameters: HostTensor, attributes: Attributes
+) -> HostResult:
     """Normalize each channel by constant Mean and Var, Scale and Bias (inference).
 
     Float: ``fl(fl(s * fl(x - mean)) + bias)``, ``s = fl(scale / fl(sqrt(fl(var + eps))))``. Int8
@@ -57,7 +56,6 @@ def batch_normalization(operands: Sequence[HostTensor], attributes: Attributes) 
     ``i = fl(1 / fl(sqrt(fl(var + eps))))``, ``a = fl(fl(i * scale) * fl(Sx/Sy))`` and
     ``b = fl(fl(bias - fl(fl(mean * i) * scale)) / Sy)``.
     """
-    dest, src, *parameters = operands
     along = [1] * len(src.shape)
     along[int(attributes["ChannelIdx"])] = -1
     scale, bias, mean, var = (p.values.reshape(along) for p in parameters)
@@ -71,12 +69,13 @@ def batch_normalization(operands: Sequence[HostTensor], attributes: Attributes) 
     return saturate(round_half_even(placed + np.float32(dest.offset)), dest)
 
 
-def layer_normalization(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def layer_normalization(
+    dest: HostTensor, src: HostTensor, scale: HostTensor, bias: HostTensor, attributes: Attributes
+) -> HostResult:
     """Normalize over the last dimensions, which Scale and Bias have.
 
     ``y = (x - mean) / sqrt(var + eps) * scale + bias``, each step rounded, sums in order.
     """
-    dest, src, scale, bias = operands
     rows = src.values.reshape(-1, scale.values.size)
     count = rows.dtype.type(rows.shape[1])
     centered = rows - sum_in_order(rows) / count

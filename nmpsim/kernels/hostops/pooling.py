@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,13 +26,12 @@ def _lowest(dtype: np.dtype[Any]) -> float | int:
     return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
-def max_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute the largest value over the taps that are not padding; Dest has the scale of Src.
 
     A window wholly in padding gives real zero.
     """
     require_nhwc("maxpool", attributes)
-    dest, src = operands
     window = Window.of(attributes)
     padded, outputs = window.pad(src.values, _lowest(src.dtype)), dest.shape[1:3]
     if src.is_float:
@@ -45,14 +43,15 @@ def max_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResu
     return store(_zero_where_empty(best, src, window), dest)
 
 
-def max_pool_with_argmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def max_pool_with_argmax(
+    dest: HostTensor, src: HostTensor, argmax: HostTensor, attributes: Attributes
+) -> HostResult:
     """Compute :func:`max_pool` and the index of each largest value (Argmax, int64 or int32).
 
     Argmax is the flat index into the whole Src tensor [N, H, W, C]; among equals the last tap,
     row by row, wins (Glow compares with ``>=``); a window wholly in padding gives index 0.
     """
     require_nhwc("maxpoolwithargmax", attributes)
-    dest, src, argmax = operands
     window = Window.of(attributes)
     outputs = dest.shape[1:3]
     places = np.arange(src.values.size, dtype=np.int64).reshape(src.shape)
@@ -78,16 +77,15 @@ def _zero_where_empty(best: AnyArray, src: HostTensor, window: Window) -> AnyArr
     return np.where(empty[:, :, None], src.dtype.type(0 if src.is_float else src.offset), best)
 
 
-def avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute the mean over all taps (CountIncludePads 1), or over those that are not padding (0).
 
     Layout NTHWC has windows in three dimensions. Real taps are added in order, then divided;
     integers follow the profile.
     """
     if attributes.get("Layout", 0) == NTHWC:
-        return _avg_pool_3d(operands, attributes)
+        return _avg_pool_3d(dest, src, attributes)
     require_nhwc("avgpool", attributes)
-    dest, src = operands
     window = Window.of(attributes)
     count_all = int(attributes["CountIncludePads"]) != 0
     outputs = dest.shape[1:3]
@@ -118,13 +116,12 @@ def _sum_taps(dest: HostTensor, x: AnyArray, window: Window) -> AnyArray:
     return sums
 
 
-def _avg_pool_3d(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute :func:`avg_pool` over three dimensions, of Src [N, T, H, W, C].
 
     Float adds the taps in order and divides. Quantized: ``rne(fl(fl(sum / fl(1/m)) + Oy))`` with
     ``m = fl(fl(Sx/Sy)/n)``, other than in two dimensions.
     """
-    dest, src = operands
     window = Window.of(attributes)
     counts = window.count_valid_taps(src.shape[1:4], dest.shape[1:4])[..., None]
     if attributes["CountIncludePads"]:
@@ -137,13 +134,12 @@ def _avg_pool_3d(operands: Sequence[HostTensor], attributes: Attributes) -> Host
     return saturate(round_half_even(placed), dest)
 
 
-def adaptive_avg_pool(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def adaptive_avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute the means over windows that divide Src evenly, NHWC.
 
     Float: ``fl(fl(sum / kw) / kh)``, in order. Int8: the Interpreter's
     ``rha(fl(fl(sum * fl(fl(fl(Sx/Sy)/kw)/kh)) + Oy))``.
     """
-    dest, src = operands
     x = src.values if src.is_float else src.centered()
     sums = np.zeros(dest.shape, x.dtype)
     heights, widths = (_shares(dest.shape[d], src.shape[d]) for d in (1, 2))

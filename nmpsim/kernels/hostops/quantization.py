@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from nmpsim.kernels.hostops.numerics import ARITHMETIC
@@ -17,25 +15,22 @@ from nmpsim.kernels.hostops.rounding import (
 from nmpsim.kernels.hostops.tensors import Attributes, HostResult, HostTensor, saturate, store
 
 
-def quantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def quantize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Quantize float32 Src to Dest, saturated; NaN becomes real zero."""
-    dest, src = operands
     return quantize_blocks(src.values, dest, ARITHMETIC[dest.numerics].place_on_grid)
 
 
-def dequantize(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def dequantize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute ``fl(S * (q - O))`` of an integer Src."""
-    dest, src = operands
     return store(src.reals(), dest)
 
 
-def rescale_quantized(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def rescale_quantized(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Rescale by integers (libjit), ``quantize(dequantize(q))`` or TFLite's fixed point.
 
     libjit rescales to Int8 and Int16 alone: an Int32 result is always the Interpreter's, which
     clips a rescaled Int16 to Int8's range by mistake; here the range is Int16's.
     """
-    dest, src = operands
     if dest.numerics == "q31":
         factor = src.scale / dest.scale
         return saturate(multiply_fixed_point(src.centered(), factor) + np.int64(dest.offset), dest)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from nmpsim.kernels.hostops.tensors import (
@@ -15,9 +13,8 @@ from nmpsim.kernels.hostops.tensors import (
 )
 
 
-def batched_reduce_prod(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def batched_reduce_prod(dest: HostTensor, batch: HostTensor, attributes: Attributes) -> HostResult:
     """Multiply the elements of Batch along Axis, in order; integers wrap."""
-    dest, batch = operands
     axis = int(attributes["Axis"])
     products = np.multiply.accumulate(batch.values, axis=axis, dtype=batch.dtype)
     return store(np.take(products, -1, axis=axis), dest)
@@ -26,8 +23,7 @@ def batched_reduce_prod(operands: Sequence[HostTensor], attributes: Attributes) 
 def _reduction(ufunc: np.ufunc, worst: str) -> Implementation:
     """Return a minimum or maximum over Axes; NaN is ignored, as C++'s min and max do."""
 
-    def run(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
-        dest, batch = operands
+    def run(dest: HostTensor, batch: HostTensor, attributes: Attributes) -> HostResult:
         axes = tuple(int(axis) for axis in attributes["Axes"])
         infinity = np.inf if worst == "max" else -np.inf
         start = infinity if batch.is_float else getattr(np.iinfo(batch.dtype), worst)
@@ -39,9 +35,8 @@ def _reduction(ufunc: np.ufunc, worst: str) -> Implementation:
 batched_reduce_min, batched_reduce_max = _reduction(np.fmin, "max"), _reduction(np.fmax, "min")
 
 
-def cum_sum(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def cum_sum(dest: HostTensor, source: HostTensor, attributes: Attributes) -> HostResult:
     """Compute running sums along Dim, in order; Exclusive leaves out the element itself."""
-    dest, source = operands
     axis = int(attributes["Dim"]) % len(source.shape)
     x = np.moveaxis(source.values, axis, 0)
     x = x[::-1] if attributes["Reverse"] else x

@@ -7,8 +7,6 @@ resize_nearest_neighbor.h.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -26,12 +24,11 @@ from nmpsim.kernels.hostops.tensors import (
 from nmpsim.records import frozen
 
 
-def resize_nearest(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def resize_nearest(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Resize by nearest neighbor: output o reads input ``min(int(fl(o / scale)), size - 1)``.
 
     Scale has one factor for each dimension.
     """
-    dest, src = operands
     if dest.numerics == "q31":
         return store(_nearest(src.values, dest.shape, ResizeCoordinates.of(attributes)), dest)
     scales = [np.float32(s) for s in attributes["Scale"]]
@@ -42,13 +39,12 @@ def resize_nearest(operands: Sequence[HostTensor], attributes: Attributes) -> Ho
     return store(src.values[np.ix_(*places)], dest)
 
 
-def resize_bilinear(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def resize_bilinear(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Resize Src [N, H, W, C] to Dest of the same scale by factors Scale [1, sh, sw, 1].
 
     Output place o lies at input place ``fl(o / s)``; down the rows first, then across. Integers
     are interpolated in float32 and cut to whole numbers, as the Interpreter casts them.
     """
-    dest, src = operands
     if dest.numerics == "q31" and not src.is_float:
         formula = _bilinear_unsigned if attributes.get("Unsigned") else _bilinear
         resized = formula(src.values, dest.shape, ResizeCoordinates.of(attributes))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from nmpsim.kernels.hostops.accumulators import sum_in_order
@@ -21,9 +19,8 @@ from nmpsim.kernels.hostops.tensors import (
 )
 
 
-def softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute the softmax of each row: all elements after axis 0 of Src [N, C] or [N, ...]."""
-    dest, src = operands
     if len(src.shape) < 2:
         raise UnsupportedHostOp("softmax", f"needs at least two dimensions, not {src.shape}")
     beta = float(attributes.get("Beta", 1.0))
@@ -36,9 +33,8 @@ def softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResul
     return store(_softmax_float(rows), dest)
 
 
-def log_softmax(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def log_softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute ``fl(fl(x - max) - log(sum of exp(x - max)))`` of each row, in float."""
-    dest, src = operands
     rows = src.values.reshape(src.shape[0], -1)
     lower = rows - rows.max(axis=1, keepdims=True)
     return store(lower - log(sum_in_order(exp(lower))), dest)

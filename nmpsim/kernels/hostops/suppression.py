@@ -28,7 +28,13 @@ class _Chosen:
     box: int
 
 
-def non_max_suppression(operands: Sequence[HostTensor], attributes: Attributes) -> HostResult:
+def non_max_suppression(
+    indices: HostTensor,
+    numbers: HostTensor,
+    boxes: HostTensor,
+    scores: HostTensor,
+    attributes: Attributes,
+) -> HostResult:
     """Select boxes by score and overlap as ONNX: Indices and NumberOfSelectedIndices.
 
     Each row of Indices [M, 3] is a batch, class and box, class by class from the best score on;
@@ -37,7 +43,6 @@ def non_max_suppression(operands: Sequence[HostTensor], attributes: Attributes) 
     MaxOutputBoxesPerClass times for each batch. With IsTFVersion4 there is one batch and one class:
     Boxes [B, 4], Scores [B], Indices [M].
     """
-    indices, numbers, boxes, scores = operands
     most = int(attributes["MaxOutputBoxesPerClass"])
     corners = _corners(boxes.values, bool(attributes["CenterPointBox"]))
     corners = corners.reshape(-1, boxes.shape[-2], 4)

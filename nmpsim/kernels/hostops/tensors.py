@@ -149,8 +149,8 @@ class HostValueError(ValueError):
     """An operand value that the operation cannot take, such as an index out of range."""
 
 
-Implementation: TypeAlias = Callable[[Sequence[HostTensor], Attributes], HostResult]
-"""(operands in print order, attributes) -> result; never writes into its operands."""
+Implementation: TypeAlias = Callable[..., HostResult]
+"""(*operands in print order, attributes=) -> result; never writes into its operands."""
 
 
 def cast(values: AnyArray, dest: HostTensor) -> AnyArray:
