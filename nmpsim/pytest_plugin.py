@@ -95,15 +95,22 @@ class Nmp:
     ) -> Run:
         """Run a bundle, or that of a file; the test fails if the run traps.
 
-        Args:
-            bundle: what ``load`` or ``compile`` gave, or a file.
-            inputs: by name; float ones are quantized.
-            hazards: ``"none"`` lets the test also fail if what the run answers depends on when a
-                transfer lands; a second run looks for that.
-            strict: the test fails, too, if the program breaks the contract of the instruction set.
+        Parameters
+        ----------
+        bundle
+            What ``load`` or ``compile`` gave, or a file.
+        inputs
+            By name; float ones are quantized.
+        hazards
+            ``"none"`` lets the test also fail if what the run answers depends on when a transfer
+            lands; a second run looks for that.
+        strict
+            The test fails, too, if the program breaks the contract of the instruction set.
 
-        Raises:
-            UserError: codes of FILE, BUN, DEV and INPUT.
+        Raises
+        ------
+        UserError
+            Codes of FILE, BUN, DEV and INPUT.
         """
         __tracebackhide__ = True
         given = (bundle, inputs, self._file, self._settings, hazards, strict)
@@ -123,12 +130,18 @@ class Nmp:
     ) -> None:
         """Fail, and say which layer and element and by how much, unless a run's answer is right.
 
-        Args:
-            run: what ``run`` gave.
-            outputs: what outputs must be, by name, as the device stores them.
-            layers: what layers' outputs must be, likewise.
-            ulp: units of the last place that an element may be off.
-            sqnr_db: signal to quantization noise that is enough instead.
+        Parameters
+        ----------
+        run
+            What ``run`` gave.
+        outputs
+            What outputs must be, by name, as the device stores them.
+        layers
+            What layers' outputs must be, likewise.
+        ulp
+            Units of the last place that an element may be off.
+        sqnr_db
+            Signal to quantization noise that is enough instead.
         """
         __tracebackhide__ = True
         from nmpsim.checking.snapshot import check_tolerances, compare_arrays
@@ -160,12 +173,18 @@ class NmpSnapshot:
     ) -> None:
         """Fail if outputs, cycles or saturation are worse than in the snapshot.
 
-        Args:
-            run: what ``nmp.run`` gave.
-            name: tells several snapshots of a test apart.
-            cycles_percent: how many more cycles are allowed.
-            ulp: units of the last place that an element of an output may be off.
-            sqnr_db: signal to quantization noise that is enough instead.
+        Parameters
+        ----------
+        run
+            What ``nmp.run`` gave.
+        name
+            Tells several snapshots of a test apart.
+        cycles_percent
+            How many more cycles are allowed.
+        ulp
+            Units of the last place that an element of an output may be off.
+        sqnr_db
+            Signal to quantization noise that is enough instead.
         """
         __tracebackhide__ = True
         from nmpsim.checking.snapshot import check_tolerances, compare_snapshot, write_snapshot

@@ -173,12 +173,14 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 def read_baseline(path: Path) -> Baseline:
     """Return the baseline that is stored in a file.
 
-    Raises:
-        UserError: BASE001 if the file is missing or is no baseline; FILE001 if it cannot be read.
+    Raises
+    ------
+    UserError
+        BASE001 if the file is missing or is no baseline; FILE001 if it cannot be read.
     """
     place = Place(str(path))
     if is_special(path):  # opening a pipe would wait for its other end
-        raise _unusable(place, "it is no regular file")
+        raise _unusable(place, "it is not a regular file")
     try:
         text = read_text(path, "baseline", MAX_BYTES, "BASE001", UPDATE_HINT)
     except UserError as error:
@@ -190,7 +192,7 @@ def read_baseline(path: Path) -> Baseline:
     except (ValueError, RecursionError) as error:
         raise _unusable(place, f"it is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("schema") not in (SCHEMA, *OLD_SCHEMAS):
-        raise _unusable(place, f"it is no {SCHEMA}")
+        raise _unusable(place, f"it is not a {SCHEMA} document")
     _add_fields(document, OLD_SCHEMAS.get(document.pop("schema"), ()))
     return _structured(document, place)
 

@@ -142,9 +142,11 @@ def judge_run(
 ) -> CaseResult:
     """Check a run against expectations, budget and baseline.
 
-    Raises:
-        UserError: BASE002 for a baseline of something else; INPUT001, INPUT002, DATA001 or
-            SUITE002 for expectations that do not fit the program.
+    Raises
+    ------
+    UserError
+        BASE002 for a baseline of something else; INPUT001, INPUT002, DATA001 or SUITE002 for
+        expectations that do not fit the program.
     """
     place = Place(str(case.baseline))
     if baseline is not None:

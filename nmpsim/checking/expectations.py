@@ -187,12 +187,14 @@ def check_top1(run: Run, label: int) -> Check:
     outputs = run.report.output_reports
     scores = [output for output in outputs if is_scores(output.values.shape)]
     if not scores:
-        raise fail("DATA001", "the program is no classifier", expected="one score for each class")
+        raise fail(
+            "DATA001", "the program is not a classifier", expected="one score for each class"
+        )
     values = scores_of(outputs)
     if label >= values.size:
         raise fail(
             "DATA001",
-            f"class {label} (counted from 0) is no class of the program",
+            f"class {label} (counted from 0) is not a class of the program",
             expected=f"0 to {values.size - 1}",
         )
     best = int(ranking(values)[0])
@@ -219,7 +221,7 @@ def compare_output(output: OutputReport, expected: Array) -> Difference:
     ):
         raise fail(
             "INPUT002",
-            f"what is expected of {output.name!r} is no such output",
+            f"the expected array does not fit output {output.name!r}",
             found=f"{expected.dtype} of shape {expected.shape}",
             expected=f"{own} of shape {output.values.shape}, as the device stores it",
         )

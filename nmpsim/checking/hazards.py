@@ -35,9 +35,11 @@ def find_hazards(
 
     It ends at a trap or once there are ``max_found``.
 
-    Raises:
-        UserError: BUN004, INPUT001, INPUT002 or MEM001; LIMIT002 (``TimeLimitError``) if
-            ``budget`` has no time left.
+    Raises
+    ------
+    UserError
+        BUN004, INPUT001, INPUT002 or MEM001; LIMIT002 (``TimeLimitError``) if ``budget`` has no
+        time left.
     """
     execution = Execution(bundle, inputs, config, max_memory=max_memory)
     hazards, layers, done = HazardLog(execution), bundle.metadata.layers, 0

@@ -66,9 +66,12 @@ def digest_rescale_values(bundle: Bundle, used: Int64s) -> tuple[str, ...]:
     not how often, where and on which core: so it is the same for any slicing. Empty of a layer
     that rescales nothing. Descriptors outside the bundle's read-only memory are not looked at.
 
-    Args:
-        bundle: the program.
-        used: as :meth:`UsedDescriptors.rows` gives it.
+    Parameters
+    ----------
+    bundle
+        The program.
+    used
+        Result of :meth:`UsedDescriptors.rows`.
     """
     found: list[set[bytes]] = [set() for _ in bundle.metadata.layers]
     for layer, number in _numbers(bundle, used):

@@ -147,7 +147,7 @@ class CaseResult:
     baseline_written: bool = False
     core: Annotated[CoreFile | None, "of a failed case, where one was asked for"] = None
     errors: Annotated[tuple[Diagnostic, ...], NOT_IN_JSON] = ()
-    """Why the case could not be checked."""
+    """Errors that kept the case from being checked."""
     checks: tuple[Check, ...] = ()
     layers: tuple[LayerOutcome, ...] = ()
     seconds: Annotated[float, NOT_IN_JSON] = 0.0
@@ -194,7 +194,7 @@ def exit_code(results: Iterable[CaseResult]) -> int:
 
 
 class CheckDocument(TypedDict):
-    """What `nmpsim check --format json` writes."""
+    """Document that `nmpsim check --format json` writes."""
 
     schema: Literal["nmpsim-check-5"]
     nmpsim: Annotated[str, "version, and a digest of the sources"]

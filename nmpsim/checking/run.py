@@ -77,8 +77,10 @@ def run_bundle(
 
     ``constants`` tells what :func:`digest_constants` does of the bundle.
 
-    Raises:
-        UserError: INPUT001, INPUT002 or BUN004.
+    Raises
+    ------
+    UserError
+        INPUT001, INPUT002 or BUN004.
     """
     used = UsedDescriptors()
     report = device.run(

@@ -59,13 +59,13 @@ class Runner:
         ``strict``, broke the contract, or has hazards and ``hazards`` is ``none``. Empty if it is
         fine.
 
-        Raises:
-            UserError: codes of FILE, BUN, DEV and INPUT; ARG001 for another limit of hazards.
+        Raises
+        ------
+        UserError
+            Codes of FILE, BUN, DEV and INPUT; ARG001 for another limit of hazards.
         """
         if hazards not in (None, "none"):
-            raise fail(
-                "ARG001", "there is no such limit of hazards", found=hazards, expected="none"
-            )
+            raise fail("ARG001", "unknown limit of hazards", found=hazards, expected="none")
         loaded = self.load(bundle) if isinstance(bundle, Path | str) else get_bundle(bundle)
         base = dict(loaded.metadata.device) if device is None else load_device(device).settings()
         config = from_settings({**base, **settings})
@@ -93,7 +93,9 @@ def check_tolerances(ulp: int, sqnr_db: float | None, cycles_percent: float = 0.
         if not is_number or not math.isfinite(value) or value < least:
             what = "a whole number" if name == "ulp" else "a finite number"
             expected = what if math.isinf(least) else f"{what} from {least} on"
-            raise fail("ARG001", f"{name} is no tolerance", found=repr(value), expected=expected)
+            raise fail(
+                "ARG001", f"{name} is not a valid tolerance", found=repr(value), expected=expected
+            )
 
 
 def compare_arrays(

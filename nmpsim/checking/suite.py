@@ -96,7 +96,7 @@ def _is_limit(name: str) -> Callable[[Any, Any, Any], None]:
         try:
             Limits(**{name: value})
         except UserError as error:
-            raise ValueError(f"{value!r} is no {name}") from error
+            raise ValueError(f"{value!r} is not a valid {name}") from error
 
     return check
 

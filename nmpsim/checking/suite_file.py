@@ -27,8 +27,10 @@ _MERGED = ("expect", "budget")
 def read_suite(path: Path) -> Suite:
     """Read the suite of a TOML file.
 
-    Raises:
-        UserError: FILE001 if it cannot be read; SUITE001, SUITE002 with all that is wrong in it.
+    Raises
+    ------
+    UserError
+        FILE001 if it cannot be read; SUITE001, SUITE002 with all that is wrong in it.
     """
     document = read_toml(path, "suite", "SUITE001")
     place = Place(str(path))
@@ -37,9 +39,9 @@ def read_suite(path: Path) -> Suite:
         raise _unusable(place, _unknown(stray[0], (_DEFAULTS, _CASES)))
     tables, defaults = document.get(_CASES, []), document.get(_DEFAULTS, {})
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise _unusable(place, f"{_CASES} is no list of tables", hint="[[case]]")
+        raise _unusable(place, f"{_CASES} is not a list of tables", hint="[[case]]")
     if not isinstance(defaults, dict):
-        raise _unusable(place, f"{_DEFAULTS} is no table", hint="[defaults]")
+        raise _unusable(place, f"{_DEFAULTS} is not a table", hint="[defaults]")
     findings: list[Diagnostic] = []
     cases: list[Case] = []
     for number, table in enumerate(tables, 1):
@@ -120,7 +122,7 @@ def _real(value: Any, _: object) -> float:
     if type(value) not in (int, float):
         raise TypeError(f"{value!r} is not a number")
     if not math.isfinite(value):
-        raise ValueError(f"{value!r} is no limit")
+        raise ValueError(f"{value!r} is not a valid limit")
     return float(value)
 
 

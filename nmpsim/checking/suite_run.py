@@ -26,17 +26,25 @@ def check_cases(
 
     It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
 
-    Args:
-        work: a case, or the result of one that could not be read; taken as there is room.
-        names: of all cases, in the order of the results.
-        jobs: processes, one for each processor if None.
-        max_memory: bytes that all runs at once may take; what is free, less a margin, if None. A
-            case that needs more than its share has the error MEM001.
-        progress: called with ``compiling`` if kernels must be compiled, and with ``case``; of one
-            case alone with ``layer`` too.
+    Parameters
+    ----------
+    work
+        Cases, or results of those that could not be read; taken as workers become free.
+    names
+        Names of all cases, in the order of the results.
+    jobs
+        Number of processes, one for each processor if None.
+    max_memory
+        Bytes that all runs at once may take; what is free, less a margin, if None. A case that
+        needs more than its share has the error MEM001.
+    progress
+        Called with ``compiling`` if kernels must be compiled, and with ``case``; of one case alone
+        with ``layer`` too.
 
-    Raises:
-        UserError: WORK001 if a worker was lost.
+    Raises
+    ------
+    UserError
+        WORK001 if a worker was lost.
     """
     found: dict[str, CaseResult] = {}
     processes, limit = share_resources(jobs, len(names), max_memory)

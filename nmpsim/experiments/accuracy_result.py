@@ -28,7 +28,7 @@ class EvaluationKey:
     nmpsim: str
     program: str
     network: str
-    """See :func:`nmpsim.experiments.identity.digest_of_network`."""
+    """Digest by :func:`nmpsim.experiments.identity.digest_of_network`."""
     bundle: str
     """Digest of the bundle."""
     dataset: str
@@ -173,7 +173,7 @@ class AnswersDocument(TypedDict):
 
 
 class EvaluationDocument(TypedDict):
-    """What `nmpsim eval --format json` and its file of results have."""
+    """Document that `nmpsim eval --format json` and its file of results contain."""
 
     schema: Literal["nmpsim-eval-3"]
     nmpsim: str
@@ -230,8 +230,10 @@ def went_over_limit(answer: Answer) -> bool:
 def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
     """Return the evaluation in a file, if it has the same key as ``fresh``.
 
-    Raises:
-        UserError: FILE001 if it cannot be read, RESULT001 if it holds something else.
+    Raises
+    ------
+    UserError
+        FILE001 if it cannot be read, RESULT001 if it holds something else.
     """
     document = _document(path)
     for key, ours in attrs.asdict(fresh.subject).items():
@@ -254,7 +256,7 @@ def _document(path: Path) -> Mapping[str, Any]:
         raise foreign_results(path, "the file is not JSON", error) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         found = document.get("schema") if isinstance(document, dict) else type(document).__name__
-        raise foreign_results(path, "the file is no evaluation", found, SCHEMA)
+        raise foreign_results(path, "the file is not an evaluation", found, SCHEMA)
     return document
 
 

@@ -32,21 +32,23 @@ class GridPoint:
 def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
     """Read a grid from a TOML file: a device file with a list of values for each setting.
 
-    Raises:
-        UserError: FILE001 if it cannot be read, GRID001 if it is no grid.
+    Raises
+    ------
+    UserError
+        FILE001 if it cannot be read, GRID001 if it is no grid.
     """
     place = Place(str(path))
     grid: dict[str, tuple[int, ...]] = {}
     for section, content in read_toml(path, "grid", "GRID001").items():
         if not isinstance(content, dict):
-            message = f"{section} stands outside any section"
+            message = f"{section} is outside any section"
             raise fail("GRID001", message, place=place, hint=_HINT)
         for key, given in content.items():
             values = given if isinstance(given, list) else [given]
             name = setting_name(f"{section}.{key}", place)
             grid[name] = tuple(_whole(value, f"[{section}] {key}", place) for value in values)
     if not grid:
-        raise fail("GRID001", "the grid names no setting", place=place, hint=_HINT)
+        raise fail("GRID001", "the grid has no settings", place=place, hint=_HINT)
     return grid
 
 
@@ -75,7 +77,7 @@ def _whole(value: object, what: str, place: Place) -> int:
         return value
     raise fail(
         "GRID001",
-        f"{what} is of the wrong kind",
+        f"{what} has the wrong type",
         place=place,
         found=repr(value)[:80],
         expected="whole numbers",
@@ -89,8 +91,10 @@ def grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
     Settings that contradict each other make a point without a device. A value with which no point
     has a device is an error.
 
-    Raises:
-        UserError: GRID001 for an empty or a huge grid, DEV002 and DEV003 for its values.
+    Raises
+    ------
+    UserError
+        GRID001 for an empty or a huge grid, DEV002 and DEV003 for its values.
     """
     unique = {setting_name(name): tuple(dict.fromkeys(grid[name])) for name in grid}
     if not unique or not all(unique.values()):

@@ -76,15 +76,17 @@ def add(folder: Path, document: Path, commit: str, label: str, date: datetime) -
 
     One of the same network, commit, label and kind is replaced.
 
-    Raises:
-        UserError: FILE001, FILE002; REPORT001 if the file is of neither kind, RESULT001 if it is
-            damaged or did not reach its end; ARG001 for a commit or label that is no line of text.
+    Raises
+    ------
+    UserError
+        FILE001, FILE002; REPORT001 if the file is of neither kind, RESULT001 if it is damaged or
+        did not reach its end; ARG001 for a commit or label that is no line of text.
     """
     for name, words in (("commit", commit), ("label", label)):
         if not words.isprintable() or len(words) > _MAX_WORDS:
             raise fail(
                 "ARG001",
-                f"this is no {name}",
+                f"the {name} is not a line of text",
                 found=repr(words[:_MAX_WORDS]),
                 expected=f"a line of at most {_MAX_WORDS} characters",
             )
@@ -220,7 +222,7 @@ def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry | No
 
 def _finite(value: Any) -> float:
     if not math.isfinite(number := float(value)):
-        raise ValueError(f"{number} is no finite number")
+        raise ValueError(f"{number} is not finite")
     return number
 
 
@@ -234,7 +236,7 @@ def _all(folder: Path) -> list[tuple[Entry, str]]:
     if not folder.is_dir():
         raise fail(
             "FILE001",
-            "there is no such history",
+            "the history does not exist",
             place=Place(str(folder)),
             expected="a folder",
             hint="name runs to add: nmpsim history FOLDER RUN.json",

@@ -24,9 +24,9 @@ from nmpsim.host_memory import checked_limit, share_of
 MAX_WINDOWS_PROCESSES = 61
 """Number of processes that Python can wait for on Windows."""
 _shared: Any = None
-"""In a worker process: the data that its jobs share."""
+"""Data that the jobs of this worker process share."""
 _set_up_error: RuntimeError | None = None
-"""In a worker process: why it could not be set up."""
+"""Error that kept this worker process from being set up."""
 
 
 def choose_jobs(jobs: int | None, items: int) -> int:

@@ -84,11 +84,11 @@ class ArraySamples:
         return self.count
 
     def read(self, index: int) -> Arrays:
-        """See :class:`Samples`."""
+        """Return the arrays of one sample."""
         return {name: array[index] for name, array in self.arrays.items()}
 
     def source(self, index: int) -> str:
-        """See :class:`Samples`."""
+        """Return the position of a sample, for errors."""
         return f"sample {index} (counted from 0)"
 
 
@@ -123,7 +123,7 @@ def classes_of(bundle: Bundle) -> int:
         shapes = ", ".join(f"{one.name}: {'x'.join(map(str, one.shape))}" for one in outputs)
         raise fail(
             "DATA001",
-            "the program is no classifier of single samples",
+            "the program is not a classifier of single samples",
             found=shapes or "no output",
             expected="an output with one score for each class, such as 1x1000",
         )
@@ -144,7 +144,7 @@ def check_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
     if len(given) != count:
         raise fail(
             "DATA001",
-            "there is not one label for each sample",
+            "the number of labels is not that of samples",
             found=f"labels: {len(given):,}",
             expected=f"as many as samples: {count:,}",
         )
@@ -152,7 +152,7 @@ def check_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
     if wrong.size:
         raise fail(
             "DATA001",
-            f"label {wrong[0]} (counted from 0) is no class of the program",
+            f"label {wrong[0]} (counted from 0) is not a class of the program",
             found=int(given[wrong[0]]),
             expected=f"0 to {classes - 1}, or {UNLABELLED} for a sample to leave out",
         )

@@ -109,16 +109,25 @@ def sensitivity(
     Sizes of bursts and rows are halved and doubled; a small number moves by one at least. What
     the program is tiled for is compiled again, if the bundle carries its LIR.
 
-    Args:
-        bundle: the program.
-        inputs: what ``report``'s run was given.
-        report: the run with the device's own settings.
-        config: the device.
-        progress: called after every setting.
-        budget: what all the runs may take together; each may take as many cycles as it says.
+    Parameters
+    ----------
+    bundle
+        The program.
+    inputs
+        Inputs of ``report``'s run.
+    report
+        The run with the device's own settings.
+    config
+        The device.
+    progress
+        Called after every setting.
+    budget
+        What all the runs may take together; each may take as many cycles as it says.
 
-    Raises:
-        UserError: INPUT001, INPUT002 or BUN004, as the run itself; LIMIT002 if time is up.
+    Raises
+    ------
+    UserError
+        INPUT001, INPUT002 or BUN004, as the run itself; LIMIT002 if time is up.
     """
     skipped = _skipped(bundle, config)
     left_out = {one.setting for one in skipped}

@@ -82,9 +82,11 @@ def load_sweep_program(
 ) -> SweepProgram:
     """Load the program of a bundle, of a model or of LIR text, with its constants.
 
-    Raises:
-        UserError: codes of FILE, LIR, CONST, MODEL, PKG and BUN; BUN005 for a bundle without
-            its module; ARG001 for weights or numerics given with a bundle, which has its own.
+    Raises
+    ------
+    UserError
+        Codes of FILE, LIR, CONST, MODEL, PKG and BUN; BUN005 for a bundle without its module;
+        ARG001 for weights or numerics given with a bundle, which has its own.
     """
     if isinstance(program, Bundle):
         return _of_bundle(program)

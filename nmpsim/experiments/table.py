@@ -103,9 +103,11 @@ class ResultsFile:
     def open(cls, path: Path, same: Mapping[str, str]) -> ResultsFile:
         """Open a results file and read its rows if they are about the same things.
 
-        Raises:
-            UserError: ARG001 for another kind of file, PKG001 if pyarrow is missing, FILE001,
-                RESULT001 if the file holds something else.
+        Raises
+        ------
+        UserError
+            ARG001 for another kind of file, PKG001 if pyarrow is missing, FILE001, RESULT001 if the
+            file holds something else.
         """
         _check_kind(path)
         rows = _read(path) if path.exists() else []
@@ -146,13 +148,13 @@ def _check_kind(path: Path) -> None:
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise fail(
             "ARG001",
-            "results go into a CSV or Parquet file",
+            "results must be a CSV or Parquet file",
             place=place,
             found=path.suffix or "no ending",
             expected=".csv or .parquet",
         )
     if is_special(path):
-        raise fail("ARG001", "results need a regular file to grow in", place=place)
+        raise fail("ARG001", "results need a regular file", place=place)
     if _is_parquet(path):
         try:
             import pyarrow.parquet  # noqa: F401 - whether it is there
@@ -176,7 +178,7 @@ def _read_csv(path: Path) -> list[Row]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = list(csv.reader(file))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise foreign_results(path, "this is no CSV file of a sweep", error) from error
+        raise foreign_results(path, "the file is not a CSV file of a sweep", error) from error
     if not lines:
         return []
     _check_columns(path, lines[0])
@@ -221,7 +223,7 @@ def _read_parquet(path: Path) -> list[Row]:
         table = parquet.read_table(path)
     except pyarrow.ArrowInvalid as error:
         found = str(error).split("\n", 1)[0][:120]
-        raise foreign_results(path, "this is no Parquet file", found) from error
+        raise foreign_results(path, "the file is not a Parquet file", found) from error
     _check_columns(path, table.column_names)
     rows: list[Row] = table.to_pylist()
     return rows

@@ -55,7 +55,10 @@ def _dense(views: list[_Array], weights: _Array) -> _Array:
 
 
 def _depthwise(views: list[_Array], weights: _Array, groups: int, shape: tuple[int, ...]) -> _Array:
-    """Each output reads one channel; channel c makes outputs c * OC / C to (c + 1) * OC / C - 1."""
+    """Return the sums if each output reads one channel.
+
+    Channel c makes the outputs c * OC / C to (c + 1) * OC / C - 1.
+    """
     taps = weights.reshape(groups, -1, len(views))
     sums = np.zeros((*shape[:3], groups, taps.shape[1]), dtype=weights.dtype)
     for tap, view in enumerate(views):

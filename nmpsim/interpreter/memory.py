@@ -17,7 +17,7 @@ from nmpsim.lir.nodes import Module, TensorType
 
 @attrs.frozen
 class Location:
-    """Where a tensor lies: consecutive elements of a weight or buffer, from ``start`` on."""
+    """Location of a tensor: consecutive elements of a weight or buffer, from ``start`` on."""
 
     storage: str
     start: int

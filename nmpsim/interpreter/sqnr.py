@@ -1,4 +1,4 @@
-"""Signal to quantization noise: how large errors are relative to the right values."""
+"""Signal-to-quantization-noise ratio: how large errors are relative to the right values."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy.typing as npt
 
 
 def sqnr_db(reference: npt.NDArray[Any], error: npt.NDArray[Any]) -> float:
-    """``10 log10(sum(reference**2) / sum(error**2))``, in decibels; see :func:`decibels`."""
+    """Return ``10 log10(sum(reference**2) / sum(error**2))`` in dB; see :func:`decibels`."""
     return decibels(energy(reference), energy(error))
 
 
 def energy(values: npt.NDArray[Any]) -> float:
-    """Sum of squares, in float64."""
+    """Return the sum of squares, in float64."""
     return float(np.square(values, dtype=np.float64).sum())
 
 
 def decibels(signal: float, noise: float) -> float:
-    """Of two energies: infinite without noise, minus infinite where there is nothing else."""
+    """Return the ratio of two energies in dB: inf without noise, -inf without a signal."""
     if noise == 0:
         return math.inf
     ratio = signal / noise

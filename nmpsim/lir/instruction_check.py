@@ -30,7 +30,7 @@ def find_instruction_problem(
     """
     row = OPCODES.get(opcode)
     if row is None:
-        return f"there is no operation {opcode!r}"[:200]
+        return f"unknown operation {opcode!r}"[:200]
     if [kind for kind, _ in operands] != [role.kind for role in row.operands]:
         return f"{opcode} has the operands {', '.join(f'{r.kind} {r.name}' for r in row.operands)}"
     for _, type in operands:

@@ -49,7 +49,7 @@ class NamedLayer(Protocol):
 
     @property
     def placement(self) -> str:
-        """``device`` or ``host``; empty if unknown."""
+        """Placement: ``device`` or ``host``; empty if unknown."""
 
 
 Layer = TypeVar("Layer", bound=NamedLayer)
@@ -73,16 +73,23 @@ def find_layer(
 ) -> Layer:
     """Return the layer that a word names.
 
-    Args:
-        layers: those that there are.
-        word: an index; a display name; a full name, with or without the number that Glow appends,
-            or a part of one that TFLite joined with ``;``; ``line:N`` or
-            ``number:N`` of the LIR; ``index:N``; ``NNNN:NAME`` as in saved layers.
-        code: of the error.
-        also: other words that may stand in this place, for the error's hint.
+    Parameters
+    ----------
+    layers
+        Those that there are.
+    word
+        An index; a display name; a full name, with or without the number that Glow appends, or a
+        part of one that TFLite joined with ``;``; ``line:N`` or ``number:N`` of the LIR;
+        ``index:N``; ``NNNN:NAME`` as in saved layers.
+    code
+        Of the error.
+    also
+        Other words that may stand in this place, for the error's hint.
 
-    Raises:
-        UserError: ``code`` for none or several, with the layers that may be meant.
+    Raises
+    ------
+    UserError
+        ``code`` for none or several, with the layers that may be meant.
     """
     return find_operations(layers, word, code, also)[-1]
 

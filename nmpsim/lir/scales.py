@@ -48,7 +48,7 @@ def read_scales_file(path: Path) -> dict[str, Any]:
         place = Place(str(path), error.lineno, error.colno)
         raise fail("CONST004", message, place=place, found=quote(error.msg)) from None
     except (ValueError, RecursionError) as error:  # an absurd number, an absurd depth
-        message = "the file of scales cannot be understood"
+        message = "the file of scales is invalid"
         raise fail("CONST004", message, place=place, found=quote(str(error))) from None
     if not isinstance(content, dict):
         message = "the file of scales holds no object"
@@ -173,7 +173,7 @@ def _exact_scale(key: str, entry: Mapping[str, Any], place: Place | None) -> Exa
     except (KeyError, TypeError, ValueError, OverflowError):
         raise fail(
             "CONST004",
-            f"the scale of {quote(key)} cannot be understood",
+            f"the scale of {quote(key)} is invalid",
             place=place,
             found=quote(str(dict(entry))),
             expected='"scale" or "scale_hex", and "offset"',

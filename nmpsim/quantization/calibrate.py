@@ -30,15 +30,20 @@ def cut_samples(
 ) -> list[Sample]:
     """Split arrays into samples, float32 where the input is float.
 
-    Args:
-        inputs: type of each input.
-        arrays: for each input, under its name or ``input/NAME``, any number of samples: an array
-            whose first dimension counts them, in front of the input's dimensions or in place of
-            the first. The name may be empty for the only input. Other arrays are ignored.
+    Parameters
+    ----------
+    inputs
+        Type of each input.
+    arrays
+        For each input, under its name or ``input/NAME``, any number of samples: an array whose
+        first dimension counts them, in front of the input's dimensions or in place of the first.
+        The name may be empty for the only input. Other arrays are ignored.
 
-    Raises:
-        UserError: INPUT001 for a missing input; INPUT002 for an array that does not fit, is empty
-            or holds what is not finite, and where the inputs differ in their number of samples.
+    Raises
+    ------
+    UserError
+        INPUT001 for a missing input; INPUT002 for an array that does not fit, is empty or holds
+        what is not finite, and where the inputs differ in their number of samples.
     """
     only = len(inputs) == 1
     split = {name: _split(name, type_, _find(name, arrays, only)) for name, type_ in inputs.items()}
@@ -60,13 +65,18 @@ def stack_examples(
 ) -> dict[str, npt.NDArray[Any]]:
     """Stack examples to one array for each input, as :func:`cut_samples` takes them.
 
-    Args:
-        inputs: type of each input, in their order.
-        examples: arrays or PyTorch's tensors, or tuples with one for each input; each may hold
-            several samples.
+    Parameters
+    ----------
+    inputs
+        Type of each input, in their order.
+    examples
+        Arrays or PyTorch's tensors, or tuples with one for each input; each may hold several
+        samples.
 
-    Raises:
-        UserError: INPUT001 for an example with more or fewer tensors, INPUT002 as cut_samples.
+    Raises
+    ------
+    UserError
+        INPUT001 for an example with more or fewer tensors, INPUT002 as cut_samples.
     """
     samples: list[Sample] = []
     for number, example in enumerate(examples):
@@ -108,7 +118,7 @@ def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
     """Return the samples in an array for one input."""
     subject = f"the calibration values for input {name!r}"
     if array.dtype.kind not in "biuf":
-        raise fail("INPUT002", f"{subject} are no numbers", found=str(array.dtype)[:80])
+        raise fail("INPUT002", f"{subject} are not numbers", found=str(array.dtype)[:80])
     samples = _arranged(array, type_.shape)
     if samples is None or array.size == 0:
         raise fail(

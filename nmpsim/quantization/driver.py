@@ -42,9 +42,9 @@ class QuantizedResult:
     type: TensorType
     """Type in the quantized program."""
     reason: str
-    """Why it stays float; empty if it does not."""
+    """Reason why it stays float; empty if it does not."""
     narrowed: bool
-    """Whether it has the range of the activation after it, which clips a part of it."""
+    """Whether its range is that of the activation after it, which clips a part of it."""
     bias_saturated: int
     """Elements of its bias that do not fit the bias's type."""
 
@@ -170,7 +170,7 @@ def get_float_inputs(program: ImportedModel) -> dict[str, TensorType]:
 def _fates(
     fates: Sequence[OperatorMapping], names: Mapping[str, str]
 ) -> tuple[OperatorMapping, ...]:
-    """What became of a model's operations, with the names of the quantized program's layers."""
+    """Return the mappings of a model's operations with the quantized program's layer names."""
     found = []
     for fate in fates:
         layers = tuple(names[name] for name in fate.layers if name in names)

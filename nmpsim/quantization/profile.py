@@ -51,9 +51,11 @@ def read_profile(path: Path) -> dict[str, Range]:
 
     Histograms are not read: Glow looks at them only where it is told to calibrate by them.
 
-    Raises:
-        UserError: FILE001 if the file cannot be read, CONST001 if it is no profile or contradicts
-            itself, PKG001 for YAML without the package pyyaml.
+    Raises
+    ------
+    UserError
+        FILE001 if the file cannot be read, CONST001 if it is no profile or contradicts itself,
+        PKG001 for YAML without the package pyyaml.
     """
     place = Place(str(path))
     text = read_text(path, "profile", MAX_BYTES, "CONST001")
@@ -96,7 +98,7 @@ def _lines(text: str, path: Path) -> Iterator[tuple[str, Range, Place]]:
         if range_ is None:
             raise fail(
                 "CONST001",
-                "a line of the profile cannot be understood",
+                "a line of the profile is invalid",
                 place=place,
                 found=repr(line[:80]),
                 expected=_LINE,
@@ -147,5 +149,5 @@ def _documents(text: str, place: Place) -> list[Any]:
 
 
 def _no_profile(place: Place, found: str, hint: str | None = None) -> UserError:
-    message = "the file is no profile of Glow"
+    message = "the file is not a profile of Glow"
     return fail("CONST001", message, place=place, found=found, expected=_ENTRY, hint=hint)

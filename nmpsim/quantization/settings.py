@@ -23,7 +23,7 @@ _Word = TypeVar("_Word", bound=str)
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """How to quantize; the defaults are Glow's."""
+    """Settings of a quantization; the defaults are Glow's."""
 
     schema: Schema = "asymmetric"
     elem: Elem = "i8"

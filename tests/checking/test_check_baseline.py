@@ -167,7 +167,7 @@ def test_damaged(project, content):
 def test_no_file(project, make):
     (project.folder / "seven.json").unlink()
     make(project.folder / "seven.json")
-    refused(project, "BASE001", "no regular file")
+    refused(project, "BASE001", "not a regular file")
 
 
 @pytest.mark.parametrize(

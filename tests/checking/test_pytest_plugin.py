@@ -122,7 +122,9 @@ def test_outputs(nmp):
     assert outcomes["failed"] == 2 - outcomes.get("skipped", 0)
     name = tolerance.partition("=")[0]
     error = "E * nmpsim.diagnostics.UserError: error?ARG001?: "
-    done.stdout.fnmatch_lines([f"{error}{name} is no tolerance", f"E *expected: {expected}"])
+    done.stdout.fnmatch_lines(
+        [f"{error}{name} is not a valid tolerance", f"E *expected: {expected}"]
+    )
     assert not (pytester.path / "nmp_snapshots").exists()
     assert "snapshot.py" not in done.stdout.str()
 
@@ -151,7 +153,7 @@ def test_no_such_limit(nmp):
             "E * AssertionError: hazards: 1 hazard: layer conv2__2: core 1 nmp.conv at 0x*",
             "E *layer 3 conv2__2, line 26: *no nmp.wait load between them",
             "E * AssertionError: trap: * contract: missing synchronization: core 1 nmp.conv at 0x*",
-            "E * nmpsim.diagnostics.UserError: error?ARG001?: there is no such limit of hazards",
+            "E * nmpsim.diagnostics.UserError: error?ARG001?: unknown limit of hazards",
         ]
     )
 

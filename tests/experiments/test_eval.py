@@ -146,8 +146,8 @@ def test_folders(cli, digits, digits_bin, tmp_path):
         ("nothing", "no such array in the data set"),
         ("x", "labels must be integers"),
         (None, "the data set has no labels"),
-        ("short.csv", "not one label for each sample"),
-        ("high.npy", "is no class of the program"),
+        ("short.csv", "the number of labels is not that of samples"),
+        ("high.npy", "is not a class of the program"),
         ("none.npy", "no sample has a label"),
     ],
 )

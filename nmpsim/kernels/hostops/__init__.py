@@ -46,20 +46,30 @@ def execute(
 ) -> HostResult:
     """Execute one LIR instruction on the host.
 
-    Args:
-        opcode: as LIR spells it.
-        operands: in print order (outputs, then inputs; LIR_FORMAT section 2). Output operands
-            give dtype, shape and quantization, an ``@inout`` one its contents too. One array may
-            appear as input and output: all is read before a result exists.
-        attributes: the instruction's, as Python values.
-        numerics: whose arithmetic to follow.
+    Parameters
+    ----------
+    opcode
+        As LIR spells it.
+    operands
+        In print order (outputs, then inputs; LIR_FORMAT section 2). Output operands give dtype,
+        shape and quantization, an ``@inout`` one its contents too. One array may appear as input
+        and output: all is read before a result exists.
+    attributes
+        The instruction's, as Python values.
+    numerics
+        Whose arithmetic to follow.
 
-    Returns:
+    Returns
+    -------
+    HostResult
         New arrays for the output operands; the operands are never written.
 
-    Raises:
-        UnsupportedHostOp: unknown opcode, element kinds, numerics, attribute value or scale.
-        HostValueError: a value in an operand that the operation cannot take, as an index may be.
+    Raises
+    ------
+    UnsupportedHostOp
+        Unknown opcode, element kinds, numerics, attribute value or scale.
+    HostValueError
+        A value in an operand that the operation cannot take, as an index may be.
     """
     return prepared(opcode, operands, attributes, numerics)()
 
@@ -72,8 +82,10 @@ def prepared(
 ) -> Callable[[], HostResult]:
     """Return a function that executes an instruction; each call reads the operands' values anew.
 
-    Raises:
-        UnsupportedHostOp: as far as it is known without values.
+    Raises
+    ------
+    UnsupportedHostOp
+        As far as it is known without values.
     """
     reason = supports(opcode, [operand.dtype for operand in operands], numerics)
     if reason is not None:

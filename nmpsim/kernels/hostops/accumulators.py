@@ -1,4 +1,4 @@
-"""From exact sums and a bias to output values (LIR_FORMAT 3.3, rows conv and FC).
+"""Conversion of exact sums and a bias to output values (LIR_FORMAT 3.3, rows conv and FC).
 
 Sums of integer products are formed in float64 matrix products: exact below 2**53, and even Int16
 operands give products below 2**34. Saturation happens only at the end. Sums of float32 are formed

@@ -173,7 +173,7 @@ class WindowSums:
 
     @property
     def ratio(self) -> np.float32:
-        """``fl(Sx / Sy)``."""
+        """Ratio of scales, ``fl(Sx / Sy)``."""
         return self.src.scale32 / self.dest.scale32
 
     def scaled(self) -> FloatArray:
@@ -306,7 +306,7 @@ def numerics_mismatch(opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: st
     """Return why the host cannot follow a profile in an operation, or None."""
     arithmetic = ARITHMETIC.get(numerics)
     if arithmetic is None:
-        return f"there are no numerics {numerics}"
+        return f"unknown numerics {numerics}"
     is_quantized = any(dtype.name in ("int8", "int16") for dtype in dtypes)
     if opcode == "softmax" and is_quantized:
         has_formula = dtypes[0].name in arithmetic.softmax

@@ -16,12 +16,12 @@ _IntArray = npt.NDArray[np.int64]
 
 @frozen(eq=False)
 class StageOvershoot:
-    """By how much the values of one stage exceed the range of that stage."""
+    """Amount by which the values of one stage exceed the range of that stage."""
 
     stage: str
-    """As in :data:`nmpsim.kernels.saturation_stages.STAGE_NAMES`."""
+    """Name of the stage, of :data:`nmpsim.kernels.saturation_stages.STAGE_NAMES`."""
     overshoot: _IntArray
-    """Above the range positive, below it negative, within it 0; broadcasts to the result."""
+    """Positive above the range, negative below it, 0 within it; broadcasts to the result."""
 
 
 _RECORD: ContextVar[list[StageOvershoot] | None] = ContextVar("overshoots", default=None)
