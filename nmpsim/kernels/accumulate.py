@@ -60,18 +60,14 @@ def read_sums(spm: Scratchpad, element: Int, start: Int, run: Int64s) -> None:
 
 
 @jit
-def saturate_sum(
-    value: Int, element: Int, index: Int, layer: Int, counters: SaturationCounters
-) -> Any:
+def saturate_sum(value: Int, element: Int, index: Int, counters: SaturationCounters) -> Any:
     """A sum (int64) within the accumulator; ``index`` is its place in the layer's output."""
     high = sum_high(element)
-    return limit_value(value, -high - ONCE, high, ACCUMULATOR, ONCE, index, layer, counters)
+    return limit_value(value, -high - ONCE, high, ACCUMULATOR, ONCE, index, counters)
 
 
 @jit
-def saturate_sums(
-    sums: Int64s, element: Int, index: Int, layer: Int, counters: SaturationCounters
-) -> None:
+def saturate_sums(sums: Int64s, element: Int, index: Int, counters: SaturationCounters) -> None:
     """A run of sums, in place."""
     high = sum_high(element)
-    limit_run(sums, sums.size, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, layer, counters)
+    limit_run(sums, sums.size, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, counters)

@@ -78,9 +78,9 @@ def put_starts(
         index = place.origin + first + c
         _, scale, _ = scales_of(spm, at, first + c, q)
         stored, zero_term = record_of(spm, at, first + c)
-        bias = bias_in_sum(q, stored, scale, low, high, pixels, index, place.layer, counters)
+        bias = bias_in_sum(q, stored, scale, low, high, pixels, index, counters)
         start = bias + zero_term
-        start = limit_value(start, low, high, ACCUMULATOR, pixels, index, place.layer, counters)
+        start = limit_value(start, low, high, ACCUMULATOR, pixels, index, counters)
         integers[START, c] = start
     return q.element != INT16 and saturated_starts(place, counters) == before
 
@@ -88,7 +88,7 @@ def put_starts(
 @jit
 def saturated_starts(place: Place, counters: SaturationCounters) -> Any:
     """How many have saturated in a layer, as a thread has counted."""
-    counted = counters.layers[place.layer].saturated
+    counted = counters.layers[counters.layer].saturated
     return (
         counted[BIAS, LOW]
         + counted[BIAS, HIGH]

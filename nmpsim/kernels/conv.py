@@ -45,7 +45,6 @@ def put_exact_sums(
     run: Int64s,
     element: Int,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Sums of a pixel's channels from ``first`` on, saturated at every step.
@@ -61,7 +60,7 @@ def put_exact_sums(
             i = where + k // side * LANES * side + k % side
             weight = np.int64(spm.i16[i]) if element == INT16 else np.int64(spm.i8[i])
             total += (weight - integers[OFFSET, c]) * np.int64(patch[k])
-            total = saturate_sum(total, element, index + c, layer, counters)
+            total = saturate_sum(total, element, index + c, counters)
         run[c] = total
 
 
@@ -83,7 +82,7 @@ def conv_exact(
     first = group * run.size
     patch = np.zeros(w.kernel_h * row_length(w, q.element), np.int16)
     corner = at.input + ((group * w.in_channels) << q.element)
-    size, layer = 2 + q.element, place.layer
+    size = 2 + q.element
     for pixel in range(w.out_h * w.out_w):
         y = pixel // w.out_w
         x = pixel - y * w.out_w
@@ -93,11 +92,9 @@ def conv_exact(
             read_sums(spm, q.element, partial, integers[START])
         start = corner + y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
         gather(spm, q.element, w, start, patch)
-        put_exact_sums(
-            spm, at.weights, first, patch, integers, run, q.element, index, layer, counters
-        )
+        put_exact_sums(spm, at.weights, first, patch, integers, run, q.element, index, counters)
         if parts.ends:
-            requantize(run, integers, workspace.reals, q, index, layer, counters)
+            requantize(run, integers, workspace.reals, q, index, counters)
             to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
             write_run(run, run.size, spm, q.element, to + (first << q.element))
         else:
@@ -136,4 +133,4 @@ def conv(
         else:
             conv_int8(spm, w, at, parts, q, group, place, counters, workspace)
     if parts.ends:
-        counters.layers[place.layer].elements += pixels * w.out_channels
+        counters.layers[counters.layer].elements += pixels * w.out_channels

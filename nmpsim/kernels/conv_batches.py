@@ -275,13 +275,13 @@ def requantize_batch(
         undo_counts(b.table)
         return -ONE
     lowest = place.origin + begin // w.out_w * place.stride_y + b.first
-    if may_be_first(lowest, found, q.clip, place.layer, counters):
+    if may_be_first(lowest, found, q.clip, counters):
         undo_counts(b.table)
         for p in range(pixels):
             if requantize_pixels(*scaled, b.sums[p:], begin + p, ONE):
                 index = output_index(w, place, b, begin + p)
                 channels = b.lane, workspace.run.size
-                record_first(b.table, *channels, q.clip, index, place.layer, counters)
+                record_first(b.table, *channels, q.clip, index, counters)
     return found
 
 
@@ -309,7 +309,7 @@ def write_pixels(
                 run[c] += integers[START, c]
         if parts.ends:
             index = output_index(w, place, b, begin + p)
-            requantize(run, integers, workspace.reals, q, index, place.layer, counters)
+            requantize(run, integers, workspace.reals, q, index, counters)
             write_run(run, run.size, spm, q.element, output_byte(w, at, q, b, begin + p))
         else:
             write_run(run, run.size, spm, size, partial + (p * w.out_channels << size))
@@ -338,7 +338,7 @@ def convolve_batches(
     requantize_blocks
         Vector function of ``requantize_blocks.py``.
     """
-    all_pixels, channels = w.out_h * w.out_w, counters.layers[place.layer].channels
+    all_pixels, channels = w.out_h * w.out_w, counters.layers[counters.layer].channels
     # The table counts by channel: pixels must be whole channels apart.
     is_regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
     is_vectorized = b.is_vectorized and is_regular and parts.ends and b.mode >= 0
@@ -366,5 +366,5 @@ def convolve_batches(
         last = place.origin + b.first
         last += max((w.out_h - 1) * place.stride_y, ORIGIN)
         last += max((w.out_w - 1) * place.stride_x, ORIGIN)
-        add_counts(b.table, b.lane, workspace.run.size, q.clip, last, place.layer, counters)
+        add_counts(b.table, b.lane, workspace.run.size, q.clip, last, counters)
         clear_counts(b.table)

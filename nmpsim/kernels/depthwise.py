@@ -162,13 +162,13 @@ def convolve_each(
                 for t in range(taps.size):
                     one = slice(t, t + 1)
                     add_taps(spm, q.element, corner, taps[one], factors[one], buffers.sums)
-                    saturate_sums(run, q.element, index, place.layer, counters)
+                    saturate_sums(run, q.element, index, counters)
             else:
                 add_taps(spm, q.element, corner, taps, factors, buffers.sums)
-            requantize(run, integers, buffers.reals, q, index, place.layer, counters)
+            requantize(run, integers, buffers.reals, q, index, counters)
             to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
             write_run(run, run.size, spm, q.element, to)
-    counters.layers[place.layer].elements += w.out_h * w.out_w * run.size
+    counters.layers[counters.layer].elements += w.out_h * w.out_w * run.size
 
 
 @jit_allocating

@@ -29,7 +29,7 @@ from nmpsim.kernels.profiles import is_real, rescale_results
 from nmpsim.kernels.rounding import float_of_bits, nearest_word
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run, saturate_run
 from nmpsim.kernels.saturation_stages import RESCALE
-from nmpsim.kernels.scale_runs import add_integer
+from nmpsim.kernels.scaling import add_to_run
 
 _MAX: Any = np.float64(1 << 29)
 """Two sides, and what float32 rounds, stay below 2^30 with it."""
@@ -79,7 +79,7 @@ def sum_bytes(
     spm: Scratchpad, t: Pair, q: PairScales, place: Place, counters: SaturationCounters
 ) -> Any:
     """The whole tile, if it is such that 16 bits hold every number on the way; else False."""
-    channels = counters.layers[place.layer].channels
+    channels = counters.layers[counters.layer].channels
     numbers = np.empty(NUMBERS, np.int16)
     if not put_sum_numbers(t, q, numbers):
         return False
@@ -95,7 +95,7 @@ def sum_bytes(
     room = np.empty(2 * max(RUN_BYTES, channels), np.int8)
     for row in range(rows):
         sides, index = sides_of(t, row), place.origin + row * place.stride_y
-        put_run(spm, SUM, sides, count, numbers, table, room, q.clip, index, place.layer, counters)
+        put_run(spm, SUM, sides, count, numbers, table, room, q.clip, index, counters)
     return True
 
 
@@ -113,7 +113,7 @@ def sum_words(
         left, right = lhs >> 1, rhs >> 1
         put_sums(spm.i16[left : left + count], spm.i16[right : right + count], q, values)
         index = place.origin + row * place.stride_y
-        clip_run(values, count, q.clip, index, place.layer, counters)
+        clip_run(values, count, q.clip, index, counters)
         copy_run(values, ORIGIN, spm.i16, output >> 1, count)
     return True
 
@@ -124,7 +124,7 @@ def eltwise(
 ) -> None:
     """Binary operation of one tile."""
     count = t.columns
-    counters.layers[place.layer].elements += t.rows * count
+    counters.layers[counters.layer].elements += t.rows * count
     if sum_bytes(spm, t, q, place, counters) or sum_words(spm, t, q, place, counters):
         return
     left = np.zeros(count, np.int64)
@@ -136,11 +136,11 @@ def eltwise(
         lhs, rhs, output = sides_of(t, row)
         read_run(spm, t.element, lhs, left, count)
         read_run(spm, t.rhs_size, rhs, right, count)
-        add_integer(left, count, -q.lhs_offset)
-        add_integer(right, count, -q.rhs_offset)
-        saturate_run(right, count, RESCALE, index, place.layer, counters)
-        pair_results(left, right, reals, other, count, t, q, index, place.layer, counters)
-        clip_run(left, count, q.clip, index, place.layer, counters)
+        add_to_run(left, count, -q.lhs_offset)
+        add_to_run(right, count, -q.rhs_offset)
+        saturate_run(right, count, RESCALE, index, counters)
+        pair_results(left, right, reals, other, count, t, q, index, counters)
+        clip_run(left, count, q.clip, index, counters)
         write_run(left, count, spm, t.element, output)
 
 
@@ -153,14 +153,14 @@ def rescale_bytes(
     spm: Scratchpad, sides: Sides, count: Int, u: Unary, place: Place, counters: SaturationCounters
 ) -> Any:
     """The whole tile, if it is such that 16 bits hold every number on the way; else False."""
-    channels = counters.layers[place.layer].channels
+    channels = counters.layers[counters.layer].channels
     numbers = np.empty(NUMBERS, np.int16)
     if not is_regular(sides, place.origin, count, channels) or not put_rescale_numbers(u, numbers):
         return False
     table = np.empty((CLIPS, ROWS, min(count, channels)), np.int16)
     room = np.empty(2 * max(RUN_BYTES, channels), np.int8)
-    operation, index, layer = rescale_of(u), place.origin, place.layer
-    put_run(spm, operation, sides, count, numbers, table, room, u.clip, index, layer, counters)
+    operation, index = rescale_of(u), place.origin
+    put_run(spm, operation, sides, count, numbers, table, room, u.clip, index, counters)
     return True
 
 
@@ -175,18 +175,17 @@ def rescale_tile(
     counters: SaturationCounters,
 ) -> None:
     """Clamp (an activation, not saturation), change scale, clip."""
-    layer = place.layer
-    counters.layers[layer].elements += count
+    counters.layers[counters.layer].elements += count
     if rescale_bytes(spm, (source, source, target), count, u, place, counters):
         return
     values = np.zeros(count, np.int64)
     read_run(spm, u.element, source, values, count)
     clamp = Clip(u.in_low, u.in_high, BOTH_SIDES)
-    clip_run(values, count, clamp, place.origin, layer, counters)
-    add_integer(values, count, -u.in_offset)
+    clip_run(values, count, clamp, place.origin, counters)
+    add_to_run(values, count, -u.in_offset)
     room = np.zeros(count if u.leaky or is_real(u.profile) else 0, np.int64)
-    rescale_results(values, count, u, room.view(np.float32), room, place.origin, layer, counters)
-    clip_run(values, count, u.clip, place.origin, layer, counters)
+    rescale_results(values, count, u, room.view(np.float32), room, place.origin, counters)
+    clip_run(values, count, u.clip, place.origin, counters)
     write_run(values, count, spm, u.element, target)
 
 

@@ -149,7 +149,6 @@ def put_run(
     room: Int8s,
     clip: Clip,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Results of a regular run: whole pixels at once, and what is left at either end.
@@ -158,7 +157,7 @@ def put_run(
     below. Working memory is table int16 [CLIPS, ROWS, channels, or ``count`` of them], and room
     int8 for the results of twice as many pixels as are computed at once.
     """
-    channels, done = counters.layers[layer].channels, np.int64(0)
+    channels, done = counters.layers[counters.layer].channels, np.int64(0)
     lhs, rhs, out = sides
     is_in_place = out in (lhs, rhs)
     while done < count:
@@ -175,11 +174,11 @@ def put_run(
             put_blocks(
                 i8, operation, (left, right, to), i8, channels, turns, blocks, numbers, table
             )
-        missing, pixel = add_clips(operation, numbers, table, width, clip, at, layer, counters), at
+        missing, pixel = add_clips(operation, numbers, table, width, clip, at, counters), at
         while missing > 0 and pixel < at + turns * width:
             one = left + pixel - at, right + pixel - at, np.int64(room.size // 2)
             put_blocks(i8, operation, one, room, channels, ONCE, blocks, numbers, table)
-            missing -= note_firsts(operation, table, width, clip, pixel, layer, counters)
+            missing -= note_firsts(operation, table, width, clip, pixel, counters)
             pixel += width
         if is_in_place:
             copy_run(room, ORIGIN, i8, to, turns * width)
@@ -209,7 +208,6 @@ def add_clips(
     width: Int,
     clip: Clip,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> Any:
     """Add what some pixels' channels counted to the layer's accounts; how many of these do not
@@ -225,10 +223,10 @@ def add_clips(
         above = np.int64(most) - np.int64(numbers[HIGH_AT + 2 * number])
         if below > 0:
             counts = table[number, BELOW, :width]
-            missing += add_side(counts, below, low_stage, LOW, index, layer, counters)
+            missing += add_side(counts, below, low_stage, LOW, index, counters)
         if above > 0:
             counts = table[number, ABOVE, :width]
-            missing += add_side(counts, above, high_stage, HIGH, index, layer, counters)
+            missing += add_side(counts, above, high_stage, HIGH, index, counters)
     return missing
 
 
@@ -239,11 +237,10 @@ def add_side(
     stage: Int,
     side: Int,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> Any:
     """Count what was limited on one side, by channel; 1 if the first one may be among it."""
-    account = counters.layers[layer]
+    account = counters.layers[counters.layer]
     channel = account.channel_base + index % account.channels
     by_channel = counters.channel_saturated[stage, side, channel : channel + counts.size]
     total = np.int64(0)
@@ -262,7 +259,6 @@ def note_firsts(
     width: Int,
     clip: Clip,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> Any:
     """Take note of the first values of a pixel that were limited, if none was before; how many."""
@@ -270,17 +266,17 @@ def note_firsts(
     for number in range(clips_of(operation)):
         low_stage, high_stage = stages_at(operation, number, clip)
         below, above = table[number, BELOW, :width], table[number, ABOVE, :width]
-        found += note_first(below, low_stage, LOW, index, layer, counters)
-        found += note_first(above, high_stage, HIGH, index, layer, counters)
+        found += note_first(below, low_stage, LOW, index, counters)
+        found += note_first(above, high_stage, HIGH, index, counters)
     return found
 
 
 @jit
 def note_first(
-    counts: Int16s, stage: Int, side: Int, index: Int, layer: Int, counters: SaturationCounters
+    counts: Int16s, stage: Int, side: Int, index: Int, counters: SaturationCounters
 ) -> Any:
     """The same for one side; 1 if there was one."""
-    first = counters.layers[layer].first
+    first = counters.layers[counters.layer].first
     if first[stage, side] <= index:
         return np.int64(0)
     for i in range(counts.size):

@@ -88,16 +88,16 @@ def multiply(
             for k in range(g.inner):
                 start = at.weights + k * g.rhs_stride
                 add_rows(spm, element, start, g, factors[k : k + 1], sums)
-                saturate_sums(sums, element, index, place.layer, counters)
+                saturate_sums(sums, element, index, counters)
         else:
             add_rows(spm, element, at.weights, g, factors, sums)
         if parts.ends:
-            requantize(sums, integers, reals, q, index, place.layer, counters)
+            requantize(sums, integers, reals, q, index, counters)
             write_run(sums, g.columns, spm, element, at.output + row * g.out_stride)
         else:
             write_run(sums, g.columns, spm, 2 + element, partial)
     if parts.ends:
-        counters.layers[place.layer].elements += g.rows * g.columns
+        counters.layers[counters.layer].elements += g.rows * g.columns
 
 
 @jit_allocating

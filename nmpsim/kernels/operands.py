@@ -17,7 +17,6 @@ Sides: TypeAlias = tuple[Int, Int, Int]
 class Place(NamedTuple):
     """A tile in its layer's output: index of a result = origin + y*stride_y + x*stride_x + c."""
 
-    layer: Int
     origin: Int
     stride_y: Int
     stride_x: Int

@@ -37,10 +37,10 @@ from nmpsim.kernels.saturate import (
     saturate_run,
 )
 from nmpsim.kernels.saturation_stages import RESCALE
-from nmpsim.kernels.scale_runs import (
-    add_integer,
-    add_real,
-    multiply_reals,
+from nmpsim.kernels.scaling import (
+    add_to_floats,
+    add_to_run,
+    multiply_to_floats,
     round_run_away,
     round_run_even,
     scale_integers,
@@ -61,7 +61,6 @@ def pair_results(
     t: Pair,
     q: PairScales,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Results of two sides before the clip, into ``left``; the reals are room to work in."""
@@ -78,8 +77,8 @@ def pair_results(
     elif q.profile == QNNPACK:
         pair_on_common_scale(left, right, count, t.operation, q)
     elif q.profile in (GLOW_INT, NMP, Q31):
-        pair_of_integers(left, right, count, t, q, index, layer, counters)
-    add_integer(left, count, q.out_offset)
+        pair_of_integers(left, right, count, t, q, index, counters)
+    add_to_run(left, count, q.out_offset)
 
 
 @jit
@@ -118,21 +117,20 @@ def pair_of_integers(
     t: Pair,
     q: PairScales,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """glow_int, nmp and q31, into ``left``, without the zero point of the result."""
     if t.operation == OP_MUL:
         multiply_runs(left, right, count)
         if q.profile != Q31 and t.element != INT16:
-            saturate_run(left, count, RESCALE, index, layer, counters)
+            saturate_run(left, count, RESCALE, index, counters)
     else:
-        scale_integers(left, count, q.lhs_scale, q.profile, t.element, index, layer, counters)
-        scale_integers(right, count, q.rhs_scale, q.profile, t.element, index, layer, counters)
+        scale_integers(left, count, q.lhs_scale, q.profile, t.element, index, counters)
+        scale_integers(right, count, q.rhs_scale, q.profile, t.element, index, counters)
         combine(t.operation, left, right, count)
     is_sum = t.operation == OP_ADD or t.operation == OP_SUB
     if t.operation == OP_MUL or (q.profile == Q31 and is_sum):
-        scale_integers(left, count, q.out_scale, q.profile, t.element, index, layer, counters)
+        scale_integers(left, count, q.out_scale, q.profile, t.element, index, counters)
 
 
 @jit
@@ -154,7 +152,7 @@ def product_of_reals(
 ) -> None:
     """mul of the float profiles, into ``left``, without the zero point of the result."""
     multiply_runs(left, right, count)
-    multiply_reals(left, count, float_of_bits(q.out_scale.mul), reals)
+    multiply_to_floats(left, count, float_of_bits(q.out_scale.mul), reals)
     if q.profile == GLOW_FLOAT:
         round_run_away(reals, count, left)
     else:
@@ -219,7 +217,7 @@ def pair_of_onnx(
     addend = float_of_bits(q.rhs_scale.post)
     if is_mul:
         multiply_runs(left, right, count)
-        multiply_reals(left, count, float_of_bits(q.out_scale.mul), reals)
+        multiply_to_floats(left, count, float_of_bits(q.out_scale.mul), reals)
         for i in range(count):
             reals[i] += addend
     else:
@@ -242,8 +240,8 @@ def pair_of_glow_reals(
     other: Float32s,
 ) -> None:
     """glow_float: as Glow's Interpreter; into ``left``, with the zero point of the result."""
-    multiply_reals(left, count, float_of_bits(q.lhs_scale.mul), reals)
-    multiply_reals(right, count, float_of_bits(q.rhs_scale.mul), other)
+    multiply_to_floats(left, count, float_of_bits(q.lhs_scale.mul), reals)
+    multiply_to_floats(right, count, float_of_bits(q.rhs_scale.mul), other)
     if operation == OP_ADD:
         factor = float_of_bits(q.out_scale.mul)
         for i in range(count):
@@ -256,7 +254,7 @@ def pair_of_glow_reals(
         divisor = float_of_bits(q.result_scale)
         for i in range(count):
             reals[i] /= divisor
-    add_real(reals, count, q.out_offset)
+    add_to_floats(reals, count, q.out_offset)
     if operation in (OP_ADD, OP_SUB):
         round_run_away(reals, count, left)
     else:

@@ -131,8 +131,8 @@ def avgpool(
             else:
                 taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
             index = place.origin + y * place.stride_y + x * place.stride_x
-            average_results(sums, w.channels, taps, a, reals, index, place.layer, counters)
-            clip_run(sums, w.channels, a.clip, index, place.layer, counters)
+            average_results(sums, w.channels, taps, a, reals, index, counters)
+            clip_run(sums, w.channels, a.clip, index, counters)
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
             write_run(sums, w.channels, spm, a.element, to << a.element)
-    counters.layers[place.layer].elements += w.out_h * w.out_w * w.channels
+    counters.layers[counters.layer].elements += w.out_h * w.out_w * w.channels

@@ -60,22 +60,21 @@ from nmpsim.kernels.saturate import (
     limit_value,
 )
 from nmpsim.kernels.saturation_stages import BIAS
-from nmpsim.kernels.scale_channels import (
-    scale_channels,
-    scale_channels_fixed_point,
-    scale_channels_once,
-    scale_channels_wide,
-    scaled_real,
-)
-from nmpsim.kernels.scale_runs import (
+from nmpsim.kernels.scaling import (
     UNSIGNED,
-    add_integer,
-    add_real,
+    add_to_floats,
+    add_to_run,
+    channel_scale,
     divide_run,
-    multiply_reals,
+    multiply_to_floats,
     round_run_away,
     round_run_even,
+    scale_fixed_point,
     scale_integers,
+    scale_narrow,
+    scale_once,
+    scale_to_float,
+    scale_wide,
 )
 
 _REAL = profiles_with_form(REAL)
@@ -156,7 +155,6 @@ def bias_in_sum(
     high: Int,
     pixels: Int,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> Any:
     """What the sum of a channel begins with, before the zero term; it saturates for every pixel."""
@@ -167,9 +165,9 @@ def bias_in_sum(
         bias = round_away(np.float32(stored) * float_of_bits(scale.mul))
     elif q.profile in (NMP, FBGEMM, ONEDNN):
         bias = np.int64(0)  # it comes after the sum
-    bias = limit_value(bias, low, high, BIAS, pixels, index, layer, counters)
+    bias = limit_value(bias, low, high, BIAS, pixels, index, counters)
     if q.profile == GLOW_INT:
-        bias = apply_scale(bias, scale, q.element, BIAS, pixels, index, layer, counters)
+        bias = apply_scale(bias, scale, q.element, BIAS, pixels, index, counters)
     return bias
 
 
@@ -181,20 +179,19 @@ def scale_sums(
     reals: Float64s,
     q: Quantizer,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Sums (int64) on the result's scale, in place, before ``ADDEND`` is added."""
     if q.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN):
         scale_reals(run, reals, q)
     elif q.profile == Q31_ONCE:
-        scale_channels_once(run, integers)
+        scale_once(run, integers)
     elif q.profile in (GLOW_INT, NMP, Q31) and q.element == INT16:
-        scale_channels_wide(run, integers, index, layer, counters)
+        scale_wide(run, run.size, integers, channel_scale, index, counters)
     elif q.profile == Q31:
-        scale_channels_fixed_point(run, integers, index, layer, counters)
+        scale_fixed_point(run, run.size, integers, channel_scale, index, counters)
     elif q.profile in (GLOW_INT, NMP):
-        scale_channels(run, integers, index, layer, counters)
+        scale_narrow(run, run.size, integers, channel_scale, index, counters)
 
 
 @jit_inlined
@@ -203,10 +200,10 @@ def scale_reals(run: Int64s, reals: Float64s, q: Quantizer) -> None:
     zero_point = np.float32(early_zero_point(q))
     if q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
         for c in range(run.size):
-            run[c] = round_away(scaled_real(run[c], reals, c, zero_point))
+            run[c] = round_away(scale_to_float(run[c], reals, c, zero_point))
     elif q.profile in (FLOAT, FBGEMM, ONEDNN):
         for c in range(run.size):
-            run[c] = round_even(scaled_real(run[c], reals, c, zero_point))
+            run[c] = round_even(scale_to_float(run[c], reals, c, zero_point))
 
 
 # --- averages --------------------------------------------------------------------------------
@@ -221,7 +218,6 @@ def average_results(
     a: Average,
     reals: Float32s,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Averages of the sums of ``taps`` values each, before the clip."""
@@ -230,10 +226,10 @@ def average_results(
     elif a.profile == ONNX:
         average_of_reals(sums, count, taps, a, reals)
     elif a.profile in (GLOW_INT, NMP, Q31):
-        scale_integers(sums, count, a.scale, a.profile, a.element, index, layer, counters)
+        scale_integers(sums, count, a.scale, a.profile, a.element, index, counters)
         if a.by_valid_taps and taps > 0:
             divide_run(sums, count, taps)
-        add_integer(sums, count, a.out_offset)
+        add_to_run(sums, count, a.out_offset)
 
 
 @jit
@@ -244,7 +240,7 @@ def average_of_reals(sums: Int64s, count: Int, taps: Int, a: Average, reals: Flo
     for i in range(count):
         reals[i] = reals[i] / divisor / scale + addend
     round_run_even(reals, count, sums)
-    add_integer(sums, count, a.out_offset)
+    add_to_run(sums, count, a.out_offset)
 
 
 @jit
@@ -253,17 +249,17 @@ def real_average(sums: Int64s, count: Int, taps: Int, a: Average, reals: Float32
     factor = float_of_bits(a.scale.mul)
     if a.by_valid_taps and taps > 0:
         factor /= np.float32(taps)
-    multiply_reals(sums, count, factor, reals)
+    multiply_to_floats(sums, count, factor, reals)
     if a.profile == FLOAT:
         round_run_even(reals, count, sums)
-        add_integer(sums, count, a.out_offset)
+        add_to_run(sums, count, a.out_offset)
     elif a.profile == FBGEMM:
         moved = np.int64(0) if a.element else UNSIGNED
-        add_real(reals, count, a.out_offset + moved)
+        add_to_floats(reals, count, a.out_offset + moved)
         round_run_even(reals, count, sums)
-        add_integer(sums, count, -moved)
+        add_to_run(sums, count, -moved)
     elif a.profile == GLOW_FLOAT:
-        add_real(reals, count, a.out_offset)
+        add_to_floats(reals, count, a.out_offset)
         round_run_away(reals, count, sums)
 
 
@@ -279,7 +275,6 @@ def rescale_results(
     reals: Float32s,
     below: Int64s,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Values less their zero point on another scale, before the clip."""
@@ -288,7 +283,7 @@ def rescale_results(
     elif u.profile == FLOAT:
         rescale_reals(values, count, u, reals)
     elif u.profile in (GLOW_INT, NMP, Q31):
-        rescale_integers(values, count, u, below, index, layer, counters)
+        rescale_integers(values, count, u, below, index, counters)
 
 
 @jit
@@ -298,7 +293,6 @@ def rescale_integers(
     u: Unary,
     below: Int64s,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """glow_int, nmp and q31, in place; ``below`` (int64) is room to work in.
@@ -309,11 +303,11 @@ def rescale_integers(
         for i in range(count):
             below[i] = min(values[i], 0)
             values[i] = max(values[i], 0)
-        scale_integers(below, count, u.leaky_scale, u.profile, u.element, index, layer, counters)
-    scale_integers(values, count, u.scale, u.profile, u.element, index, layer, counters)
+        scale_integers(below, count, u.leaky_scale, u.profile, u.element, index, counters)
+    scale_integers(values, count, u.scale, u.profile, u.element, index, counters)
     if u.leaky:
         combine(OP_ADD, values, below, count)
-    add_integer(values, count, u.out_offset)
+    add_to_run(values, count, u.out_offset)
 
 
 @jit
@@ -324,14 +318,14 @@ def rescale_glow_reals(values: Int64s, count: Int, u: Unary, reals: Float32s) ->
     divisor = float_of_bits(u.result_scale)
     for i in range(count):
         reals[i] = np.float32(values[i]) * (below if values[i] < 0 else factor) / divisor
-    add_real(reals, count, u.out_offset)
+    add_to_floats(reals, count, u.out_offset)
     round_run_even(reals, count, values)
 
 
 @jit
 def rescale_reals(values: Int64s, count: Int, u: Unary, reals: Float32s) -> None:
     """float, in place; ``reals`` (float32) is room to work in."""
-    multiply_reals(values, count, float_of_bits(u.scale.mul), reals)
+    multiply_to_floats(values, count, float_of_bits(u.scale.mul), reals)
     if u.leaky:
         below = float_of_bits(u.leaky_scale.mul)
         for i in range(count):
@@ -341,4 +335,4 @@ def rescale_reals(values: Int64s, count: Int, u: Unary, reals: Float32s) -> None
     for i in range(count):
         reals[i] *= factor
     round_run_even(reals, count, values)
-    add_integer(values, count, u.out_offset)
+    add_to_run(values, count, u.out_offset)

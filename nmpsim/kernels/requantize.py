@@ -29,23 +29,22 @@ def requantize(
     reals: Float64s,
     q: Quantizer,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Results of sums (int64), in place; the tables are those of their channels.
 
     ``index`` is the first one's in the layer's output, here and below.
     """
-    scale_sums(run, integers, reals, q, index, layer, counters)
+    scale_sums(run, integers, reals, q, index, counters)
     for c in range(run.size):
         run[c] += integers[ADDEND, c]
     if q.leaky:
-        leak(run, q, index, layer, counters)
-    clip_run(run, run.size, q.clip, index, layer, counters)
+        leak(run, q, index, counters)
+    clip_run(run, run.size, q.clip, index, counters)
 
 
 @jit
-def leak(run: Int64s, q: Quantizer, index: Int, layer: Int, counters: SaturationCounters) -> None:
+def leak(run: Int64s, q: Quantizer, index: Int, counters: SaturationCounters) -> None:
     """Results below the zero point on a scale of their own."""
     low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
     for c in range(run.size):
@@ -53,6 +52,6 @@ def leak(run: Int64s, q: Quantizer, index: Int, layer: Int, counters: Saturation
         if x >= 0:
             continue
         if q.element != INT16:
-            x = limit_value(x, low, high, RESCALE, ONCE, index + c, layer, counters)
-        x = apply_scale(x, q.leaky_scale, q.element, RESCALE, ONCE, index + c, layer, counters)
+            x = limit_value(x, low, high, RESCALE, ONCE, index + c, counters)
+        x = apply_scale(x, q.leaky_scale, q.element, RESCALE, ONCE, index + c, counters)
         run[c] = x + q.out_offset

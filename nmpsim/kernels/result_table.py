@@ -160,14 +160,12 @@ def undo_counts(table: Int32s) -> None:
 
 
 @jit
-def may_be_first(
-    index: Int, limited: Int, clip: Clip, layer: Int, counters: SaturationCounters
-) -> Any:
+def may_be_first(index: Int, limited: Int, clip: Clip, counters: SaturationCounters) -> Any:
     """Return whether results limited from ``index`` on may precede the first that is recorded.
 
     Bit 0 of ``limited`` says that some were limited from below, bit 1 from above.
     """
-    first = counters.layers[layer].first
+    first = counters.layers[counters.layer].first
     low_stage, high_stage = stages_of(clip)
     is_low = limited & 1 and index < first[low_stage, LOW]
     return is_low or (limited & 2 and index < first[high_stage, HIGH])
@@ -180,14 +178,13 @@ def record_first(
     count: Int,
     clip: Clip,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Record the first limited results of the pixel that was counted last.
 
     ``index`` is that of its first channel in the layer's output, which is in lane ``lane``.
     """
-    first = counters.layers[layer].first
+    first = counters.layers[counters.layer].first
     low_stage, high_stage = stages_of(clip)
     for c in range(count):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES
@@ -204,7 +201,6 @@ def add_counts(
     count: Int,
     clip: Clip,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Add the counts of ``count`` channels from a lane on to the layer's counters.
@@ -218,7 +214,7 @@ def add_counts(
         below, above = np.int64(rows[BELOW, i]), np.int64(rows[ABOVE, i])
         if below:
             overshoot = clip.low - np.int64(rows[LEAST, i])
-            record(counters, layer, low_stage, LOW, index + c, overshoot, below)
+            record(counters, low_stage, LOW, index + c, overshoot, below)
         if above:
             overshoot = np.int64(rows[MOST, i]) - clip.high
-            record(counters, layer, high_stage, HIGH, index + c, overshoot, above)
+            record(counters, high_stage, HIGH, index + c, overshoot, above)

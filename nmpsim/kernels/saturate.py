@@ -25,12 +25,13 @@ class SaturationCounters(NamedTuple):
 
     layers: Records
     channel_saturated: Int64s
+    layer: Int
+    """Index of the layer in ``layers``."""
 
 
 @jit
 def record(
     counters: SaturationCounters,
-    layer: Int,
     stage: Int,
     side: Int,
     index: Int,
@@ -38,7 +39,7 @@ def record(
     times: Int,
 ) -> None:
     """Count ``times`` limited values; ``index`` is the first one's in the layer's output."""
-    account = counters.layers[layer]
+    account = counters.layers[counters.layer]
     channel = account.channel_base + index % account.channels
     account.saturated[stage, side] += times
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
@@ -54,15 +55,14 @@ def limit_value(
     stage: Int,
     times: Int,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> Any:
     """``value`` (int64) from ``low`` to ``high``."""
     if value > high:
-        record(counters, layer, stage, HIGH, index, value - high, times)
+        record(counters, stage, HIGH, index, value - high, times)
         return high
     if value < low:
-        record(counters, layer, stage, LOW, index, low - value, times)
+        record(counters, stage, LOW, index, low - value, times)
         return low
     return value
 
@@ -75,7 +75,6 @@ def apply_scale(
     stage: Int,
     times: Int,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> Any:
     """Integer scale of ``x`` (int64).
@@ -86,23 +85,23 @@ def apply_scale(
     shifted, half = x >> scale.pre, (ONCE << scale.post) >> ONCE
     if element == INT16:
         most = MAX_PRODUCT // max(abs(scale.mul), ONCE)
-        shifted = limit_value(shifted, -most, most, stage, times, index, layer, counters)
+        shifted = limit_value(shifted, -most, most, stage, times, index, counters)
         return (shifted * scale.mul + half) >> scale.post
     low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
     total = shifted * scale.mul + half
-    return limit_value(total, low, high, stage, times, index, layer, counters) >> scale.post
+    return limit_value(total, low, high, stage, times, index, counters) >> scale.post
 
 
 @jit
 def saturate_run(
-    values: Int64s, count: Int, stage: Int, index: Int, layer: Int, counters: SaturationCounters
+    values: Int64s, count: Int, stage: Int, index: Int, counters: SaturationCounters
 ) -> None:
     """``count`` values saturated to 32 bits, in place.
 
     ``index`` is the first one's in the layer's output, here and below.
     """
     low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
-    limit_run(values, count, low, high, stage, stage, index, layer, counters)
+    limit_run(values, count, low, high, stage, stage, index, counters)
 
 
 @jit
@@ -117,12 +116,11 @@ def clip_run(
     count: Int,
     clip: Clip,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """``count`` values within a range, in place; what is limited is counted."""
     low_stage, high_stage = stages_of(clip)
-    limit_run(values, count, clip.low, clip.high, low_stage, high_stage, index, layer, counters)
+    limit_run(values, count, clip.low, clip.high, low_stage, high_stage, index, counters)
 
 
 @jit
@@ -134,7 +132,6 @@ def limit_run(
     low_stage: Int,
     high_stage: Int,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """``count`` values from ``low`` to ``high``, in place; each side has its stage.
@@ -147,11 +144,11 @@ def limit_run(
         least = min(least, values[i])
         most = max(most, values[i])
     if least < lowest:
-        count_limited(values, count, lowest, low_stage, LOW, index, layer, counters)
-        note_worst(values, low, low_stage, LOW, low - np.int64(least), index, layer, counters)
+        count_limited(values, count, lowest, low_stage, LOW, index, counters)
+        note_worst(values, low, low_stage, LOW, low - np.int64(least), index, counters)
     if most > highest:
-        count_limited(values, count, highest, high_stage, HIGH, index, layer, counters)
-        note_worst(values, high, high_stage, HIGH, np.int64(most) - high, index, layer, counters)
+        count_limited(values, count, highest, high_stage, HIGH, index, counters)
+        note_worst(values, high, high_stage, HIGH, np.int64(most) - high, index, counters)
     if least < lowest or most > highest:
         for i in range(count):
             values[i] = min(max(values[i], lowest), highest)
@@ -165,11 +162,10 @@ def note_worst(
     side: Int,
     overshoot: Int,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Take note of the largest overshoot of a run, and of its first value beyond ``limit``."""
-    account = counters.layers[layer]
+    account = counters.layers[counters.layer]
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
     if index >= account.first[stage, side]:
         return
@@ -188,11 +184,10 @@ def count_limited(
     stage: Int,
     side: Int,
     index: Int,
-    layer: Int,
     counters: SaturationCounters,
 ) -> None:
     """Count what of a run is beyond a limit of its own type: in all, and by channel."""
-    account = counters.layers[layer]
+    account = counters.layers[counters.layer]
     # What is above a limit is below it when all bits of both are inverted.
     inverted = values.dtype.type(-side)
     limit = limit ^ inverted

@@ -31,13 +31,15 @@ class SaturationCounters(NamedTuple):
 
     layers: Any
     channel_saturated: Any
+    layer: Any
 
 
 def new_counters() -> SaturationCounters:
     layers = np.zeros(3, LAYER).view(np.recarray)
     layers.channels[:], layers.first[:] = (2, CHANNELS, 4), NEVER
     layers.channel_base[:] = 0, BASE, BASE + CHANNELS
-    return SaturationCounters(layers, np.zeros((STAGES, 2, BASE + CHANNELS + 4), np.int64))
+    by_channel = np.zeros((STAGES, 2, BASE + CHANNELS + 4), np.int64)
+    return SaturationCounters(layers, by_channel, np.int64(LAYER_INDEX))
 
 
 class Ledger:

@@ -33,8 +33,8 @@ CHANNELS, BASE = 80, 7
 LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
 run_entry: Any = numba.njit(
-    lambda spm, operation, sides, count, numbers, table, room, clip, index, layer, counters: (
-        put_run(spm, operation, sides, count, numbers, table, room, clip, index, layer, counters)
+    lambda spm, operation, sides, count, numbers, table, room, clip, index, counters: put_run(
+        spm, operation, sides, count, numbers, table, room, clip, index, counters
     )
 )
 sum_entry: Any = numba.njit(lambda t, q, numbers: put_sum_numbers(t, q, numbers))
@@ -48,12 +48,14 @@ class SaturationCounters(NamedTuple):
 
     layers: Any
     channel_saturated: Any
+    layer: Any
 
 
 def new_counters() -> SaturationCounters:
     layers = np.zeros(1, LAYER).view(np.recarray)
     layers.channels[:], layers.channel_base[:], layers.first[:] = CHANNELS, BASE, NEVER
-    return SaturationCounters(layers, np.zeros((STAGES, 2, BASE + CHANNELS + 3), np.int64))
+    by_channel = np.zeros((STAGES, 2, BASE + CHANNELS + 3), np.int64)
+    return SaturationCounters(layers, by_channel, np.int64(0))
 
 
 def room() -> Any:
@@ -99,7 +101,7 @@ def do_run(
     """Scratchpad and accounts after a run."""
     spm, counters = random_scratchpad(seed), new_counters()
     table = np.full((CLIPS, ROWS, CHANNELS), 77, np.int16)  # what is there is no matter
-    given = (np.int64(count), numbers, table, room(), clip, np.int64(index), np.int64(0), counters)
+    given = (np.int64(count), numbers, table, room(), clip, np.int64(index), counters)
     run_entry(spm, operation, tuple(map(np.int64, sides)), *given)
     return spm.i8, counters
 
@@ -195,7 +197,7 @@ def test_both_clips_of_a_rescale_that_count_as_one_stage() -> None:
         memory[: len(values)] = values
         spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
         table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
-        given = (zero, zero, zero), np.int64(CHANNELS), numbers, table, room(), clip, zero, zero
+        given = (zero, zero, zero), np.int64(CHANNELS), numbers, table, room(), clip, zero
         run_entry(spm, RESCALE, *given, counters)
         limited = [i for i, value in enumerate(values) if value in (120, -90)]
         assert counters.layers[0].first[ACTIVATION, 0] == limited[0]
@@ -211,7 +213,7 @@ def test_a_run_of_many_pixels() -> None:
     spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
     sides, count = (zero, zero, zero), np.int64(memory.size)
-    run_entry(spm, SUM, sides, count, numbers, table, room(), q.clip, zero, zero, counters)
+    run_entry(spm, SUM, sides, count, numbers, table, room(), q.clip, zero, counters)
     of_zero = scaled(5, q.lhs_scale) + scaled(-9, q.rhs_scale) + 11
     of_most = scaled(132, q.lhs_scale) + scaled(118, q.rhs_scale) + 11
     values = [of_zero] * CHANNELS * 400 + [of_most] * CHANNELS * 200
@@ -241,7 +243,7 @@ def test_every_scale_that_fits() -> None:
         memory = np.tile(np.arange(-128, 128).astype(np.int8), 3)
         spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
         table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
-        given = (zero, zero, zero), np.int64(memory.size), numbers, table, room(), clip, zero, zero
+        given = (zero, zero, zero), np.int64(memory.size), numbers, table, room(), clip, zero
         run_entry(spm, RESCALE, *given, new_counters())
         results = [scaled(x - int(offset), scale) + 3 for x in range(-128, 128)]
         assert memory.tolist() == [min(max(result, -128), 127) for result in results] * 3

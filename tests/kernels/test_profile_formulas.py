@@ -19,7 +19,6 @@ from rescale_oracle import (
     INT8,
     INT16,
     INT32,
-    LAYER_INDEX,
     RESCALE,
     Ledger,
     bits_of,
@@ -37,18 +36,18 @@ from nmpsim.kernels import pair_profiles, profiles
 from nmpsim.kernels.operands import Average, Clip, IntegerScale, Pair, PairScales, Unary
 
 pair_entry: Any = numba.njit(
-    lambda left, right, reals, other, count, t, q, index, layer, counters: (
-        pair_profiles.pair_results(left, right, reals, other, count, t, q, index, layer, counters)
+    lambda left, right, reals, other, count, t, q, index, counters: pair_profiles.pair_results(
+        left, right, reals, other, count, t, q, index, counters
     )
 )
 average_entry: Any = numba.njit(
-    lambda sums, count, taps, a, reals, index, layer, counters: profiles.average_results(
-        sums, count, taps, a, reals, index, layer, counters
+    lambda sums, count, taps, a, reals, index, counters: profiles.average_results(
+        sums, count, taps, a, reals, index, counters
     )
 )
 rescale_entry: Any = numba.njit(
-    lambda values, count, u, reals, below, index, layer, counters: profiles.rescale_results(
-        values, count, u, reals, below, index, layer, counters
+    lambda values, count, u, reals, below, index, counters: profiles.rescale_results(
+        values, count, u, reals, below, index, counters
     )
 )
 
@@ -107,7 +106,7 @@ def numbers(scale: Three) -> IntegerScale:
 
 
 CLIP = Clip(np.int64(-128), np.int64(127), np.int64(0))
-AT = np.int64(INDEX), np.int64(LAYER_INDEX)
+AT = (np.int64(INDEX),)
 
 
 def scaled(x: int, scale: Three, profile: int, element: int, i: int, ledger: Ledger) -> int:

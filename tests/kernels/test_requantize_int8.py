@@ -79,8 +79,8 @@ finish_entry: Any = numba.njit(
 undo_entry: Any = numba.njit(lambda table: undo_counts(table))
 mode_entry: Any = numba.njit(lambda q: scaling_mode(q))
 record_entry: Any = numba.njit(
-    lambda table, lane, count, clip, index, layer, counters: record_first(
-        table, lane, count, clip, index, layer, counters
+    lambda table, lane, count, clip, index, counters: record_first(
+        table, lane, count, clip, index, counters
     )
 )
 
@@ -198,7 +198,7 @@ def test_the_first_limited_results_of_a_pixel() -> None:
         sums = np.zeros((1, 2 * LANES), np.int32)
         sums[0, [LANE + c for c in low]], sums[0, [LANE + c for c in high]] = -101, 91
         finish(sums, 1, table, INTEGER, np.float32(0), clip, results)
-        record_entry(table, LANE, COUNT, clip, index, LAYER_INDEX, limits)
+        record_entry(table, LANE, COUNT, clip, index, limits)
     assert first[RESULT].tolist() == [950, 903]
 
 

@@ -29,25 +29,24 @@ from rescale_oracle import (
 from nmpsim.core.reference import arithmetic, events, operands
 from nmpsim.kernels import saturate
 
-LAYER = np.int64(LAYER_INDEX)
 limit_entry: Any = numba.njit(
-    lambda value, low, high, stage, times, index, layer, counters: saturate.limit_value(
-        value, low, high, stage, times, index, layer, counters
+    lambda value, low, high, stage, times, index, counters: saturate.limit_value(
+        value, low, high, stage, times, index, counters
     )
 )
 scale_entry: Any = numba.njit(
-    lambda x, scale, element, stage, times, index, layer, counters: saturate.apply_scale(
-        x, scale, element, stage, times, index, layer, counters
+    lambda x, scale, element, stage, times, index, counters: saturate.apply_scale(
+        x, scale, element, stage, times, index, counters
     )
 )
 saturate_entry: Any = numba.njit(
-    lambda values, count, stage, index, layer, counters: saturate.saturate_run(
-        values, count, stage, index, layer, counters
+    lambda values, count, stage, index, counters: saturate.saturate_run(
+        values, count, stage, index, counters
     )
 )
 clip_entry: Any = numba.njit(
-    lambda values, count, clip, index, layer, counters: saturate.clip_run(
-        values, count, clip, index, layer, counters
+    lambda values, count, clip, index, counters: saturate.clip_run(
+        values, count, clip, index, counters
     )
 )
 REST = [1 << 40, -(1 << 40)]
@@ -71,7 +70,7 @@ def test_where_a_value_is_counted() -> None:
     """By hand: the layer has 5 channels, the first one's place is 3; index 12 is channel 2."""
     counters = new_counters()
     for value, result in ((11, 10), (15, 10), (10, 10), (-4, -4), (-7, -4)):
-        arguments = map(np.int64, (value, -4, 10, RESCALE, 3, 12, LAYER_INDEX))
+        arguments = map(np.int64, (value, -4, 10, RESCALE, 3, 12))
         assert limit_entry(*arguments, counters) == result
     layer = counters.layers[LAYER_INDEX]
     assert layer["saturated"].tolist() == [[0, 0], [0, 0], [3, 6], [0, 0], [0, 0]]
@@ -93,7 +92,7 @@ def test_single_values(stage: int) -> None:
         index = int(rng.integers(0, 3 * CHANNELS))
         expected = ledger.limit(value, -40, 40, (stage, stage), index, times)
         numbers = map(np.int64, (value, -40, 40, stage, times, index))
-        assert limit_entry(*numbers, LAYER, counters) == expected
+        assert limit_entry(*numbers, counters) == expected
     ledger.assert_equal(counters)
 
 
@@ -128,7 +127,7 @@ def test_runs_are_clipped(values: list[int], index: int, wanted: int, dtype: Any
     for first in (index + CHANNELS, index, index + 3 * CHANNELS):
         rest = [min(max(value, INT32[0]), INT32[1]) for value in REST]
         run = np.array([*values, *rest], dtype)
-        clip_entry(run, np.int64(len(values)), clip, np.int64(first), LAYER, counters)
+        clip_entry(run, np.int64(len(values)), clip, np.int64(first), counters)
         expected = [
             ledger.limit(value, -40, 40, stages, first + i) for i, value in enumerate(values)
         ]
@@ -147,7 +146,7 @@ def test_runs_of_every_length() -> None:
         for index in range(7):
             values = rng.integers(-6, 9, count).tolist()
             run = integers(values)
-            clip_entry(run, np.int64(count), clip, np.int64(index), LAYER, counters)
+            clip_entry(run, np.int64(count), clip, np.int64(index), counters)
             expected = [
                 ledger.limit(value, -3, 5, (ACTIVATION, RESULT), index + i)
                 for i, value in enumerate(values)
@@ -161,7 +160,7 @@ def test_runs_are_saturated_to_32_bits(stage: int) -> None:
     values = [INT32[0] - 1, INT32[0], INT32[1], INT32[1] + 1, 0, 1 << 60, -(1 << 60)]
     ledger, counters, other = Ledger(), new_counters(), new_counters()
     run = integers([*values, *REST])
-    saturate_entry(run, np.int64(len(values)), np.int64(stage), np.int64(6), LAYER, counters)
+    saturate_entry(run, np.int64(len(values)), np.int64(stage), np.int64(6), counters)
     expected = [ledger.limit(v, *INT32, (stage, stage), 6 + i) for i, v in enumerate(values)]
     assert run.tolist() == [*expected, *REST]
     ledger.assert_equal(counters)
@@ -198,7 +197,7 @@ def test_the_account_keeps_its_first_and_worst() -> None:
     counters = new_counters()
     clip = saturate.Clip(np.int64(-40), np.int64(40), np.int64(0))
     for values, index in (([0, 44], 11), ([41, 0], 7), ([0, 50], 8), ([-99, 0], 20)):
-        clip_entry(integers(values), np.int64(2), clip, np.int64(index), LAYER, counters)
+        clip_entry(integers(values), np.int64(2), clip, np.int64(index), counters)
     layer = counters.layers[LAYER_INDEX]
     assert layer["first"][RESULT].tolist() == [20, 7]
     assert layer["worst"][RESULT].tolist() == [59, 10]
@@ -223,7 +222,7 @@ def test_an_integer_scale(element: int, scale: tuple[int, int, int]) -> None:
     numbers = saturate.IntegerScale(*map(np.int64, scale))
     for index, x in enumerate(XS if element == INT8 else WIDE_XS):
         expected = integer_form(x, scale, element, BIAS, index, ledger, times=4)
-        arguments = map(np.int64, (element, BIAS, 4, index, LAYER_INDEX))
+        arguments = map(np.int64, (element, BIAS, 4, index))
         assert scale_entry(np.int64(x), numbers, *arguments, counters) == expected
     ledger.assert_equal(counters)
 

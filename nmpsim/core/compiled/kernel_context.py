@@ -41,12 +41,6 @@ from nmpsim.kernels.saturate import SaturationCounters
 
 
 @jit
-def saturation_counters_of(m: Machine) -> Any:
-    """The machine's counters of saturated values."""
-    return SaturationCounters(m.layers, m.channel_saturated)
-
-
-@jit
 def scratchpad_of(m: Machine, core: Int) -> Any:
     """A core's scratchpad as integers of each size."""
     return Scratchpad(
@@ -109,6 +103,7 @@ def context_at(row: Int, core: Int) -> Any:
         SaturationCounters(
             carray(pointer(p[LAYERS]), p[LAYER_COUNT], LAYER),
             carray(pointer(p[CHANNEL_SATURATED]), (STAGES, 2, p[CHANNELS]), np.int64),
+            np.int64(0),
         ),
         carray(pointer(p[IMAGE]), p[IMAGE_BYTES], np.uint8),
         p[IMAGE_BASE],
@@ -116,6 +111,12 @@ def context_at(row: Int, core: Int) -> Any:
         p[RAM_BASE],
         carray(pointer(p[WORKSPACE]), p[WORKSPACE_WORDS], np.int64),
     )
+
+
+@jit
+def layer_counters(w: KernelContext, layer: Int) -> Any:
+    """Return the counters of saturated values for a layer."""
+    return SaturationCounters(w.counters.layers, w.counters.channel_saturated, layer)
 
 
 @jit_allocating
@@ -130,7 +131,7 @@ def python_context(m: Machine, core: Int) -> KernelContext:
     return KernelContext(
         m.scratchpad[core],
         scratchpad_of(m, core),
-        saturation_counters_of(m),
+        SaturationCounters(m.layers, m.channel_saturated, np.int64(0)),
         m.image,
         shared.image_base,
         m.ram,

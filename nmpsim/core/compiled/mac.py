@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.kernel_context import KernelContext, at_spm, clip_at, scale_at
+from nmpsim.core.compiled.kernel_context import (
+    KernelContext,
+    at_spm,
+    clip_at,
+    layer_counters,
+    scale_at,
+)
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CONV, DWCONV, GEMM, PART_FIRST, PART_LAST, PART_ONLY
 from nmpsim.kernels.array_types import Int, Int64s
@@ -84,7 +90,7 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
     )
     is_all = part in (PART_ONLY, PART_KEPT)
     parts = Parts(is_all or part == PART_FIRST, is_all or part == PART_LAST)
-    place = Place(layer, d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
+    place = Place(d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
     conv(
         struct_pointer(w.spm),
@@ -93,7 +99,7 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
         parts,
         struct_pointer(q),
         struct_pointer(place),
-        struct_pointer(w.counters),
+        struct_pointer(layer_counters(w, layer)),
         w.workspace,
     )
 
@@ -127,9 +133,9 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
         at_spm(d[DWCONV.output]),
         np.int64(0),
     )
-    place = Place(layer, d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x])
+    place = Place(d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x])
     q = requantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)
-    depthwise(w.spm, window, at, q, place, w.counters)
+    depthwise(w.spm, window, at, q, place, layer_counters(w, layer))
 
 
 @jit
@@ -168,8 +174,8 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         out,
         clip_at(d, GEMM.clip_low),
     )
-    place = Place(layer, d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
-    gemm(w.spm, g, at, parts, q, place, w.counters)
+    place = Place(d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
+    gemm(w.spm, g, at, parts, q, place, layer_counters(w, layer))
 
 
 KERNELS = {"nmp.conv": do_conv, "nmp.dwconv": do_dwconv, "nmp.gemm": do_gemm}

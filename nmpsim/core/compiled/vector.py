@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.kernel_context import KernelContext, at_spm, clip_at, scale_at
+from nmpsim.core.compiled.kernel_context import (
+    KernelContext,
+    at_spm,
+    clip_at,
+    layer_counters,
+    scale_at,
+)
 from nmpsim.isa.words import (
     AVGPOOL,
     ELTWISE,
@@ -54,10 +60,8 @@ def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[AVGPOOL.out_offset],
         clip_at(d, AVGPOOL.clip_low),
     )
-    place = Place(
-        layer, d[AVGPOOL.event_origin], d[AVGPOOL.event_stride_y], d[AVGPOOL.event_stride_x]
-    )
-    avgpool(w.spm, pool_window(d, element), average, place, w.counters)
+    place = Place(d[AVGPOOL.event_origin], d[AVGPOOL.event_stride_y], d[AVGPOOL.event_stride_x])
+    avgpool(w.spm, pool_window(d, element), average, place, layer_counters(w, layer))
 
 
 @jit
@@ -112,8 +116,8 @@ def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[ELTWISE.out_offset],
         clip_at(d, ELTWISE.clip_low),
     )
-    place = Place(layer, d[ELTWISE.event_origin], d[ELTWISE.event_stride_y], np.int64(0))
-    eltwise(w.spm, t, q, place, w.counters)
+    place = Place(d[ELTWISE.event_origin], d[ELTWISE.event_stride_y], np.int64(0))
+    eltwise(w.spm, t, q, place, layer_counters(w, layer))
 
 
 @jit
@@ -133,9 +137,9 @@ def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[RESCALE.out_offset],
         clip_at(d, RESCALE.clip_low),
     )
-    place = Place(layer, d[RESCALE.event_origin], np.int64(0), np.int64(0))
+    place = Place(d[RESCALE.event_origin], np.int64(0), np.int64(0))
     source, target = at_spm(d[RESCALE.input]), at_spm(d[RESCALE.output])
-    rescale_tile(w.spm, source, target, d[RESCALE.count], u, place, w.counters)
+    rescale_tile(w.spm, source, target, d[RESCALE.count], u, place, layer_counters(w, layer))
 
 
 @jit

@@ -13,7 +13,6 @@ from rescale_oracle import (
     INT8,
     INT16,
     INT32,
-    LAYER_INDEX,
     RESCALE,
     Ledger,
     fixed_form,
@@ -23,27 +22,27 @@ from rescale_oracle import (
     rounded_even,
 )
 
-from nmpsim.kernels import channels, scale_channels, scale_runs
+from nmpsim.kernels import channels, scaling
 from nmpsim.kernels.operands import IntegerScale
 
 PROFILES = {"glow_int": 0, "nmp": 3, "q31": 4}
 scale_entry: Any = numba.njit(
-    lambda values, count, scale, profile, element, index, layer, counters: (
-        scale_runs.scale_integers(values, count, scale, profile, element, index, layer, counters)
+    lambda values, count, scale, profile, element, index, counters: scaling.scale_integers(
+        values, count, scale, profile, element, index, counters
     )
 )
 multiply_entry: Any = numba.njit(
-    lambda values, count, factor, reals: scale_runs.multiply_reals(values, count, factor, reals)
+    lambda values, count, factor, reals: scaling.multiply_to_floats(values, count, factor, reals)
 )
-real_entry: Any = numba.njit(lambda reals, count, value: scale_runs.add_real(reals, count, value))
+real_entry: Any = numba.njit(lambda reals, count, value: scaling.add_to_floats(reals, count, value))
 away_entry: Any = numba.njit(
-    lambda reals, count, values: scale_runs.round_run_away(reals, count, values)
+    lambda reals, count, values: scaling.round_run_away(reals, count, values)
 )
 even_entry: Any = numba.njit(
-    lambda reals, count, values: scale_runs.round_run_even(reals, count, values)
+    lambda reals, count, values: scaling.round_run_even(reals, count, values)
 )
 integer_entry: Any = numba.njit(
-    lambda values, count, value: scale_runs.add_integer(values, count, value)
+    lambda values, count, value: scaling.add_to_run(values, count, value)
 )
 INTEGER_SCALES = [(0, 1, 0), (3, 181, 7), (0, 77, 31), (31, 1, 0), (0, INT32[1], 0), (2, -9, 3),
                   (0, 0, 5)]  # fmt: skip
@@ -61,7 +60,7 @@ def test_integers(profile: str, element: int) -> None:
         counters, ledger = new_counters(), Ledger()
         xs = XS if element == INT8 and profile != "q31" else WIDE_XS
         run = np.array([*xs, BEHIND], np.int64)
-        numbers = map(np.int64, (PROFILES[profile], element, 7, LAYER_INDEX))
+        numbers = map(np.int64, (PROFILES[profile], element, 7))
         factors = IntegerScale(*map(np.int64, scale))
         scale_entry(run, np.int64(len(xs)), factors, *numbers, counters)
         expected = [
@@ -75,8 +74,8 @@ def test_integers(profile: str, element: int) -> None:
 
 
 fixed_entry: Any = numba.njit(
-    lambda run, integers, index, layer, counters: scale_channels.scale_channels_fixed_point(
-        run, integers, index, layer, counters
+    lambda run, integers, index, counters: scaling.scale_fixed_point(
+        run, run.size, integers, scaling.channel_scale, index, counters
     )
 )
 
@@ -88,7 +87,7 @@ def test_fixed_points_of_channels(scale: tuple[int, int, int]) -> None:
     integers = np.zeros((channels.INTEGERS, run.size), np.int64)
     for row, number in zip((channels.PRE, channels.MUL, channels.POST), scale, strict=True):
         integers[row] = number
-    fixed_entry(run, integers, np.int64(7), np.int64(LAYER_INDEX), counters)
+    fixed_entry(run, integers, np.int64(7), counters)
     assert run.tolist() == [fixed_form(x, scale, 7 + i, ledger) for i, x in enumerate(WIDE_XS)]
     ledger.assert_equal(counters)
 
@@ -117,13 +116,11 @@ def test_rounded_runs() -> None:
 
 def test_the_zero_point_of_an_unsigned_tensor() -> None:
     """docs/numerics.md: 128 more than the Int8 tensor's."""
-    assert scale_runs.UNSIGNED == 128
+    assert scaling.UNSIGNED == 128
 
 
-divide_entry: Any = numba.njit(lambda values, count, by: scale_runs.divide_run(values, count, by))
-once_entry: Any = numba.njit(
-    lambda run, integers: scale_channels.scale_channels_once(run, integers)
-)
+divide_entry: Any = numba.njit(lambda values, count, by: scaling.divide_run(values, count, by))
+once_entry: Any = numba.njit(lambda run, integers: scaling.scale_once(run, integers))
 MOST = 1 << 61
 
 

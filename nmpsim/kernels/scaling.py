@@ -1,0 +1,225 @@
+"""Scaling and rounding of runs of values, in place, as the profiles define it.
+
+Scales are those of single channels, or one for all values. ``index`` is the first value's in the
+layer's output. Values that 32 bits or the product of the rescale unit cannot hold saturate and are
+counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmpsim.isa.profiles import Q31
+from nmpsim.isa.words import INT16
+from nmpsim.kernels.array_types import Float32s, Float64s, Int, Int64s
+from nmpsim.kernels.channels import AFTER, AHEAD, BIAS_REAL, FACTOR, HALF, MOST, MUL, POST, PRE
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.operands import IntegerScale
+from nmpsim.kernels.rounding import (
+    HELD,
+    doubling_high,
+    held,
+    round_away,
+    round_even,
+    rounding_shift,
+)
+from nmpsim.kernels.saturate import (
+    MAX_PRODUCT,
+    ONCE,
+    SaturationCounters,
+    limit_value,
+    saturate_run,
+)
+from nmpsim.kernels.saturation_stages import RESCALE
+
+_MAX_ROUNDED: Any = np.float64(1 << 61)
+UNSIGNED: Any = np.int64(128)
+"""Difference between the zero points of PyTorch's unsigned tensors and those of Int8."""
+
+
+# --- integer scales --------------------------------------------------------------------------
+
+
+class RunScale(NamedTuple):
+    """An integer scale and what derives from it."""
+
+    pre: Int
+    mul: Int
+    half: Int
+    """Half of the last bit that ``post`` leaves."""
+    post: Int
+    most: Int
+    """Largest magnitude whose product the rescale unit holds."""
+
+
+@jit
+def channel_scale(integers: Int64s, c: Int) -> Any:
+    """Return the scale of channel ``c`` in the table of ``channels.py``."""
+    pre, mul, half = integers[PRE, c], integers[MUL, c], integers[HALF, c]
+    return RunScale(pre, mul, half, integers[POST, c], integers[MOST, c])
+
+
+@jit
+def common_scale(scale: RunScale, _: Int) -> Any:
+    """Return the scale that all values have."""
+    return scale
+
+
+@jit
+def scale_integers(
+    values: Int64s,
+    count: Int,
+    scale: IntegerScale,
+    profile: Int,
+    element: Int,
+    index: Int,
+    counters: SaturationCounters,
+) -> None:
+    """Scale ``count`` values by one integer scale."""
+    half, most = (ONCE << scale.post) >> ONCE, MAX_PRODUCT // max(abs(scale.mul), ONCE)
+    scales = RunScale(scale.pre, scale.mul, half, scale.post, most)
+    if profile == Q31:
+        scale_fixed_point(values, count, scales, common_scale, index, counters)
+    elif element == INT16:
+        scale_wide(values, count, scales, common_scale, index, counters)
+    else:
+        scale_narrow(values, count, scales, common_scale, index, counters)
+
+
+@jit
+def scale_narrow(
+    values: Int64s,
+    count: Int,
+    scales: Any,
+    scale_at: Any,
+    index: Int,
+    counters: SaturationCounters,
+) -> None:
+    """Compute ``((x >> pre) * mul + half) >> post``; 32 bits hold the sum before the last shift."""
+    for i in range(count):
+        scale = scale_at(scales, i)
+        values[i] = (values[i] >> scale.pre) * scale.mul + scale.half
+    saturate_run(values, count, RESCALE, index, counters)
+    for i in range(count):
+        values[i] >>= scale_at(scales, i).post
+
+
+@jit
+def scale_wide(
+    values: Int64s,
+    count: Int,
+    scales: Any,
+    scale_at: Any,
+    index: Int,
+    counters: SaturationCounters,
+) -> None:
+    """Compute the same; 64 bits hold the product, before which ``x >> pre`` saturates."""
+    beyond = 0
+    for i in range(count):
+        scale = scale_at(scales, i)
+        values[i] >>= scale.pre
+        beyond += abs(values[i]) > scale.most
+    if beyond:
+        for i in range(count):
+            most = scale_at(scales, i).most
+            values[i] = limit_value(values[i], -most, most, RESCALE, ONCE, index + i, counters)
+    for i in range(count):
+        scale = scale_at(scales, i)
+        values[i] = (values[i] * scale.mul + scale.half) >> scale.post
+
+
+@jit
+def scale_fixed_point(
+    values: Int64s,
+    count: Int,
+    scales: Any,
+    scale_at: Any,
+    index: Int,
+    counters: SaturationCounters,
+) -> None:
+    """Compute TFLite's MultiplyByQuantizedMultiplier; ``pre`` shifts to the left."""
+    for i in range(count):
+        pre = scale_at(scales, i).pre
+        values[i] = held(values[i], HELD >> pre) << pre
+    saturate_run(values, count, RESCALE, index, counters)
+    for i in range(count):
+        scale = scale_at(scales, i)
+        values[i] = rounding_shift(doubling_high(values[i], scale.mul), scale.post)
+
+
+@jit
+def scale_once(run: Int64s, integers: Int64s) -> None:
+    """Multiply each sum by its channel's float64 factor, halves rounded away from zero.
+
+    ``integers[MUL]`` holds the bits of the factors. Results are limited to +-2**61, far beyond the
+    range of any element.
+    """
+    for c in range(run.size):
+        product = np.float64(run[c]) * np.int64(integers[MUL, c]).view(np.float64)
+        size = min(abs(product), _MAX_ROUNDED)
+        whole = np.int64(size)
+        if size - np.float64(whole) >= 0.5:
+            whole += 1
+        run[c] = whole if product >= 0 else -whole
+
+
+# --- floats ----------------------------------------------------------------------------------
+
+
+@jit
+def scale_to_float(value: Int, reals: Float64s, c: Int, zero_point: np.float32) -> Any:
+    """Return a channel's sum after the float32 operations that ``channels.py`` describes."""
+    scaled = np.float32(value) * np.float32(reals[AHEAD, c]) * np.float32(reals[FACTOR, c])
+    shifted = np.float32(np.float64(scaled) + reals[BIAS_REAL, c])
+    return shifted * np.float32(reals[AFTER, c]) + zero_point
+
+
+@jit
+def multiply_to_floats(values: Int64s, count: Int, factor: np.float32, floats: Float32s) -> None:
+    """Fill ``floats`` with ``count`` values times a float32 factor."""
+    for i in range(count):
+        floats[i] = np.float32(values[i]) * factor
+
+
+@jit
+def add_to_floats(floats: Float32s, count: Int, value: Int) -> None:
+    """Add an integer, as float32, to ``count`` floats."""
+    addend = np.float32(value)
+    for i in range(count):
+        floats[i] += addend
+
+
+@jit
+def round_run_away(floats: Float32s, count: Int, values: Int64s) -> None:
+    """Fill ``values`` with ``count`` rounded floats, halves away from zero."""
+    for i in range(count):
+        values[i] = round_away(floats[i])
+
+
+@jit
+def round_run_even(floats: Float32s, count: Int, values: Int64s) -> None:
+    """Fill ``values`` with ``count`` rounded floats, halves to even."""
+    for i in range(count):
+        values[i] = round_even(floats[i])
+
+
+# --- integers --------------------------------------------------------------------------------
+
+
+@jit
+def add_to_run(values: Int64s, count: Int, value: Int) -> None:
+    """Add an integer to ``count`` values."""
+    for i in range(count):
+        values[i] += value
+
+
+@jit
+def divide_run(values: Int64s, count: Int, divisor: Int) -> None:
+    """Divide ``count`` values, halves rounded away from zero (as libjit and TFLite do)."""
+    for i in range(count):
+        if values[i] > 0:
+            values[i] = (values[i] + divisor // 2) // divisor
+        else:
+            values[i] = -((-values[i] + divisor // 2) // divisor)
