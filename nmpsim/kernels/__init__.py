@@ -1,1 +1,1 @@
-"""Arithmetic: arrays in, arrays out. The compiled kernels use Numba; host operations NumPy."""
+"""Arithmetic on arrays: compiled kernels use Numba, host operations NumPy."""

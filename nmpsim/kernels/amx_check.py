@@ -38,8 +38,10 @@ def is_correct(module: str) -> bool:
 
 
 def emit_check() -> str:
-    """Return LLVM IR of ``block``, whose arguments are the addresses of inputs, weights, sums and
-    64 bytes for the tile configuration."""
+    """Return LLVM IR of a function ``block`` that multiplies one register block.
+
+    Its arguments are the addresses of inputs, weights, sums, and 64 bytes for the configuration.
+    """
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 4), "block")
     b = ir.IRBuilder(function.append_basic_block("entry"))

@@ -1,6 +1,6 @@
-"""Numbers and arrays that kernels take.
+"""Types of numbers and arrays that kernels take.
 
-Compiled, every integer is an int64; in plain Python it may be an ``int``.
+In compiled code every integer is an int64; in plain Python it may be an ``int``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ Float32s: TypeAlias = npt.NDArray[np.float32]
 Float64s: TypeAlias = npt.NDArray[np.float64]
 Numbers: TypeAlias = Integers | Float32s | Float64s
 Kind: TypeAlias = type | tuple[np.dtype[Any], int]
-"""Of an argument other than a number: a named tuple, or an array with so many axes."""
+"""Type of an argument other than a number: a named tuple, or an array's dtype and dimensions."""
 Records: TypeAlias = np.recarray[Any, Any]
-"""Of one of the types in :mod:`nmpsim.core.state`."""
+"""Array of one of the record types of :mod:`nmpsim.core.state`."""

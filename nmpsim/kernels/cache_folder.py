@@ -1,8 +1,8 @@
-"""Where compiled kernels are kept between processes, and what of it may be run.
+"""Folder in which compiled kernels are cached between processes.
 
-An entry is code: those who can write one decide what the next run does. So an entry counts only if
-it is this user's and nobody else may write it, and only if its digest fits: after a power cut, on a
-full disk or under a failing one files are empty, cut off or wrong.
+An entry is code: whoever can write one decides what the next run does. So an entry counts only if
+it belongs to this user, nobody else may write it, and its digest matches. After a power cut, on a
+full disk or a failing one, files may be empty, truncated or wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ except ImportError:  # Windows has no such locks, and nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
 LOCK_SECONDS = 120.0
-"""How long a process waits for another one that compiles the same kernel."""
+"""Seconds for which a process waits for another one that compiles the same kernel."""
 _LOCK_POLL_SECONDS = 0.05
 _START = b"nmpsim kernel 1\n"
 _DIGEST_BYTES = 32
@@ -39,18 +39,18 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class CacheFolder:
-    """Named entries, each of which is right or not there."""
+    """Named entries of a folder, of which only valid ones are returned."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._intact: set[Path] = set()
 
     def read(self, name: str) -> bytes | None:
-        """What was kept under a name; None if there is nothing that may be used."""
+        """Return the contents of an entry, or None if there is no valid one."""
         return _read_entry(self.path / name)
 
     def write(self, name: str, contents: bytes) -> None:
-        """Keep this; where that cannot be done, nothing is kept."""
+        """Write an entry; do nothing if that is not possible."""
 
         def write(file: IO[bytes]) -> None:
             if hasattr(os, "fchmod"):
@@ -99,7 +99,7 @@ class CacheFolder:
             return None
 
     def has(self, beginning: str) -> bool:
-        """True if there is something that may be used under a name with this beginning."""
+        """Return whether there is a valid entry whose name begins like this."""
         return any(map(self._is_intact, self.path.glob(f"{beginning}*")))
 
     def _is_intact(self, entry: Path) -> bool:
@@ -109,7 +109,7 @@ class CacheFolder:
 
 
 def lock(file: int) -> bool:
-    """Return whether an open file is locked now, until it is closed; nothing is waited for."""
+    """Return whether an open file is locked now, until it is closed, without waiting."""
     if sys.platform == "win32":
         return False
     try:
@@ -122,7 +122,7 @@ def lock(file: int) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove what is no file; a link goes, and what it names stays."""
+    """Remove a folder, pipe or link (not what it refers to) in the place of an entry."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -130,7 +130,7 @@ def _remove(path: Path) -> None:
 
 
 def _digest(name: str, contents: bytes) -> bytes:
-    """Of an entry: under another name it is another one."""
+    """Return the digest of an entry, which depends on its name."""
     return hashlib.sha256(name.encode() + b"\0" + contents).digest()
 
 
@@ -145,7 +145,7 @@ def _read_entry(path: Path) -> bytes | None:
 
 
 def _open_own(path: str, flags: int) -> int:
-    """Open a file if it is the user's own; a pipe is not waited for."""
+    """Open a file if it is the user's own, without waiting for a pipe."""
     opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     status = os.fstat(opened)
     if not stat.S_ISREG(status.st_mode) or not _is_own(status):
@@ -155,17 +155,17 @@ def _open_own(path: str, flags: int) -> int:
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """True if it is the user's, and only the user may write it."""
+    """Return whether a file belongs to the user and only the user may write it."""
     if not hasattr(os, "geteuid"):
         return True
     return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_MAY_WRITE
 
 
 def is_trusted(folder: Path) -> bool:
-    """True if only this user may put entries into a folder; also for one that is yet to be made.
+    """Return whether only this user may put entries into a folder, which need not exist.
 
-    As ``sshd`` looks at its files: the folder is the user's; those above it are the user's or
-    root's, and not everybody may write them, but for those like /tmp that keep what others own.
+    As in ``sshd``, the folder must belong to the user, those above it to the user or root, and not
+    everybody may write them, except for those like /tmp that protect others' files.
     """
     real = Path(os.path.realpath(folder))
     if not hasattr(os, "geteuid"):
@@ -185,7 +185,10 @@ def is_trusted(folder: Path) -> bool:
 
 @functools.cache
 def cache_folder(name: str, parent: str) -> CacheFolder | None:
-    """The folder of this name in ``parent``, or in the user's cache if empty; None if unusable."""
+    """Return the folder of a name in ``parent``, or None if it cannot be used.
+
+    An empty ``parent`` stands for the user's cache folder.
+    """
     chosen = parent or platformdirs.user_cache_dir("nmpsim")
     if chosen.startswith("~"):  # nobody knows a home of this user
         return None
@@ -197,7 +200,7 @@ def cache_folder(name: str, parent: str) -> CacheFolder | None:
 
 
 def _can_be_used(folder: Path) -> bool:
-    """True if it can be read, or can be made and written."""
+    """Return whether a folder can be read, or can be made and written."""
     if folder.is_dir():
         return os.access(folder, os.R_OK | os.X_OK)
     there = next((path for path in folder.parents if path.exists()), None)

@@ -1,4 +1,4 @@
-"""Fill the tables of :mod:`nmpsim.kernels.channels` from descriptor, scratchpad and profile."""
+"""Filling of the tables of :mod:`~nmpsim.kernels.channels`."""
 
 from __future__ import annotations
 
@@ -8,42 +8,48 @@ import numpy as np
 
 from nmpsim.isa.profiles import GLOW_INT, NMP
 from nmpsim.isa.words import INT16
-from nmpsim.kernels.accumulate import sum_high
+from nmpsim.kernels.accumulate import max_accumulator
 from nmpsim.kernels.array_types import Float64s, Int, Int64s
-from nmpsim.kernels.channels import ADDEND, OFFSET, START, record_of, scales_of
+from nmpsim.kernels.channels import ADDEND, OFFSET, START, read_channel_record, read_channel_scales
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import Operands, Place, Quantizer
-from nmpsim.kernels.profiles import bias_in_sum, early_zero_point, is_real, put_integers, put_reals
-from nmpsim.kernels.saturate import INT32_HIGH, INT32_LOW, ONCE, SaturationCounters, limit_value
+from nmpsim.kernels.operands import OperandOffsets, OutputPosition, Quantizer
+from nmpsim.kernels.profiles import (
+    fill_float_factors,
+    fill_integer_scale,
+    initial_bias,
+    is_float_profile,
+    zero_point_before_rounding,
+)
+from nmpsim.kernels.saturate import INT32_MAX, INT32_MIN, ONCE, SaturationCounters, limit_value
 from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS, HIGH, LOW
 
 
 @jit
-def put_channels(
-    spm: Scratchpad, at: Operands, q: Quantizer, first: Int, integers: Int64s, reals: Float64s
+def fill_channel_tables(
+    spm: Scratchpad, at: OperandOffsets, q: Quantizer, first: Int, integers: Int64s, reals: Float64s
 ) -> None:
-    """Fill both tables, but for the starts, with the channels from ``first`` on."""
+    """Fill both tables, except for the row START, for the channels from ``first`` on."""
     for c in range(integers.shape[1]):
-        offset, bias_scale, out = scales_of(spm, at, first + c, q)
-        bias, _ = record_of(spm, at, first + c)
+        offset, bias_scale, out = read_channel_scales(spm, at, first + c, q)
+        bias, _ = read_channel_record(spm, at, first + c)
         integers[OFFSET, c] = offset
-        integers[ADDEND, c] = q.out_offset - early_zero_point(q)
-        if is_real(q.profile):
-            put_reals(q, bias, bias_scale, out, reals, c)
+        integers[ADDEND, c] = q.out_offset - zero_point_before_rounding(q)
+        if is_float_profile(q.profile):
+            fill_float_factors(q, bias, bias_scale, out, reals, c)
         else:
-            put_integers(q, bias, bias_scale, out, integers, c)
+            fill_integer_scale(q, bias, bias_scale, out, integers, c)
 
 
 @jit
-def put_plain_starts(
-    spm: Scratchpad, at: Operands, q: Quantizer, first: Int, integers: Int64s
+def fill_unsaturated_starts(
+    spm: Scratchpad, at: OperandOffsets, q: Quantizer, first: Int, integers: Int64s
 ) -> Any:
-    """As ``put_starts``, of Int8 on integer scales; False if something saturates on the way."""
+    """Fill START for Int8 on integer scales; return False if anything saturates."""
     least, most = np.int64(0), np.int64(0)
     for c in range(integers.shape[1]):
-        _, scale, _ = scales_of(spm, at, first + c, q)
-        bias, zero_term = record_of(spm, at, first + c)
+        _, scale, _ = read_channel_scales(spm, at, first + c, q)
+        bias, zero_term = read_channel_record(spm, at, first + c)
         if q.profile == NMP:
             bias = np.int64(0)
         total = (bias >> scale.pre) * scale.mul + ((ONCE << scale.post) >> ONCE)
@@ -51,43 +57,43 @@ def put_plain_starts(
         least = min(least, min(bias, min(total, start)))
         most = max(most, max(bias, max(total, start)))
         integers[START, c] = start
-    return least >= INT32_LOW and most <= INT32_HIGH
+    return least >= INT32_MIN and most <= INT32_MAX
 
 
 @jit
-def put_starts(
+def fill_starts(
     spm: Scratchpad,
-    at: Operands,
+    at: OperandOffsets,
     q: Quantizer,
     first: Int,
     integers: Int64s,
     pixels: Int,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Bias plus zero term of each channel; what saturates does so for every pixel.
+    """Fill START with bias plus zero term; whatever saturates does so for every pixel.
 
-    True if nothing is, of Int8: only its tables are kept.
+    Returns whether nothing saturated, for Int8; only its tables are reused.
     """
     is_plain = q.element != INT16 and q.profile in (GLOW_INT, NMP)
-    if is_plain and put_plain_starts(spm, at, q, first, integers):
+    if is_plain and fill_unsaturated_starts(spm, at, q, first, integers):
         return True
-    high, before = sum_high(q.element), saturated_starts(place, counters)
+    high, before = max_accumulator(q.element), count_saturated_starts(place, counters)
     low = -high - ONCE
     for c in range(integers.shape[1]):
         index = place.origin + first + c
-        _, scale, _ = scales_of(spm, at, first + c, q)
-        stored, zero_term = record_of(spm, at, first + c)
-        bias = bias_in_sum(q, stored, scale, low, high, pixels, index, counters)
+        _, scale, _ = read_channel_scales(spm, at, first + c, q)
+        stored, zero_term = read_channel_record(spm, at, first + c)
+        bias = initial_bias(q, stored, scale, low, high, pixels, index, counters)
         start = bias + zero_term
         start = limit_value(start, low, high, ACCUMULATOR, pixels, index, counters)
         integers[START, c] = start
-    return q.element != INT16 and saturated_starts(place, counters) == before
+    return q.element != INT16 and count_saturated_starts(place, counters) == before
 
 
 @jit
-def saturated_starts(place: Place, counters: SaturationCounters) -> Any:
-    """How many have saturated in a layer, as a thread has counted."""
+def count_saturated_starts(place: OutputPosition, counters: SaturationCounters) -> Any:
+    """Return how many biases and initial sums of the layer have saturated."""
     counted = counters.layers[counters.layer].saturated
     return (
         counted[BIAS, LOW]

@@ -1,8 +1,7 @@
-"""The MAC array: convolution.
+"""Convolution on the MAC array, on one core's scratchpad.
 
-It works on one core's :class:`~nmpsim.kernels.movement.Scratchpad`, with byte offsets into it. Sums
-start at the bias plus the zero term; then ``(w - weight_offset) * x`` is added in the order ky, kx,
-channel. Where the sizes prove that the accumulator holds every partial sum, nothing is checked.
+Sums start at the bias plus the zero term; then ``(w - weight_offset) * x`` is added in the order
+ky, kx, channel. Nothing is checked if the sizes prove that the accumulator holds every partial sum.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ import numpy as np
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import (
-    largest_partial,
+    max_partial_sum,
     may_overflow,
-    read_sums,
+    read_partial_sums,
     saturate_sum,
 )
 from nmpsim.kernels.array_types import Int, Int16s, Int64s
@@ -22,21 +21,21 @@ from nmpsim.kernels.conv_int8 import conv_int8
 from nmpsim.kernels.conv_int16 import conv_int16
 from nmpsim.kernels.conv_workspace import (
     ConvWorkspace,
-    put_tables,
-    workspace_at,
+    divide_workspace,
+    update_tables,
 )
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import Scratchpad, gather, row_length, write_run
+from nmpsim.kernels.movement import Scratchpad, gather_window, padded_row_length, write_run
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.kernels.operands import ConvShape, Operands, Parts, Place, Quantizer
+from nmpsim.kernels.operands import ConvShape, OperandOffsets, OutputPosition, Quantizer, SumParts
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
-from nmpsim.kernels.workspace_size import IS_KEPT, MAX_START
+from nmpsim.kernels.workspace_size import IS_VALID, MAX_START
 
 
 @jit
-def put_exact_sums(
+def sum_exactly(
     spm: Scratchpad,
     weights: Int,
     first: Int,
@@ -47,7 +46,7 @@ def put_exact_sums(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Sums of a pixel's channels from ``first`` on, saturated at every step.
+    """Sum a pixel's products for the channels from ``first`` on, saturating at every step.
 
     Padding of the patch has x = 0.
     """
@@ -65,22 +64,21 @@ def put_exact_sums(
 
 
 @jit_allocating
-def conv_exact(
+def convolve_exactly(
     spm: Scratchpad,
     w: ConvShape,
-    at: Operands,
-    parts: Parts,
+    at: OperandOffsets,
+    parts: SumParts,
     q: Quantizer,
     group: Int,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
     workspace: ConvWorkspace,
 ) -> None:
-    """Convolution of one group of a tile, product by product; the tables are those of the group's
-    channels."""
+    """Convolve one group of a tile product by product, with the tables of the group's channels."""
     run, integers = workspace.run, workspace.integers
     first = group * run.size
-    patch = np.zeros(w.kernel_h * row_length(w, q.element), np.int16)
+    patch = np.zeros(w.kernel_h * padded_row_length(w, q.element), np.int16)
     corner = at.input + ((group * w.in_channels) << q.element)
     size = 2 + q.element
     for pixel in range(w.out_h * w.out_w):
@@ -89,10 +87,10 @@ def conv_exact(
         index = place.origin + y * place.stride_y + x * place.stride_x + first
         partial = at.partial + ((pixel * w.out_channels + first) << size)
         if not parts.begins:
-            read_sums(spm, q.element, partial, integers[START])
+            read_partial_sums(spm, q.element, partial, integers[START])
         start = corner + y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
-        gather(spm, q.element, w, start, patch)
-        put_exact_sums(spm, at.weights, first, patch, integers, run, q.element, index, counters)
+        gather_window(spm, q.element, w, start, patch)
+        sum_exactly(spm, at.weights, first, patch, integers, run, q.element, index, counters)
         if parts.ends:
             requantize(run, integers, workspace.reals, q, index, counters)
             to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
@@ -105,29 +103,29 @@ def conv_exact(
 def conv(
     spm: Scratchpad,
     w: ConvShape,
-    at: Operands,
-    parts: Parts,
+    at: OperandOffsets,
+    parts: SumParts,
     q: Quantizer,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
     memory: Int64s,
 ) -> None:
-    """2-D convolution of one tile, group after group; ``memory`` is for a workspace."""
-    pixels, depth = w.out_h * w.out_w, w.kernel_h * row_length(w, q.element)
+    """Convolve a tile, group by group; ``memory`` is for a workspace."""
+    pixels, depth = w.out_h * w.out_w, w.kernel_h * padded_row_length(w, q.element)
     count = w.out_channels // w.groups
     most = np.int64(0)
     if not parts.begins:
-        most = largest_partial(spm, q.element, at.partial, pixels * w.out_channels)
+        most = max_partial_sum(spm, q.element, at.partial, pixels * w.out_channels)
     for group in range(w.groups):
         first = group * count
         lanes = (first % LANES + count + LANES - 1) // LANES * LANES
-        workspace = struct_pointer(workspace_at(memory, count, lanes))
-        put_tables(spm, at, parts, q, first, pixels, place, counters, workspace)
+        workspace = struct_pointer(divide_workspace(memory, count, lanes))
+        update_tables(spm, at, parts, q, first, pixels, place, counters, workspace)
         if parts.begins:
             most = workspace.head[MAX_START]
         if may_overflow(most, depth, q.element):
-            workspace.head[IS_KEPT] = 0  # running sums take the place of the starts
-            conv_exact(spm, w, at, parts, q, group, place, counters, workspace)
+            workspace.head[IS_VALID] = 0  # running sums take the place of the starts
+            convolve_exactly(spm, w, at, parts, q, group, place, counters, workspace)
         elif q.element == INT16:
             conv_int16(spm, w, at, parts, q, group, place, counters, workspace)
         else:

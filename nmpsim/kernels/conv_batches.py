@@ -9,14 +9,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.kernels.accumulate import read_sums
+from nmpsim.kernels.accumulate import read_partial_sums
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, gather, row_length, write_run
-from nmpsim.kernels.operands import ConvShape, InputWindow, Operands, Parts, Place, Quantizer
-from nmpsim.kernels.profiles import early_zero_point
+from nmpsim.kernels.movement import (
+    ZERO,
+    Scratchpad,
+    copy_run,
+    gather_window,
+    padded_row_length,
+    write_run,
+)
+from nmpsim.kernels.operands import (
+    ConvShape,
+    InputWindow,
+    OperandOffsets,
+    OutputPosition,
+    Quantizer,
+    SumParts,
+)
+from nmpsim.kernels.profiles import zero_point_before_rounding
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.result_table import (
     TOO_LARGE,
@@ -83,9 +97,9 @@ def input_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
     """Return a pixel's window, in place or gathered."""
     row, step = w.dilation_h * w.in_row_stride, w.dilation_w * w.in_pixel_stride
     if is_gathered:
-        return InputWindow(ONE, ORIGIN, ONE, ORIGIN, w.kernel_h * row_length(w, element))
+        return InputWindow(ONE, ZERO, ONE, ZERO, w.kernel_h * padded_row_length(w, element))
     if is_contiguous(w, element):
-        return InputWindow(w.kernel_h, row, ONE, ORIGIN, w.kernel_w * w.in_channels)
+        return InputWindow(w.kernel_h, row, ONE, ZERO, w.kernel_w * w.in_channels)
     return InputWindow(w.kernel_h, row, w.kernel_w, step, w.in_channels)
 
 
@@ -112,11 +126,11 @@ def write_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
         if i < left - ONE:
             x += ONE
             if x == w.out_w:
-                x, y = ORIGIN, y + ONE
+                x, y = ZERO, y + ONE
 
 
 @jit
-def output_byte(w: ConvShape, at: Operands, q: Quantizer, b: Batch, pixel: Int) -> Any:
+def output_byte(w: ConvShape, at: OperandOffsets, q: Quantizer, b: Batch, pixel: Int) -> Any:
     """Return the byte of a pixel's first result."""
     y = pixel // w.out_w
     x = pixel - y * w.out_w
@@ -124,7 +138,7 @@ def output_byte(w: ConvShape, at: Operands, q: Quantizer, b: Batch, pixel: Int) 
 
 
 @jit
-def output_index(w: ConvShape, place: Place, b: Batch, pixel: Int) -> Any:
+def output_index(w: ConvShape, place: OutputPosition, b: Batch, pixel: Int) -> Any:
     """Return the index of a pixel's first result in the layer's output."""
     y = pixel // w.out_w
     x = pixel - y * w.out_w
@@ -198,10 +212,10 @@ def compute_sums(
         sum_products(b.elements, b.corner, q, b, workspace, multiply, pixels)
         return
     for p in range(pixels):
-        gather(spm, q.element, w, b.corner + offsets[p], b.patches[p])
+        gather_window(spm, q.element, w, b.corner + offsets[p], b.patches[p])
     for p in range(MAX_PIXELS):
         offsets[p] = min(p, pixels - 1) * (b.patches.shape[1] << q.element)
-    sum_products(b.patches.reshape(-1), ORIGIN, q, b, workspace, multiply, pixels)
+    sum_products(b.patches.reshape(-1), ZERO, q, b, workspace, multiply, pixels)
 
 
 @jit
@@ -217,7 +231,7 @@ def add_partial_sums(
     """Add the running sums from byte ``start`` on, ``step`` bytes from pixel to pixel."""
     run, kind = workspace.run, b.sums.dtype.type
     for p in range(pixels):
-        read_sums(spm, q.element, start + p * step, run)
+        read_partial_sums(spm, q.element, start + p * step, run)
         row = b.sums[p, b.lane : b.lane + run.size]
         for c in range(run.size):
             row[c] = kind(row[c] + run[c])
@@ -229,7 +243,7 @@ def add_partial_sums(
 @jit
 def requantize_pixels(
     w: ConvShape,
-    at: Operands,
+    at: OperandOffsets,
     q: Quantizer,
     b: Batch,
     workspace: ConvWorkspace,
@@ -239,12 +253,12 @@ def requantize_pixels(
     pixels: Int,
 ) -> Any:
     """Compute results with vector code; return its answer (see ``requantize_blocks.py``)."""
-    count, zero_point = workspace.run.size, np.float32(early_zero_point(q))
+    count, zero_point = workspace.run.size, np.float32(zero_point_before_rounding(q))
     how, tables = (b.table, b.mode, zero_point, q.clip), (workspace.integers, workspace.reals)
     if b.is_uniform:
         to = output_byte(w, at, q, b, begin), w.out_pixel_stride
         return requantize_blocks(sums, pixels, *how, b.elements, *to, *tables)
-    to = ORIGIN, b.results.shape[1] << q.element
+    to = ZERO, b.results.shape[1] << q.element
     found = requantize_blocks(sums, pixels, *how, b.results.reshape(-1), *to, *tables)
     for p in range(pixels):
         first = output_byte(w, at, q, b, begin + p) >> q.element
@@ -255,9 +269,9 @@ def requantize_pixels(
 @jit
 def requantize_batch(
     w: ConvShape,
-    at: Operands,
+    at: OperandOffsets,
     q: Quantizer,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
     b: Batch,
     workspace: ConvWorkspace,
@@ -289,10 +303,10 @@ def requantize_batch(
 def write_pixels(
     spm: Scratchpad,
     w: ConvShape,
-    at: Operands,
-    parts: Parts,
+    at: OperandOffsets,
+    parts: SumParts,
     q: Quantizer,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
     b: Batch,
     workspace: ConvWorkspace,
@@ -303,7 +317,7 @@ def write_pixels(
     """Write results, or running sums from byte ``partial`` on, with 64-bit arithmetic."""
     run, integers, size = workspace.run, workspace.integers, 2 + q.element
     for p in range(pixels):
-        copy_run(b.sums[p], b.lane, run, ORIGIN, run.size)
+        copy_run(b.sums[p], b.lane, run, ZERO, run.size)
         if parts.begins:
             for c in range(run.size):
                 run[c] += integers[START, c]
@@ -319,10 +333,10 @@ def write_pixels(
 def convolve_batches(
     spm: Scratchpad,
     w: ConvShape,
-    at: Operands,
-    parts: Parts,
+    at: OperandOffsets,
+    parts: SumParts,
     q: Quantizer,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
     b: Batch,
     workspace: ConvWorkspace,
@@ -342,7 +356,7 @@ def convolve_batches(
     # The table counts by channel: pixels must be whole channels apart.
     is_regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
     is_vectorized = b.is_vectorized and is_regular and parts.ends and b.mode >= 0
-    size, most, limited, begin = 2 + q.element, b.sums.shape[0], ORIGIN, ORIGIN
+    size, most, limited, begin = 2 + q.element, b.sums.shape[0], ZERO, ZERO
     left = (all_pixels + most - 1) // most
     while left > 0:
         pixels = (all_pixels - begin + left - 1) // left
@@ -359,12 +373,12 @@ def convolve_batches(
         if found < 0:
             done = begin, pixels, partial
             write_pixels(spm, w, at, parts, q, place, counters, b, workspace, *done)
-        limited |= max(found, ORIGIN)
+        limited |= max(found, ZERO)
         begin += pixels
         left -= ONCE
     if limited:
         last = place.origin + b.first
-        last += max((w.out_h - 1) * place.stride_y, ORIGIN)
-        last += max((w.out_w - 1) * place.stride_x, ORIGIN)
+        last += max((w.out_h - 1) * place.stride_y, ZERO)
+        last += max((w.out_w - 1) * place.stride_x, ZERO)
         add_counts(b.table, b.lane, workspace.run.size, q.clip, last, counters)
         clear_counts(b.table)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.isa.words import INT16
-from nmpsim.kernels.accumulate import largest
+from nmpsim.kernels.accumulate import max_magnitude
 from nmpsim.kernels.array_types import Int, Int16s, Int64s
 from nmpsim.kernels.channels import ADDEND
 from nmpsim.kernels.conv_batches import (
@@ -27,9 +27,16 @@ from nmpsim.kernels.microkernel_int16 import (
     products_int16,
     steps_between_carries,
 )
-from nmpsim.kernels.movement import ORIGIN, Scratchpad, row_length
+from nmpsim.kernels.movement import ZERO, Scratchpad, padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.kernels.operands import ConvShape, InputWindow, Operands, Parts, Place, Quantizer
+from nmpsim.kernels.operands import (
+    ConvShape,
+    InputWindow,
+    OperandOffsets,
+    OutputPosition,
+    Quantizer,
+    SumParts,
+)
 from nmpsim.kernels.requantize_blocks import MAX_ADDEND, requantize_int16
 from nmpsim.kernels.result_table import (
     COUNT_ROWS,
@@ -49,7 +56,7 @@ FEW_PIXELS = 8
 
 
 class Int16Buffers(NamedTuple):
-    """How products are summed."""
+    """Buffers of the products, and the steps between carries."""
 
     steps: Int
     """Steps between two carries; 0 if the products of a pair may be too large."""
@@ -86,7 +93,7 @@ def input_runs(w: ConvShape) -> Any:
 def range_of_inputs(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
     """Return the range of the inputs of all windows and 0."""
     rows, runs, length = input_runs(w)
-    low, high = ORIGIN, ORIGIN
+    low, high = ZERO, ZERO
     for y in range(rows):
         for x in range(runs):
             start = (corner + y * w.in_row_stride + x * w.in_pixel_stride) >> 1
@@ -99,7 +106,7 @@ def range_of_inputs(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
 def energy_of_inputs(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
     """Return :func:`max_energy` of the inputs of all windows, which begin with a granule."""
     rows, runs, length = input_runs(w)
-    energy = ORIGIN
+    energy = ZERO
     for y in range(rows):
         for x in range(runs):
             start = (corner + y * w.in_row_stride + x * w.in_pixel_stride) >> 1
@@ -150,8 +157,8 @@ def multiply_int16(b: Batch, inputs: Int16s, base: Int, offsets: Int64s, pixels:
     if halves.size == 0:
         products_int16(*read, b.buffers.steps, b.elements, b.weights, pixels, b.sums)
         return
-    products_int16(*read, ONE, halves[0], ORIGIN, pixels, b.sums)
-    products_int16(*read, ONE, halves[1], ORIGIN, pixels, others)
+    products_int16(*read, ONE, halves[0], ZERO, pixels, b.sums)
+    products_int16(*read, ONE, halves[1], ZERO, pixels, others)
     for p in range(pixels):
         for c in range(b.sums.shape[1]):
             b.sums[p, c] += others[p, c]
@@ -161,11 +168,11 @@ def multiply_int16(b: Batch, inputs: Int16s, base: Int, offsets: Int64s, pixels:
 def conv_int16(
     spm: Scratchpad,
     w: ConvShape,
-    at: Operands,
-    parts: Parts,
+    at: OperandOffsets,
+    parts: SumParts,
     q: Quantizer,
     group: Int,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
     workspace: ConvWorkspace,
 ) -> None:
@@ -173,7 +180,7 @@ def conv_int16(
     count, addends = workspace.run.size, workspace.integers[ADDEND]
     first, mode = group * count, scaling_mode(q)
     lane = first % LANES
-    depth = w.kernel_h * row_length(w, INT16)
+    depth = w.kernel_h * padded_row_length(w, INT16)
     weights = (at.weights >> 1) + (first - lane) * depth
     blocks = (lane + count + LANES - 1) // LANES
     corner = at.input + group * w.in_channels * 2
@@ -186,7 +193,7 @@ def conv_int16(
     bounds = spm.i64[at.partial >> 3 : (at.partial >> 3) + 2 * LEVELS] if is_cached else own
     steps = find_steps(spm, w, window, corner, weights, blocks, bounds, is_cached)
     split = blocks * LANES * depth if steps == 0 else 0
-    has_small_addends = mode in (INTEGER, FIXED_POINT) or largest(addends) < MAX_ADDEND
+    has_small_addends = mode in (INTEGER, FIXED_POINT) or max_magnitude(addends) < MAX_ADDEND
     is_whole = is_uniform(w, INT16, lane, count)
     counts = np.empty((blocks, COUNT_ROWS, LANES), np.int32)
     clear_counts(counts)

@@ -23,9 +23,9 @@ from nmpsim.kernels.microkernel import (
     products,
     products_workspace_size,
 )
-from nmpsim.kernels.movement import Scratchpad, row_length
+from nmpsim.kernels.movement import Scratchpad, padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.kernels.operands import ConvShape, Operands, Parts, Place, Quantizer
+from nmpsim.kernels.operands import ConvShape, OperandOffsets, OutputPosition, Quantizer, SumParts
 from nmpsim.kernels.packed_weights import packed_weights_size
 from nmpsim.kernels.requantize_blocks import requantize_int8
 from nmpsim.kernels.result_table import scaling_mode
@@ -81,11 +81,11 @@ def multiply_int8(b: Batch, inputs: Int8s, base: Int, offsets: Int64s, pixels: I
 def conv_int8(
     spm: Scratchpad,
     w: ConvShape,
-    at: Operands,
-    parts: Parts,
+    at: OperandOffsets,
+    parts: SumParts,
     q: Quantizer,
     group: Int,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
     workspace: ConvWorkspace,
 ) -> None:
@@ -93,7 +93,7 @@ def conv_int8(
     count = workspace.run.size
     first = group * count
     lane = first % LANES
-    depth = w.kernel_h * row_length(w, INT8)
+    depth = w.kernel_h * padded_row_length(w, INT8)
     weights = at.weights + (first - lane) * depth
     blocks = workspace.sums.shape[1] // LANES
     is_gathered = must_gather(spm, w, weights, blocks)

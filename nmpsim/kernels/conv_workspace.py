@@ -1,8 +1,7 @@
-"""A thread's workspace: arrays that convolutions work in, and the tables that stay on it.
+"""Workspace of a thread for convolutions, with the tables of the last channels.
 
-Consecutive tiles of a layer mostly have the same channels. So the tables of channels are made again
-only if the records in the scratchpad, or the words of the descriptor, are no longer those that they
-were made of.
+Consecutive tiles of a layer mostly have the same channels. So the tables are only filled again if
+the records in the scratchpad or words of the descriptor (the key) differ from those of last time.
 """
 
 from __future__ import annotations
@@ -12,54 +11,54 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.isa.words import CHANNEL_BYTES, INT16, SCALE_BYTES
-from nmpsim.kernels.accumulate import largest
+from nmpsim.kernels.accumulate import max_magnitude
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int32s, Int64s
-from nmpsim.kernels.channel_tables import put_channels, put_starts
+from nmpsim.kernels.channel_tables import fill_channel_tables, fill_starts
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import Operands, Parts, Place, Quantizer
+from nmpsim.kernels.operands import OperandOffsets, OutputPosition, Quantizer, SumParts
 from nmpsim.kernels.result_table import fill_result_table
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.workspace_size import (
-    FIRST_WORD,
+    FIRST_KEY,
     HAS_OFFSETS,
-    HEAD,
+    HEAD_WORDS,
     INTEGERS,
-    IS_KEPT,
+    IS_VALID,
+    KEY_WORDS,
     LANES,
     MAX_PIXELS,
     MAX_START,
     REALS,
     ROWS,
-    WORDS,
 )
 
 _RECORD = CHANNEL_BYTES // 8
 _SCALE = SCALE_BYTES // 4
 _LINE = 64
-"""Bytes of a cache line of the host: vectors of sums lie on one."""
+"""Bytes of a cache line of the host, to which vectors of sums are aligned."""
 
 
 class ConvWorkspace(NamedTuple):
-    """Tables of some channels, what they are made of, and room for some pixels."""
+    """Tables of some channels, their key, and buffers for some pixels."""
 
     head: Int64s
-    """int64 [FIRST_WORD + 2 * WORDS]"""
+    """int64 [HEAD_WORDS]"""
     records: Int64s
     """int64 [2 * channels] as in the scratchpad; scales int32 [7 * channels], too"""
     scales: Int32s
     integers: Int64s
-    """int64 [INTEGERS, channels], and reals float64 [REALS, channels]: ``kernels/channels.py``"""
+    """int64 [INTEGERS, channels], and reals float64 [REALS, channels] (see ``channels.py``)"""
     reals: Float64s
     table: Int32s
-    """int32 [blocks, ROWS, LANES]: ``kernels/requantize_int32.py``"""
+    """int32 [blocks, ROWS, LANES] (see ``result_table.py``)"""
     run: Int64s
     """int64 [channels]"""
     offsets: Int64s
     """int64 [MAX_PIXELS]"""
     windows: Int32s
-    """int32 [MAX_PIXELS], and excess"""
+    """int32 [MAX_PIXELS], like ``excess``"""
     excess: Int32s
     sums: Int32s
     """int32 [MAX_PIXELS, lanes], and results int8"""
@@ -67,9 +66,9 @@ class ConvWorkspace(NamedTuple):
 
 
 @jit_allocating
-def workspace_at(memory: Int64s, channels: Int, lanes: Int) -> Any:
-    """A workspace for ``channels`` channels, in ``lanes`` lanes, on int64 memory."""
-    offsets = HEAD + MAX_PIXELS
+def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
+    """Return the parts of a workspace on int64 memory, for channels in a number of lanes."""
+    offsets = HEAD_WORDS + MAX_PIXELS
     records = offsets + _RECORD * channels
     integers = records + INTEGERS * channels
     reals = integers + REALS * channels
@@ -81,14 +80,14 @@ def workspace_at(memory: Int64s, channels: Int, lanes: Int) -> Any:
     sums = table + MAX_PIXELS * lanes
     results = sums + MAX_PIXELS * lanes // 4
     return ConvWorkspace(
-        memory[:HEAD],
+        memory[:HEAD_WORDS],
         memory[offsets:records],
         words[results : results + _SCALE * channels],
         memory[records:integers].reshape((INTEGERS, channels)),
         memory[integers:reals].view(np.float64).reshape((REALS, channels)),
         words[excess:table].reshape((lanes // LANES, ROWS, LANES)),
         memory[reals:run],
-        memory[HEAD:offsets],
+        memory[HEAD_WORDS:offsets],
         words[:MAX_PIXELS],
         words[MAX_PIXELS:excess],
         words[table:sums].reshape((MAX_PIXELS, lanes)),
@@ -97,13 +96,12 @@ def workspace_at(memory: Int64s, channels: Int, lanes: Int) -> Any:
 
 
 @jit
-def put_words(at: Operands, q: Quantizer, begins: bool, workspace: ConvWorkspace) -> Any:
-    """Write down what the tables of Int8 on integer scales are made of, in addition to the records.
+def write_key(at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWorkspace) -> Any:
+    """Write the words on which the tables depend besides the records.
 
-    The clip is among it: the table keeps the smallest and largest results of tiles of which it
-    limited none.
+    They include the clip: the table keeps the extreme results of tiles in which none was limited.
     """
-    now = workspace.head[FIRST_WORD + WORDS :]
+    now = workspace.head[FIRST_KEY + KEY_WORDS :]
     now[0] = workspace.run.size
     now[1] = q.element
     now[2] = q.profile
@@ -124,8 +122,8 @@ def put_words(at: Operands, q: Quantizer, begins: bool, workspace: ConvWorkspace
 
 
 @jit
-def is_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
-    """True if integers are the same."""
+def are_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
+    """Return whether integers are the same."""
     difference = np.int64(0)
     for i in range(others.size):
         difference |= np.int64(values[i] ^ others[i])
@@ -133,63 +131,63 @@ def is_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
 
 
 @jit
-def are_kept(spm: Scratchpad, at: Operands, workspace: ConvWorkspace) -> Any:
-    """True if the tables are those of all channels of a convolution, whose words are there."""
-    words = workspace.head[FIRST_WORD:]
-    if workspace.head[IS_KEPT] == 0 or not is_equal(words, words[WORDS:]):
+def are_tables_valid(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) -> Any:
+    """Return whether the tables are those of all channels of the convolution with the new key."""
+    words = workspace.head[FIRST_KEY:]
+    if workspace.head[IS_VALID] == 0 or not are_equal(words, words[KEY_WORDS:]):
         return False
-    if at.scales >= 0 and not is_equal(spm.i32[at.scales >> 2 :], workspace.scales):
+    if at.scales >= 0 and not are_equal(spm.i32[at.scales >> 2 :], workspace.scales):
         return False
-    return is_equal(spm.i64[at.channels >> 3 :], workspace.records)
+    return are_equal(spm.i64[at.channels >> 3 :], workspace.records)
 
 
 @jit
-def copy(taken: Int32s | Int64s, given: Int32s | Int64s) -> None:
-    """Fill ``given``."""
+def copy_words(taken: Int32s | Int64s, given: Int32s | Int64s) -> None:
+    """Fill ``target``."""
     for i in range(given.size):
         given[i] = taken[i]
 
 
 @jit
-def keep(spm: Scratchpad, at: Operands, workspace: ConvWorkspace) -> None:
-    """Take note of what the tables are made of."""
-    words = workspace.head[FIRST_WORD:]
-    copy(words[WORDS:], words[:WORDS])
+def remember_key(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) -> None:
+    """Remember what the tables depend on."""
+    words = workspace.head[FIRST_KEY:]
+    copy_words(words[KEY_WORDS:], words[:KEY_WORDS])
     if at.scales >= 0:
-        copy(spm.i32[at.scales >> 2 :], workspace.scales)
-    copy(spm.i64[at.channels >> 3 :], workspace.records)
-    workspace.head[IS_KEPT] = 1
+        copy_words(spm.i32[at.scales >> 2 :], workspace.scales)
+    copy_words(spm.i64[at.channels >> 3 :], workspace.records)
+    workspace.head[IS_VALID] = 1
 
 
 @jit
-def put_tables(
+def update_tables(
     spm: Scratchpad,
-    at: Operands,
-    parts: Parts,
+    at: OperandOffsets,
+    parts: SumParts,
     q: Quantizer,
     first: Int,
     pixels: Int,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
     workspace: ConvWorkspace,
 ) -> None:
-    """The tables of the channels from ``first`` on, unless they are there."""
-    put_words(at, q, parts.begins, workspace)
-    if first == 0 and are_kept(spm, at, workspace):
+    """Fill the tables of the channels from ``first`` on, unless they are valid."""
+    write_key(at, q, parts.begins, workspace)
+    if first == 0 and are_tables_valid(spm, at, workspace):
         return
     integers = workspace.integers
     is_quiet, most, offsets = not parts.begins, np.int64(0), np.int64(0)
-    put_channels(spm, at, q, first, integers, workspace.reals)
+    fill_channel_tables(spm, at, q, first, integers, workspace.reals)
     if parts.begins:
-        is_quiet = put_starts(spm, at, q, first, integers, pixels, place, counters)
-        most = largest(integers[START])
+        is_quiet = fill_starts(spm, at, q, first, integers, pixels, place, counters)
+        most = max_magnitude(integers[START])
     for c in range(workspace.run.size):
         offsets |= integers[OFFSET, c]
     workspace.head[MAX_START], workspace.head[HAS_OFFSETS] = most, 1 if offsets != 0 else 0
-    workspace.head[IS_KEPT] = 0
+    workspace.head[IS_VALID] = 0
     if q.element != INT16:
         fill_result_table(
             integers, workspace.reals, parts.begins, first % LANES, q, workspace.table
         )
         if first == 0 and is_quiet:
-            keep(spm, at, workspace)
+            remember_key(spm, at, workspace)

@@ -9,14 +9,14 @@ import numpy as np
 from llvmlite.ir import IRBuilder, Value
 
 from nmpsim.isa.words import INT16
-from nmpsim.kernels.accumulate import largest, may_overflow, saturate_sums
+from nmpsim.kernels.accumulate import max_magnitude, may_overflow, saturate_sums
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int32s, Int64s
-from nmpsim.kernels.channel_tables import put_channels, put_starts
+from nmpsim.kernels.channel_tables import fill_channel_tables, fill_starts
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, write_run
-from nmpsim.kernels.operands import ConvShape, Operands, Place, Quantizer
+from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, write_run
+from nmpsim.kernels.operands import ConvShape, OperandOffsets, OutputPosition, Quantizer
 from nmpsim.kernels.pointers import address_of
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.saturate import SaturationCounters
@@ -102,8 +102,10 @@ def add_taps(
 
 
 class DepthwiseBuffers(NamedTuple):
-    """Arrays to work in: where the taps are, what they are multiplied with, the tables of the
-    channels, their sums; factors and sums are padded to whole vectors."""
+    """Offsets of the taps, factors, tables of the channels, and sums.
+
+    Factors and sums are padded to whole vectors.
+    """
 
     taps: Int64s
     factors: Int32s
@@ -113,8 +115,8 @@ class DepthwiseBuffers(NamedTuple):
 
 
 @jit
-def put_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: Int32s) -> None:
-    """``factors`` [taps, channels] = weights from element ``start`` on, less their zero points."""
+def fill_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: Int32s) -> None:
+    """Fill ``factors`` [taps, channels] with weights less their zero points."""
     channels = offset.size
     for tap in range(factors.shape[0]):
         row = weights[start + tap * channels : start + (tap + 1) * channels]
@@ -123,8 +125,8 @@ def put_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: In
 
 
 @jit
-def put_taps(w: ConvShape, taps: Int64s) -> None:
-    """Bytes from the corner of a window to each of its taps."""
+def fill_tap_offsets(w: ConvShape, taps: Int64s) -> None:
+    """Fill in the bytes from the corner of a window to each of its taps."""
     for tap in range(taps.size):
         ky = tap // w.kernel_w
         taps[tap] = ky * w.dilation_h * w.in_row_stride
@@ -132,32 +134,32 @@ def put_taps(w: ConvShape, taps: Int64s) -> None:
 
 
 @jit
-def convolve_each(
+def convolve_pixels(
     spm: Scratchpad,
     w: ConvShape,
-    at: Operands,
+    at: OperandOffsets,
     q: Quantizer,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
     buffers: DepthwiseBuffers,
 ) -> None:
-    """All pixels of a depthwise convolution."""
+    """Compute all pixels of a depthwise convolution."""
     taps, factors, integers = buffers.taps, buffers.factors, buffers.integers
     run = buffers.sums[: w.out_channels]
-    put_channels(spm, at, q, ORIGIN, integers, buffers.reals)
-    put_starts(spm, at, q, ORIGIN, integers, w.out_h * w.out_w, place, counters)
-    checked = may_overflow(largest(integers[START]), taps.size, q.element)
-    put_taps(w, taps)
+    fill_channel_tables(spm, at, q, ZERO, integers, buffers.reals)
+    fill_starts(spm, at, q, ZERO, integers, w.out_h * w.out_w, place, counters)
+    checked = may_overflow(max_magnitude(integers[START]), taps.size, q.element)
+    fill_tap_offsets(w, taps)
     if q.element == INT16:
-        put_factors(spm.i16, at.weights >> 1, integers[OFFSET], factors)
+        fill_factors(spm.i16, at.weights >> 1, integers[OFFSET], factors)
     else:
-        put_factors(spm.i8, at.weights, integers[OFFSET], factors)
+        fill_factors(spm.i8, at.weights, integers[OFFSET], factors)
     for y in range(w.out_h):
         for x in range(w.out_w):
             corner = at.input + y * w.stride_h * w.in_row_stride
             corner += x * w.stride_w * w.in_pixel_stride
             index = place.origin + y * place.stride_y + x * place.stride_x
-            copy_run(integers[START], ORIGIN, run, ORIGIN, run.size)
+            copy_run(integers[START], ZERO, run, ZERO, run.size)
             if checked:
                 for t in range(taps.size):
                     one = slice(t, t + 1)
@@ -175,12 +177,12 @@ def convolve_each(
 def depthwise(
     spm: Scratchpad,
     w: ConvShape,
-    at: Operands,
+    at: OperandOffsets,
     q: Quantizer,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
 ) -> None:
-    """Depthwise convolution of one tile; ``w.out_channels`` channels, one a group."""
+    """Convolve a tile of ``w.out_channels`` channels, each a group of its own."""
     taps, channels = w.kernel_h * w.kernel_w, w.out_channels
     lanes = (channels + LANES - 1) // LANES * LANES
     buffers = DepthwiseBuffers(
@@ -190,4 +192,4 @@ def depthwise(
         np.zeros((REALS, channels), np.float64),
         np.zeros(lanes, np.int64),
     )
-    convolve_each(spm, w, at, q, place, counters, buffers)
+    convolve_pixels(spm, w, at, q, place, counters, buffers)

@@ -1,9 +1,9 @@
-"""Code for the host of sums and rescaled values of Int8, where 16 bits hold every number.
+"""Vector code for sums and rescaled values of Int8 where 16 bits hold every number.
 
-Sixteen neighbouring channels, or a few times as many, through some pixels of a run; what is limited
-is counted for each of them in a table.
+Blocks of sixteen neighbouring channels, or several of them, are computed through some pixels of a
+run. A table counts the values of each channel that are limited.
 
-A scale ``(x * mul + half) >> post`` is the product of 16 bits that processors round,
+A scale ``(x * mul + half) >> post`` becomes the rounded 16-bit product that processors have,
 ``(a * b + 2**14) >> 15``, of ``x`` and ``mul`` that are doubled ``15 - post`` times together.
 """
 
@@ -20,7 +20,7 @@ from nmpsim.kernels.array_types import Int, Int8s, Int16s
 from nmpsim.kernels.cpu_features import TARGET
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.operands import Sides
+from nmpsim.kernels.operands import RunOffsets
 from nmpsim.kernels.pointers import address_of
 from nmpsim.kernels.vector_code import (
     LANES,
@@ -38,18 +38,18 @@ from nmpsim.kernels.vector_code import (
     store,
 )
 
-NUMBERS = 14
-"""What a run is calculated with, int16."""
-ADDEND, SIGN, LHS, RHS, LOW_AT, HIGH_AT = 0, 1, 2, 6, 10, 11
-"""Zero point of the result, 1 or -1 for the right side, four numbers for the scale of either side,
-limits of the first clip; those of the second one follow."""
-OFFSET, PRE, GAIN, MUL = range(4)
+PARAMETERS = 14
+"""int16 parameters of a run."""
+ADDEND, SIGN, LHS, RHS, CLIP_LOW, CLIP_HIGH = 0, 1, 2, 6, 10, 11
+"""Positions of parameters: zero point of the result; 1 or -1 for the right side; four numbers for
+the scale of either side; limits of the first clip, which those of the second follow."""
+OFFSET, PRE, DOUBLED, MUL = range(4)
 
 RESCALE: Any = np.int64(0)
 SUM: Any = np.int64(1)
-RESCALE_WITHIN: Any = np.int64(2)
-"""What ``put_run`` does: one tensor on another scale, the sum or difference of two, or a rescale
-whose results no clip can limit."""
+RESCALE_UNCLIPPED: Any = np.int64(2)
+"""Operations: one tensor on another scale, the sum or difference of two, or a rescale whose results
+no clip can limit."""
 
 ROWS = 4
 BELOW, ABOVE, LEAST, MOST = range(ROWS)
@@ -58,14 +58,14 @@ largest value before the clip."""
 CLIPS = 2
 _INT16_LOW, _INT16_HIGH = -(1 << 15), (1 << 15) - 1
 _NOTHING = (0, 0, _INT16_HIGH, _INT16_LOW)
-"""A table before a run."""
+"""Rows of a table before a run."""
 DOUBLINGS = 15
-"""In a product that is rounded."""
+"""Doublings that a rounded product takes back."""
 
 _LINE = ((2 * LANES, 2),) if TARGET == "vnni" else ()
 _SHAPES = (*_LINE, (LANES, 1))
-"""Lanes of a vector, and vectors side by side: at first as many as are in a line of the host's
-cache, where registers hold their tables."""
+"""Lanes of a vector and vectors side by side: first as many as a cache line of the host holds, if
+registers can hold their tables."""
 _ROUNDED_PRODUCTS = {LANES: "avx2.pmul.hr.sw", 2 * LANES: "avx512.pmul.hr.sw.512"}
 
 
@@ -98,9 +98,12 @@ def _clip(b: IRBuilder, value: Value, limits: list[Any], counts: list[Any]) -> A
     return signed_min(b, signed_max(b, value, low), high), after
 
 
-def _kernel(name: str, clips: int, result: Callable[..., tuple[Value, list[Value]]]) -> Any:
-    """Results of some blocks of channels through some pixels, ``step`` bytes apart; the tables of
-    ``clips`` clips, whose rows are ``row`` bytes apart."""
+def _define_kernel(name: str, clips: int, result: Callable[..., tuple[Value, list[Value]]]) -> Any:
+    """Define a function that computes blocks of channels through some pixels.
+
+    Pixels are ``step`` bytes apart. It fills the tables of ``clips`` clips, whose rows are ``row``
+    bytes apart.
+    """
 
     def emit(
         b: IRBuilder,
@@ -108,50 +111,52 @@ def _kernel(name: str, clips: int, result: Callable[..., tuple[Value, list[Value
         rhs: Value,
         out: Value,
         step: Value,
-        turns: Value,
+        pixels: Value,
         blocks: Value,
         numbers: Value,
         table: Value,
         row: Value,
     ) -> Any:
         kind = ir.IntType(16)
-        given = [load(b, add_offset(b, numbers, 2 * i), kind, 2) for i in range(NUMBERS)]
+        given = [load(b, add_offset(b, numbers, 2 * i), kind, 2) for i in range(PARAMETERS)]
         at, left_over = [lhs, rhs, out, table], blocks
         for lanes, parts in _SHAPES:
             each = constant(lanes * parts // LANES)
             over_blocks = Loop(b, b.udiv(left_over, each), at, may_be_empty=True)
-            at = over_blocks.end(some(b, over_blocks.values, given, step, turns, row, lanes, parts))
+            at = over_blocks.end(
+                emit_vectors(b, over_blocks.values, given, step, pixels, row, lanes, parts)
+            )
             left_over = b.urem(left_over, each)
         return constant(0)
 
-    def some(
+    def emit_vectors(
         b: IRBuilder,
         at: list[Any],
         given: list[Any],
         step: Value,
-        turns: Value,
+        pixels: Value,
         row: Value,
         lanes: int,
         parts: int,
     ) -> list[Any]:
-        """Results of ``parts`` vectors side by side; where the next ones are."""
+        """Compute ``parts`` vectors side by side and return where the next ones are."""
         *sides, table = at
         words, rows = int_vector(16, lanes), ROWS * clips
         nothing = [splat_constant(words, value) for value in _NOTHING * (clips * parts)]
-        over_turns = Loop(b, turns, [*sides, *nothing])
-        left, right, to, *kept = over_turns.values
+        over_pixels = Loop(b, pixels, [*sides, *nothing])
+        left, right, to, *counts = over_pixels.values
         # Shifts by one number for all lanes are fast where LLVM sees that they are.
         numbers = [splat(b, number, lanes) for number in given]
         after = []
         for part in range(parts):
             places = [add_offset(b, side, part * lanes) for side in (left, right, to)]
             values = [b.sext(load(b, one, int_vector(8, lanes), 1), words) for one in places[:2]]
-            value, counted = result(b, values, numbers, kept[part * rows : (part + 1) * rows])
+            value, counted = result(b, values, numbers, counts[part * rows : (part + 1) * rows])
             store(b, b.trunc(value, int_vector(8, lanes)), places[2], 1)
             after += counted
         moved = [b.add(side, step) for side in (left, right, to)]
-        kept = over_turns.end([*moved, *after])[3:]
-        for i, counted in enumerate(kept):
+        counts = over_pixels.end([*moved, *after])[3:]
+        for i, counted in enumerate(counts):
             part, number = divmod(i, rows)
             rows_at = add_offset(b, table, 2 * lanes * part)
             store(b, counted, add_offset(b, rows_at, number, row), 2)
@@ -164,31 +169,31 @@ def _kernel(name: str, clips: int, result: Callable[..., tuple[Value, list[Value
     return define_function(name, emit)
 
 
-def _sum(b: IRBuilder, values: list[Any], numbers: list[Any], kept: list[Any]) -> Any:
+def _add(b: IRBuilder, values: list[Any], numbers: list[Any], counts: list[Any]) -> Any:
     left = _scale(b, values[0], numbers[LHS:RHS])
-    right = b.mul(_scale(b, values[1], numbers[RHS:LOW_AT]), numbers[SIGN])
+    right = b.mul(_scale(b, values[1], numbers[RHS:CLIP_LOW]), numbers[SIGN])
     total = b.add(b.add(left, right), numbers[ADDEND])
-    return _clip(b, total, numbers[LOW_AT : HIGH_AT + 1], kept)
+    return _clip(b, total, numbers[CLIP_LOW : CLIP_HIGH + 1], counts)
 
 
-def _rescaled(b: IRBuilder, values: list[Any], numbers: list[Any], kept: list[Any]) -> Any:
-    value, clamp = _clip(b, values[0], numbers[LOW_AT : HIGH_AT + 1], kept[:ROWS])
-    value, clip = b.add(_scale(b, value, numbers[LHS:RHS]), numbers[ADDEND]), kept[ROWS:]
+def _rescale(b: IRBuilder, values: list[Any], numbers: list[Any], counts: list[Any]) -> Any:
+    value, clamp = _clip(b, values[0], numbers[CLIP_LOW : CLIP_HIGH + 1], counts[:ROWS])
+    value, clip = b.add(_scale(b, value, numbers[LHS:RHS]), numbers[ADDEND]), counts[ROWS:]
     if clip:
-        value, clip = _clip(b, value, numbers[HIGH_AT + 1 :], clip)
+        value, clip = _clip(b, value, numbers[CLIP_HIGH + 1 :], clip)
     return value, [*clamp, *clip]
 
 
-_sums: Any = _kernel("sums", 1, _sum)
-_rescales: Any = _kernel("rescales", 2, _rescaled)
-_rescales_within: Any = _kernel("rescales_within", 1, _rescaled)
+_sums: Any = _define_kernel("sums", 1, _add)
+_rescales: Any = _define_kernel("rescales", 2, _rescale)
+_rescales_within: Any = _define_kernel("rescales_within", 1, _rescale)
 
 
 @jit
-def put_blocks(
+def compute_blocks(
     spm: Int8s,
     operation: Int,
-    sides: Sides,
+    sides: RunOffsets,
     results: Int8s,
     step: Int,
     pixels: Int,
@@ -207,7 +212,7 @@ def put_blocks(
     step, pixels
         Bytes from pixel to pixel, and their number.
     numbers
-        int16 [NUMBERS].
+        int16 [PARAMETERS].
     table
         int16 [CLIPS, ROWS, blocks * LANES or more], which is filled.
     """
@@ -216,7 +221,7 @@ def put_blocks(
     arguments = (*shape, address_of(numbers), address_of(table), 2 * table.shape[2])
     if operation == SUM:
         _sums(arguments)
-    elif operation == RESCALE_WITHIN:
+    elif operation == RESCALE_UNCLIPPED:
         _rescales_within(arguments)
     else:
         _rescales(arguments)

@@ -1,8 +1,7 @@
-"""Sums and rescaled values of Int8, where 16 bits hold every number on the way.
+"""Sums and rescaled values of Int8 where 16 bits hold every number.
 
-What the vector code of :mod:`~nmpsim.kernels.elementwise_blocks` is given, and what it counts. What
-does not fit takes the 64-bit way of :mod:`~nmpsim.kernels.elementwise` and
-:mod:`~nmpsim.kernels.elementwise`.
+Prepares the parameters of the vector code in :mod:`~nmpsim.kernels.elementwise_blocks` and adds up
+what it counts. Other operations use the 64-bit code of :mod:`~nmpsim.kernels.elementwise`.
 """
 
 from __future__ import annotations
@@ -18,33 +17,40 @@ from nmpsim.kernels.elementwise_blocks import (
     ABOVE,
     ADDEND,
     BELOW,
+    CLIP_HIGH,
+    CLIP_LOW,
     CLIPS,
+    DOUBLED,
     DOUBLINGS,
-    GAIN,
-    HIGH_AT,
     LEAST,
     LHS,
-    LOW_AT,
     MOST,
     MUL,
     OFFSET,
     PRE,
     RESCALE,
-    RESCALE_WITHIN,
+    RESCALE_UNCLIPPED,
     RHS,
     SIGN,
     SUM,
-    put_blocks,
+    compute_blocks,
 )
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run
-from nmpsim.kernels.operands import Clip, IntegerScale, Pair, PairScales, Sides, Unary
-from nmpsim.kernels.saturate import ONCE, SaturationCounters, stages_of
+from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run
+from nmpsim.kernels.operands import (
+    BinaryScales,
+    BinaryShape,
+    Clip,
+    IntegerScale,
+    RescaleParameters,
+    RunOffsets,
+)
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_stages
 from nmpsim.kernels.saturation_stages import ACTIVATION, HIGH, LOW
 from nmpsim.kernels.vector_code import LANES
 
 RUN_BYTES: Any = np.int64(1 << 13)
-"""Bytes of whole pixels between two sums of the table: they stay in the host's nearest cache."""
+"""Bytes of whole pixels between two evaluations of the table; they stay in the inner cache."""
 _INT16_LOW, _INT16_HIGH = -(1 << 15), (1 << 15) - 1
 _INT8_LOW, _INT8_HIGH = -(1 << 7), (1 << 7) - 1
 _MAX_OFFSET = 1 << 14
@@ -52,8 +58,8 @@ _MAX_SIDE = 1 << 13
 
 
 @jit
-def put_scale(scale: IntegerScale, offset: Int, numbers: Int16s, first: Int) -> Any:
-    """Fill the four numbers of a side; False if 16 bits may not hold all on the way."""
+def encode_scale(scale: IntegerScale, offset: Int, numbers: Int16s, first: Int) -> Any:
+    """Write the four numbers of a scale; return False if 16 bits may not hold all results."""
     doublings = DOUBLINGS - scale.post
     if np.abs(offset) > _MAX_OFFSET or scale.pre > DOUBLINGS or doublings < 0:
         return False
@@ -65,16 +71,16 @@ def put_scale(scale: IntegerScale, offset: Int, numbers: Int16s, first: Int) -> 
         return False
     numbers[first + OFFSET] = offset
     numbers[first + PRE] = scale.pre
-    numbers[first + GAIN] = ONCE << gain
+    numbers[first + DOUBLED] = ONCE << gain
     numbers[first + MUL] = scale.mul << (doublings - gain)
     return most * np.abs(scale.mul) >> scale.post < _MAX_SIDE
 
 
 @jit
-def put_clip(
+def encode_clip(
     element: Int, profile: Int, addend: Int, low: Int, high: Int, numbers: Int16s, first: Int
 ) -> Any:
-    """Fill the zero point and a clip; False but for Int8 on integer scales, if all are small."""
+    """Write a zero point and a clip; return False unless they are small, and of an Int8 profile."""
     if element != 0 or (profile != GLOW_INT and profile != NMP) or np.abs(addend) > _MAX_SIDE:
         return False
     numbers[ADDEND] = addend
@@ -84,124 +90,135 @@ def put_clip(
 
 
 @jit
-def put_sum_numbers(t: Pair, q: PairScales, numbers: Int16s) -> Any:
-    """Fill ``numbers`` for a sum or difference of tensors; False if it does not fit 16 bits."""
+def encode_sum(t: BinaryShape, q: BinaryScales, numbers: Int16s) -> Any:
+    """Write the parameters of a sum or difference; return False if it does not fit 16 bits."""
     if (t.operation != OP_ADD and t.operation != OP_SUB) or t.rhs_size != 0:
         return False
     numbers[SIGN] = 1 if t.operation == OP_ADD else -1
-    if not put_clip(t.element, q.profile, q.out_offset, q.clip.low, q.clip.high, numbers, LOW_AT):
-        return False
-    if not put_scale(q.lhs_scale, q.lhs_offset, numbers, LHS):
-        return False
-    return put_scale(q.rhs_scale, q.rhs_offset, numbers, RHS)
-
-
-@jit
-def put_rescale_numbers(u: Unary, numbers: Int16s) -> Any:
-    """Fill ``numbers`` for a rescale; False if it does not fit 16 bits."""
-    if u.leaky or not _INT8_LOW <= u.in_low <= u.in_high <= _INT8_HIGH:
-        return False
-    numbers[LOW_AT], numbers[HIGH_AT] = u.in_low, u.in_high
-    if not put_clip(
-        u.element, u.profile, u.out_offset, u.clip.low, u.clip.high, numbers, HIGH_AT + 1
+    if not encode_clip(
+        t.element, q.profile, q.out_offset, q.clip.low, q.clip.high, numbers, CLIP_LOW
     ):
         return False
-    return put_scale(u.scale, u.in_offset, numbers, LHS)
+    if not encode_scale(q.lhs_scale, q.lhs_offset, numbers, LHS):
+        return False
+    return encode_scale(q.rhs_scale, q.rhs_offset, numbers, RHS)
 
 
 @jit
-def rescale_of(u: Unary) -> Any:
-    """RESCALE, or RESCALE_WITHIN if results of the clamp's ends are within the clip: all others lie
-    between those."""
+def encode_rescale(u: RescaleParameters, numbers: Int16s) -> Any:
+    """Write the parameters of a rescale; return False if it does not fit 16 bits."""
+    if u.leaky or not _INT8_LOW <= u.in_low <= u.in_high <= _INT8_HIGH:
+        return False
+    numbers[CLIP_LOW], numbers[CLIP_HIGH] = u.in_low, u.in_high
+    if not encode_clip(
+        u.element, u.profile, u.out_offset, u.clip.low, u.clip.high, numbers, CLIP_HIGH + 1
+    ):
+        return False
+    return encode_scale(u.scale, u.in_offset, numbers, LHS)
+
+
+@jit
+def choose_rescale(u: RescaleParameters) -> Any:
+    """Return RESCALE_UNCLIPPED if the clip cannot limit any result, else RESCALE.
+
+    All results lie between those of the ends of the input's range.
+    """
     half = (ONCE << u.scale.post) >> ONCE
     for x in (u.in_low, u.in_high):
         scaled = (((x - u.in_offset) >> u.scale.pre) * u.scale.mul + half) >> u.scale.post
         if not u.clip.low <= scaled + u.out_offset <= u.clip.high:
             return RESCALE
-    return RESCALE_WITHIN
+    return RESCALE_UNCLIPPED
 
 
 @jit
-def is_regular(sides: Sides, index: Int, count: Int, channels: Int) -> Any:
-    """True if a run is made of whole blocks of channels, and is where no side is overwritten early.
+def can_use_blocks(sides: RunOffsets, index: Int, count: Int, channels: Int) -> Any:
+    """Return whether a run consists of whole blocks of channels and overwrites no operand early.
 
     ``sides`` are the first bytes of left, right and result.
     """
     lhs, rhs, out = sides
     whole = channels % LANES == 0 and index % LANES == 0 and count % LANES == 0
-    return whole and is_apart(out, lhs, count) and is_apart(out, rhs, count)
+    return whole and are_same_or_disjoint(out, lhs, count) and are_same_or_disjoint(out, rhs, count)
 
 
 @jit
-def is_apart(start: Int, other: Int, count: Int) -> Any:
-    """True if two runs are the same one or do not touch."""
+def are_same_or_disjoint(start: Int, other: Int, count: Int) -> Any:
+    """Return whether two runs are the same or do not overlap."""
     return start == other or np.abs(start - other) >= count
 
 
 @jit
-def put_run(
+def compute_run(
     spm: Scratchpad,
     operation: Int,
-    sides: Sides,
+    sides: RunOffsets,
     count: Int,
     numbers: Int16s,
     table: Int16s,
-    room: Int8s,
+    buffer: Int8s,
     clip: Clip,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Results of a regular run: whole pixels at once, and what is left at either end.
+    """Compute a run: whole pixels at once, and what is left at either end.
 
-    ``clip`` is that of the result; ``index`` is the first value's in the layer's output, here and
-    below. Working memory is table int16 [CLIPS, ROWS, channels, or ``count`` of them], and room
-    int8 for the results of twice as many pixels as are computed at once.
+    Parameters
+    ----------
+    clip
+        Clip of the result.
+    index
+        Position of the first value in the layer's output.
+    table
+        int16 [CLIPS, ROWS, channels, or ``count`` of them].
+    buffer
+        int8, for the results of twice as many pixels as are computed at once.
     """
     channels, done = counters.layers[counters.layer].channels, np.int64(0)
     lhs, rhs, out = sides
     is_in_place = out in (lhs, rhs)
     while done < count:
         channel = (index + done) % channels
-        turns, width = ONCE, min(channels - channel, count - done)
+        pixels, width = ONCE, min(channels - channel, count - done)
         if width == channels:
-            turns = max(min(count - done, RUN_BYTES) // channels, ONCE)
+            pixels = max(min(count - done, RUN_BYTES) // channels, ONCE)
         i8, at, blocks = spm.i8, index + done, width // LANES
         left, right, to = lhs + done, rhs + done, out + done
         if is_in_place:
-            values = left, right, ORIGIN
-            put_blocks(i8, operation, values, room, channels, turns, blocks, numbers, table)
+            values = left, right, ZERO
+            compute_blocks(i8, operation, values, buffer, channels, pixels, blocks, numbers, table)
         else:
-            put_blocks(
-                i8, operation, (left, right, to), i8, channels, turns, blocks, numbers, table
+            compute_blocks(
+                i8, operation, (left, right, to), i8, channels, pixels, blocks, numbers, table
             )
-        missing, pixel = add_clips(operation, numbers, table, width, clip, at, counters), at
-        while missing > 0 and pixel < at + turns * width:
-            one = left + pixel - at, right + pixel - at, np.int64(room.size // 2)
-            put_blocks(i8, operation, one, room, channels, ONCE, blocks, numbers, table)
-            missing -= note_firsts(operation, table, width, clip, pixel, counters)
+        missing, pixel = add_clip_counts(operation, numbers, table, width, clip, at, counters), at
+        while missing > 0 and pixel < at + pixels * width:
+            one = left + pixel - at, right + pixel - at, np.int64(buffer.size // 2)
+            compute_blocks(i8, operation, one, buffer, channels, ONCE, blocks, numbers, table)
+            missing -= record_firsts(operation, table, width, clip, pixel, counters)
             pixel += width
         if is_in_place:
-            copy_run(room, ORIGIN, i8, to, turns * width)
-        done += turns * width
+            copy_run(buffer, ZERO, i8, to, pixels * width)
+        done += pixels * width
 
 
 @jit
-def clips_of(operation: Int) -> Any:
-    """Clips of an operation; the first one of a rescale is that of its activation."""
+def count_clips(operation: Int) -> Any:
+    """Return the number of clips of an operation; the first one of a rescale is its activation."""
     return CLIPS if operation == RESCALE else 1
 
 
 @jit
-def stages_at(operation: Int, number: Int, clip: Clip) -> Any:
-    """Stages of values limited from below and above by a clip of an operation."""
-    low, high = stages_of(clip)
+def stages_of_clip(operation: Int, number: Int, clip: Clip) -> Any:
+    """Return the stages of values that a clip of an operation limits from below and above."""
+    low, high = clip_stages(clip)
     if operation != SUM and number == 0:
         low, high = ACTIVATION, ACTIVATION
     return low, high
 
 
 @jit
-def add_clips(
+def add_clip_counts(
     operation: Int,
     numbers: Int16s,
     table: Int16s,
@@ -210,28 +227,29 @@ def add_clips(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Add what some pixels' channels counted to the layer's accounts; how many of these do not
-    know the first limited value yet, or a later one.
+    """Add the counts of some pixels to the layer's counters.
+
+    Returns how many counters may not know their first limited value yet.
     """
     missing = np.int64(0)
-    for number in range(clips_of(operation)):
-        low_stage, high_stage = stages_at(operation, number, clip)
+    for number in range(count_clips(operation)):
+        low_stage, high_stage = stages_of_clip(operation, number, clip)
         least, most = np.int16(_INT16_HIGH), np.int16(_INT16_LOW)
         for i in range(width):
             least, most = min(least, table[number, LEAST, i]), max(most, table[number, MOST, i])
-        below = np.int64(numbers[LOW_AT + 2 * number]) - np.int64(least)
-        above = np.int64(most) - np.int64(numbers[HIGH_AT + 2 * number])
+        below = np.int64(numbers[CLIP_LOW + 2 * number]) - np.int64(least)
+        above = np.int64(most) - np.int64(numbers[CLIP_HIGH + 2 * number])
         if below > 0:
             counts = table[number, BELOW, :width]
-            missing += add_side(counts, below, low_stage, LOW, index, counters)
+            missing += add_side_counts(counts, below, low_stage, LOW, index, counters)
         if above > 0:
             counts = table[number, ABOVE, :width]
-            missing += add_side(counts, above, high_stage, HIGH, index, counters)
+            missing += add_side_counts(counts, above, high_stage, HIGH, index, counters)
     return missing
 
 
 @jit
-def add_side(
+def add_side_counts(
     counts: Int16s,
     overshoot: Int,
     stage: Int,
@@ -239,7 +257,7 @@ def add_side(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Count what was limited on one side, by channel; 1 if the first one may be among it."""
+    """Add the counts of one side; return 1 if the first limited value may be among them."""
     account = counters.layers[counters.layer]
     channel = account.channel_base + index % account.channels
     by_channel = counters.channel_saturated[stage, side, channel : channel + counts.size]
@@ -253,7 +271,7 @@ def add_side(
 
 
 @jit
-def note_firsts(
+def record_firsts(
     operation: Int,
     table: Int16s,
     width: Int,
@@ -261,21 +279,21 @@ def note_firsts(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Take note of the first values of a pixel that were limited, if none was before; how many."""
+    """Record the first limited values of a pixel where none came before; return their number."""
     found = np.int64(0)
-    for number in range(clips_of(operation)):
-        low_stage, high_stage = stages_at(operation, number, clip)
+    for number in range(count_clips(operation)):
+        low_stage, high_stage = stages_of_clip(operation, number, clip)
         below, above = table[number, BELOW, :width], table[number, ABOVE, :width]
-        found += note_first(below, low_stage, LOW, index, counters)
-        found += note_first(above, high_stage, HIGH, index, counters)
+        found += record_side_first(below, low_stage, LOW, index, counters)
+        found += record_side_first(above, high_stage, HIGH, index, counters)
     return found
 
 
 @jit
-def note_first(
+def record_side_first(
     counts: Int16s, stage: Int, side: Int, index: Int, counters: SaturationCounters
 ) -> Any:
-    """The same for one side; 1 if there was one."""
+    """Record the first limited value of one side; return 1 if there was one, else 0."""
     first = counters.layers[counters.layer].first
     if first[stage, side] <= index:
         return np.int64(0)

@@ -1,7 +1,7 @@
 """Compiled functions that Python calls, and kernels that compiled code calls by their address.
 
-Each is kept in a file, with all that it calls. Who finds it there imports neither Numba nor what
-it is made of; both are imported where it has to be compiled.
+Each is cached in a file, with all functions that it calls. A process that finds it there imports
+neither Numba nor the modules of the function.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from nmpsim.kernels.array_types import Kind
 from nmpsim.kernels.cache_folder import cache_folder
 from nmpsim.kernels.cpu_features import PROCESSOR, TARGET
 from nmpsim.kernels.machine_code import load_object_file
-from nmpsim.kernels.numba_settings import IS_PLAIN, read_settings
+from nmpsim.kernels.numba_settings import IS_JIT_DISABLED, read_settings
 from nmpsim.kernels.sources import source_digest
 
 CACHE = cache_folder(
     f"kernels-{source_digest(TARGET)}", read_settings("NUMBA_CACHE_DIR").get("NUMBA_CACHE_DIR", "")
 )
-"""Where compiled kernels are kept; None if nothing can be."""
+"""Folder of compiled kernels; None if nothing can be cached."""
 _LOCK = threading.RLock()
-"""Held while something is compiled, or loaded."""
+"""Held while something is compiled or loaded."""
 
 Source = Callable[[], Callable[..., Any]]
 
 
-class _Kept:
-    """A function in the cache."""
+class _CachedFunction:
+    """A compiled function in the cache."""
 
     def __init__(self, name: str, source: Source) -> None:
         self.name = name
@@ -44,12 +44,12 @@ class _Kept:
         self._source = source
 
     def is_kept(self) -> bool:
-        """True if this or an earlier process has kept it compiled."""
+        """Return whether this process or an earlier one has cached it."""
         return CACHE is not None and CACHE.has(f"{self.name}-")
 
     def _code(self, kinds: tuple[Kind, ...] | int) -> bytes | None:
-        """Its object file, of the cache or compiled now; None if Numba cannot make one."""
-        made_for = f"{_named(kinds)} {PROCESSOR}"
+        """Return its object file, cached or compiled now; None if Numba cannot make one."""
+        made_for = f"{_describe_kinds(kinds)} {PROCESSOR}"
         name = f"{self.name}-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}.kernel"
         if CACHE is None:
             return self._compiled(kinds)
@@ -64,15 +64,15 @@ class _Kept:
         return code
 
     def _compiled(self, kinds: tuple[Kind, ...] | int) -> bytes | None:
-        from nmpsim.kernels.jit import compiled
+        from nmpsim.kernels.jit import compile_object_file
 
-        return compiled(self._source(), kinds)
+        return compile_object_file(self._source(), kinds)
 
 
-class Entry(_Kept):
-    """A function that Python calls with arrays, integers, and named tuples of both.
+class Entry(_CachedFunction):
+    """A function that Python calls with integers, arrays, and named tuples of both.
 
-    Arrays lie in memory without gaps. It returns an integer.
+    Arrays must be contiguous. It returns an integer.
     """
 
     def __init__(self, name: str, source: Source) -> None:
@@ -80,17 +80,17 @@ class Entry(_Kept):
         self._known: dict[tuple[Kind, ...], Callable[..., int]] = {}
 
     def __call__(self, *arguments: Any) -> int:
-        """Call it; nobody else may move the arrays meanwhile."""
-        if IS_PLAIN:
+        """Call the function; no other thread may move the arrays meanwhile."""
+        if IS_JIT_DISABLED:
             return int(self._source()(*arguments))
-        words, kinds = _packed(arguments)
+        words, kinds = _pack_arguments(arguments)
         native = self._known.get(kinds) or self._prepared(kinds)
         return native(words, arguments)
 
     def prepare(self, *arguments: Any) -> None:
-        """Compile it for such arguments, or load it; nothing is called."""
-        if not IS_PLAIN:
-            _, kinds = _packed(arguments)
+        """Compile or load the function for arguments of these types, without calling it."""
+        if not IS_JIT_DISABLED:
+            _, kinds = _pack_arguments(arguments)
             self._prepared(kinds)
 
     def _prepared(self, kinds: tuple[Kind, ...]) -> Callable[..., int]:
@@ -102,9 +102,9 @@ class Entry(_Kept):
     def _native(self, kinds: tuple[Kind, ...]) -> Callable[..., int]:
         code = self._code(kinds)
         if code is None:
-            from nmpsim.kernels.jit import as_numba_does
+            from nmpsim.kernels.jit import compile_with_numba
 
-            dispatcher = as_numba_does(self._source())
+            dispatcher = compile_with_numba(self._source())
             return lambda _, arguments: int(dispatcher(*arguments))
         function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(load_object_file(code))
 
@@ -115,8 +115,8 @@ class Entry(_Kept):
         return call
 
 
-class Kernel(_Kept):
-    """A function of 64-bit integers, which compiled code calls by its address."""
+class Kernel(_CachedFunction):
+    """A function of 64-bit integers that compiled code calls by its address."""
 
     def __init__(self, name: str, source: Source, arguments: int) -> None:
         super().__init__(name, source)
@@ -125,22 +125,22 @@ class Kernel(_Kept):
         self._callback: Any = None
 
     def address(self) -> int:
-        """Where its code is, as long as the process lives: of the cache, or compiled now."""
+        """Return the address of its code, loaded or compiled now, valid until the process ends."""
         with _LOCK:
             if not self._address:
                 code = self._code(self._arguments)
                 if code is None:
-                    from nmpsim.kernels.jit import cfunc_of
+                    from nmpsim.kernels.jit import make_cfunc
 
-                    self._callback = cfunc_of(self._source(), self._arguments)
+                    self._callback = make_cfunc(self._source(), self._arguments)
                     self._address = self._callback.address
                 else:
                     self._address = load_object_file(code)
             return self._address
 
 
-def _packed(arguments: tuple[Any, ...]) -> tuple[list[int], tuple[Kind, ...]]:
-    """The words that arguments are made of, and what they are."""
+def _pack_arguments(arguments: tuple[Any, ...]) -> tuple[list[int], tuple[Kind, ...]]:
+    """Return the 64-bit words of arguments, and their types."""
     words: list[int] = []
     kinds: list[Kind] = []
     _pack(arguments, words, kinds)
@@ -163,8 +163,8 @@ def _pack(values: tuple[Any, ...], words: list[int], kinds: list[Kind]) -> None:
             kinds.append(int)
 
 
-def _named(kinds: tuple[Kind, ...] | int) -> str:
-    """What tells arguments of other kinds apart, the same in each process."""
+def _describe_kinds(kinds: tuple[Kind, ...] | int) -> str:
+    """Return a text that identifies the types of arguments, the same in each process."""
     if isinstance(kinds, int):
         return str(kinds)
     return " ".join(
@@ -174,8 +174,8 @@ def _named(kinds: tuple[Kind, ...] | int) -> str:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage collection while much is compiled: Numba keeps most of what it makes."""
+def pause_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection while much is compiled: Numba keeps most of its objects."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

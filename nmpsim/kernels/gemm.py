@@ -1,16 +1,16 @@
-"""Product of two matrices of activations on the MAC array."""
+"""Matrix product of activations on the MAC array."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from nmpsim.isa.words import INT16
-from nmpsim.kernels.accumulate import largest, may_overflow, read_sums, saturate_sums
+from nmpsim.kernels.accumulate import max_magnitude, may_overflow, read_partial_sums, saturate_sums
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int64s
-from nmpsim.kernels.channel_tables import put_channels
+from nmpsim.kernels.channel_tables import fill_channel_tables
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ORIGIN, Scratchpad, read_run, write_run
-from nmpsim.kernels.operands import Operands, Parts, Place, Product, Quantizer
+from nmpsim.kernels.movement import ZERO, Scratchpad, read_run, write_run
+from nmpsim.kernels.operands import MatmulShape, OperandOffsets, OutputPosition, Quantizer, SumParts
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.workspace_size import INTEGERS, REALS
@@ -22,8 +22,8 @@ def add_products(
 ) -> None:
     """Add to ``sums`` each factor times its row of ``values``, less the rows' zero point.
 
-    ``start`` and ``stride`` of the rows are in elements. Four rows at a time, so that sums are
-    read and written less often.
+    ``start`` and ``stride`` are in elements. Four rows are added at a time, so that sums are read
+    and written less often.
     """
     count = sums.size
     fours = factors.size // 4 * 4
@@ -47,9 +47,9 @@ def add_products(
 
 @jit
 def add_rows(
-    spm: Scratchpad, element: Int, start: Int, g: Product, factors: Int64s, sums: Int64s
+    spm: Scratchpad, element: Int, start: Int, g: MatmulShape, factors: Int64s, sums: Int64s
 ) -> None:
-    """As ``add_products``, with the rows of the right side from byte ``start`` on."""
+    """Call :func:`add_products` with the rows of the right side from byte ``start`` on."""
     if element == INT16:
         add_products(spm.i16, start >> 1, g.rhs_stride >> 1, g.rhs_offset, factors, sums)
     else:
@@ -57,30 +57,30 @@ def add_rows(
 
 
 @jit
-def multiply(
+def multiply_rows(
     spm: Scratchpad,
-    g: Product,
-    at: Operands,
-    parts: Parts,
+    g: MatmulShape,
+    at: OperandOffsets,
+    parts: SumParts,
     q: Quantizer,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
     integers: Int64s,
     reals: Float64s,
     factors: Int64s,
     sums: Int64s,
 ) -> None:
-    """All rows; tables of the columns, factors [inner] and sums are room to work in."""
+    """Compute all rows; ``factors`` [inner] and ``sums`` [columns] are buffers."""
     element = q.element
-    put_channels(spm, at, q, ORIGIN, integers, reals)
+    fill_channel_tables(spm, at, q, ZERO, integers, reals)
     for row in range(g.rows):
         index = place.origin + row * place.stride_y
         partial = at.partial + ((row * g.columns) << (2 + element))
         if parts.begins:
             sums[:] = 0
         else:
-            read_sums(spm, element, partial, sums)
-        checked = may_overflow(largest(sums), 2 * g.inner, element)
+            read_partial_sums(spm, element, partial, sums)
+        checked = may_overflow(max_magnitude(sums), 2 * g.inner, element)
         read_run(spm, element, at.input + row * g.lhs_stride, factors, g.inner)
         for k in range(g.inner):
             factors[k] -= g.lhs_offset
@@ -103,15 +103,15 @@ def multiply(
 @jit_allocating
 def gemm(
     spm: Scratchpad,
-    g: Product,
-    at: Operands,
-    parts: Parts,
+    g: MatmulShape,
+    at: OperandOffsets,
+    parts: SumParts,
     q: Quantizer,
-    place: Place,
+    place: OutputPosition,
     counters: SaturationCounters,
 ) -> None:
-    """``at.input`` times ``at.weights``; sums in the order of the inner dimension."""
+    """Multiply ``at.input`` by ``at.weights``, adding in the order of the inner dimension."""
     integers = np.zeros((INTEGERS, g.columns), np.int64)
     reals = np.zeros((REALS, g.columns), np.float64)
     factors, sums = np.zeros(g.inner, np.int64), np.zeros(g.columns, np.int64)
-    multiply(spm, g, at, parts, q, place, counters, integers, reals, factors, sums)
+    multiply_rows(spm, g, at, parts, q, place, counters, integers, reals, factors, sums)

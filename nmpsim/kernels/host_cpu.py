@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from llvmlite import binding
 
-from nmpsim.kernels.numba_settings import is_on
+from nmpsim.kernels.numba_settings import is_enabled
 from nmpsim.kernels.targets import TARGETS
 
 _DOT = "+dotprod"
@@ -96,7 +96,7 @@ def cpu_features(settings: Mapping[str, str]) -> str:
         features = binding.get_host_cpu_features()
     except RuntimeError:  # LLVM knows none of this host
         return ""
-    if not is_on(settings.get(AVX, "1")):
+    if not is_enabled(settings.get(AVX, "1")):
         features.update({name: False for name in features if name.startswith("avx")})
     return str(features.flatten())
 

@@ -1,4 +1,7 @@
-"""How kernels are compiled; who only runs them needs :mod:`nmpsim.kernels.entries` alone."""
+"""Decorators that compile kernels with Numba.
+
+Code that only runs cached kernels needs :mod:`nmpsim.kernels.entries` alone.
+"""
 
 from __future__ import annotations
 
@@ -17,47 +20,48 @@ _PART = {"nogil": True, "error_model": "numpy", **PART_OPTIONS}
 
 
 def jit(function: _F) -> _F:
-    """Compile a function that only compiled code calls; integer arithmetic as NumPy's, no checks.
+    """Compile a function that only compiled code calls, with NumPy's arithmetic and no checks.
 
-    It counts no references: counting those of the machine's arrays at every call would take longer
-    than most calls. So it can neither make arrays nor return one.
+    It counts no references, because counting those of the machine's arrays at every call would take
+    longer than most calls. So it can neither create nor return arrays.
     """
-    compiled: _F = numba.njit(**_PART, **NOT_COUNTING)(function)
-    return compiled
+    compile_object_file: _F = numba.njit(**_PART, **NOT_COUNTING)(function)
+    return compile_object_file
 
 
 def jit_allocating(function: _F) -> _F:
-    """As ``jit``, for a function that makes arrays, and so counts references."""
-    compiled: _F = numba.njit(**_PART, **COUNTING)(function)
-    return compiled
+    """Compile a function that creates arrays, and therefore counts references."""
+    compile_object_file: _F = numba.njit(**_PART, **COUNTING)(function)
+    return compile_object_file
 
 
 def jit_inlined(function: _F) -> _F:
-    """As ``jit``, but compiled as a part of each caller; for a function that chooses an array,
-    or that is the switch of a hot loop.
+    """Compile a function as a part of each caller.
+
+    For functions that choose between arrays, or that are the switch of a hot loop.
     """
-    compiled: _F = numba.njit(**_PART, **NOT_COUNTING, inline="always")(function)
-    return compiled
+    compile_object_file: _F = numba.njit(**_PART, **NOT_COUNTING, inline="always")(function)
+    return compile_object_file
 
 
 def jit_pure(function: Callable[..., Any]) -> None:
-    """Make a plain Python function callable from compiled code, as a ``jit`` function is."""
+    """Let compiled code call a plain Python function like a ``jit`` function."""
     register_jitable(**_PART, **NOT_COUNTING)(function)
 
 
 def jit_general(function: _F) -> _F:
-    """As ``jit``, but compiled once for all constants that callers pass, not once for each.
+    """Compile a function once for all constants that callers pass, not once for each.
 
-    For code that is large and not hot; LLVM still sees the constants where it inlines.
+    For code that is large and not hot. LLVM still sees the constants where it inlines.
     """
     jit_pure(function)
     return function
 
 
-def compiled(function: Callable[..., Any], kinds: Sequence[Kind] | int) -> bytes | None:
-    """The object file of a function, with all that it calls; None if this Numba can make none.
+def compile_object_file(function: Callable[..., Any], kinds: Sequence[Kind] | int) -> bytes | None:
+    """Return the object file of a function and all that it calls, or None if Numba cannot make one.
 
-    ``kinds`` is what its arguments are (see ``Kind``), or how many integers.
+    ``kinds`` are the types of its arguments (see ``Kind``), or the number of its integers.
     """
     if object_file is None:
         return None
@@ -70,7 +74,7 @@ def compiled(function: Callable[..., Any], kinds: Sequence[Kind] | int) -> bytes
 
 
 def _numba_type(kind: Kind, following: Iterator[Kind]) -> Any:
-    """Numba's type of a kind; the members of a named tuple follow it."""
+    """Return Numba's type of an argument; the types of a named tuple's members follow."""
     if kind is int:
         return numba.int64
     if isinstance(kind, type):
@@ -81,11 +85,11 @@ def _numba_type(kind: Kind, following: Iterator[Kind]) -> Any:
     return numba.types.Array(numba.from_dtype(dtype), axes, "C")
 
 
-def as_numba_does(function: Callable[..., Any]) -> Any:
-    """A function as Numba itself compiles it, when it is called first; it is not kept."""
+def compile_with_numba(function: Callable[..., Any]) -> Any:
+    """Return a function that Numba compiles itself at the first call, without caching."""
     return numba.njit(nogil=True, error_model="numpy")(function)
 
 
-def cfunc_of(function: Callable[..., Any], arguments: int) -> Any:
-    """A function of 64-bit integers as Numba itself compiles it, now; it has an ``address``."""
+def make_cfunc(function: Callable[..., Any], arguments: int) -> Any:
+    """Compile a function of 64-bit integers with Numba itself, now; it has an ``address``."""
     return numba.cfunc(numba.int64(*[numba.int64] * arguments), error_model="numpy")(function)

@@ -1,4 +1,4 @@
-"""Copies: of bytes, and of elements to and from int64."""
+"""Copies of bytes, and of elements to and from int64."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s, Integ
 from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.kernels.operands import ConvShape, CopyShape
 
-ORIGIN: Any = np.int64(0)
-"""The first element."""
+ZERO: Any = np.int64(0)
+"""The integer 0."""
 ONE: Any = np.int64(1)
 
 
 class Scratchpad(NamedTuple):
-    """One core's scratchpad, seen as integers of each size."""
+    """A core's scratchpad as integers of each size."""
 
     i8: Int8s
     i16: Int16s
@@ -29,8 +29,8 @@ class Scratchpad(NamedTuple):
 def copy_run(source: Integers, start: Int, target: Integers, to: Int, count: Int) -> None:
     """Copy ``count`` consecutive elements.
 
-    A loop, because an assignment of slices would bring in code that describes wrong shapes; over
-    slices, because LLVM makes vector instructions only of indices that begin at zero.
+    A loop, because an assignment of slices would include code that reports wrong shapes. It is over
+    slices, because LLVM vectorizes only indices that begin at zero.
     """
     taken = source[start : start + count]
     given = target[to : to + count]
@@ -40,28 +40,28 @@ def copy_run(source: Integers, start: Int, target: Integers, to: Int, count: Int
 
 @jit
 def read_run(spm: Scratchpad, size: Int, start: Int, values: Int64s, count: Int) -> None:
-    """``values`` (int64) = ``count`` integers of ``1 << size`` bytes from byte ``start``."""
+    """Fill ``values`` (int64) with ``count`` integers of ``1 << size`` bytes at byte ``start``."""
     if size == 0:
-        copy_run(spm.i8, start, values, ORIGIN, count)
+        copy_run(spm.i8, start, values, ZERO, count)
     elif size == 1:
-        copy_run(spm.i16, start >> 1, values, ORIGIN, count)
+        copy_run(spm.i16, start >> 1, values, ZERO, count)
     elif size == 2:
-        copy_run(spm.i32, start >> 2, values, ORIGIN, count)
+        copy_run(spm.i32, start >> 2, values, ZERO, count)
     else:
-        copy_run(spm.i64, start >> 3, values, ORIGIN, count)
+        copy_run(spm.i64, start >> 3, values, ZERO, count)
 
 
 @jit
 def write_run(values: Int64s, count: Int, spm: Scratchpad, size: Int, to: Int) -> None:
-    """``count`` values (int64) as integers of ``1 << size`` bytes from byte ``to`` on."""
+    """Write ``count`` values (int64) as integers of ``1 << size`` bytes from byte ``to`` on."""
     if size == 0:
-        copy_run(values, ORIGIN, spm.i8, to, count)
+        copy_run(values, ZERO, spm.i8, to, count)
     elif size == 1:
-        copy_run(values, ORIGIN, spm.i16, to >> 1, count)
+        copy_run(values, ZERO, spm.i16, to >> 1, count)
     elif size == 2:
-        copy_run(values, ORIGIN, spm.i32, to >> 2, count)
+        copy_run(values, ZERO, spm.i32, to >> 2, count)
     else:
-        copy_run(values, ORIGIN, spm.i64, to >> 3, count)
+        copy_run(values, ZERO, spm.i64, to >> 3, count)
 
 
 @jit
@@ -88,7 +88,7 @@ def fill_rows(
     run: Int,
     value: Int,
 ) -> None:
-    """Write ``value`` to ``rows`` x ``runs`` runs of ``run`` elements."""
+    """Fill ``rows`` x ``runs`` runs of ``run`` elements with a value."""
     if run_stride == run:
         runs, run = ONE, runs * run
     for y in range(rows):
@@ -98,10 +98,10 @@ def fill_rows(
 
 
 @jit
-def copy_apart(
+def copy_strided_elements(
     spm: Int8s, element: Int, source: Int, step: Int, target: Int, to_step: Int, count: Int
 ) -> None:
-    """Copy ``count`` elements, which are ``step`` and ``to_step`` bytes apart."""
+    """Copy ``count`` elements that are ``step`` and ``to_step`` bytes apart."""
     if element == 1:
         for i in range(count):
             spm[target + i * to_step] = spm[source + i * step]
@@ -112,9 +112,10 @@ def copy_apart(
 
 
 @jit
-def is_grid(element: Int, sizes: Int64s, to_strides: Int64s) -> Any:
-    """True if the order of the inner two dimensions does not matter: none of their results lie on
-    one another. Instructions never write onto what they read.
+def can_swap_loops(element: Int, sizes: Int64s, to_strides: Int64s) -> Any:
+    """Return whether the order of the inner two dimensions does not matter.
+
+    That is if none of their results overlap. Instructions never write onto their inputs.
     """
     return to_strides[3] >= element and to_strides[2] >= sizes[3] * to_strides[3]
 
@@ -129,9 +130,9 @@ def permute(
     from_strides: Int64s,
     to_strides: Int64s,
 ) -> None:
-    """Strided copy of up to four dimensions; ``element`` bytes each."""
+    """Copy up to four dimensions of elements of ``element`` bytes with any strides."""
     outer, inner = 2, 3
-    if sizes[3] < sizes[2] and is_grid(element, sizes, to_strides):
+    if sizes[3] < sizes[2] and can_swap_loops(element, sizes, to_strides):
         outer, inner = 3, 2  # a long row takes less time than many short ones
     step, to_step, count = from_strides[inner], to_strides[inner], sizes[inner]
     for i in range(sizes[0]):
@@ -139,20 +140,20 @@ def permute(
             for k in range(sizes[outer]):
                 a = source + i * from_strides[0] + j * from_strides[1] + k * from_strides[outer]
                 b = target + i * to_strides[0] + j * to_strides[1] + k * to_strides[outer]
-                copy_apart(spm, element, a, step, b, to_step, count)
+                copy_strided_elements(spm, element, a, step, b, to_step, count)
 
 
 @jit
-def row_length(w: ConvShape, element: Int) -> Any:
-    """Inputs of a row of the window, padded to whole blocks of weights."""
+def padded_row_length(w: ConvShape, element: Int) -> Any:
+    """Return the inputs of a row of the window, padded to whole steps of weights."""
     side = 4 >> element
     return (w.kernel_w * w.in_channels + side - 1) // side * side
 
 
 @jit_inlined
-def gather(spm: Scratchpad, element: Int, w: ConvShape, corner: Int, patch: Int16s) -> None:
+def gather_window(spm: Scratchpad, element: Int, w: ConvShape, corner: Int, patch: Int16s) -> None:
     """Copy the window at byte ``corner`` into ``patch``, row by row, each padded."""
-    row, length, columns = row_length(w, element), w.in_channels, w.kernel_w
+    row, length, columns = padded_row_length(w, element), w.in_channels, w.kernel_w
     if w.dilation_w == 1 and w.in_pixel_stride == w.in_channels << element:
         length *= columns
         columns = 1

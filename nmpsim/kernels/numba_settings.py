@@ -1,4 +1,4 @@
-"""What Numba is told (``NUMBA_...``): as Numba itself reads it, without importing the rest."""
+"""Settings of Numba (``NUMBA_...``), read as Numba reads them but without importing it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.extras import incomplete
 
 _FILE = ".numba_config.yaml"
-"""What Numba reads of the folder at hand."""
+"""Settings that Numba reads from the current folder."""
 
 
 def read_settings(*names: str) -> dict[str, str]:
-    """Those of the settings that are made; names as in the environment.
+    """Return those of the settings that are made, by their names in the environment.
 
-    Raises:
-        UserError: PKG001 if Numba is not installed, ENV001 if it cannot read its settings.
+    Raises
+    ------
+    UserError
+        PKG001 if Numba is not installed, ENV001 if it cannot read its settings.
     """
     numba = sys.modules.get("numba")
     config = _config() if numba is None else numba.config
@@ -30,7 +32,7 @@ def read_settings(*names: str) -> dict[str, str]:
 
 @functools.cache
 def _config() -> Any:
-    """The module ``numba.config``, alone if it is where it is in all versions that were tested."""
+    """Return the module ``numba.config``, imported alone if it is where it usually is."""
     try:
         package = find_spec("numba")
     except ValueError:  # its import is blocked
@@ -65,16 +67,16 @@ def _config() -> Any:
 
 
 def _without_yaml(name: str, *more: Any) -> Any:
-    """The import of Numba's settings where no file is read: YAML takes longer than all the rest."""
+    """Import a module, but not YAML, which takes longer than everything else and is not needed."""
     if name == "yaml":
         raise ImportError(name)
     return __import__(name, *more)
 
 
-def is_on(setting: str) -> bool:
-    """True for a setting that is one or ``True``."""
+def is_enabled(setting: str) -> bool:
+    """Return whether the text of a setting stands for true."""
     return setting not in ("", "0", "False")
 
 
-IS_PLAIN = is_on(read_settings("NUMBA_DISABLE_JIT").get("NUMBA_DISABLE_JIT", ""))
-"""True if nothing is compiled: kernels are run as the Python functions that they are made of."""
+IS_JIT_DISABLED = is_enabled(read_settings("NUMBA_DISABLE_JIT").get("NUMBA_DISABLE_JIT", ""))
+"""True if nothing is compiled: kernels run as the Python functions that they are written as."""

@@ -1,4 +1,4 @@
-"""What descriptors tell kernels: where operands are, their geometry, how values are scaled."""
+"""Operands of kernels, as words of descriptors: offsets, geometry, and scales."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from typing import NamedTuple, TypeAlias
 
 from nmpsim.kernels.array_types import Int
 
-PART_KEPT = 4
-"""Part of a whole layer's task beside those that descriptors have: all of a sum, and ``partial`` is
-where kernels keep what they make of the weights."""
+PART_CACHED = 4
+"""Part of a layer kernel's task besides those of descriptors: a whole sum, with ``partial`` as the
+place where kernels cache what they derive from the weights."""
 
-Sides: TypeAlias = tuple[Int, Int, Int]
+RunOffsets: TypeAlias = tuple[Int, Int, Int]
 """First bytes of left, right and result in the scratchpad."""
 
 
-class Place(NamedTuple):
-    """A tile in its layer's output: index of a result = origin + y*stride_y + x*stride_x + c."""
+class OutputPosition(NamedTuple):
+    """Position of a tile in its layer's output.
+
+    The index of a result is ``origin + y * stride_y + x * stride_x + channel``.
+    """
 
     origin: Int
     stride_y: Int
@@ -23,7 +26,10 @@ class Place(NamedTuple):
 
 
 class Clip(NamedTuple):
-    """The result's range; a bit of ``wanted`` says that the network asks for that side's clip."""
+    """Range of a result.
+
+    Bits 0 and 1 of ``wanted`` say that the network asks for the lower and upper limit.
+    """
 
     low: Int
     high: Int
@@ -31,19 +37,19 @@ class Clip(NamedTuple):
 
 
 class IntegerScale(NamedTuple):
-    """``((x >> pre) * mul + round) >> post``."""
+    """Integer scale ``((x >> pre) * mul + half) >> post``."""
 
     pre: Int
     mul: Int
     post: Int
 
 
-class Operands(NamedTuple):
-    """Byte offsets in the scratchpad.
+class OperandOffsets(NamedTuple):
+    """Byte offsets of operands in the scratchpad.
 
     ``channels`` is negative if there is neither bias nor zero term, ``scales`` if all channels
-    share one scale. Of a sum in one part, ``partial`` is where kernels keep what they make of the
-    weights, negative if nowhere.
+    share one scale. For a sum in one part, ``partial`` is the place where kernels cache what they
+    derive from the weights, negative if there is none.
     """
 
     input: Int
@@ -55,7 +61,7 @@ class Operands(NamedTuple):
 
 
 class Quantizer(NamedTuple):
-    """How a sum becomes a result: words of a descriptor."""
+    """Parameters that turn sums into results."""
 
     element: Int
     profile: Int
@@ -90,9 +96,9 @@ class ConvShape(NamedTuple):
 
 
 class InputWindow(NamedTuple):
-    """A pixel's inputs: ``rows`` times ``runs`` runs of ``length`` bytes.
+    """Inputs of a pixel: ``rows`` times ``runs`` runs of ``length`` elements; strides in bytes.
 
-    What a run lacks to a multiple of four bytes is read, too: its weights are 0.
+    Runs are read in steps of four bytes; inputs after a run must have weights of zero.
     """
 
     rows: Int
@@ -102,15 +108,15 @@ class InputWindow(NamedTuple):
     length: Int
 
 
-class Parts(NamedTuple):
-    """What a sum over several instructions does in this one."""
+class SumParts(NamedTuple):
+    """Whether an instruction begins and ends a sum that may take several instructions."""
 
     begins: bool
     ends: bool
 
 
 class CopyShape(NamedTuple):
-    """``count_y`` rows of ``count_x`` runs of ``run`` bytes, with both sides' strides in bytes."""
+    """Box of ``count_y`` rows of ``count_x`` runs of ``run`` bytes; strides in bytes."""
 
     run: Int
     count_x: Int
@@ -121,7 +127,7 @@ class CopyShape(NamedTuple):
     to_stride_y: Int
 
 
-class Product(NamedTuple):
+class MatmulShape(NamedTuple):
     """Geometry of a matrix product; strides in bytes."""
 
     rows: Int
@@ -156,8 +162,8 @@ class PoolShape(NamedTuple):
     out_pixel_stride: Int
 
 
-class Average(NamedTuple):
-    """How a sum becomes an average; ``result_scale`` holds float32 bits."""
+class AverageParameters(NamedTuple):
+    """Parameters that turn sums into averages; ``result_scale`` holds float32 bits."""
 
     element: Int
     profile: Int
@@ -169,10 +175,10 @@ class Average(NamedTuple):
     clip: Clip
 
 
-class Pair(NamedTuple):
+class BinaryShape(NamedTuple):
     """Geometry of two tensors and their result; offsets and strides in bytes.
 
-    ``element`` and ``rhs_size`` are log2 of the bytes of what lhs and result are, and rhs.
+    ``element`` and ``rhs_size`` are log2 of the bytes of an element of lhs and result, and of rhs.
     """
 
     operation: Int
@@ -188,7 +194,7 @@ class Pair(NamedTuple):
     out_stride: Int
 
 
-class PairScales(NamedTuple):
+class BinaryScales(NamedTuple):
     """Zero points and scales of a binary operation; ``result_scale`` holds float32 bits."""
 
     profile: Int
@@ -202,8 +208,8 @@ class PairScales(NamedTuple):
     clip: Clip
 
 
-class Unary(NamedTuple):
-    """How one value becomes another; ``result_scale`` holds float32 bits."""
+class RescaleParameters(NamedTuple):
+    """Parameters of a rescale of one tensor; ``result_scale`` holds float32 bits."""
 
     element: Int
     profile: Int

@@ -1,7 +1,7 @@
-"""What each profile makes of two tensors, element by element, on whole runs.
+"""Arithmetic of binary operations in each profile, on whole runs.
 
-As :mod:`nmpsim.kernels.profiles`, which has all else. A result goes into ``left`` unless a function
-says otherwise; ``reals`` and ``other`` (float32) are room to work in.
+See :mod:`nmpsim.kernels.profiles` for all other operations. Unless stated otherwise, a result
+replaces ``left``; ``reals`` and ``other`` (float32) are buffers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.words import INT16, OP_ADD, OP_MAX, OP_MIN, OP_MUL, OP_SUB
 from nmpsim.kernels.array_types import Float32s, Int, Int64s
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.operands import IntegerScale, Pair, PairScales
+from nmpsim.kernels.operands import BinaryScales, BinaryShape, IntegerScale
 from nmpsim.kernels.rounding import (
-    float_of_bits,
-    held,
+    clamp_magnitude,
+    float_from_bits,
     round_away,
     rounding_shift,
 )
@@ -46,38 +46,38 @@ from nmpsim.kernels.scaling import (
     scale_integers,
 )
 
-WIDEST_SIDE: Any = np.int64(1 << 61)
-"""The sum of two fits 64 bits."""
+MAX_OPERAND: Any = np.int64(1 << 61)
+"""Largest magnitude of an operand, so that 64 bits hold the sum of two."""
 
 
 @jit
 @dispatches_on_profiles("eltwise")
-def pair_results(
+def compute_binary(
     left: Int64s,
     right: Int64s,
     reals: Float32s,
     other: Float32s,
     count: Int,
-    t: Pair,
-    q: PairScales,
+    t: BinaryShape,
+    q: BinaryScales,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Results of two sides before the clip, into ``left``; the reals are room to work in."""
+    """Compute the results of two runs, before the clip."""
     is_mul = t.operation == OP_MUL
     if q.profile == GLOW_FLOAT and not is_mul:
-        pair_of_glow_reals(left, right, count, t.operation, q, reals, other)
+        combine_glow_float(left, right, count, t.operation, q, reals, other)
         return
     if is_mul and q.profile in (GLOW_FLOAT, FLOAT):
-        product_of_reals(left, right, count, q, reals)
+        multiply_as_floats(left, right, count, q, reals)
     elif q.profile == FLOAT:
-        pair_of_reals(left, right, count, t.operation, q, reals, other)
+        combine_float(left, right, count, t.operation, q, reals, other)
     elif q.profile == ONNX:
-        pair_of_onnx(left, right, count, is_mul, q, reals)
+        combine_onnx(left, right, count, is_mul, q, reals)
     elif q.profile == QNNPACK:
-        pair_on_common_scale(left, right, count, t.operation, q)
+        combine_qnnpack(left, right, count, t.operation, q)
     elif q.profile in (GLOW_INT, NMP, Q31):
-        pair_of_integers(left, right, count, t, q, index, counters)
+        combine_integers(left, right, count, t, q, index, counters)
     add_to_run(left, count, q.out_offset)
 
 
@@ -86,8 +86,10 @@ def pair_results(
     ("OP_ADD", "OP_SUB", "OP_MAX", "OP_MIN"),
     (f"OP_{name.upper()}" for name in OPERATIONS if name != "mul"),
 )
-def combine(operation: Int, left: Int64s | Float32s, right: Int64s | Float32s, count: Int) -> None:
-    """add, sub, max or min of two runs, into ``left``."""
+def apply_operation(
+    operation: Int, left: Int64s | Float32s, right: Int64s | Float32s, count: Int
+) -> None:
+    """Compute add, sub, max or min of two runs."""
     if operation == OP_ADD:
         for i in range(count):
             left[i] += right[i]
@@ -104,22 +106,22 @@ def combine(operation: Int, left: Int64s | Float32s, right: Int64s | Float32s, c
 
 @jit
 def multiply_runs(left: Int64s, right: Int64s, count: Int) -> None:
-    """Product of two runs, into ``left``."""
+    """Multiply two runs."""
     for i in range(count):
         left[i] *= right[i]
 
 
 @jit
-def pair_of_integers(
+def combine_integers(
     left: Int64s,
     right: Int64s,
     count: Int,
-    t: Pair,
-    q: PairScales,
+    t: BinaryShape,
+    q: BinaryScales,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """glow_int, nmp and q31, into ``left``, without the zero point of the result."""
+    """Combine two runs in glow_int, nmp and q31, without the zero point of the result."""
     if t.operation == OP_MUL:
         multiply_runs(left, right, count)
         if q.profile != Q31 and t.element != INT16:
@@ -127,32 +129,32 @@ def pair_of_integers(
     else:
         scale_integers(left, count, q.lhs_scale, q.profile, t.element, index, counters)
         scale_integers(right, count, q.rhs_scale, q.profile, t.element, index, counters)
-        combine(t.operation, left, right, count)
+        apply_operation(t.operation, left, right, count)
     is_sum = t.operation == OP_ADD or t.operation == OP_SUB
     if t.operation == OP_MUL or (q.profile == Q31 and is_sum):
         scale_integers(left, count, q.out_scale, q.profile, t.element, index, counters)
 
 
 @jit
-def pair_on_common_scale(
-    left: Int64s, right: Int64s, count: Int, operation: Int, q: PairScales
+def combine_qnnpack(
+    left: Int64s, right: Int64s, count: Int, operation: Int, q: BinaryScales
 ) -> None:
-    """qnnpack: integer factors, the operation, one shift; into ``left``, no zero point."""
+    """Combine two runs in qnnpack: integer factors, the operation, one shift; no zero point."""
     for i in range(count):
         left[i] *= q.lhs_scale.mul
         right[i] *= q.rhs_scale.mul
-    combine(operation, left, right, count)
+    apply_operation(operation, left, right, count)
     for i in range(count):
         left[i] = rounding_shift(left[i], q.out_scale.post)
 
 
 @jit
-def product_of_reals(
-    left: Int64s, right: Int64s, count: Int, q: PairScales, reals: Float32s
+def multiply_as_floats(
+    left: Int64s, right: Int64s, count: Int, q: BinaryScales, reals: Float32s
 ) -> None:
-    """mul of the float profiles, into ``left``, without the zero point of the result."""
+    """Multiply two runs in the float profiles, without the zero point of the result."""
     multiply_runs(left, right, count)
-    multiply_to_floats(left, count, float_of_bits(q.out_scale.mul), reals)
+    multiply_to_floats(left, count, float_from_bits(q.out_scale.mul), reals)
     if q.profile == GLOW_FLOAT:
         round_run_away(reals, count, left)
     else:
@@ -160,32 +162,32 @@ def product_of_reals(
 
 
 @jit
-def dequantize(values: Int64s, count: Int, scale: IntegerScale, reals: Float32s) -> None:
-    """PyTorch's fused multiply-add: ``value * mul + addend`` rounded to float32 once.
+def dequantize_fused(values: Int64s, count: Int, scale: IntegerScale, reals: Float32s) -> None:
+    """Compute PyTorch's fused multiply-add, ``value * mul + addend`` rounded to float32 once.
 
     ``post`` holds the addend; float64 holds the product of an element and a float32.
     """
-    factor = np.float64(float_of_bits(scale.mul))
-    addend = np.float64(float_of_bits(scale.post))
+    factor = np.float64(float_from_bits(scale.mul))
+    addend = np.float64(float_from_bits(scale.post))
     for i in range(count):
         reals[i] = np.float32(np.float64(values[i]) * factor + addend)
 
 
 @jit
-def pair_of_reals(
+def combine_float(
     left: Int64s,
     right: Int64s,
     count: Int,
     operation: Int,
-    q: PairScales,
+    q: BinaryScales,
     reals: Float32s,
     other: Float32s,
 ) -> None:
-    """float: both sides as real numbers, the operation, the result's scale; into ``left``."""
-    dequantize(left, count, q.lhs_scale, reals)
-    dequantize(right, count, q.rhs_scale, other)
-    combine(operation, reals, other, count)
-    factor = float_of_bits(q.result_scale)
+    """Combine two runs in float: both dequantized, the operation, the result's scale."""
+    dequantize_fused(left, count, q.lhs_scale, reals)
+    dequantize_fused(right, count, q.rhs_scale, other)
+    apply_operation(operation, reals, other, count)
+    factor = float_from_bits(q.result_scale)
     for i in range(count):
         reals[i] *= factor
     round_run_even(reals, count, left)
@@ -193,10 +195,10 @@ def pair_of_reals(
 
 @jit
 def fused_multiply_add(x: Any, factor: Any, addend: Any) -> Any:
-    """``f32(x * factor + addend)`` of float64 numbers, rounded once.
+    """Return ``f32(x * factor + addend)`` of float64 numbers, rounded once.
 
     ``x`` is an element and ``factor`` a float32, so float64 holds their product. The sum is rounded
-    to odd, so that rounding it to float32 is the only rounding seen.
+    to odd, so that rounding it to float32 is the only visible rounding.
     """
     product = x * factor
     total = product + addend
@@ -210,19 +212,22 @@ def fused_multiply_add(x: Any, factor: Any, addend: Any) -> Any:
 
 
 @jit
-def pair_of_onnx(
-    left: Int64s, right: Int64s, count: Int, is_mul: bool, q: PairScales, reals: Float32s
+def combine_onnx(
+    left: Int64s, right: Int64s, count: Int, is_mul: bool, q: BinaryScales, reals: Float32s
 ) -> None:
-    """onnx: add in two fused steps, or a product and an addend; into ``left``, not moved yet."""
-    addend = float_of_bits(q.rhs_scale.post)
+    """Combine two runs in onnx with two fused additions, or a product and an addend.
+
+    The zero point of the result is not added.
+    """
+    addend = float_from_bits(q.rhs_scale.post)
     if is_mul:
         multiply_runs(left, right, count)
-        multiply_to_floats(left, count, float_of_bits(q.out_scale.mul), reals)
+        multiply_to_floats(left, count, float_from_bits(q.out_scale.mul), reals)
         for i in range(count):
             reals[i] += addend
     else:
-        lhs = np.float64(float_of_bits(q.lhs_scale.mul))
-        rhs = np.float64(float_of_bits(q.rhs_scale.mul))
+        lhs = np.float64(float_from_bits(q.lhs_scale.mul))
+        rhs = np.float64(float_from_bits(q.rhs_scale.mul))
         for i in range(count):
             inner = fused_multiply_add(np.float64(right[i]), rhs, np.float64(addend))
             reals[i] = fused_multiply_add(np.float64(left[i]), lhs, np.float64(inner))
@@ -230,28 +235,28 @@ def pair_of_onnx(
 
 
 @jit
-def pair_of_glow_reals(
+def combine_glow_float(
     left: Int64s,
     right: Int64s,
     count: Int,
     operation: Int,
-    q: PairScales,
+    q: BinaryScales,
     reals: Float32s,
     other: Float32s,
 ) -> None:
-    """glow_float: as Glow's Interpreter; into ``left``, with the zero point of the result."""
-    multiply_to_floats(left, count, float_of_bits(q.lhs_scale.mul), reals)
-    multiply_to_floats(right, count, float_of_bits(q.rhs_scale.mul), other)
+    """Combine two runs in glow_float like Glow's Interpreter, with the zero point of the result."""
+    multiply_to_floats(left, count, float_from_bits(q.lhs_scale.mul), reals)
+    multiply_to_floats(right, count, float_from_bits(q.rhs_scale.mul), other)
     if operation == OP_ADD:
-        factor = float_of_bits(q.out_scale.mul)
+        factor = float_from_bits(q.out_scale.mul)
         for i in range(count):
-            total = held(round_away(reals[i]), WIDEST_SIDE)
-            total += held(round_away(other[i]), WIDEST_SIDE)
+            total = clamp_magnitude(round_away(reals[i]), MAX_OPERAND)
+            total += clamp_magnitude(round_away(other[i]), MAX_OPERAND)
             reals[i] = np.float32(total) * factor
     else:
-        combine(operation, reals, other, count)
+        apply_operation(operation, reals, other, count)
     if operation != OP_ADD and operation != OP_SUB:
-        divisor = float_of_bits(q.result_scale)
+        divisor = float_from_bits(q.result_scale)
         for i in range(count):
             reals[i] /= divisor
     add_to_floats(reals, count, q.out_offset)

@@ -1,4 +1,4 @@
-"""Pooling on one core's scratchpad. Padding takes no part: taps outside the tile are skipped."""
+"""Pooling on one core's scratchpad; taps outside the tile (padding) are skipped."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 from nmpsim.isa.profiles import ONNX
 from nmpsim.kernels.array_types import Float32s, Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ORIGIN, Scratchpad, copy_run, write_run
-from nmpsim.kernels.operands import Average, Place, PoolShape
-from nmpsim.kernels.profiles import average_results
-from nmpsim.kernels.rounding import float_of_bits
+from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, write_run
+from nmpsim.kernels.operands import AverageParameters, OutputPosition, PoolShape
+from nmpsim.kernels.profiles import compute_averages
+from nmpsim.kernels.rounding import float_from_bits
 from nmpsim.kernels.saturate import SaturationCounters, clip_run
 
 
 @jit
 def window_range(position: Int, stride: Int, pad: Int, kernel: Int, size: Int) -> Any:
-    """First existing row (or column) of a window, and the one after its last."""
+    """Return the first row (or column) of a window inside the tile, and the one after the last."""
     begin = position * stride - pad
     return max(begin, 0), min(begin + kernel, size)
 
 
 @jit_allocating
 def maxpool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value: Int) -> None:
-    """Maximum of the taps that exist; ``empty_value`` where none does.
+    """Compute the maximum of the taps inside the tile, or ``empty_value`` if there are none.
 
     ``spm`` is a scratchpad of the element's type, ``w`` counts elements; ``lowest`` is the lowest
     element.
@@ -43,7 +43,7 @@ def maxpool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value: Int) ->
                     for c in range(w.channels):
                         best[c] = max(best[c], values[c])
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
-            copy_run(best, ORIGIN, spm, to, w.channels)
+            copy_run(best, ZERO, spm, to, w.channels)
 
 
 @jit
@@ -64,7 +64,7 @@ def sum_window(
     offset: Int,
     sums: Int64s,
 ) -> Any:
-    """Sum of ``x - offset`` over ranges of rows and columns, into ``sums``; the number of taps."""
+    """Sum ``x - offset`` over ranges of rows and columns; return the number of taps."""
     top, bottom = rows
     left, right = columns
     taps = max(bottom - top, 0) * max(right - left, 0)
@@ -80,21 +80,21 @@ def sum_window(
 
 
 @jit
-def add_reals(
+def sum_dequantized(
     spm: Scratchpad,
     w: PoolShape,
-    a: Average,
+    a: AverageParameters,
     rows: tuple[Int, Int],
     columns: tuple[Int, Int],
     reals: Float32s,
 ) -> Any:
-    """Sum of dequantized taps, one after the other, into ``reals``; the number of taps.
+    """Sum dequantized taps one after the other into ``reals`` and return the divisor of the sum.
 
-    That is of those that exist if they divide the sum, else of the whole window.
+    It is the number of taps inside the tile, or that of the whole window.
     """
     top, bottom = rows
     left, right = columns
-    factor = float_of_bits(a.scale.mul)
+    factor = float_from_bits(a.scale.mul)
     reals[:] = 0
     for row in range(top, bottom):
         for column in range(left, right):
@@ -113,12 +113,13 @@ def add_reals(
 
 @jit_allocating
 def avgpool(
-    spm: Scratchpad, w: PoolShape, a: Average, place: Place, counters: SaturationCounters
+    spm: Scratchpad,
+    w: PoolShape,
+    a: AverageParameters,
+    place: OutputPosition,
+    counters: SaturationCounters,
 ) -> None:
-    """Sum of ``x - in_offset`` over the taps that exist, scaled, divided if asked for.
-
-    ``spm`` is a :class:`~nmpsim.kernels.movement.Scratchpad`; ``w`` counts elements.
-    """
+    """Compute the average of the taps inside the tile: the sum of ``x - in_offset``, scaled."""
     sums = np.zeros(w.channels, np.int64)
     reals = np.zeros(w.channels, np.float32)
     for y in range(w.out_h):
@@ -127,11 +128,11 @@ def avgpool(
             columns = window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
             taps: Int = np.int64(0)
             if a.profile == ONNX:
-                taps = add_reals(spm, w, a, rows, columns, reals)
+                taps = sum_dequantized(spm, w, a, rows, columns, reals)
             else:
                 taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
             index = place.origin + y * place.stride_y + x * place.stride_x
-            average_results(sums, w.channels, taps, a, reals, index, counters)
+            compute_averages(sums, w.channels, taps, a, reals, index, counters)
             clip_run(sums, w.channels, a.clip, index, counters)
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
             write_run(sums, w.channels, spm, a.element, to << a.element)

@@ -1,9 +1,9 @@
-"""What each profile makes of sums, averages and single values, on whole runs.
+"""Arithmetic of sums, averages and single values in each profile, on whole runs.
 
-The definition is slow, a module for each profile in ``core/reference/profiles/``; this file shares
-nothing with it. A run is a row of a tile; its result goes into the first argument unless a function
-says otherwise. ``index`` is the first value's in the layer's output; ``reals``
-(float32) and ``below`` (int64) are room to work in. :mod:`nmpsim.kernels.pair_profiles` has pairs.
+The definitions are the slow modules of ``core/reference/profiles/``, with which this file shares
+nothing. A run is a row of a tile; unless stated otherwise, the result replaces the first argument.
+``index`` is the first value's in the layer's output; ``reals`` (float32) and ``below`` (int64) are
+buffers. :mod:`nmpsim.kernels.pair_profiles` has binary operations.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from nmpsim.isa.words import INT16, OP_ADD
 from nmpsim.kernels.array_types import Float32s, Float64s, Int, Int64s
 from nmpsim.kernels.channels import (
     ADDEND,
-    AFTER,
-    AHEAD,
-    BIAS_REAL,
     FACTOR,
+    FLOAT_BIAS,
     HALF,
     MOST,
     MUL,
     POST,
+    POST_FACTOR,
     PRE,
+    PRE_FACTOR,
 )
 from nmpsim.kernels.jit import jit, jit_inlined
-from nmpsim.kernels.operands import Average, IntegerScale, Quantizer, Unary
-from nmpsim.kernels.pair_profiles import combine
+from nmpsim.kernels.operands import AverageParameters, IntegerScale, Quantizer, RescaleParameters
+from nmpsim.kernels.pair_profiles import apply_operation
 from nmpsim.kernels.rounding import (
-    HELD,
-    float_of_bits,
-    held,
+    MAX_MAGNITUDE,
+    clamp_magnitude,
+    float_from_bits,
     round_away,
     round_even,
 )
@@ -84,29 +84,29 @@ _HELD_BIAS: Any = np.int64(1 << 61)
 
 
 @jit
-def is_real(profile: Int) -> Any:
-    """True if results are calculated with float32."""
+def is_float_profile(profile: Int) -> Any:
+    """Return whether a profile computes results with float32."""
     return profile in _REAL
 
 
 @jit
-def early_zero_point(q: Quantizer) -> Any:
-    """What is added to a real before it is rounded: the zero point, where the profile has it so."""
+def zero_point_before_rounding(q: Quantizer) -> Any:
+    """Return the zero point if the profile adds it before floats are rounded, else 0."""
     if q.profile == ONEDNN and q.element != INT16:
         return q.out_offset + UNSIGNED
     return q.out_offset if q.profile in (GLOW_FLOAT, ONEDNN) else np.int64(0)
 
 
 @jit
-def put_integers(
+def fill_integer_scale(
     q: Quantizer, bias: Int, bias_scale: IntegerScale, out: IntegerScale, integers: Int64s, c: Int
 ) -> None:
-    """Store the scale of channel ``c`` in the table ``integers``.
+    """Write the scale of channel ``c`` into the table ``integers``.
 
     For q31 of Int16, TFLite reduces the multiplier to 16 bits. For q31_once, row ``MUL`` gets the
     bits of a float64 factor.
     """
-    pre, mul, post, most = out.pre, out.mul, out.post, HELD
+    pre, mul, post, most = out.pre, out.mul, out.post, MAX_MAGNITUDE
     if q.profile == Q31 and q.element == INT16:
         pre, post = np.int64(0), 15 - out.pre + out.post
         mul = np.int64(0x7FFF) if mul >= 0x7FFF_0000 else (mul + 0x8000) >> 16
@@ -123,31 +123,31 @@ def put_integers(
     integers[POST, c] = post
     integers[MOST, c] = most
     if q.profile == NMP:
-        integers[ADDEND, c] += held(bias, _HELD_BIAS)
+        integers[ADDEND, c] += clamp_magnitude(bias, _HELD_BIAS)
 
 
 @jit
-def put_reals(
+def fill_float_factors(
     q: Quantizer, bias: Int, bias_scale: IntegerScale, out: IntegerScale, reals: Float64s, c: Int
 ) -> None:
-    """The float factors of one channel."""
-    ahead, factor, after = np.float32(1), float_of_bits(out.mul), np.float32(1)
+    """Write the float factors of channel ``c`` into the table ``reals``."""
+    ahead, factor, after = np.float32(1), float_from_bits(out.mul), np.float32(1)
     addend = np.float64(0)
     if q.profile == FBGEMM or q.profile == ONEDNN:
         addend = np.int64(bias).view(np.float64)
     if q.profile == FBGEMM:
         factor, after = np.float32(1), factor
     if q.profile == ONEDNN:
-        ahead, after = float_of_bits(bias_scale.mul), float_of_bits(q.result_scale)
-    reals[AHEAD, c] = ahead
+        ahead, after = float_from_bits(bias_scale.mul), float_from_bits(q.result_scale)
+    reals[PRE_FACTOR, c] = ahead
     reals[FACTOR, c] = factor
-    reals[BIAS_REAL, c] = addend
-    reals[AFTER, c] = after
+    reals[FLOAT_BIAS, c] = addend
+    reals[POST_FACTOR, c] = after
 
 
 @jit
 @dispatches_on_profiles("conv")
-def bias_in_sum(
+def initial_bias(
     q: Quantizer,
     stored: Int,
     scale: IntegerScale,
@@ -157,12 +157,12 @@ def bias_in_sum(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """What the sum of a channel begins with, before the zero term; it saturates for every pixel."""
+    """Return the bias that a channel's sum starts with; it saturates for every pixel."""
     bias: Int = np.int64(0)
     if q.profile in (GLOW_INT, Q31, Q31_ONCE, FLOAT):
         bias = stored
     elif q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
-        bias = round_away(np.float32(stored) * float_of_bits(scale.mul))
+        bias = round_away(np.float32(stored) * float_from_bits(scale.mul))
     elif q.profile in (NMP, FBGEMM, ONEDNN):
         bias = np.int64(0)  # it comes after the sum
     bias = limit_value(bias, low, high, BIAS, pixels, index, counters)
@@ -181,9 +181,9 @@ def scale_sums(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Sums (int64) on the result's scale, in place, before ``ADDEND`` is added."""
+    """Scale sums (int64), before ``ADDEND`` is added."""
     if q.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN):
-        scale_reals(run, reals, q)
+        scale_sums_as_floats(run, reals, q)
     elif q.profile == Q31_ONCE:
         scale_once(run, integers)
     elif q.profile in (GLOW_INT, NMP, Q31) and q.element == INT16:
@@ -195,9 +195,9 @@ def scale_sums(
 
 
 @jit_inlined
-def scale_reals(run: Int64s, reals: Float64s, q: Quantizer) -> None:
-    """Nearest integers of the scaled sums, in place."""
-    zero_point = np.float32(early_zero_point(q))
+def scale_sums_as_floats(run: Int64s, reals: Float64s, q: Quantizer) -> None:
+    """Scale sums with float32 factors and round them."""
+    zero_point = np.float32(zero_point_before_rounding(q))
     if q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
         for c in range(run.size):
             run[c] = round_away(scale_to_float(run[c], reals, c, zero_point))
@@ -211,20 +211,20 @@ def scale_reals(run: Int64s, reals: Float64s, q: Quantizer) -> None:
 
 @jit
 @dispatches_on_profiles("avgpool")
-def average_results(
+def compute_averages(
     sums: Int64s,
     count: Int,
     taps: Int,
-    a: Average,
+    a: AverageParameters,
     reals: Float32s,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Averages of the sums of ``taps`` values each, before the clip."""
+    """Compute averages of the sums of ``taps`` values each, before the clip."""
     if a.profile in (GLOW_FLOAT, FLOAT, FBGEMM):
-        real_average(sums, count, taps, a, reals)
+        average_as_floats(sums, count, taps, a, reals)
     elif a.profile == ONNX:
-        average_of_reals(sums, count, taps, a, reals)
+        average_onnx(sums, count, taps, a, reals)
     elif a.profile in (GLOW_INT, NMP, Q31):
         scale_integers(sums, count, a.scale, a.profile, a.element, index, counters)
         if a.by_valid_taps and taps > 0:
@@ -233,10 +233,12 @@ def average_results(
 
 
 @jit
-def average_of_reals(sums: Int64s, count: Int, taps: Int, a: Average, reals: Float32s) -> None:
-    """onnx: results of sums (float32, in ``reals``) of ``taps`` dequantized values each."""
-    divisor, scale = np.float32(max(taps, 1)), float_of_bits(a.result_scale)
-    addend = float_of_bits(a.scale.post)
+def average_onnx(
+    sums: Int64s, count: Int, taps: Int, a: AverageParameters, reals: Float32s
+) -> None:
+    """Compute averages in onnx of sums of dequantized values (float32, in ``reals``)."""
+    divisor, scale = np.float32(max(taps, 1)), float_from_bits(a.result_scale)
+    addend = float_from_bits(a.scale.post)
     for i in range(count):
         reals[i] = reals[i] / divisor / scale + addend
     round_run_even(reals, count, sums)
@@ -244,9 +246,11 @@ def average_of_reals(sums: Int64s, count: Int, taps: Int, a: Average, reals: Flo
 
 
 @jit
-def real_average(sums: Int64s, count: Int, taps: Int, a: Average, reals: Float32s) -> None:
-    """Results of a float profile, in place; ``reals`` (float32) is room to work in."""
-    factor = float_of_bits(a.scale.mul)
+def average_as_floats(
+    sums: Int64s, count: Int, taps: Int, a: AverageParameters, reals: Float32s
+) -> None:
+    """Compute averages in the float profiles."""
+    factor = float_from_bits(a.scale.mul)
     if a.by_valid_taps and taps > 0:
         factor /= np.float32(taps)
     multiply_to_floats(sums, count, factor, reals)
@@ -268,20 +272,20 @@ def real_average(sums: Int64s, count: Int, taps: Int, a: Average, reals: Float32
 
 @jit_inlined
 @dispatches_on_profiles("rescale")
-def rescale_results(
+def rescale_values(
     values: Int64s,
     count: Int,
-    u: Unary,
+    u: RescaleParameters,
     reals: Float32s,
     below: Int64s,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Values less their zero point on another scale, before the clip."""
+    """Rescale values without their zero point, before the clip."""
     if u.profile == GLOW_FLOAT:
-        rescale_glow_reals(values, count, u, reals)
+        rescale_glow_float(values, count, u, reals)
     elif u.profile == FLOAT:
-        rescale_reals(values, count, u, reals)
+        rescale_float(values, count, u, reals)
     elif u.profile in (GLOW_INT, NMP, Q31):
         rescale_integers(values, count, u, below, index, counters)
 
@@ -290,14 +294,14 @@ def rescale_results(
 def rescale_integers(
     values: Int64s,
     count: Int,
-    u: Unary,
+    u: RescaleParameters,
     below: Int64s,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """glow_int, nmp and q31, in place; ``below`` (int64) is room to work in.
+    """Rescale values in glow_int, nmp and q31.
 
-    Every scale makes 0 of 0, so a leaky result is the sum of its two halves.
+    Every scale maps 0 to 0, so a leaky result is the sum of its two halves.
     """
     if u.leaky:
         for i in range(count):
@@ -306,16 +310,16 @@ def rescale_integers(
         scale_integers(below, count, u.leaky_scale, u.profile, u.element, index, counters)
     scale_integers(values, count, u.scale, u.profile, u.element, index, counters)
     if u.leaky:
-        combine(OP_ADD, values, below, count)
+        apply_operation(OP_ADD, values, below, count)
     add_to_run(values, count, u.out_offset)
 
 
 @jit
-def rescale_glow_reals(values: Int64s, count: Int, u: Unary, reals: Float32s) -> None:
-    """glow_float, in place; ``reals`` (float32) is room to work in."""
-    factor = float_of_bits(u.scale.mul)
-    below = float_of_bits(u.leaky_scale.mul) if u.leaky else factor
-    divisor = float_of_bits(u.result_scale)
+def rescale_glow_float(values: Int64s, count: Int, u: RescaleParameters, reals: Float32s) -> None:
+    """Rescale values in glow_float."""
+    factor = float_from_bits(u.scale.mul)
+    below = float_from_bits(u.leaky_scale.mul) if u.leaky else factor
+    divisor = float_from_bits(u.result_scale)
     for i in range(count):
         reals[i] = np.float32(values[i]) * (below if values[i] < 0 else factor) / divisor
     add_to_floats(reals, count, u.out_offset)
@@ -323,15 +327,15 @@ def rescale_glow_reals(values: Int64s, count: Int, u: Unary, reals: Float32s) ->
 
 
 @jit
-def rescale_reals(values: Int64s, count: Int, u: Unary, reals: Float32s) -> None:
-    """float, in place; ``reals`` (float32) is room to work in."""
-    multiply_to_floats(values, count, float_of_bits(u.scale.mul), reals)
+def rescale_float(values: Int64s, count: Int, u: RescaleParameters, reals: Float32s) -> None:
+    """Rescale values in float."""
+    multiply_to_floats(values, count, float_from_bits(u.scale.mul), reals)
     if u.leaky:
-        below = float_of_bits(u.leaky_scale.mul)
+        below = float_from_bits(u.leaky_scale.mul)
         for i in range(count):
             if values[i] < 0:
                 reals[i] *= below
-    factor = float_of_bits(u.result_scale)
+    factor = float_from_bits(u.result_scale)
     for i in range(count):
         reals[i] *= factor
     round_run_even(reals, count, values)

@@ -1,4 +1,4 @@
-"""From sums to results: scale, zero point, activation, clip, a run of channels at a time."""
+"""Requantization of sums with 64-bit arithmetic, a run of channels at a time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Quantizer
 from nmpsim.kernels.profiles import scale_sums
 from nmpsim.kernels.saturate import (
-    INT32_HIGH,
-    INT32_LOW,
+    INT32_MAX,
+    INT32_MIN,
     ONCE,
     SaturationCounters,
     apply_scale,
@@ -31,22 +31,22 @@ def requantize(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Results of sums (int64), in place; the tables are those of their channels.
+    """Turn sums (int64) into results in place, with the tables of their channels.
 
-    ``index`` is the first one's in the layer's output, here and below.
+    ``index`` is the first one's in the layer's output.
     """
     scale_sums(run, integers, reals, q, index, counters)
     for c in range(run.size):
         run[c] += integers[ADDEND, c]
     if q.leaky:
-        leak(run, q, index, counters)
+        apply_leaky(run, q, index, counters)
     clip_run(run, run.size, q.clip, index, counters)
 
 
 @jit
-def leak(run: Int64s, q: Quantizer, index: Int, counters: SaturationCounters) -> None:
-    """Results below the zero point on a scale of their own."""
-    low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
+def apply_leaky(run: Int64s, q: Quantizer, index: Int, counters: SaturationCounters) -> None:
+    """Scale results below the zero point by the leaky scale."""
+    low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
     for c in range(run.size):
         x = run[c] - q.out_offset
         if x >= 0:

@@ -25,14 +25,12 @@ from nmpsim.kernels.pointers import address_of
 from nmpsim.kernels.result_table import (
     ABOVE,
     ADDEND,
-    AFTER,
-    AHEAD,
     BASE,
     BELOW,
-    BIAS,
     FACTOR,
     FIXED_POINT,
     FLOAT_AWAY,
+    FLOAT_BIAS,
     FLOAT_EVEN,
     HALF,
     INTEGER,
@@ -40,7 +38,9 @@ from nmpsim.kernels.result_table import (
     LIMIT,
     MUL,
     POST,
+    POST_FACTOR,
     PRE,
+    PRE_FACTOR,
     SAVED,
 )
 from nmpsim.kernels.vector_code import (
@@ -190,8 +190,8 @@ def _int8_by_fixed_point(b: IRBuilder, block: Block) -> tuple[Scale, Scale]:
 
 def _int8_by_floats(away: bool, b: IRBuilder, block: Block) -> tuple[Scale, Scale]:
     base, limit = _load_rows(b, block.table, (BASE, LIMIT))
-    ahead, factor, after = _load_rows(b, block.table, (AHEAD, FACTOR, AFTER), FLOATS)
-    (bias,) = _load_rows(b, block.table, (BIAS,), DOUBLES)
+    ahead, factor, after = _load_rows(b, block.table, (PRE_FACTOR, FACTOR, POST_FACTOR), FLOATS)
+    (bias,) = _load_rows(b, block.table, (FLOAT_BIAS,), DOUBLES)
     zero_point = _load_zero_point(b, block)
 
     def scale(total: Value) -> Any:
@@ -313,7 +313,7 @@ def _emit_int16(
         rows = [*load_rows(integers, _LONGS, scales), addend]
         scale = partial(_int16_by_integers, b, rows)
     else:
-        factors = (channels.AHEAD, channels.FACTOR, channels.BIAS_REAL, channels.AFTER)
+        factors = (channels.PRE_FACTOR, channels.FACTOR, channels.FLOAT_BIAS, channels.POST_FACTOR)
         rows = load_rows(reals, DOUBLES, factors)
         rows = [b.fptrunc(row, FLOATS) if i != 2 else row for i, row in enumerate(rows)]
         rows.append(b.trunc(addend, INT32S))

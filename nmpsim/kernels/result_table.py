@@ -28,12 +28,12 @@ from nmpsim.kernels.array_types import Float64s, Int, Int32s, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Clip, Quantizer
 from nmpsim.kernels.saturate import (
-    INT32_HIGH,
-    INT32_LOW,
+    INT32_MAX,
+    INT32_MIN,
     ONCE,
     SaturationCounters,
-    record,
-    stages_of,
+    clip_stages,
+    record_limited,
 )
 from nmpsim.kernels.saturation_stages import HIGH, LOW
 from nmpsim.kernels.vector_code import LANES
@@ -47,9 +47,20 @@ BELOW, ABOVE, LEAST, MOST = range(4)
 COUNT_ROWS = 8
 """Rows of counts, followed by a copy of what they were before the last results."""
 SAVED = 4
-BASE, PRE, LIMIT, MUL, HALF, POST, ADDEND, LEFT_SHIFT, AHEAD, FACTOR, AFTER, BIAS = range(
-    COUNT_ROWS, COUNT_ROWS + 12
-)
+(
+    BASE,
+    PRE,
+    LIMIT,
+    MUL,
+    HALF,
+    POST,
+    ADDEND,
+    LEFT_SHIFT,
+    PRE_FACTOR,
+    FACTOR,
+    POST_FACTOR,
+    FLOAT_BIAS,
+) = range(COUNT_ROWS, COUNT_ROWS + 12)
 """Other rows of an Int8 table: initial sum; integer scale with the largest magnitude that it takes
 (-1: none; in mode INTEGER after the first shift); what is added to a result; left shift of
 FIXED_POINT; float32 factors, and a float64 bias on two rows (see ``channels.py``)."""
@@ -90,7 +101,7 @@ def fill_result_table(
     """
     table[:] = 0
     table[:, PRE] = 31
-    table[:, LIMIT] = INT32_HIGH
+    table[:, LIMIT] = INT32_MAX
     clear_counts(table)
     mode = scaling_mode(q)
     for c in range(integers.shape[1]):
@@ -111,11 +122,11 @@ def _fill_integers(integers: Int64s, mode: Int, rows: Int32s, i: Int) -> None:
     """Fill a channel's integer scale, if 32 bits hold it."""
     pre, mul = integers[channels.PRE], integers[channels.MUL]
     half, post = integers[channels.HALF], integers[channels.POST]
-    if np.abs(mul) > INT32_HIGH or post > 31 or pre > 31:
+    if np.abs(mul) > INT32_MAX or post > 31 or pre > 31:
         return
     rows[MUL, i] = mul
     rows[POST, i] = post
-    most = np.int64(INT32_HIGH >> 1 if post == 0 else INT32_HIGH)  # results get an addend
+    most = np.int64(INT32_MAX >> 1 if post == 0 else INT32_MAX)  # results get an addend
     if mode == FIXED_POINT:
         rows[LEFT_SHIFT, i] = pre
         rows[LIMIT, i] = most >> pre
@@ -128,13 +139,13 @@ def _fill_integers(integers: Int64s, mode: Int, rows: Int32s, i: Int) -> None:
 @jit
 def _fill_reals(reals: Float64s, rows: Int32s, i: Int) -> None:
     """Fill a channel's float factors."""
-    rows[AHEAD, i] = np.float32(reals[channels.AHEAD]).view(np.int32)
+    rows[PRE_FACTOR, i] = np.float32(reals[channels.PRE_FACTOR]).view(np.int32)
     rows[FACTOR, i] = np.float32(reals[channels.FACTOR]).view(np.int32)
-    rows[AFTER, i] = np.float32(reals[channels.AFTER]).view(np.int32)
-    bits, at = np.float64(reals[channels.BIAS_REAL]).view(np.int64), 2 * i
-    rows[BIAS + at // LANES, at % LANES] = np.int32(bits)
-    rows[BIAS + at // LANES, at % LANES + 1] = np.int32(bits >> 32)
-    rows[LIMIT, i] = INT32_HIGH
+    rows[POST_FACTOR, i] = np.float32(reals[channels.POST_FACTOR]).view(np.int32)
+    bits, at = np.float64(reals[channels.FLOAT_BIAS]).view(np.int64), 2 * i
+    rows[FLOAT_BIAS + at // LANES, at % LANES] = np.int32(bits)
+    rows[FLOAT_BIAS + at // LANES, at % LANES + 1] = np.int32(bits >> 32)
+    rows[LIMIT, i] = INT32_MAX
 
 
 # --- counts of limited results ---------------------------------------------------------------
@@ -146,8 +157,8 @@ def clear_counts(table: Int32s) -> None:
     for block in range(table.shape[0]):
         table[block, BELOW] = 0
         table[block, ABOVE] = 0
-        table[block, LEAST] = INT32_HIGH
-        table[block, MOST] = INT32_LOW
+        table[block, LEAST] = INT32_MAX
+        table[block, MOST] = INT32_MIN
 
 
 @jit
@@ -166,7 +177,7 @@ def may_be_first(index: Int, limited: Int, clip: Clip, counters: SaturationCount
     Bit 0 of ``limited`` says that some were limited from below, bit 1 from above.
     """
     first = counters.layers[counters.layer].first
-    low_stage, high_stage = stages_of(clip)
+    low_stage, high_stage = clip_stages(clip)
     is_low = limited & 1 and index < first[low_stage, LOW]
     return is_low or (limited & 2 and index < first[high_stage, HIGH])
 
@@ -185,7 +196,7 @@ def record_first(
     ``index`` is that of its first channel in the layer's output, which is in lane ``lane``.
     """
     first = counters.layers[counters.layer].first
-    low_stage, high_stage = stages_of(clip)
+    low_stage, high_stage = clip_stages(clip)
     for c in range(count):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES
         if rows[BELOW, i] != rows[SAVED + BELOW, i]:
@@ -208,13 +219,13 @@ def add_counts(
     The first limited result must be recorded already; ``index`` is that of the first channel's
     last result.
     """
-    low_stage, high_stage = stages_of(clip)
+    low_stage, high_stage = clip_stages(clip)
     for c in range(count):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES
         below, above = np.int64(rows[BELOW, i]), np.int64(rows[ABOVE, i])
         if below:
             overshoot = clip.low - np.int64(rows[LEAST, i])
-            record(counters, low_stage, LOW, index + c, overshoot, below)
+            record_limited(counters, low_stage, LOW, index + c, overshoot, below)
         if above:
             overshoot = np.int64(rows[MOST, i]) - clip.high
-            record(counters, high_stage, HIGH, index + c, overshoot, above)
+            record_limited(counters, high_stage, HIGH, index + c, overshoot, above)

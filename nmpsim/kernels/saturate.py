@@ -1,4 +1,4 @@
-"""Values that are limited to a range, by saturation or a clip, and the counters of it."""
+"""Limiting of values to a range, by saturation or a clip, and counters of limited values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Clip, IntegerScale
 from nmpsim.kernels.saturation_stages import ACTIVATION, HIGH, LOW, RESULT
 
-INT32_LOW = -(1 << 31)
-INT32_HIGH = (1 << 31) - 1
+INT32_MIN = -(1 << 31)
+INT32_MAX = (1 << 31) - 1
 MAX_PRODUCT: Any = np.int64(1 << 61)
 """Largest product of the rescale unit for Int16, before it rounds."""
 ONCE: Any = np.int64(1)
-"""Times that one value counts."""
+"""Weight of a value that counts once."""
 
 
 class SaturationCounters(NamedTuple):
-    """Where limited values are counted; the arrays are those of the machine."""
+    """Counters of limited values for a layer; the arrays are those of the machine."""
 
     layers: Records
     channel_saturated: Int64s
@@ -30,7 +30,7 @@ class SaturationCounters(NamedTuple):
 
 
 @jit
-def record(
+def record_limited(
     counters: SaturationCounters,
     stage: Int,
     side: Int,
@@ -57,12 +57,12 @@ def limit_value(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """``value`` (int64) from ``low`` to ``high``."""
+    """Return an int64 within ``low`` ... ``high``, counted if it was outside."""
     if value > high:
-        record(counters, stage, HIGH, index, value - high, times)
+        record_limited(counters, stage, HIGH, index, value - high, times)
         return high
     if value < low:
-        record(counters, stage, LOW, index, low - value, times)
+        record_limited(counters, stage, LOW, index, low - value, times)
         return low
     return value
 
@@ -77,17 +77,17 @@ def apply_scale(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Integer scale of ``x`` (int64).
+    """Apply an integer scale to ``x`` (int64).
 
-    Int8: ``x`` fits 32 bits, and the sum before the last shift saturates to them. Int16: ``x >>
-    pre`` saturates where the product would leave 62 bits.
+    For Int8, ``x`` fits 32 bits, to which the sum before the last shift saturates. For Int16,
+    ``x >> pre`` saturates where the product would exceed 62 bits.
     """
     shifted, half = x >> scale.pre, (ONCE << scale.post) >> ONCE
     if element == INT16:
         most = MAX_PRODUCT // max(abs(scale.mul), ONCE)
         shifted = limit_value(shifted, -most, most, stage, times, index, counters)
         return (shifted * scale.mul + half) >> scale.post
-    low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
+    low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
     total = shifted * scale.mul + half
     return limit_value(total, low, high, stage, times, index, counters) >> scale.post
 
@@ -96,17 +96,17 @@ def apply_scale(
 def saturate_run(
     values: Int64s, count: Int, stage: Int, index: Int, counters: SaturationCounters
 ) -> None:
-    """``count`` values saturated to 32 bits, in place.
+    """Saturate ``count`` values to 32 bits in place.
 
     ``index`` is the first one's in the layer's output, here and below.
     """
-    low, high = np.int64(INT32_LOW), np.int64(INT32_HIGH)
+    low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
     limit_run(values, count, low, high, stage, stage, index, counters)
 
 
 @jit
-def stages_of(clip: Clip) -> Any:
-    """Stages of what is limited from below and above."""
+def clip_stages(clip: Clip) -> Any:
+    """Return the stages of values that a clip limits from below and above."""
     return ACTIVATION if clip.wanted & 1 else RESULT, ACTIVATION if clip.wanted & 2 else RESULT
 
 
@@ -118,8 +118,8 @@ def clip_run(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """``count`` values within a range, in place; what is limited is counted."""
-    low_stage, high_stage = stages_of(clip)
+    """Clip ``count`` values in place and count those that are limited."""
+    low_stage, high_stage = clip_stages(clip)
     limit_run(values, count, clip.low, clip.high, low_stage, high_stage, index, counters)
 
 
@@ -134,7 +134,7 @@ def limit_run(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """``count`` values from ``low`` to ``high``, in place; each side has its stage.
+    """Limit ``count`` values to ``low`` ... ``high`` in place; each side has its stage.
 
     The values' type holds both limits.
     """
@@ -145,17 +145,17 @@ def limit_run(
         most = max(most, values[i])
     if least < lowest:
         count_limited(values, count, lowest, low_stage, LOW, index, counters)
-        note_worst(values, low, low_stage, LOW, low - np.int64(least), index, counters)
+        record_worst(values, low, low_stage, LOW, low - np.int64(least), index, counters)
     if most > highest:
         count_limited(values, count, highest, high_stage, HIGH, index, counters)
-        note_worst(values, high, high_stage, HIGH, np.int64(most) - high, index, counters)
+        record_worst(values, high, high_stage, HIGH, np.int64(most) - high, index, counters)
     if least < lowest or most > highest:
         for i in range(count):
             values[i] = min(max(values[i], lowest), highest)
 
 
 @jit
-def note_worst(
+def record_worst(
     values: Int32s | Int64s,
     limit: Int,
     stage: Int,
@@ -164,7 +164,7 @@ def note_worst(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Take note of the largest overshoot of a run, and of its first value beyond ``limit``."""
+    """Record the largest overshoot of a run and its first value beyond ``limit``."""
     account = counters.layers[counters.layer]
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
     if index >= account.first[stage, side]:
@@ -186,7 +186,7 @@ def count_limited(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Count what of a run is beyond a limit of its own type: in all, and by channel."""
+    """Count the values of a run beyond a limit of their own type, in all and by channel."""
     account = counters.layers[counters.layer]
     # What is above a limit is below it when all bits of both are inverted.
     inverted = values.dtype.type(-side)

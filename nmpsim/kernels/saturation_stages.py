@@ -1,7 +1,7 @@
-"""Where a value can be limited, by number: the rows of every account of saturation.
+"""Stages at which a value can be limited: rows of all counters of saturation.
 
-The numbers are NumPy integers: Numba compiles a function once more for every plain constant that
-it is called with.
+The numbers are NumPy integers, because Numba compiles a function again for every plain constant
+that it is called with.
 """
 
 from typing import Any
@@ -11,11 +11,11 @@ import numpy as np
 _NUMBERS: Any = tuple(map(np.int64, range(5)))
 
 BIAS, ACCUMULATOR, RESCALE, RESULT, ACTIVATION = _NUMBERS
-"""ACTIVATION is clipping that the network asks for; the others are saturation."""
+"""At ACTIVATION values are clipped because the network asks for it; at the others they saturate."""
 
 STAGE_NAMES = ("bias", "accumulator", "rescale", "result", "activation")
 
 LOW, HIGH = _NUMBERS[:2]
-"""Sides."""
+"""Sides of a range."""
 
 SIDE_NAMES = ("low", "high")

@@ -1,8 +1,8 @@
-"""A real rescale factor as integers: ``y = (((x >> pre) * mul + half) >> post) + offset``.
+"""Integer scales of a real factor: ``y = (((x >> pre) * mul + half) >> post) + offset``.
 
-This is how Glow's compiled kernels (libjit) rescale a 32-bit accumulator: Glow's
+Glow's compiled kernels (libjit) rescale 32-bit accumulators like this: its
 ``quantizeScaleOffset32To8`` chooses the integers, its ``QuantizationTransform32To8`` applies them.
-The multiplier is kept to about nine bits, so that a 32-bit product does not overflow.
+The multiplier has about nine bits, so that a 32-bit product does not overflow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nmpsim.records import frozen
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
 _LONGEST_SHIFT = 62
-"""A longer shift of a value saturated to 32 bits gives the same; 64 is undefined in NumPy."""
+"""Longest shift of a value saturated to 32 bits that matters; 64 is undefined in NumPy."""
 
 _MAX_PRODUCT = np.int64(1 << 62)
 
@@ -38,14 +38,16 @@ class IntegerScale:
 
 
 def integer_scale(scale: float) -> IntegerScale:
-    """Integers for one positive factor, which is taken as float32.
+    """Return the integer scale of a positive factor, taken as float32.
 
-    A power of two becomes a pure shift, or a pure multiplication above one (a multiplier beyond
-    int32 is held at its maximum: any input but zero saturates all the same). Any other factor is
-    doubled, which float32 does exactly, until it fits the bits the multiplier may have.
+    A power of two becomes a shift, or a multiplication if it is above one; a multiplier beyond
+    int32 is clamped, because any input but zero saturates anyway. Any other factor is doubled,
+    which float32 does exactly, until the multiplier has its bits.
 
-    Raises:
-        InvalidScaleError: the factor is not a positive finite number.
+    Raises
+    ------
+    InvalidScaleError
+        The factor is not a positive finite number.
     """
     s = float(np.float32(scale))
     if not (s > 0.0 and math.isfinite(s)):
@@ -72,13 +74,15 @@ def _power_of_two(exponent: int) -> IntegerScale:
 def integer_scales(
     scales: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """``(pre, post, mul)`` of an array of factors, each as :func:`integer_scale` gives them.
+    """Return ``(pre, post, mul)`` of an array of factors, each as :func:`integer_scale` does.
 
-    The loops are replaced by the exponent: with ``s = m * 2**e`` and ``0.5 <= m < 1``, ``k``
-    doublings give ``m * 2**(e + k)``, so how many are needed follows from ``e``.
+    The exponent replaces the loops: with ``s = m * 2**e`` and ``0.5 <= m < 1``, ``k`` doublings
+    give ``m * 2**(e + k)``, so the number of doublings follows from ``e``.
 
-    Raises:
-        InvalidScaleError: a factor is not a positive finite number.
+    Raises
+    ------
+    InvalidScaleError
+        A factor is not a positive finite number.
     """
     s = np.asarray(scales, dtype=np.float32).astype(np.float64)
     if not np.all((s > 0.0) & np.isfinite(s)):
@@ -101,7 +105,7 @@ def integer_scales(
 def apply_integer_scale(
     x: npt.NDArray[np.int64], scale: IntegerScale, offset: int = 0
 ) -> npt.NDArray[np.int64]:
-    """Rescale integers by one factor; see :func:`apply_integer_scales`."""
+    """Rescale integers by one scale; see :func:`apply_integer_scales`."""
     return apply_integer_scales(x, scale.pre, scale.post, scale.mul, offset)
 
 
@@ -113,11 +117,11 @@ def apply_integer_scales(
     offset: int = 0,
     saturate: Callable[[npt.NDArray[np.int64], int, int], npt.NDArray[np.int64]] = np.clip,
 ) -> npt.NDArray[np.int64]:
-    """``(sat32((x >> pre) * mul + half) >> post) + offset``, ``half = 2**(post-1)`` or 0.
+    """Return ``(sat32((x >> pre) * mul + half) >> post) + offset``, ``half = 2**(post-1)`` or 0.
 
-    Shifts floor, so halves go towards +infinity. Works in 64 bits; the sum before the last shift
-    is limited to int32 by ``saturate``. ``pre``, ``post`` and ``mul`` broadcast against ``x`` (one
-    a channel), whose values are within +-2^61.
+    Shifts round down, so halves are rounded up. Computed in 64 bits; ``saturate`` limits the sum
+    before the last shift to int32. ``pre``, ``post`` and ``mul`` broadcast against ``x`` (one for
+    each channel), whose values are within +-2^61.
     """
     mul64 = np.asarray(mul, dtype=np.int64)
     shift = np.minimum(np.asarray(post, dtype=np.int64), _LONGEST_SHIFT)

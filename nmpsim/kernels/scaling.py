@@ -14,13 +14,23 @@ import numpy as np
 from nmpsim.isa.profiles import Q31
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.array_types import Float32s, Float64s, Int, Int64s
-from nmpsim.kernels.channels import AFTER, AHEAD, BIAS_REAL, FACTOR, HALF, MOST, MUL, POST, PRE
+from nmpsim.kernels.channels import (
+    FACTOR,
+    FLOAT_BIAS,
+    HALF,
+    MOST,
+    MUL,
+    POST,
+    POST_FACTOR,
+    PRE,
+    PRE_FACTOR,
+)
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import IntegerScale
 from nmpsim.kernels.rounding import (
-    HELD,
+    MAX_MAGNITUDE,
+    clamp_magnitude,
     doubling_high,
-    held,
     round_away,
     round_even,
     rounding_shift,
@@ -142,7 +152,7 @@ def scale_fixed_point(
     """Compute TFLite's MultiplyByQuantizedMultiplier; ``pre`` shifts to the left."""
     for i in range(count):
         pre = scale_at(scales, i).pre
-        values[i] = held(values[i], HELD >> pre) << pre
+        values[i] = clamp_magnitude(values[i], MAX_MAGNITUDE >> pre) << pre
     saturate_run(values, count, RESCALE, index, counters)
     for i in range(count):
         scale = scale_at(scales, i)
@@ -171,9 +181,9 @@ def scale_once(run: Int64s, integers: Int64s) -> None:
 @jit
 def scale_to_float(value: Int, reals: Float64s, c: Int, zero_point: np.float32) -> Any:
     """Return a channel's sum after the float32 operations that ``channels.py`` describes."""
-    scaled = np.float32(value) * np.float32(reals[AHEAD, c]) * np.float32(reals[FACTOR, c])
-    shifted = np.float32(np.float64(scaled) + reals[BIAS_REAL, c])
-    return shifted * np.float32(reals[AFTER, c]) + zero_point
+    scaled = np.float32(value) * np.float32(reals[PRE_FACTOR, c]) * np.float32(reals[FACTOR, c])
+    shifted = np.float32(np.float64(scaled) + reals[FLOAT_BIAS, c])
+    return shifted * np.float32(reals[POST_FACTOR, c]) + zero_point
 
 
 @jit

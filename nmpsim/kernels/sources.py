@@ -1,4 +1,4 @@
-"""What compiled code is made of, which names the folder that it is kept in."""
+"""Digest of the sources of compiled code, which names the folder of cached kernels."""
 
 from __future__ import annotations
 
@@ -25,24 +25,27 @@ COMPILED_SOURCES = (
     "memory/*.py",
     "timing/*.py",
 )
-"""What compiled code is made of, its constants included."""
+"""Patterns of the files that compiled code, with its constants, consists of."""
 COMPILERS = ("numpy", "numba", "llvmlite")
-"""Packages on whose versions compiled code depends, too."""
+"""Packages on whose versions compiled code depends."""
 
 
 def compiled_sources() -> list[Path]:
-    """The files that COMPILED_SOURCES names."""
+    """Return the files that match COMPILED_SOURCES."""
     root = Path(__file__).parents[1]
     return [path for pattern in COMPILED_SOURCES for path in sorted(root.glob(pattern))]
 
 
-def _version(package: str) -> str:
-    """What tells an installed package's versions apart; it need not be imported for that.
+def _installed_version(package: str) -> str:
+    """Return a text that identifies an installed package's version, without importing the package.
 
-    PKG001 if it is not installed.
+    The name of its metadata folder contains the version. `importlib.metadata` supports all ways to
+    install a package but takes longer than all the rest of a digest.
 
-    Its folder of metadata is named by its version. `importlib.metadata` says the same, of any way
-    to install a package, but takes longer than all the rest of a digest.
+    Raises
+    ------
+    UserError
+        PKG001 if the package is not installed.
     """
     spec = find_spec(package)
     if spec is not None and spec.origin is not None:
@@ -58,17 +61,22 @@ def _version(package: str) -> str:
 
 
 def source_digest(*chosen: str) -> str:
-    """Digest of sources, of the compilers' versions, and of what was chosen for the host.
+    """Return the digest of sources, versions of the compilers, and ``chosen`` texts.
 
-    It is the same in all environments of a machine that have the same of these.
+    All environments of a machine in which these are equal share it.
     """
-    made_of = (sys.implementation.cache_tag, *map(_version, COMPILERS), *chosen, _digest())
+    made_of = (
+        sys.implementation.cache_tag,
+        *map(_installed_version, COMPILERS),
+        *chosen,
+        _digest(),
+    )
     return hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
 
 
 @functools.cache
 def _digest() -> str:
-    """Of the sources, which are read once."""
+    """Return the digest of the sources, which are read once."""
     digest = hashlib.sha256()
     for path in compiled_sources():
         digest.update(path.read_bytes())

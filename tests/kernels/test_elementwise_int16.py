@@ -12,30 +12,30 @@ from rescale_oracle import F32, bits_of, rounded_away
 
 from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT
 from nmpsim.isa.words import INT8, INT16, OP_ADD, OP_SUB
-from nmpsim.kernels.elementwise import is_sum_of_words, put_sums
-from nmpsim.kernels.operands import Clip, IntegerScale, Pair, PairScales
+from nmpsim.kernels.elementwise import add_int16, can_add_int16
+from nmpsim.kernels.operands import BinaryScales, BinaryShape, Clip, IntegerScale
 
-sums_entry: Any = numba.njit(lambda left, right, q, values: put_sums(left, right, q, values))
-fits_entry: Any = numba.njit(lambda t, q: is_sum_of_words(t, q))
+sums_entry: Any = numba.njit(lambda left, right, q, values: add_int16(left, right, q, values))
+fits_entry: Any = numba.njit(lambda t, q: can_add_int16(t, q))
 
 
 def factor(value: float) -> IntegerScale:
     return IntegerScale(np.int64(0), np.int64(bits_of(F32(value))), np.int64(0))
 
 
-def pair(**changed: int) -> Pair:
-    words = dict.fromkeys(Pair._fields, np.int64(0))
+def pair(**changed: int) -> BinaryShape:
+    words = dict.fromkeys(BinaryShape._fields, np.int64(0))
     given = {"operation": OP_ADD, "element": INT16, "rhs_size": INT16, **changed}
-    return Pair(**{**words, **{name: np.int64(value) for name, value in given.items()}})
+    return BinaryShape(**{**words, **{name: np.int64(value) for name, value in given.items()}})
 
 
 def scales(
     lhs: float, rhs: float, out: float, offsets: tuple[int, int, int], profile: int = GLOW_FLOAT
-) -> PairScales:
+) -> BinaryScales:
     left, right, result = map(np.int64, offsets)
     sides = left, right, factor(lhs), factor(rhs), factor(out)
     clip = Clip(np.int64(-32768), np.int64(32767), np.int64(0))
-    return PairScales(np.int64(profile), *sides, np.int64(0), result, clip)
+    return BinaryScales(np.int64(profile), *sides, np.int64(0), result, clip)
 
 
 EDGES = [-32768, -32767, -1, 0, 1, 32767]

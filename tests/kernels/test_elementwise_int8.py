@@ -15,17 +15,24 @@ import pytest
 from nmpsim.core.state import LAYER, NEVER, STAGES
 from nmpsim.isa.profiles import GLOW_INT, Q31
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_SUB
-from nmpsim.kernels.elementwise_blocks import CLIPS, NUMBERS, RESCALE, RESCALE_WITHIN, ROWS, SUM
+from nmpsim.kernels.elementwise_blocks import (
+    CLIPS,
+    PARAMETERS,
+    RESCALE,
+    RESCALE_UNCLIPPED,
+    ROWS,
+    SUM,
+)
 from nmpsim.kernels.elementwise_int8 import (
     RUN_BYTES,
-    is_regular,
-    put_rescale_numbers,
-    put_run,
-    put_sum_numbers,
-    rescale_of,
+    can_use_blocks,
+    choose_rescale,
+    compute_run,
+    encode_rescale,
+    encode_sum,
 )
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import Clip, IntegerScale, Pair, PairScales, Unary
+from nmpsim.kernels.operands import BinaryScales, BinaryShape, Clip, IntegerScale, RescaleParameters
 from nmpsim.kernels.saturation_stages import ACTIVATION, RESULT
 
 CHANNELS, BASE = 80, 7
@@ -33,14 +40,14 @@ CHANNELS, BASE = 80, 7
 LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
 run_entry: Any = numba.njit(
-    lambda spm, operation, sides, count, numbers, table, room, clip, index, counters: put_run(
-        spm, operation, sides, count, numbers, table, room, clip, index, counters
+    lambda spm, operation, sides, count, numbers, table, buffer, clip, index, counters: compute_run(
+        spm, operation, sides, count, numbers, table, buffer, clip, index, counters
     )
 )
-sum_entry: Any = numba.njit(lambda t, q, numbers: put_sum_numbers(t, q, numbers))
-rescale_entry: Any = numba.njit(lambda u, numbers: put_rescale_numbers(u, numbers))
-operation_entry: Any = numba.njit(lambda u: rescale_of(u))
-regular_entry: Any = numba.njit(lambda *asked: is_regular(*asked))
+sum_entry: Any = numba.njit(lambda t, q, numbers: encode_sum(t, q, numbers))
+rescale_entry: Any = numba.njit(lambda u, numbers: encode_rescale(u, numbers))
+operation_entry: Any = numba.njit(lambda u: choose_rescale(u))
+regular_entry: Any = numba.njit(lambda *asked: can_use_blocks(*asked))
 
 
 class SaturationCounters(NamedTuple):
@@ -58,7 +65,7 @@ def new_counters() -> SaturationCounters:
     return SaturationCounters(layers, by_channel, np.int64(0))
 
 
-def room() -> Any:
+def buffer() -> Any:
     return np.full(2 * RUN_BYTES, 77, np.int8)
 
 
@@ -75,24 +82,24 @@ def scaled(x: int, scale: IntegerScale) -> int:
     return ((x >> int(scale.pre)) * int(scale.mul) + (1 << int(scale.post) >> 1)) >> int(scale.post)
 
 
-def pair(operation: int = OP_ADD) -> Pair:
-    return Pair(*map(np.int64, (operation, 0, 0, LHS, RHS, OUT, 1, CHANNELS, 0, 0, 0)))
+def pair(operation: int = OP_ADD) -> BinaryShape:
+    return BinaryShape(*map(np.int64, (operation, 0, 0, LHS, RHS, OUT, 1, CHANNELS, 0, 0, 0)))
 
 
-def pair_scales(**changed: Any) -> PairScales:
+def pair_scales(**changed: Any) -> BinaryScales:
     clip = Clip(np.int64(-90), np.int64(100), np.int64(1))
     one, other = scale_of(0, 181, 7), scale_of(1, 77, 5)
     numbers = (np.int64(0), np.int64(11))
-    q = PairScales(np.int64(GLOW_INT), np.int64(-5), np.int64(9), one, other, one, *numbers, clip)
+    q = BinaryScales(np.int64(GLOW_INT), np.int64(-5), np.int64(9), one, other, one, *numbers, clip)
     return q._replace(**changed)
 
 
-def unary(**changed: Any) -> Unary:
+def unary(**changed: Any) -> RescaleParameters:
     clip = Clip(np.int64(-128), np.int64(127), np.int64(0))
     one = scale_of(0, 120, 7)
     limits = map(np.int64, (0, GLOW_INT, -4, 100, -4))
     zero = np.int64(0)
-    return Unary(*limits, one, zero, one, zero, np.int64(3), clip)._replace(**changed)
+    return RescaleParameters(*limits, one, zero, one, zero, np.int64(3), clip)._replace(**changed)
 
 
 def do_run(
@@ -101,7 +108,7 @@ def do_run(
     """Scratchpad and accounts after a run."""
     spm, counters = random_scratchpad(seed), new_counters()
     table = np.full((CLIPS, ROWS, CHANNELS), 77, np.int16)  # what is there is no matter
-    given = (np.int64(count), numbers, table, room(), clip, np.int64(index), counters)
+    given = (np.int64(count), numbers, table, buffer(), clip, np.int64(index), counters)
     run_entry(spm, operation, tuple(map(np.int64, sides)), *given)
     return spm.i8, counters
 
@@ -136,7 +143,7 @@ RUNS = [(48, 0), (96, 48), (16, 16), (32, 32), (80, 32), (240, 16), (208, 96)]
     ("operation", "out"), [(OP_ADD, OUT), (OP_SUB, OUT), (OP_ADD, LHS), (OP_SUB, RHS)]
 )
 def test_sums(operation: int, out: int, count: int, index: int) -> None:
-    q, numbers = pair_scales(), np.zeros(NUMBERS, np.int16)
+    q, numbers = pair_scales(), np.zeros(PARAMETERS, np.int16)
     assert sum_entry(pair(operation), q, numbers)
     before = random_scratchpad(count).i8.tolist()
     after, counters = do_run(SUM, (LHS, RHS, out), count, index, numbers, q.clip, count)
@@ -158,7 +165,7 @@ def test_rescaled_values(count: int, index: int, mul: int) -> None:
     """Values are clamped, scaled and clipped; both are counted, here on different sides."""
     clip = Clip(np.int64(-100), np.int64(110), np.int64(0))
     u = unary(scale=scale_of(0, mul, 7), clip=clip, in_low=np.int64(-80))
-    numbers = np.zeros(NUMBERS, np.int16)
+    numbers = np.zeros(PARAMETERS, np.int16)
     assert rescale_entry(u, numbers)
     before = random_scratchpad(count).i8.tolist()
     after, counters = do_run(RESCALE, (LHS, LHS, OUT), count, index, numbers, clip, count)
@@ -177,11 +184,11 @@ def test_results_that_no_clip_can_limit(mul: int, last: int) -> None:
     ends = sorted(scaled(value + 4, scale_of(0, mul, 7)) + 3 for value in (-80, 100))
     clip = Clip(np.int64(ends[0]), np.int64(ends[1] - last), np.int64(0))
     u = unary(scale=scale_of(0, mul, 7), clip=clip, in_low=np.int64(-80))
-    numbers = np.zeros(NUMBERS, np.int16)
+    numbers = np.zeros(PARAMETERS, np.int16)
     assert rescale_entry(u, numbers)
-    assert operation_entry(u) == (RESCALE if last else RESCALE_WITHIN)
+    assert operation_entry(u) == (RESCALE if last else RESCALE_UNCLIPPED)
     given = (LHS, LHS, OUT), 240, 16, numbers, clip, 7
-    with_clip, without = (do_run(operation, *given) for operation in (RESCALE, RESCALE_WITHIN))
+    with_clip, without = (do_run(operation, *given) for operation in (RESCALE, RESCALE_UNCLIPPED))
     assert np.array_equal(with_clip[0], without[0]) != last
     assert (with_clip[1].layers == without[1].layers).all() != last
 
@@ -190,14 +197,14 @@ def test_both_clips_of_a_rescale_that_count_as_one_stage() -> None:
     """The first place is that of the first one, whichever clip limits it."""
     clip = Clip(np.int64(-100), np.int64(127), np.int64(1))
     u = unary(scale=scale_of(0, -128, 7), clip=clip, in_low=np.int64(-80), in_high=np.int64(127))
-    numbers = np.zeros(NUMBERS, np.int16)
+    numbers = np.zeros(PARAMETERS, np.int16)
     assert rescale_entry(u, numbers)
     for values in ([0, 120, -90], [0, -90, 120], [0, 0, 120]):
         counters, memory = new_counters(), np.zeros(CHANNELS, np.int8)
         memory[: len(values)] = values
         spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
         table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
-        given = (zero, zero, zero), np.int64(CHANNELS), numbers, table, room(), clip, zero
+        given = (zero, zero, zero), np.int64(CHANNELS), numbers, table, buffer(), clip, zero
         run_entry(spm, RESCALE, *given, counters)
         limited = [i for i, value in enumerate(values) if value in (120, -90)]
         assert counters.layers[0].first[ACTIVATION, 0] == limited[0]
@@ -206,14 +213,14 @@ def test_both_clips_of_a_rescale_that_count_as_one_stage() -> None:
 
 def test_a_run_of_many_pixels() -> None:
     """Counts are added up piece by piece; the first place is in a later piece."""
-    q, numbers = pair_scales(), np.zeros(NUMBERS, np.int16)
+    q, numbers = pair_scales(), np.zeros(PARAMETERS, np.int16)
     assert sum_entry(pair(), q, numbers)
     counters, memory = new_counters(), np.zeros(CHANNELS * 600, np.int8)
     memory[CHANNELS * 400 :] = 127
     spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
     sides, count = (zero, zero, zero), np.int64(memory.size)
-    run_entry(spm, SUM, sides, count, numbers, table, room(), q.clip, zero, counters)
+    run_entry(spm, SUM, sides, count, numbers, table, buffer(), q.clip, zero, counters)
     of_zero = scaled(5, q.lhs_scale) + scaled(-9, q.rhs_scale) + 11
     of_most = scaled(132, q.lhs_scale) + scaled(118, q.rhs_scale) + 11
     values = [of_zero] * CHANNELS * 400 + [of_most] * CHANNELS * 200
@@ -223,7 +230,7 @@ def test_a_run_of_many_pixels() -> None:
 
 def test_nothing_cut() -> None:
     q = pair_scales(lhs_scale=scale_of(3, 1, 0), rhs_scale=scale_of(3, 1, 0))
-    numbers = np.zeros(NUMBERS, np.int16)
+    numbers = np.zeros(PARAMETERS, np.int16)
     assert sum_entry(pair(), q, numbers)
     _, counters = do_run(SUM, (LHS, RHS, OUT), 96, 0, numbers, q.clip, 5)
     check_accounts(counters, 0, ([0] * 96, -90, 100, (ACTIVATION, RESULT)))
@@ -236,14 +243,14 @@ def test_every_scale_that_fits() -> None:
         scale = scale_of(random.integers(0, 4), random.integers(-600, 600), random.integers(0, 17))
         offset, clip = random.integers(-128, 128), Clip(np.int64(-128), np.int64(127), np.int64(0))
         limits = {"in_low": np.int64(-128), "in_high": np.int64(127), "in_offset": offset}
-        numbers = np.zeros(NUMBERS, np.int16)
+        numbers = np.zeros(PARAMETERS, np.int16)
         if not rescale_entry(unary(scale=scale, clip=clip, **limits), numbers):
             continue
         fitting += 1
         memory = np.tile(np.arange(-128, 128).astype(np.int8), 3)
         spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
         table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
-        given = (zero, zero, zero), np.int64(memory.size), numbers, table, room(), clip, zero
+        given = (zero, zero, zero), np.int64(memory.size), numbers, table, buffer(), clip, zero
         run_entry(spm, RESCALE, *given, new_counters())
         results = [scaled(x - int(offset), scale) + 3 for x in range(-128, 128)]
         assert memory.tolist() == [min(max(result, -128), 127) for result in results] * 3
@@ -262,11 +269,11 @@ def test_every_scale_that_fits() -> None:
     ],
 )
 def test_sums_that_need_64_bits(changed: dict[str, Any]) -> None:
-    assert not sum_entry(pair(), pair_scales(**changed), np.zeros(NUMBERS, np.int16))
+    assert not sum_entry(pair(), pair_scales(**changed), np.zeros(PARAMETERS, np.int16))
 
 
 def test_other_operations_and_wider_sides() -> None:
-    numbers = np.zeros(NUMBERS, np.int16)
+    numbers = np.zeros(PARAMETERS, np.int16)
     assert not sum_entry(pair(OP_MAX), pair_scales(), numbers)
     assert not sum_entry(pair()._replace(rhs_size=np.int64(2)), pair_scales(), numbers)
     assert not sum_entry(pair()._replace(element=np.int64(1)), pair_scales(), numbers)
@@ -286,7 +293,7 @@ def test_other_operations_and_wider_sides() -> None:
     ],
 )
 def test_rescales_that_need_64_bits(changed: dict[str, Any]) -> None:
-    assert not rescale_entry(unary(**changed), np.zeros(NUMBERS, np.int16))
+    assert not rescale_entry(unary(**changed), np.zeros(PARAMETERS, np.int16))
 
 
 @pytest.mark.parametrize(
@@ -310,11 +317,11 @@ def test_regular_runs(
 
 def digest_of_runs() -> str:
     """Bytes and accounts of some runs in one string."""
-    numbers = np.zeros(NUMBERS, np.int16)
+    numbers = np.zeros(PARAMETERS, np.int16)
     assert sum_entry(pair(), pair_scales(), numbers)
     made = [do_run(SUM, (LHS, RHS, OUT), *run, numbers, pair_scales().clip, 1) for run in RUNS]
     assert rescale_entry(unary(), numbers)
-    for operation in (RESCALE, RESCALE_WITHIN):
+    for operation in (RESCALE, RESCALE_UNCLIPPED):
         given = numbers, unary().clip, 1
         made += [do_run(operation, (LHS, LHS, OUT), *run, *given) for run in RUNS]
     totals = [

@@ -24,10 +24,10 @@ from nmpsim.kernels.cache_folder import CacheFolder
 from nmpsim.kernels.entries import CACHE, Entry
 from nmpsim.kernels.host_cpu import cpu_features, cpu_name
 from nmpsim.kernels.machine_code import ENTRY, EXTERNAL_FUNCTIONS
-from nmpsim.kernels.numba_settings import IS_PLAIN
+from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 
 compiled_only = pytest.mark.skipif(
-    IS_PLAIN or CACHE is None, reason="nothing is compiled, or nothing can be kept"
+    IS_JIT_DISABLED or CACHE is None, reason="nothing is compiled, or nothing can be kept"
 )
 RECORD = np.dtype([("a", "i4"), ("b", "i8", (2, 3))])
 
@@ -71,7 +71,7 @@ def test_arguments_of_each_kind_arrive(folder: CacheFolder) -> None:
     for is_odd in (False, True):
         assert entry(given, -3, is_odd, out) == -3 * (33 + 4000) + is_odd
         assert out.tolist() == [11 - 30, (1 << 62) + 4, 33 + 4000]
-    assert entry.is_kept() != IS_PLAIN
+    assert entry.is_kept() != IS_JIT_DISABLED
 
 
 def test_other_kinds_are_compiled_by_themselves(folder: CacheFolder) -> None:
@@ -82,9 +82,9 @@ def test_other_kinds_are_compiled_by_themselves(folder: CacheFolder) -> None:
 
 def test_what_has_gaps_is_refused() -> None:
     with pytest.raises(ValueError, match="gaps"):
-        entries._packed((np.zeros((4, 4))[:, 1],))
+        entries._pack_arguments((np.zeros((4, 4))[:, 1],))
     with pytest.raises(TypeError):
-        entries._packed((1.5,))
+        entries._pack_arguments((1.5,))
 
 
 @compiled_only

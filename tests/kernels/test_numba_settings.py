@@ -29,7 +29,7 @@ def test_numba_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_compiler_is_named_whose_version_is_missing() -> None:
     with pytest.raises(UserError, match="no_such_package_at_all") as raised:
-        sources._version("no_such_package_at_all")
+        sources._installed_version("no_such_package_at_all")
     assert raised.value.diagnostics[0].found == "no_such_package_at_all is not installed"
 
 

@@ -33,20 +33,27 @@ from rescale_oracle import (
 )
 
 from nmpsim.kernels import pair_profiles, profiles
-from nmpsim.kernels.operands import Average, Clip, IntegerScale, Pair, PairScales, Unary
+from nmpsim.kernels.operands import (
+    AverageParameters,
+    BinaryScales,
+    BinaryShape,
+    Clip,
+    IntegerScale,
+    RescaleParameters,
+)
 
 pair_entry: Any = numba.njit(
-    lambda left, right, reals, other, count, t, q, index, counters: pair_profiles.pair_results(
+    lambda left, right, reals, other, count, t, q, index, counters: pair_profiles.compute_binary(
         left, right, reals, other, count, t, q, index, counters
     )
 )
 average_entry: Any = numba.njit(
-    lambda sums, count, taps, a, reals, index, counters: profiles.average_results(
+    lambda sums, count, taps, a, reals, index, counters: profiles.compute_averages(
         sums, count, taps, a, reals, index, counters
     )
 )
 rescale_entry: Any = numba.njit(
-    lambda values, count, u, reals, below, index, counters: profiles.rescale_results(
+    lambda values, count, u, reals, below, index, counters: profiles.rescale_values(
         values, count, u, reals, below, index, counters
     )
 )
@@ -205,11 +212,11 @@ def run_pairs(name: str, pairs: list[tuple[int, int]], w: PairWords, counters: A
     """What the kernel makes of the pairs, and of one behind them, which is not its own."""
     left, right = (np.array([*side, BEHIND], np.int64) for side in zip(*pairs, strict=True))
     reals, other = (np.full(left.size, 77, F32) for _ in range(2))
-    t = Pair(*map(np.int64, (OPERATIONS.index(name), w.element, *[0] * 9)))
+    t = BinaryShape(*map(np.int64, (OPERATIONS.index(name), w.element, *[0] * 9)))
     zero = np.int64(0)
     three = (numbers(scale) for scale in (w.lhs, w.rhs, w.out))
     last, offset = np.int64(bits_of(w.last)), np.int64(OFFSET)
-    q = PairScales(np.int64(w.profile), zero, zero, *three, last, offset, CLIP)
+    q = BinaryScales(np.int64(w.profile), zero, zero, *three, last, offset, CLIP)
     with np.errstate(all="ignore"):
         pair_entry(left, right, reals, other, np.int64(len(pairs)), t, q, *AT, counters)
     assert left[-1] == right[-1] == BEHIND
@@ -263,7 +270,7 @@ def average_of(
     return rounded_away(value + F32(OFFSET))
 
 
-def run_averages(sums: list[Any], taps: int, a: Average, counters: Any) -> list[int]:
+def run_averages(sums: list[Any], taps: int, a: AverageParameters, counters: Any) -> list[int]:
     """Of integers, or for ONNX Runtime of reals."""
     is_onnx = a.profile == ONNX
     integers = np.array([0 if is_onnx else total for total in sums] + [BEHIND], np.int64)
@@ -276,9 +283,11 @@ def run_averages(sums: list[Any], taps: int, a: Average, counters: Any) -> list[
 
 def average_words(
     profile: int, element: int, by_taps: bool, scale: Three, last: float = 1.0
-) -> Average:
+) -> AverageParameters:
     first = map(np.int64, (element, profile, 0, by_taps))
-    return Average(*first, numbers(scale), np.int64(bits_of(last)), np.int64(OFFSET), CLIP)
+    return AverageParameters(
+        *first, numbers(scale), np.int64(bits_of(last)), np.int64(OFFSET), CLIP
+    )
 
 
 @pytest.mark.parametrize("element", [INT8, INT16])
@@ -341,7 +350,7 @@ def test_single_values(profile: int, element: int) -> None:
         for leaky, last in ((None, 0.5), (scales[place - 1], 31.25), (scales[place - 2], 1.0)):
             counters, ledger = new_counters(), Ledger()
             first = map(np.int64, (element, profile, -128, 127, 0))
-            u = Unary(
+            u = RescaleParameters(
                 *first, numbers(scale), np.int64(leaky is not None), numbers(leaky or NONE),
                 np.int64(bits_of(last)), np.int64(OFFSET), CLIP,
             )  # fmt: skip

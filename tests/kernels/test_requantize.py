@@ -46,7 +46,7 @@ from nmpsim.core.reference.events import LayerCounters, ResultPositions
 from nmpsim.core.reference.operands import ELEMENTS, Scale
 from nmpsim.kernels import channel_tables, channels, requantize
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import Clip, IntegerScale, Place
+from nmpsim.kernels.operands import Clip, IntegerScale, OutputPosition
 
 PROFILES = GLOW_INT, GLOW_FLOAT, GLOW_FLOAT_LATE, NMP, Q31, FLOAT, FBGEMM, ONEDNN, Q31_ONCE = (
     *range(8),
@@ -60,12 +60,12 @@ SPM_BYTES, RECORDS, TABLE = 4096, 64, 1024
 CASES = 12
 
 put_entry: Any = numba.njit(
-    lambda spm, at, q, first, integers, reals: channel_tables.put_channels(
+    lambda spm, at, q, first, integers, reals: channel_tables.fill_channel_tables(
         spm, at, q, first, integers, reals
     )
 )
 starts_entry: Any = numba.njit(
-    lambda spm, at, q, first, integers, pixels, place, counters: channel_tables.put_starts(
+    lambda spm, at, q, first, integers, pixels, place, counters: channel_tables.fill_starts(
         spm, at, q, first, integers, pixels, place, counters
     )
 )
@@ -316,7 +316,7 @@ def test_starts_of_the_kernels(profile: int, element: int) -> None:
         layer = layer_of(profile, element, seed)
         spm, at = scratchpad_of(layer)
         integers = np.full((channels.INTEGERS, COUNT), -77, np.int64)
-        place = Place(*map(np.int64, (INDEX, 100, 10)))
+        place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
         counters, ledger = new_counters(), Ledger()
         with np.errstate(all="ignore"):
             plain = starts_entry(
@@ -343,7 +343,7 @@ def test_without_records_there_is_neither_bias_nor_zero_term() -> None:
     reals = np.full((channels.REALS, COUNT), -77, np.float64)
     put_entry(spm, at, quantizer_of(layer), np.int64(1), integers, reals)
     assert integers[channels.ADDEND].tolist() == [layer.offset] * COUNT
-    place = Place(*map(np.int64, (INDEX, 100, 10)))
+    place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
     arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
     assert starts_entry(spm, at, *arguments, new_counters())
     assert integers[channels.START].tolist() == [0] * COUNT
@@ -357,7 +357,7 @@ def test_plain_starts_have_each_channel_s_own_scale(first: int) -> None:
     layer = Layer(INT8, GLOW_INT, 0, 0, None, (-9, 9, 0), True, tuple(found))
     spm, at = scratchpad_of(layer)
     integers = np.full((channels.INTEGERS, COUNT + 1 - first), -77, np.int64)
-    place = Place(*map(np.int64, (INDEX, 100, 10)))
+    place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
     arguments = np.int64(first), integers, np.int64(PIXELS), place
     assert starts_entry(spm, at, quantizer_of(layer), *arguments, new_counters())
     expected = [start_of(layer, c, 0, Ledger()) for c in found[first - 1 :]]
@@ -384,7 +384,7 @@ def test_records_at_the_begin_of_the_scratchpad(records: int, table: int) -> Non
     spm.i64[records // 8 :][:2] = 1000, 77
     put_entry(spm, at._replace(scales=np.int64(-1)), q, none, integers, reals)
     assert integers[channels.ADDEND, 0] == 1000 + q.out_offset
-    place = Place(*map(np.int64, (INDEX, 100, 10)))
+    place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
     starts_entry(
         spm, at._replace(scales=np.int64(-1)), q, none, integers, np.int64(1), place, new_counters()
     )
@@ -403,7 +403,7 @@ def test_starts_that_surely_fit(bias: int, past: int) -> None:
         layer = Layer(INT8, GLOW_INT, 0, 0, None, (-9, 9, 0), True, (fine, one, fine))
         spm, at = scratchpad_of(layer)
         integers = np.zeros((channels.INTEGERS, 3), np.int64)
-        place = Place(*map(np.int64, (INDEX, 100, 10)))
+        place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
         arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
         assert starts_entry(spm, at, *arguments, new_counters()) == is_plain
         other = attrs.evolve(layer, profile=Q31)

@@ -12,15 +12,15 @@ import pytest
 
 from nmpsim.kernels.channels import (
     ADDEND,
-    AFTER,
-    AHEAD,
-    BIAS_REAL,
     FACTOR,
+    FLOAT_BIAS,
     HALF,
     MOST,
     MUL,
     POST,
+    POST_FACTOR,
     PRE,
+    PRE_FACTOR,
     START,
 )
 from nmpsim.kernels.operands import Clip
@@ -62,13 +62,13 @@ def tables(rng: np.random.Generator, mode: int = FLOAT_EVEN) -> tuple[Array, Arr
     integers[MOST] = 1 << 52
     integers[ADDEND] = rng.integers(-200, 200, COUNT)
     if mode == FLOAT_AWAY:
-        reals[[AHEAD, AFTER]] = 1
+        reals[[PRE_FACTOR, POST_FACTOR]] = 1
         reals[FACTOR] = np.float32(rng.uniform(-1, 1, COUNT) * 2.0**-25)
         return integers, reals
-    reals[AHEAD] = np.float32(rng.uniform(0.5, 2, COUNT))
+    reals[PRE_FACTOR] = np.float32(rng.uniform(0.5, 2, COUNT))
     reals[FACTOR] = np.float32(rng.uniform(-1, 1, COUNT) * 2.0**-25)
-    reals[BIAS_REAL] = rng.normal(0, 100, COUNT)
-    reals[AFTER] = np.float32(rng.uniform(0.5, 2, COUNT))
+    reals[FLOAT_BIAS] = rng.normal(0, 100, COUNT)
+    reals[POST_FACTOR] = np.float32(rng.uniform(0.5, 2, COUNT))
     return integers, reals
 
 
@@ -77,9 +77,9 @@ def result(mode: int, total: int, integers: Array, reals: Array, zero: float) ->
     if mode == INTEGER:
         scaled = (total >> int(integers[PRE])) * int(integers[MUL]) + int(integers[HALF])
         return (scaled >> int(integers[POST])) + int(integers[ADDEND])
-    ahead, factor, after = (np.float32(reals[row]) for row in (AHEAD, FACTOR, AFTER))
+    ahead, factor, after = (np.float32(reals[row]) for row in (PRE_FACTOR, FACTOR, POST_FACTOR))
     scaled32 = np.float32(total) * ahead * factor
-    shifted = np.float32(np.float64(scaled32) + reals[BIAS_REAL])
+    shifted = np.float32(np.float64(scaled32) + reals[FLOAT_BIAS])
     real = float(shifted * after + np.float32(zero))
     if mode == FLOAT_EVEN:
         return round(real) + int(integers[ADDEND])
@@ -131,7 +131,7 @@ def test_results_and_counts(mode: int) -> None:
 def test_halves(mode: int) -> None:
     """Rounded away from zero, or to even; and the largest float32 below a half."""
     integers, reals = (np.zeros_like(table) for table in tables(np.random.default_rng(0)))
-    reals[[AHEAD, AFTER]], reals[FACTOR] = 1, 0.5
+    reals[[PRE_FACTOR, POST_FACTOR]], reals[FACTOR] = 1, 0.5
     counts, results = new_counts(), np.zeros((1, COUNT), np.int16)
     sums = np.arange(-16, 16).reshape(1, COUNT)
     clip = Clip(np.int64(-100), np.int64(100), np.int64(0))
@@ -150,7 +150,7 @@ def test_what_is_beyond(mode: int, value: int) -> None:
     """A result that 32 bits might not hold, of one channel of one pixel; or no number at all."""
     integers, reals = (np.zeros_like(table) for table in tables(np.random.default_rng(0)))
     integers[MUL], integers[MOST] = 1, 1 << 62
-    reals[[AHEAD, FACTOR, AFTER]] = 1
+    reals[[PRE_FACTOR, FACTOR, POST_FACTOR]] = 1
     results = np.zeros((PIXELS, COUNT), np.int16)
     sums = np.zeros((PIXELS, COUNT), np.int64)
     clip = Clip(np.int64(-100), np.int64(100), np.int64(0))

@@ -13,15 +13,15 @@ from rescale_oracle import LAYER_INDEX, RESULT, new_counters
 from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT, GLOW_INT, NMP, ONEDNN, Q31, Q31_ONCE
 from nmpsim.kernels.channels import (
     ADDEND,
-    AFTER,
-    AHEAD,
-    BIAS_REAL,
     FACTOR,
+    FLOAT_BIAS,
     HALF,
     MUL,
     OFFSET,
     POST,
+    POST_FACTOR,
     PRE,
+    PRE_FACTOR,
     START,
 )
 from nmpsim.kernels.operands import Clip
@@ -214,8 +214,8 @@ def value_of(mode: int, total: int, integers: Any, reals: Any, zero: float) -> i
     pre, mul, post, addend = (int(integers[row]) for row in (PRE, MUL, POST, ADDEND))
     if mode == FIXED_POINT:
         return doubling_high(total << pre, mul, post) + addend
-    ahead, factor, after = (np.float32(reals[row]) for row in (AHEAD, FACTOR, AFTER))
-    shifted = np.float32(np.float64(np.float32(total) * ahead * factor) + reals[BIAS_REAL])
+    ahead, factor, after = (np.float32(reals[row]) for row in (PRE_FACTOR, FACTOR, POST_FACTOR))
+    shifted = np.float32(np.float64(np.float32(total) * ahead * factor) + reals[FLOAT_BIAS])
     real = float(shifted * after + np.float32(zero))
     whole = math.floor(abs(real) + 0.5)
     return addend + (round(real) if mode == FLOAT_EVEN else whole if real >= 0 else -whole)
@@ -233,10 +233,10 @@ def other_tables(profile: int, mode: int) -> tuple[Any, Any]:
     integers[MUL, :2] = 1 << 25, -(1 << 25)
     reals[FACTOR] = np.float32(rng.uniform(-1, 1, COUNT) * 2.0**-10)
     reals[FACTOR, :2] = 2.0**-11, -(2.0**-11)
-    reals[BIAS_REAL] = 0
+    reals[FLOAT_BIAS] = 0
     if profile == ONEDNN:
-        reals[AHEAD], reals[AFTER] = np.float32(rng.uniform(0.5, 2, (2, COUNT)))
-        reals[BIAS_REAL] = rng.normal(0, 10, COUNT)
+        reals[PRE_FACTOR], reals[POST_FACTOR] = np.float32(rng.uniform(0.5, 2, (2, COUNT)))
+        reals[FLOAT_BIAS] = rng.normal(0, 10, COUNT)
     return integers, reals
 
 
@@ -297,7 +297,11 @@ def test_what_other_ways_leave(profile: int, mode: int, what: str) -> None:
     integers, reals = other_tables(profile, mode)
     integers[START], sums = 0, np.zeros((PIXELS, 2 * LANES), np.int32)
     if what == "sum":
-        integers[PRE, 9], reals[[AHEAD, FACTOR, AFTER], 9], reals[BIAS_REAL, 9] = 3, 1, 0
+        integers[PRE, 9], reals[[PRE_FACTOR, FACTOR, POST_FACTOR], 9], reals[FLOAT_BIAS, 9] = (
+            3,
+            1,
+            0,
+        )
         sums[4, LANE + 9] = -(1 << 28) if mode == FIXED_POINT else -(1 << 30) - 100
     elif what == "factor":
         integers[MUL, 9], reals[FACTOR, 9] = -(1 << 31), np.nan

@@ -26,11 +26,11 @@ from nmpsim.core.reference import operands
 from nmpsim.kernels import pair_profiles
 from nmpsim.kernels import rounding as kernels
 
-float_entry: Any = numba.njit(lambda word: kernels.float_of_bits(word))
+float_entry: Any = numba.njit(lambda word: kernels.float_from_bits(word))
 away_entry: Any = numba.njit(lambda value: kernels.round_away(value))
 even_entry: Any = numba.njit(lambda value: kernels.round_even(value))
-word_entry: Any = numba.njit(lambda value: kernels.nearest_word(value))
-held_entry: Any = numba.njit(lambda value, limit: kernels.held(value, limit))
+word_entry: Any = numba.njit(lambda value: kernels.round_to_int32(value))
+held_entry: Any = numba.njit(lambda value, limit: kernels.clamp_magnitude(value, limit))
 product_entry: Any = numba.njit(lambda x, mul: kernels.doubling_high(x, mul))
 fused_entry: Any = numba.njit(
     lambda x, factor, addend: pair_profiles.fused_multiply_add(x, factor, addend)
@@ -87,7 +87,7 @@ def test_integers_as_float32() -> None:
 
 
 def test_values_are_held() -> None:
-    assert kernels.HELD == HELD
+    assert kernels.MAX_MAGNITUDE == HELD
     for value in (-101, -100, -99, 0, 99, 100, 101):
         expected = min(max(value, -100), 100)
         assert held_entry(np.int64(value), np.int64(100)) == expected

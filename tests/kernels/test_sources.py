@@ -12,7 +12,7 @@ from nmpsim.kernels import sources
 
 def test_versions_are_those_that_are_installed() -> None:
     for package in sources.COMPILERS:
-        assert f"-{version(package)}." in sources._version(package)
+        assert f"-{version(package)}." in sources._installed_version(package)
 
 
 def test_another_version_is_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,4 +40,4 @@ def test_a_package_without_such_a_folder_is_asked_for_its_metadata(
     metadata = "Metadata-Version: 2.1\nName: made_up_package\nVersion: 3.5\n"
     (tmp_path / "made_up_package.egg-info" / "PKG-INFO").write_text(metadata)
     monkeypatch.syspath_prepend(tmp_path)
-    assert sources._version("made_up_package") == "3.5"
+    assert sources._installed_version("made_up_package") == "3.5"

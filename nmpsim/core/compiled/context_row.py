@@ -9,7 +9,7 @@ import numpy as np
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.isa.words import CHANNEL_BYTES
 from nmpsim.kernels.array_types import Records
-from nmpsim.kernels.workspace_size import workspace_words
+from nmpsim.kernels.workspace_size import workspace_size
 
 ORIGIN = 64
 """Address of the host that is byte 0 of the scratchpad that is all of its memory."""
@@ -66,7 +66,7 @@ LOW_LAYER, HIGH_LAYER = int(ContextWord.LOW_LAYER), int(ContextWord.HIGH_LAYER)
 
 def make_workspace(m: Machine) -> Int64s:
     """Working memory for convolutions of as many channels as fit into a scratchpad."""
-    return np.zeros(workspace_words(m.scratchpad.shape[1] // CHANNEL_BYTES), np.int64)
+    return np.zeros(workspace_size(m.scratchpad.shape[1] // CHANNEL_BYTES), np.int64)
 
 
 def put_scratchpads(rows: Int64s, m: Machine) -> None:

@@ -16,7 +16,7 @@ from nmpsim.core.compiled.entries import KERNELS
 from nmpsim.core.state import Int64s
 from nmpsim.host_memory import check_compiling
 from nmpsim.isa.table import INSTRUCTIONS
-from nmpsim.kernels.entries import Entry, Kernel, uncollected
+from nmpsim.kernels.entries import Entry, Kernel, pause_garbage_collection
 
 
 def _no_wait() -> None:
@@ -48,7 +48,7 @@ class KernelTable:
         self.announce(kernel)
         if not kernel.is_kept():
             self.wait_for_warmup()
-        with uncollected():
+        with pause_garbage_collection():
             self.addresses[number] = kernel.address()
         self.seconds += time.perf_counter() - begin
 

@@ -39,8 +39,8 @@ from nmpsim.core.stop_conditions import (
     default_stop_conditions,
     make_stop_conditions,
 )
-from nmpsim.kernels.entries import CACHE, uncollected
-from nmpsim.kernels.numba_settings import IS_PLAIN
+from nmpsim.kernels.entries import CACHE, pause_garbage_collection
+from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 from nmpsim.timing import Costs
 
 
@@ -48,15 +48,15 @@ class CompiledEngine(Engine):
     """The engine that users run."""
 
     name = "compiled"
-    can_prove = not IS_PLAIN
+    can_prove = not IS_JIT_DISABLED
     has_scratchpads = True
 
     def __init__(self, threads: int = 1) -> None:
         self._kernels = KernelTable()
         self._workers = Workers(self._kernels, threads)
         self._recordings = Recordings()
-        self._parallel = ParallelCores(1 if IS_PLAIN else threads)
-        self._is_compiled = IS_PLAIN
+        self._parallel = ParallelCores(1 if IS_JIT_DISABLED else threads)
+        self._is_compiled = IS_JIT_DISABLED
 
     @property
     def compiling_seconds(self) -> float:
@@ -118,7 +118,7 @@ class CompiledEngine(Engine):
 
     def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
         """Record from the machine's state on; see :class:`~nmpsim.core.engine.Engine`."""
-        if IS_PLAIN or not self._recordings.may_have(machine, costs):
+        if IS_JIT_DISABLED or not self._recordings.may_have(machine, costs):
             return False
         self._compile_once(machine, costs)
         self._kernels.announce(check_events)
@@ -138,7 +138,7 @@ class CompiledEngine(Engine):
         is_last: bool = True,
     ) -> Replayed | None:
         """Run to the end where neither cycles nor the order of instructions depend on data."""
-        if IS_PLAIN or not self._recordings.may_have(machine, costs):
+        if IS_JIT_DISABLED or not self._recordings.may_have(machine, costs):
             return None
         self._compile_once(machine, costs)
         recording = self._recordings.find(machine) or self._record(machine, costs)
@@ -263,7 +263,7 @@ class CompiledEngine(Engine):
             warmup.start()
             self._kernels.wait_for_warmup = warmup.wait
         context = self._context(machine, make_recorder(machine.cores.size, 0))
-        with uncollected():
+        with pause_garbage_collection():
             run.prepare(
                 machine, costs, context, 0, False, default_stop_conditions(machine.cores.size)
             )

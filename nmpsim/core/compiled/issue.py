@@ -33,7 +33,7 @@ from nmpsim.core.instruction_tables import INSTRUCTION_UNIT, WORD_COUNT, WORD_SI
 from nmpsim.core.state import Count, Machine
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.numba_settings import IS_PLAIN
+from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 from nmpsim.kernels.pointers import call
 from nmpsim.timing import Costs
 
@@ -64,9 +64,9 @@ def _execute_in_python(
     PYTHON_KERNELS[int(number)](python_context(m, core), d, layer)
 
 
-is_prepared: Any = _is_prepared_in_python if IS_PLAIN else jit(_is_prepared_compiled)
+is_prepared: Any = _is_prepared_in_python if IS_JIT_DISABLED else jit(_is_prepared_compiled)
 """``is_prepared(context, number)``: compiles an instruction's kernel; False if that failed."""
-execute: Any = _execute_in_python if IS_PLAIN else jit(_execute_compiled)
+execute: Any = _execute_in_python if IS_JIT_DISABLED else jit(_execute_compiled)
 """``execute(m, context, core, number, d, layer)``: computes its values, or records it."""
 
 

@@ -22,14 +22,14 @@ from nmpsim.kernels.gemm import gemm
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import (
-    PART_KEPT,
+    PART_CACHED,
     ConvShape,
     IntegerScale,
-    Operands,
-    Parts,
-    Place,
-    Product,
+    MatmulShape,
+    OperandOffsets,
+    OutputPosition,
     Quantizer,
+    SumParts,
 )
 
 NONE: Any = np.int64(-1)
@@ -80,7 +80,7 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[CONV.out_pixel_stride],
     )
     part = d[CONV.part]
-    at = Operands(
+    at = OperandOffsets(
         at_spm(d[CONV.input]),
         at_spm(d[CONV.weights]),
         at_spm(d[CONV.channels]),
@@ -88,9 +88,9 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
         at_spm(d[CONV.output]),
         NONE if part == PART_ONLY else at_spm(d[CONV.partial]),
     )
-    is_all = part in (PART_ONLY, PART_KEPT)
-    parts = Parts(is_all or part == PART_FIRST, is_all or part == PART_LAST)
-    place = Place(d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
+    is_all = part in (PART_ONLY, PART_CACHED)
+    parts = SumParts(is_all or part == PART_FIRST, is_all or part == PART_LAST)
+    place = OutputPosition(d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
     conv(
         struct_pointer(w.spm),
@@ -125,7 +125,7 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[DWCONV.out_row_stride],
         d[DWCONV.out_pixel_stride],
     )
-    at = Operands(
+    at = OperandOffsets(
         at_spm(d[DWCONV.input]),
         at_spm(d[DWCONV.weights]),
         at_spm(d[DWCONV.channels]),
@@ -133,7 +133,9 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
         at_spm(d[DWCONV.output]),
         np.int64(0),
     )
-    place = Place(d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x])
+    place = OutputPosition(
+        d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x]
+    )
     q = requantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)
     depthwise(w.spm, window, at, q, place, layer_counters(w, layer))
 
@@ -141,7 +143,7 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
 @jit
 def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.gemm``."""
-    g = Product(
+    g = MatmulShape(
         d[GEMM.rows],
         d[GEMM.inner],
         d[GEMM.columns],
@@ -151,7 +153,7 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[GEMM.lhs_offset],
         d[GEMM.rhs_offset],
     )
-    at = Operands(
+    at = OperandOffsets(
         at_spm(d[GEMM.lhs]),
         at_spm(d[GEMM.rhs]),
         NONE,
@@ -160,7 +162,7 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         at_spm(d[GEMM.partial]),
     )
     part = d[GEMM.part]
-    parts = Parts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
+    parts = SumParts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
     out = scale_at(d, GEMM.out_pre)
     q = Quantizer(
         d[GEMM.element],
@@ -174,7 +176,7 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         out,
         clip_at(d, GEMM.clip_low),
     )
-    place = Place(d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
+    place = OutputPosition(d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
     gemm(w.spm, g, at, parts, q, place, layer_counters(w, layer))
 
 

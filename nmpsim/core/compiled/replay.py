@@ -32,7 +32,7 @@ from nmpsim.core.compiled.recording import PART_WORDS, Epochs
 from nmpsim.core.compiled.replay_context import LINE, MAIN_THREAD, ReplayContext, Shared
 from nmpsim.core.engine import LayerCallback
 from nmpsim.core.state import NEVER, Int64s, Machine
-from nmpsim.kernels.numba_settings import IS_PLAIN
+from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 
 PAUSE_SECONDS = 50e-6
 """How long a worker sleeps that has found no work for a while."""
@@ -53,7 +53,7 @@ class Workers:
 
     def __init__(self, kernels: KernelTable, threads: int) -> None:
         self._kernels = kernels
-        self._threads = 1 if IS_PLAIN else threads
+        self._threads = 1 if IS_JIT_DISABLED else threads
         self.patience_seconds = PATIENCE_SECONDS
         self._longest_seconds = 0.0
         self._context: ReplayContext | None = None

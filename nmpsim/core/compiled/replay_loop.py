@@ -22,7 +22,7 @@ from nmpsim.kernels.atomics import (
     yield_processor,
 )
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ORIGIN
+from nmpsim.kernels.movement import ZERO
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.pointers import call
 from nmpsim.kernels.saturate import SaturationCounters
@@ -153,10 +153,10 @@ def add_counters(context: ReplayContext) -> None:
 
     Sums, maxima and minima: they do not depend on the order, nor on which thread counted what.
     """
-    mine = context_at(np.int64(context.kernel_contexts[MAIN_THREAD].ctypes.data), ORIGIN).counters
+    mine = context_at(np.int64(context.kernel_contexts[MAIN_THREAD].ctypes.data), ZERO).counters
     for thread in range(1, context.kernel_contexts.shape[0]):
         row = context.kernel_contexts[thread]
-        theirs = context_at(np.int64(row.ctypes.data), ORIGIN).counters
+        theirs = context_at(np.int64(row.ctypes.data), ZERO).counters
         for layer in range(row[LOW_LAYER], row[HIGH_LAYER] + 1):
             add_account(mine, theirs, layer)
         row[LOW_LAYER], row[HIGH_LAYER] = mine.layers.size, -1

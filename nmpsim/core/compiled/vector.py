@@ -27,7 +27,14 @@ from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.elementwise import eltwise, look_up, rescale_tile
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import permute
-from nmpsim.kernels.operands import Average, Pair, PairScales, Place, PoolShape, Unary
+from nmpsim.kernels.operands import (
+    AverageParameters,
+    BinaryScales,
+    BinaryShape,
+    OutputPosition,
+    PoolShape,
+    RescaleParameters,
+)
 from nmpsim.kernels.pool import avgpool, maxpool
 
 LOWEST_INT8: Any = np.int64(-128)
@@ -50,7 +57,7 @@ def do_maxpool(w: KernelContext, d: Int64s, layer: Int) -> None:
 def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.avgpool``."""
     element = d[AVGPOOL.element]
-    average = Average(
+    average = AverageParameters(
         element,
         d[AVGPOOL.profile],
         d[AVGPOOL.in_offset],
@@ -60,7 +67,9 @@ def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[AVGPOOL.out_offset],
         clip_at(d, AVGPOOL.clip_low),
     )
-    place = Place(d[AVGPOOL.event_origin], d[AVGPOOL.event_stride_y], d[AVGPOOL.event_stride_x])
+    place = OutputPosition(
+        d[AVGPOOL.event_origin], d[AVGPOOL.event_stride_y], d[AVGPOOL.event_stride_x]
+    )
     avgpool(w.spm, pool_window(d, element), average, place, layer_counters(w, layer))
 
 
@@ -92,7 +101,7 @@ def pool_window(d: Int64s, element: Int) -> Any:
 def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.eltwise``."""
     element = d[ELTWISE.element]
-    t = Pair(
+    t = BinaryShape(
         d[ELTWISE.operation],
         element,
         LOG2_INT32_BYTES if d[ELTWISE.rhs_kind] == RHS_INT32 else element,
@@ -105,7 +114,7 @@ def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[ELTWISE.rhs_stride],
         d[ELTWISE.out_stride],
     )
-    q = PairScales(
+    q = BinaryScales(
         d[ELTWISE.profile],
         d[ELTWISE.lhs_offset],
         d[ELTWISE.rhs_offset],
@@ -116,7 +125,7 @@ def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[ELTWISE.out_offset],
         clip_at(d, ELTWISE.clip_low),
     )
-    place = Place(d[ELTWISE.event_origin], d[ELTWISE.event_stride_y], np.int64(0))
+    place = OutputPosition(d[ELTWISE.event_origin], d[ELTWISE.event_stride_y], np.int64(0))
     eltwise(w.spm, t, q, place, layer_counters(w, layer))
 
 
@@ -124,7 +133,7 @@ def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
 def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
     """``nmp.rescale``."""
     element = d[RESCALE.element]
-    u = Unary(
+    u = RescaleParameters(
         element,
         d[RESCALE.profile],
         d[RESCALE.in_low],
@@ -137,7 +146,7 @@ def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[RESCALE.out_offset],
         clip_at(d, RESCALE.clip_low),
     )
-    place = Place(d[RESCALE.event_origin], np.int64(0), np.int64(0))
+    place = OutputPosition(d[RESCALE.event_origin], np.int64(0), np.int64(0))
     source, target = at_spm(d[RESCALE.input]), at_spm(d[RESCALE.output])
     rescale_tile(w.spm, source, target, d[RESCALE.count], u, place, layer_counters(w, layer))
 

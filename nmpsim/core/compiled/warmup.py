@@ -51,9 +51,9 @@ def _compile_common_kernels() -> None:
     from nmpsim.core.compiled.entries import KERNELS, prepare_check
     from nmpsim.core.compiled.replay import prepare_replay
     from nmpsim.core.instruction_tables import OP
-    from nmpsim.kernels.entries import uncollected
+    from nmpsim.kernels.entries import pause_garbage_collection
 
-    with uncollected():
+    with pause_garbage_collection():
         for needed in (OP.nmp_conv, OP.nmp_load, OP.nmp_store, OP.nmp_maxpool):  # longest first
             KERNELS[needed].address()
         prepare_replay()

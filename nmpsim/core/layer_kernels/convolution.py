@@ -22,7 +22,7 @@ from nmpsim.isa.words import (
     PART_ONLY,
     SCALE_BYTES,
 )
-from nmpsim.kernels.operands import PART_KEPT
+from nmpsim.kernels.operands import PART_CACHED
 from nmpsim.kernels.packed_weights import packed_weights_size
 from nmpsim.kernels.workspace_size import LEVELS
 
@@ -105,11 +105,11 @@ class Convolution(Filter):
                 "part": PART_ONLY,
             }
             if self._element == INT16:
-                own |= {"part": PART_KEPT, "partial": host.keep(np.full(2 * LEVELS, -1))}
+                own |= {"part": PART_CACHED, "partial": host.keep(np.full(2 * LEVELS, -1))}
             elif words := packed_weights_size(
                 -(-(last - first) // LANES), weights.shape[1] // LANES
             ):
-                own |= {"part": PART_KEPT, "partial": host.reserve(words)}
+                own |= {"part": PART_CACHED, "partial": host.reserve(words)}
             if scales is not None:
                 own["scales"] = host.keep(scales[first * SCALE_BYTES : last * SCALE_BYTES])
             for rows in self._bands(len(groups)):

@@ -21,7 +21,7 @@ from nmpsim.core.compiled.recording import PART_WORDS, Epochs, Recording, reache
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP, WORD_COUNT
 from nmpsim.core.layer_kernels.proof import Epoch, Plan, Recorded, Step, prove
 from nmpsim.core.state import Machine
-from nmpsim.kernels.entries import uncollected
+from nmpsim.kernels.entries import pause_garbage_collection
 from nmpsim.memory.footprint import COUNT, END, MAX_TOUCHES, START, TOUCH_WORDS, WRITES, footprint
 
 MIN_PARTS = 4
@@ -142,7 +142,7 @@ def judge(machine: Machine, recording: Recording) -> None:
     if recording.is_judged:
         return
     recording.is_judged = True
-    with uncollected():
+    with pause_garbage_collection():
         plan = prove(machine, recorded_epochs(recording.epochs))
     if plan is not None:
         recording.reads_scratchpads = plan.reads_scratchpads

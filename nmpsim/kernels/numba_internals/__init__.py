@@ -1,8 +1,8 @@
-"""All that nmpsim uses of Numba's private names: each makes something faster, and nothing else.
+"""Private names of Numba that nmpsim uses, each only to make something faster.
 
-A module here uses private names for one purpose and cannot be imported without them. Then Numba's
-documented ways do the same, only slower; what code computes never depends on a private name. No
-other module of nmpsim imports one.
+A module here uses private names for one purpose and cannot be imported without them. Then
+documented features of Numba do the same, only slower; what code computes never depends on a private
+name. No other module of nmpsim imports one.
 """
 
 from __future__ import annotations
@@ -56,4 +56,4 @@ PART_OPTIONS = {**_PIPELINE, **NO_ENTRY}
 
 _MODULES = ("deferred_codegen", "object_files", "options", "struct_pointer")
 MISSING = [name for name in _MODULES if sys.modules.get(f"{__name__}.{name}") is None]
-"""Modules that this Numba lacks names for; none with the versions in pyproject.toml."""
+"""Modules whose names this Numba lacks; none with the versions in pyproject.toml."""

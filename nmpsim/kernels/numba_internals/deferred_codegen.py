@@ -1,8 +1,8 @@
-"""Functions that only compiled code calls: parts of a function that Python calls.
+"""Functions that only compiled code calls, as parts of a function that Python calls.
 
-Numba optimizes each function with all that it calls, and makes machine code of it; so the lowest
-function goes through LLVM again for each level of calls. A part stays as it was lowered until
-a whole is made of it, which goes through LLVM once.
+Numba optimizes each function with all that it calls, and makes machine code of it; so the innermost
+function goes through LLVM again for each level of calls. A part stays as it was lowered until it is
+linked into a whole, which goes through LLVM once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEEDED = (
 
 
 class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
-    """LLVM code that waits to be linked into a whole."""
+    """LLVM code that is linked into a whole later."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -39,7 +39,7 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _PartLowering(NativeLowering):  # type: ignore[misc]  # Numba has no types
-    """As Numba's own, but without machine code at the end."""
+    """Numba's lowering without machine code at the end."""
 
     _name = "part_lowering"
 
@@ -61,7 +61,7 @@ class PartCompiler(CompilerBase):  # type: ignore[misc]  # Numba has no types
     """Numba's compiler for parts."""
 
     def define_pipelines(self) -> list[Any]:
-        """The usual passes, with the lowering of parts."""
+        """Return the usual passes with the lowering of parts."""
         usual = DefaultPassBuilder.define_nopython_pipeline(self.state)
         manager = PassManager("part")
         for kind, description in usual.passes:

@@ -1,8 +1,8 @@
-"""Object files of compiled functions that need nothing of Numba or Python when they are run.
+"""Object files of compiled functions that need neither Numba nor Python to run.
 
-Numba's own need its run-time library, and the interpreter's for exceptions. Here the few functions
-of that library that kernels call are part of the object file, and the process ends where a
-kernel raises an exception: where there is no memory left.
+Numba's own need its run-time library, and the interpreter for exceptions. Here, the few functions
+of that library that kernels call are part of the object file, and an exception, which means that
+memory is exhausted, ends the process.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _WORD, _INT = ir.IntType(64), ir.IntType(32)
 _WORDS, _ADDRESS = _WORD.as_pointer(), ir.IntType(8).as_pointer()
 _INFO_WORDS = 6
 _COUNT, _DATA, _SIZE = 0, 3, 4
-"""Words of what Numba knows of an array's memory; the others are zero."""
+"""Words of Numba's record of an array's memory; the others are zero."""
 
 
 class _WholeLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
-    """LLVM code that goes into an object file, and not into this process."""
+    """LLVM code that goes into an object file instead of this process."""
 
     def _finalize_final_module(self) -> None:
         self._finalized = True
@@ -51,16 +51,21 @@ class _WholeLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
 def object_file(
     function: Callable[..., Any], options: dict[str, Any], types: Sequence[Any], from_table: bool
 ) -> bytes | None:
-    """A function as an object file, whose entry takes and returns 64-bit integers.
+    """Return the object file of a function whose entry takes and returns 64-bit integers.
 
     None if it would need more than the C library.
 
-    Args:
-        function: returns an integer, and no array.
-        options: of ``numba.njit``.
-        types: Numba's of its arguments.
-        from_table: the entry takes the address of a table of words that the arguments are made of
-            (see ``nmpsim.kernels.entries``), otherwise the arguments themselves.
+    Parameters
+    ----------
+    function
+        Returns an integer, and no array.
+    options
+        Options of ``numba.njit``.
+    types
+        Numba's types of its arguments.
+    from_table
+        Whether the entry takes the address of a table of words that the arguments consist of (see
+        ``nmpsim.kernels.entries``), instead of the arguments.
     """
     with global_compiler_lock:
         part = numba.njit(**options)(function)
@@ -103,14 +108,14 @@ def _define_entry(context: Any, module: ir.Module, lowered: Any, from_table: boo
 
 
 class _Table:
-    """The words that arguments are made of, one after the other."""
+    """Reader of the words that arguments consist of."""
 
     def __init__(self, context: Any, b: ir.IRBuilder, words: ir.Value) -> None:
         self._context, self._b, self._words = context, b, words
         self._next = 0
 
     def take(self, kind: Any) -> Any:
-        """The next argument."""
+        """Return the next argument."""
         if isinstance(kind, numba.types.BaseTuple):
             return self._context.make_tuple(self._b, kind, [self.take(one) for one in kind])
         if isinstance(kind, numba.types.Array):
@@ -136,7 +141,7 @@ class _Table:
 
 
 def _define_runtime(module: ir.Module) -> None:
-    """Those functions of Numba that kernels call."""
+    """Define the functions of Numba's library that kernels call."""
     malloc = ir.Function(module, ir.FunctionType(_ADDRESS, [_WORD]), "malloc")
     free = ir.Function(module, ir.FunctionType(ir.VoidType(), [_ADDRESS]), "free")
 
@@ -155,7 +160,7 @@ def _define_runtime(module: ir.Module) -> None:
 
 
 def _allocate(b: ir.IRBuilder, malloc: Any, size: ir.Value, alignment: ir.Value) -> None:
-    """Memory with what Numba knows of it in front; null if there is none."""
+    """Allocate memory after Numba's record of it; return null if there is none."""
     head = ir.Constant(_WORD, 8 * _INFO_WORDS)
     info = b.call(malloc, [b.add(b.add(size, head), alignment)])
     with b.if_then(b.icmp_unsigned("==", info, ir.Constant(_ADDRESS, None)), likely=False):
@@ -181,7 +186,7 @@ def _reshape(
     new_strides: ir.Value,
     itemsize: ir.Value,
 ) -> None:
-    """The strides of another shape; 0, as for what would have to be copied, if it has gaps."""
+    """Compute the strides of another shape; return 0, as for a copy, if the array has gaps."""
 
     def backwards(count: ir.Value, of: ir.Value, do: Callable[[ir.Value, ir.Value], None]) -> None:
         step = alloca_once_value(b, itemsize)

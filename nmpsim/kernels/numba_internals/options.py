@@ -11,7 +11,7 @@ _NEEDED = (
 )
 
 NO_ENTRY = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""An entry from Python would unpack the whole machine: most of compiling would be that."""
+"""Omit the entry from Python, which would unpack the whole machine and dominate compilation."""
 NOT_COUNTING, COUNTING = {"_nrt": False}, {"_nrt": True}
-"""Counting references to the machine's arrays at every call would take longer than most calls.
-What is said of neither does as its caller."""
+"""Whether references are counted; counting those of the machine's arrays at every call would take
+longer than most calls. A function with neither option does as its caller."""

@@ -1,4 +1,4 @@
-"""Named tuples that are passed on by address.
+"""Named tuples that are passed by address.
 
 Numba passes a tuple member by member: for the machine, with some seven words for each array, that
 would be more than a hundred words on the stack for every call.
@@ -24,7 +24,7 @@ _NEEDED = (AttributeTemplate.resolve,)
 
 
 class Reference(numba.types.Type):  # type: ignore[misc]  # Numba has no types
-    """Address of a named tuple, which has its fields."""
+    """Type of the address of a named tuple, with its fields."""
 
     def __init__(self, target: numba.types.Type) -> None:
         self.target = target
@@ -69,4 +69,4 @@ def _itself(target: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 struct_pointer: Any = _itself if numba.config.DISABLE_JIT else intrinsic(_type_of_reference)
-"""``struct_pointer(named_tuple)``: its address, valid until the calling function returns."""
+"""``struct_pointer(named_tuple)`` returns its address, valid until the calling function returns."""
