@@ -51,6 +51,5 @@ def read_channel_record(spm: Scratchpad, at: OperandOffsets, channel: Int) -> An
     if at.channels < 0:
         return np.int64(0), np.int64(0)
     i = (at.channels + CHANNEL_BYTES * channel) >> 3
-    return spm.i64[i + CHANNEL.bias_low // 2], clamp_magnitude(
-        spm.i64[i + CHANNEL.zero_term_low // 2], MAX_MAGNITUDE
-    )
+    zero_term = spm.i64[i + CHANNEL.zero_term_low // 2]
+    return spm.i64[i + CHANNEL.bias_low // 2], clamp_magnitude(zero_term, MAX_MAGNITUDE)
