@@ -16,22 +16,15 @@ from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import (
     ZERO,
-    Scratchpad,
     copy_run,
     gather_window,
     padded_row_length,
     write_run,
 )
-from nmpsim.kernels.operands import (
-    ConvShape,
-    InputWindow,
-    OperandOffsets,
-    OutputPosition,
-    Quantizer,
-    SumParts,
-)
+from nmpsim.kernels.operands import ConvShape, ConvTile, InputWindow
 from nmpsim.kernels.profiles import zero_point_before_rounding
 from nmpsim.kernels.requantize import requantize
+from nmpsim.kernels.requantize_blocks import requantize_blocks
 from nmpsim.kernels.result_table import (
     TOO_LARGE,
     add_counts,
@@ -40,11 +33,9 @@ from nmpsim.kernels.result_table import (
     record_first,
     undo_counts,
 )
-from nmpsim.kernels.saturate import ONCE, SaturationCounters
+from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import HAS_OFFSETS, MAX_PIXELS
-
-ONE: Any = np.int64(1)
 
 
 class Batch(NamedTuple):
@@ -97,9 +88,9 @@ def input_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
     """Return a pixel's window, in place or gathered."""
     row, step = w.dilation_h * w.in_row_stride, w.dilation_w * w.in_pixel_stride
     if is_gathered:
-        return InputWindow(ONE, ZERO, ONE, ZERO, w.kernel_h * padded_row_length(w, element))
+        return InputWindow(ONCE, ZERO, ONCE, ZERO, w.kernel_h * padded_row_length(w, element))
     if is_contiguous(w, element):
-        return InputWindow(w.kernel_h, row, ONE, ZERO, w.kernel_w * w.in_channels)
+        return InputWindow(w.kernel_h, row, ONCE, ZERO, w.kernel_w * w.in_channels)
     return InputWindow(w.kernel_h, row, w.kernel_w, step, w.in_channels)
 
 
@@ -123,26 +114,27 @@ def write_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
     left = w.out_h * w.out_w - begin
     for i in range(MAX_PIXELS):
         offsets[i] = y * row + x * column
-        if i < left - ONE:
-            x += ONE
+        if i < left - ONCE:
+            x += ONCE
             if x == w.out_w:
-                x, y = ZERO, y + ONE
+                x, y = ZERO, y + ONCE
 
 
 @jit
-def output_byte(w: ConvShape, at: OperandOffsets, q: Quantizer, b: Batch, pixel: Int) -> Any:
-    """Return the byte of a pixel's first result."""
+def output_byte(t: ConvTile, pixel: Int, first: Int) -> Any:
+    """Return the byte of a pixel's result in channel ``first``."""
+    w = t.shape
     y = pixel // w.out_w
     x = pixel - y * w.out_w
-    return at.output + y * w.out_row_stride + x * w.out_pixel_stride + (b.first << q.element)
+    return t.at.output + y * w.out_row_stride + x * w.out_pixel_stride + (first << t.q.element)
 
 
 @jit
-def output_index(w: ConvShape, place: OutputPosition, b: Batch, pixel: Int) -> Any:
-    """Return the index of a pixel's first result in the layer's output."""
-    y = pixel // w.out_w
-    x = pixel - y * w.out_w
-    return place.origin + y * place.stride_y + x * place.stride_x + b.first
+def output_index(t: ConvTile, pixel: Int, first: Int) -> Any:
+    """Return the index of a pixel's result in channel ``first`` in the layer's output."""
+    y = pixel // t.shape.out_w
+    x = pixel - y * t.shape.out_w
+    return t.place.origin + y * t.place.stride_y + x * t.place.stride_x + first
 
 
 # --- sums ------------------------------------------------------------------------------------
@@ -173,20 +165,21 @@ def sum_windows(
 
 @jit
 def sum_products(
+    t: ConvTile,
     inputs: Int8s | Int16s,
     base: Int,
-    q: Quantizer,
     b: Batch,
     workspace: ConvWorkspace,
     multiply: Any,
     pixels: Int,
 ) -> None:
     """Compute the sums of some pixels' products, less the weights' zero points."""
-    multiply(b, inputs, base, workspace.offsets, pixels)
+    offsets = workspace.offsets
+    multiply(b, inputs, base, offsets, pixels)
     if not workspace.head[HAS_OFFSETS]:
         return
     windows, kind = b.window_sums, b.sums.dtype.type
-    sum_windows(inputs, base, workspace.offsets, b.window, q.element, pixels, windows)
+    sum_windows(inputs, base, offsets, b.window, t.q.element, pixels, windows)
     zero_points = workspace.integers[OFFSET]
     for p in range(pixels):
         row = b.sums[p, b.lane : b.lane + zero_points.size]
@@ -196,42 +189,30 @@ def sum_products(
 
 @jit
 def compute_sums(
-    spm: Scratchpad,
-    w: ConvShape,
-    q: Quantizer,
-    b: Batch,
-    workspace: ConvWorkspace,
-    multiply: Any,
-    begin: Int,
-    pixels: Int,
+    t: ConvTile, b: Batch, workspace: ConvWorkspace, multiply: Any, begin: Int, pixels: Int
 ) -> None:
     """Compute the sums of the pixels from ``begin`` on, read in place or gathered."""
-    offsets = workspace.offsets
-    write_offsets(w, begin, offsets)
+    offsets, element = workspace.offsets, t.q.element
+    write_offsets(t.shape, begin, offsets)
     if not b.is_gathered:
-        sum_products(b.elements, b.corner, q, b, workspace, multiply, pixels)
+        sum_products(t, b.elements, b.corner, b, workspace, multiply, pixels)
         return
     for p in range(pixels):
-        gather_window(spm, q.element, w, b.corner + offsets[p], b.patches[p])
+        gather_window(t.spm, element, t.shape, b.corner + offsets[p], b.patches[p])
     for p in range(MAX_PIXELS):
-        offsets[p] = min(p, pixels - 1) * (b.patches.shape[1] << q.element)
-    sum_products(b.patches.reshape(-1), ZERO, q, b, workspace, multiply, pixels)
+        offsets[p] = min(p, pixels - 1) * (b.patches.shape[1] << element)
+    sum_products(t, b.patches.reshape(-1), ZERO, b, workspace, multiply, pixels)
 
 
 @jit
 def add_partial_sums(
-    spm: Scratchpad,
-    start: Int,
-    step: Int,
-    q: Quantizer,
-    b: Batch,
-    workspace: ConvWorkspace,
-    pixels: Int,
+    t: ConvTile, b: Batch, workspace: ConvWorkspace, start: Int, pixels: Int
 ) -> None:
-    """Add the running sums from byte ``start`` on, ``step`` bytes from pixel to pixel."""
-    run, kind = workspace.run, b.sums.dtype.type
+    """Add the running sums from byte ``start`` on."""
+    run, kind, element = workspace.run, b.sums.dtype.type, t.q.element
     for p in range(pixels):
-        read_partial_sums(spm, q.element, start + p * step, run)
+        at = start + (p * t.shape.out_channels << (2 + element))
+        read_partial_sums(t.spm, element, at, run)
         row = b.sums[p, b.lane : b.lane + run.size]
         for c in range(run.size):
             row[c] = kind(row[c] + run[c])
@@ -242,137 +223,104 @@ def add_partial_sums(
 
 @jit
 def requantize_pixels(
-    w: ConvShape,
-    at: OperandOffsets,
-    q: Quantizer,
+    t: ConvTile,
     b: Batch,
     workspace: ConvWorkspace,
-    requantize_blocks: Any,
     sums: Int32s | Int64s,
     begin: Int,
     pixels: Int,
 ) -> Any:
     """Compute results with vector code; return its answer (see ``requantize_blocks.py``)."""
-    count, zero_point = workspace.run.size, np.float32(zero_point_before_rounding(q))
-    how, tables = (b.table, b.mode, zero_point, q.clip), (workspace.integers, workspace.reals)
+    q, step, first = t.q, t.shape.out_pixel_stride, b.first
+    how = b.table, b.mode, np.float32(zero_point_before_rounding(q)), q.clip
+    tables = workspace.integers, workspace.reals
     if b.is_uniform:
-        to = output_byte(w, at, q, b, begin), w.out_pixel_stride
-        return requantize_blocks(sums, pixels, *how, b.elements, *to, *tables)
-    to = ZERO, b.results.shape[1] << q.element
-    found = requantize_blocks(sums, pixels, *how, b.results.reshape(-1), *to, *tables)
+        to = b.elements, output_byte(t, begin, first), step
+        return requantize_blocks(sums, pixels, *how, *to, *tables)
+    to = b.results.reshape(-1), ZERO, b.results.shape[1] << q.element
+    found = requantize_blocks(sums, pixels, *how, *to, *tables)
     for p in range(pixels):
-        first = output_byte(w, at, q, b, begin + p) >> q.element
-        copy_run(b.results[p], b.lane, b.elements, first, count)
+        at = output_byte(t, begin + p, first) >> q.element
+        copy_run(b.results[p], b.lane, b.elements, at, workspace.run.size)
     return found
 
 
 @jit
 def requantize_batch(
-    w: ConvShape,
-    at: OperandOffsets,
-    q: Quantizer,
-    place: OutputPosition,
-    counters: SaturationCounters,
-    b: Batch,
-    workspace: ConvWorkspace,
-    requantize_blocks: Any,
-    begin: Int,
-    pixels: Int,
+    t: ConvTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int
 ) -> Any:
     """Compute and write the results of the pixels from ``begin`` on with vector code.
 
     Returns bits of what was limited, or -1 if a sum is too large: then nothing is counted.
     """
-    scaled = w, at, q, b, workspace, requantize_blocks
-    found = requantize_pixels(*scaled, b.sums, begin, pixels)
+    clip, counters = t.q.clip, t.counters
+    found = requantize_pixels(t, b, workspace, b.sums, begin, pixels)
     if found & TOO_LARGE:
         undo_counts(b.table)
-        return -ONE
-    lowest = place.origin + begin // w.out_w * place.stride_y + b.first
-    if may_be_first(lowest, found, q.clip, counters):
+        return -ONCE
+    lowest = t.place.origin + begin // t.shape.out_w * t.place.stride_y + b.first
+    if may_be_first(lowest, found, clip, counters):
         undo_counts(b.table)
         for p in range(pixels):
-            if requantize_pixels(*scaled, b.sums[p:], begin + p, ONE):
-                index = output_index(w, place, b, begin + p)
-                channels = b.lane, workspace.run.size
-                record_first(b.table, *channels, q.clip, index, counters)
+            if requantize_pixels(t, b, workspace, b.sums[p:], begin + p, ONCE):
+                index = output_index(t, begin + p, b.first)
+                record_first(b.table, b.lane, workspace.run.size, clip, index, counters)
     return found
 
 
 @jit
-def write_pixels(
-    spm: Scratchpad,
-    w: ConvShape,
-    at: OperandOffsets,
-    parts: SumParts,
-    q: Quantizer,
-    place: OutputPosition,
-    counters: SaturationCounters,
-    b: Batch,
-    workspace: ConvWorkspace,
-    begin: Int,
-    pixels: Int,
-    partial: Int,
+def write_run_of_pixel(
+    t: ConvTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace
 ) -> None:
-    """Write results, or running sums from byte ``partial`` on, with 64-bit arithmetic."""
-    run, integers, size = workspace.run, workspace.integers, 2 + q.element
-    for p in range(pixels):
-        copy_run(b.sums[p], b.lane, run, ZERO, run.size)
-        if parts.begins:
-            for c in range(run.size):
-                run[c] += integers[START, c]
-        if parts.ends:
-            index = output_index(w, place, b, begin + p)
-            requantize(run, integers, workspace.reals, q, index, counters)
-            write_run(run, run.size, spm, q.element, output_byte(w, at, q, b, begin + p))
-        else:
-            write_run(run, run.size, spm, size, partial + (p * w.out_channels << size))
+    """Write the workspace's run of sums as results, or as running sums to byte ``partial``."""
+    run, element = workspace.run, t.q.element
+    if t.parts.ends:
+        index = output_index(t, pixel, first)
+        requantize(run, workspace.integers, workspace.reals, t.q, index, t.counters)
+        write_run(run, run.size, t.spm, element, output_byte(t, pixel, first))
+    else:
+        write_run(run, run.size, t.spm, 2 + element, partial)
 
 
 @jit
-def convolve_batches(
-    spm: Scratchpad,
-    w: ConvShape,
-    at: OperandOffsets,
-    parts: SumParts,
-    q: Quantizer,
-    place: OutputPosition,
-    counters: SaturationCounters,
-    b: Batch,
-    workspace: ConvWorkspace,
-    multiply: Any,
-    requantize_blocks: Any,
+def write_pixels(
+    t: ConvTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
 ) -> None:
+    """Write results, or running sums from byte ``partial`` on, with 64-bit arithmetic."""
+    run, starts, size = workspace.run, workspace.integers[START], 2 + t.q.element
+    for p in range(pixels):
+        copy_run(b.sums[p], b.lane, run, ZERO, run.size)
+        if t.parts.begins:
+            for c in range(run.size):
+                run[c] += starts[c]
+        at = partial + (p * t.shape.out_channels << size)
+        write_run_of_pixel(t, begin + p, b.first, at, workspace)
+
+
+@jit
+def convolve_batches(t: ConvTile, b: Batch, workspace: ConvWorkspace, multiply: Any) -> None:
     """Compute a group's pixels in batches.
 
-    Parameters
-    ----------
-    multiply
-        ``multiply(batch, inputs, base, offsets, pixels)`` sums products into ``batch.sums``.
-    requantize_blocks
-        Vector function of ``requantize_blocks.py``.
+    ``multiply(batch, inputs, base, offsets, pixels)`` sums products into ``batch.sums``.
     """
-    all_pixels, channels = w.out_h * w.out_w, counters.layers[counters.layer].channels
+    w, place, all_pixels = t.shape, t.place, t.shape.out_h * t.shape.out_w
+    channels = t.counters.layers[t.counters.layer].channels
     # The table counts by channel: pixels must be whole channels apart.
     is_regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
-    is_vectorized = b.is_vectorized and is_regular and parts.ends and b.mode >= 0
-    size, most, limited, begin = 2 + q.element, b.sums.shape[0], ZERO, ZERO
+    is_vectorized = b.is_vectorized and is_regular and t.parts.ends and b.mode >= 0
+    most, limited, begin = b.sums.shape[0], ZERO, ZERO
     left = (all_pixels + most - 1) // most
     while left > 0:
         pixels = (all_pixels - begin + left - 1) // left
-        compute_sums(spm, w, q, b, workspace, multiply, begin, pixels)
-        partial = at.partial + ((begin * w.out_channels + b.first) << size)
-        if not parts.begins:
-            step = w.out_channels << size
-            add_partial_sums(spm, partial, step, q, b, workspace, pixels)
-        found = -ONE
+        compute_sums(t, b, workspace, multiply, begin, pixels)
+        partial = t.at.partial + ((begin * w.out_channels + b.first) << (2 + t.q.element))
+        if not t.parts.begins:
+            add_partial_sums(t, b, workspace, partial, pixels)
+        found = -ONCE
         if is_vectorized:
-            found = requantize_batch(
-                w, at, q, place, counters, b, workspace, requantize_blocks, begin, pixels
-            )
+            found = requantize_batch(t, b, workspace, begin, pixels)
         if found < 0:
-            done = begin, pixels, partial
-            write_pixels(spm, w, at, parts, q, place, counters, b, workspace, *done)
+            write_pixels(t, b, workspace, begin, pixels, partial)
         limited |= max(found, ZERO)
         begin += pixels
         left -= ONCE
@@ -380,5 +328,5 @@ def convolve_batches(
         last = place.origin + b.first
         last += max((w.out_h - 1) * place.stride_y, ZERO)
         last += max((w.out_w - 1) * place.stride_x, ZERO)
-        add_counts(b.table, b.lane, workspace.run.size, q.clip, last, counters)
+        add_counts(b.table, b.lane, workspace.run.size, t.q.clip, last, t.counters)
         clear_counts(b.table)

@@ -11,7 +11,6 @@ from nmpsim.kernels.accumulate import max_magnitude
 from nmpsim.kernels.array_types import Int, Int16s, Int64s
 from nmpsim.kernels.channels import ADDEND
 from nmpsim.kernels.conv_batches import (
-    ONE,
     Batch,
     convolve_batches,
     input_window,
@@ -29,15 +28,8 @@ from nmpsim.kernels.microkernel_int16 import (
 )
 from nmpsim.kernels.movement import ZERO, Scratchpad, padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.kernels.operands import (
-    ConvShape,
-    InputWindow,
-    OperandOffsets,
-    OutputPosition,
-    Quantizer,
-    SumParts,
-)
-from nmpsim.kernels.requantize_blocks import MAX_ADDEND, requantize_int16
+from nmpsim.kernels.operands import ConvShape, ConvTile, InputWindow
+from nmpsim.kernels.requantize_blocks import MAX_ADDEND
 from nmpsim.kernels.result_table import (
     COUNT_ROWS,
     FIXED_POINT,
@@ -45,7 +37,7 @@ from nmpsim.kernels.result_table import (
     clear_counts,
     scaling_mode,
 )
-from nmpsim.kernels.saturate import SaturationCounters
+from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import LEVELS
 
@@ -85,7 +77,7 @@ def input_runs(w: ConvShape) -> Any:
     rows = (w.out_h - 1) * w.stride_h + (w.kernel_h - 1) * w.dilation_h + 1
     columns = (w.out_w - 1) * w.stride_w + (w.kernel_w - 1) * w.dilation_w + 1
     if w.in_pixel_stride == w.in_channels << 1:
-        return rows, ONE, columns * w.in_channels
+        return rows, ONCE, columns * w.in_channels
     return rows, columns, w.in_channels
 
 
@@ -128,11 +120,11 @@ def find_steps(
     """Return the steps between two carries of a tile's sums."""
     low, high = range_of_inputs(spm, w, corner)
     if not is_cached and w.out_h * w.out_w < FEW_PIXELS and low > -32768:
-        return ONE
+        return ONCE
     found = is_cached, bounds, np.empty(3 * LANES, np.int32)
     run_steps, runs = (window.length + 1) >> 1, window.rows * window.runs * blocks
     known = spm.i16, weights, runs, run_steps, low, high
-    steps = steps_between_carries(*known, -ONE, *found)
+    steps = steps_between_carries(*known, -ONCE, *found)
     if steps < MIDDLE_STEPS and w.in_channels % GRANULE == 0:
         steps = steps_between_carries(*known, energy_of_inputs(spm, w, corner), *found)
     return steps
@@ -157,40 +149,31 @@ def multiply_int16(b: Batch, inputs: Int16s, base: Int, offsets: Int64s, pixels:
     if halves.size == 0:
         products_int16(*read, b.buffers.steps, b.elements, b.weights, pixels, b.sums)
         return
-    products_int16(*read, ONE, halves[0], ZERO, pixels, b.sums)
-    products_int16(*read, ONE, halves[1], ZERO, pixels, others)
+    products_int16(*read, ONCE, halves[0], ZERO, pixels, b.sums)
+    products_int16(*read, ONCE, halves[1], ZERO, pixels, others)
     for p in range(pixels):
         for c in range(b.sums.shape[1]):
             b.sums[p, c] += others[p, c]
 
 
 @jit_allocating
-def conv_int16(
-    spm: Scratchpad,
-    w: ConvShape,
-    at: OperandOffsets,
-    parts: SumParts,
-    q: Quantizer,
-    group: Int,
-    place: OutputPosition,
-    counters: SaturationCounters,
-    workspace: ConvWorkspace,
-) -> None:
+def conv_int16(t: ConvTile, group: Int, workspace: ConvWorkspace) -> None:
     """Convolve one group of a tile; the tables in the workspace are those of its channels."""
+    w, spm = t.shape, t.spm
     count, addends = workspace.run.size, workspace.integers[ADDEND]
-    first, mode = group * count, scaling_mode(q)
+    first, mode = group * count, scaling_mode(t.q)
     lane = first % LANES
     depth = w.kernel_h * padded_row_length(w, INT16)
-    weights = (at.weights >> 1) + (first - lane) * depth
+    weights = (t.at.weights >> 1) + (first - lane) * depth
     blocks = (lane + count + LANES - 1) // LANES
-    corner = at.input + group * w.in_channels * 2
-    length = w.in_channels * (w.kernel_w if is_contiguous(w, INT16) else ONE)
+    corner = t.at.input + group * w.in_channels * 2
+    length = w.in_channels * (w.kernel_w if is_contiguous(w, INT16) else ONCE)
     is_gathered = length & 1 != 0
     window = input_window(w, INT16, is_gathered)
-    is_cached = bool(parts.begins and parts.ends and at.partial >= 0)
+    is_cached = bool(t.parts.begins and t.parts.ends and t.at.partial >= 0)
     own = np.empty(2 * LEVELS, np.int64)
     own[:] = -1
-    bounds = spm.i64[at.partial >> 3 : (at.partial >> 3) + 2 * LEVELS] if is_cached else own
+    bounds = spm.i64[t.at.partial >> 3 : (t.at.partial >> 3) + 2 * LEVELS] if is_cached else own
     steps = find_steps(spm, w, window, corner, weights, blocks, bounds, is_cached)
     split = blocks * LANES * depth if steps == 0 else 0
     has_small_addends = mode in (INTEGER, FIXED_POINT) or max_magnitude(addends) < MAX_ADDEND
@@ -206,7 +189,7 @@ def conv_int16(
         lane,
         mode,
         is_gathered,
-        bool(is_whole and parts.begins and has_small_addends),
+        bool(is_whole and t.parts.begins and has_small_addends),
         is_whole,
         np.zeros((PIXELS if is_gathered else 0, depth), np.int16),
         np.empty((PIXELS, blocks * LANES), np.int64),
@@ -219,7 +202,4 @@ def conv_int16(
             np.empty((PIXELS if split else 0, blocks * LANES), np.int64),
         ),
     )
-    b = struct_pointer(batch)
-    convolve_batches(
-        spm, w, at, parts, q, place, counters, b, workspace, multiply_int16, requantize_int16
-    )
+    convolve_batches(t, struct_pointer(batch), workspace, multiply_int16)

@@ -25,11 +25,9 @@ from nmpsim.kernels.microkernel import (
 )
 from nmpsim.kernels.movement import Scratchpad, padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.kernels.operands import ConvShape, OperandOffsets, OutputPosition, Quantizer, SumParts
+from nmpsim.kernels.operands import ConvShape, ConvTile
 from nmpsim.kernels.packed_weights import packed_weights_size
-from nmpsim.kernels.requantize_blocks import requantize_int8
 from nmpsim.kernels.result_table import scaling_mode
-from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
@@ -78,23 +76,13 @@ def multiply_int8(b: Batch, inputs: Int8s, base: Int, offsets: Int64s, pixels: I
 
 
 @jit_allocating
-def conv_int8(
-    spm: Scratchpad,
-    w: ConvShape,
-    at: OperandOffsets,
-    parts: SumParts,
-    q: Quantizer,
-    group: Int,
-    place: OutputPosition,
-    counters: SaturationCounters,
-    workspace: ConvWorkspace,
-) -> None:
+def conv_int8(t: ConvTile, group: Int, workspace: ConvWorkspace) -> None:
     """Convolve one group of a tile; the tables in the workspace are those of its channels."""
-    count = workspace.run.size
+    w, spm, count = t.shape, t.spm, workspace.run.size
     first = group * count
     lane = first % LANES
     depth = w.kernel_h * padded_row_length(w, INT8)
-    weights = at.weights + (first - lane) * depth
+    weights = t.at.weights + (first - lane) * depth
     blocks = workspace.sums.shape[1] // LANES
     is_gathered = must_gather(spm, w, weights, blocks)
     words, size = products_workspace_size(blocks, depth), packed_weights_size(blocks, depth)
@@ -102,8 +90,8 @@ def conv_int8(
     if words:
         scratch = np.empty(words, np.int64)
         initialize_workspace(scratch)
-        if parts.begins and parts.ends and at.partial >= 0:
-            packed = spm.i64[at.partial >> 3 : (at.partial >> 3) + size]
+        if t.parts.begins and t.parts.ends and t.at.partial >= 0:
+            packed = spm.i64[t.at.partial >> 3 : (t.at.partial >> 3) + size]
         else:
             packed = np.empty(size, np.int64)
             initialize_packed_weights(packed)
@@ -111,10 +99,10 @@ def conv_int8(
         spm.i8,
         input_window(w, INT8, is_gathered),
         weights,
-        at.input + group * w.in_channels,
+        t.at.input + group * w.in_channels,
         first,
         lane,
-        scaling_mode(q),
+        scaling_mode(t.q),
         is_gathered,
         True,
         is_uniform(w, INT8, lane, count),
@@ -125,7 +113,4 @@ def conv_int8(
         workspace.table,
         Int8Buffers(workspace.excess, scratch, packed),
     )
-    b = struct_pointer(batch)
-    convolve_batches(
-        spm, w, at, parts, q, place, counters, b, workspace, multiply_int8, requantize_int8
-    )
+    convolve_batches(t, struct_pointer(batch), workspace, multiply_int8)

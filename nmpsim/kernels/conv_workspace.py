@@ -17,9 +17,8 @@ from nmpsim.kernels.channel_tables import fill_channel_tables, fill_starts
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import OperandOffsets, OutputPosition, Quantizer, SumParts
+from nmpsim.kernels.operands import ConvTile, OperandOffsets, Quantizer
 from nmpsim.kernels.result_table import fill_result_table
-from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.workspace_size import (
     FIRST_KEY,
     HAS_OFFSETS,
@@ -160,34 +159,24 @@ def remember_key(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) 
 
 
 @jit
-def update_tables(
-    spm: Scratchpad,
-    at: OperandOffsets,
-    parts: SumParts,
-    q: Quantizer,
-    first: Int,
-    pixels: Int,
-    place: OutputPosition,
-    counters: SaturationCounters,
-    workspace: ConvWorkspace,
-) -> None:
+def update_tables(t: ConvTile, first: Int, workspace: ConvWorkspace) -> None:
     """Fill the tables of the channels from ``first`` on, unless they are valid."""
-    write_key(at, q, parts.begins, workspace)
+    spm, at, q, begins = t.spm, t.at, t.q, t.parts.begins
+    write_key(at, q, begins, workspace)
     if first == 0 and are_tables_valid(spm, at, workspace):
         return
-    integers = workspace.integers
-    is_quiet, most, offsets = not parts.begins, np.int64(0), np.int64(0)
-    fill_channel_tables(spm, at, q, first, integers, workspace.reals)
-    if parts.begins:
-        is_quiet = fill_starts(spm, at, q, first, integers, pixels, place, counters)
+    integers, reals = workspace.integers, workspace.reals
+    is_unsaturated, most, offsets = not begins, np.int64(0), np.int64(0)
+    fill_channel_tables(spm, at, q, first, integers, reals)
+    if begins:
+        pixels = t.shape.out_h * t.shape.out_w
+        is_unsaturated = fill_starts(spm, at, q, first, integers, pixels, t.place, t.counters)
         most = max_magnitude(integers[START])
     for c in range(workspace.run.size):
         offsets |= integers[OFFSET, c]
     workspace.head[MAX_START], workspace.head[HAS_OFFSETS] = most, 1 if offsets != 0 else 0
     workspace.head[IS_VALID] = 0
     if q.element != INT16:
-        fill_result_table(
-            integers, workspace.reals, parts.begins, first % LANES, q, workspace.table
-        )
-        if first == 0 and is_quiet:
+        fill_result_table(integers, reals, begins, first % LANES, q, workspace.table)
+        if first == 0 and is_unsaturated:
             remember_key(spm, at, workspace)

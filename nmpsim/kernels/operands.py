@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from nmpsim.kernels.array_types import Int
 
@@ -113,6 +113,18 @@ class SumParts(NamedTuple):
 
     begins: bool
     ends: bool
+
+
+class ConvTile(NamedTuple):
+    """Operands of the convolution of one tile; in compiled code, most are passed by address."""
+
+    spm: Any
+    shape: ConvShape
+    at: OperandOffsets
+    parts: SumParts
+    q: Quantizer
+    place: OutputPosition
+    counters: Any
 
 
 class CopyShape(NamedTuple):

@@ -359,112 +359,79 @@ _int16_integer, _int16_away, _int16_even = (
 
 
 @jit
-def _block_at(
-    sums: Int32s | Int64s,
-    pixels: Int,
-    table: Int32s,
-    zero_point: np.float32,
-    clip: Clip,
-    results: Int8s | Int16s,
-    start: Int,
-    step: Int,
-    block: Int,
-) -> Any:
-    lanes = LANES * block
-    return Block(
-        address_of(sums) + sums.itemsize * lanes,
-        sums.itemsize * sums.shape[1],
-        pixels,
-        address_of(table) + table.itemsize * lanes * table.shape[1],
-        np.int64(np.float32(zero_point).view(np.int32)),
-        clip.low,
-        clip.high,
-        address_of(results) + start + results.itemsize * lanes,
-        step,
-    )
+def _requantize_int8(mode: Int, block: Block) -> Any:
+    if mode == INTEGER:
+        return _int8_integer((block,))
+    if mode == FIXED_POINT:
+        return _int8_fixed_point((block,))
+    if mode == FLOAT_AWAY:
+        return _int8_away((block,))
+    return _int8_even((block,))
 
 
 @jit
-def requantize_int8(
-    sums: Int32s,
+def _requantize_int16(mode: Int, arguments: tuple[Any, ...]) -> Any:
+    if mode in (INTEGER, FIXED_POINT):
+        return _int16_integer(arguments)
+    if mode == FLOAT_AWAY:
+        return _int16_away(arguments)
+    return _int16_even(arguments)
+
+
+@jit
+def requantize_blocks(
+    sums: Int32s | Int64s,
     pixels: Int,
     table: Int32s,
     mode: Int,
     zero_point: np.float32,
     clip: Clip,
-    results: Int8s,
+    results: Int8s | Int16s,
     start: Int,
     step: Int,
-    _: Int64s,
-    __: Float64s,
+    integers: Int64s,
+    reals: Float64s,
 ) -> Any:
-    """Compute Int8 results of at most MAX_PIXELS pixels and count those that are limited.
+    """Compute results of at most MAX_PIXELS pixels and count those that are limited.
 
     Parameters
     ----------
     sums
-        int32 [pixels or more, blocks * 16], without their initial sums.
+        [pixels or more, blocks * 16], without their initial sums: int32 for Int8, int64 for Int16.
     table
-        See :func:`~nmpsim.kernels.result_table.fill_result_table`.
+        For Int8, that of :func:`~nmpsim.kernels.result_table.fill_result_table`; for Int16, int32
+        [blocks, COUNT_ROWS, LANES].
     zero_point
         Added before floats are rounded.
     results, start, step
-        int8: the first pixel's results are at byte ``start``, the next one's ``step`` bytes later.
+        int8 or int16: the first pixel's results are at byte ``start``, the next one's ``step``
+        bytes later.
+    integers, reals
+        Tables of ``channels.py``, for Int16. Addends must be below MAX_ADDEND unless sums are
+        scaled by integers.
 
     Returns
     -------
     Bit 0: a result was limited from below; bit 1: from above; TOO_LARGE: results and counts are
     invalid.
     """
-    found = np.int64(0)
+    found, is_int16 = np.int64(0), results.itemsize == 2
     for i in range(table.shape[0]):
-        block = _block_at(sums, pixels, table, zero_point, clip, results, start, step, i)
-        if mode == INTEGER:
-            found |= _int8_integer((block,))
-        elif mode == FIXED_POINT:
-            found |= _int8_fixed_point((block,))
-        elif mode == FLOAT_AWAY:
-            found |= _int8_away((block,))
-        elif mode == FLOAT_EVEN:
-            found |= _int8_even((block,))
-    return found
-
-
-@jit
-def requantize_int16(
-    sums: Int64s,
-    pixels: Int,
-    counts: Int32s,
-    mode: Int,
-    zero_point: np.float32,
-    clip: Clip,
-    results: Int16s,
-    start: Int,
-    step: Int,
-    integers: Int64s,
-    reals: Float64s,
-) -> Any:
-    """Compute Int16 results of some pixels, as :func:`requantize_int8`.
-
-    Parameters
-    ----------
-    sums
-        int64 [pixels or more, blocks * 16], without their initial sums.
-    counts
-        int32 [blocks, COUNT_ROWS, LANES].
-    integers, reals
-        Tables of ``channels.py``. Addends are below MAX_ADDEND unless sums are scaled by integers.
-    """
-    found = np.int64(0)
-    for i in range(counts.shape[0]):
-        block = _block_at(sums, pixels, counts, zero_point, clip, results, start, step, i)
-        of_channels = 8 * LANES * i
-        tables = address_of(integers) + of_channels, address_of(reals) + of_channels
-        arguments = (block, *tables, 8 * integers.shape[1])
-        if mode in (INTEGER, FIXED_POINT):
-            found |= _int16_integer(arguments)
-        elif mode == FLOAT_AWAY:
-            found |= _int16_away(arguments)
+        lanes = LANES * i
+        block = Block(
+            address_of(sums) + sums.itemsize * lanes,
+            sums.itemsize * sums.shape[1],
+            pixels,
+            address_of(table) + table.itemsize * lanes * table.shape[1],
+            np.int64(np.float32(zero_point).view(np.int32)),
+            clip.low,
+            clip.high,
+            address_of(results) + start + results.itemsize * lanes,
+            step,
+        )
+        if is_int16:
+            tables = address_of(integers) + 8 * lanes, address_of(reals) + 8 * lanes
+            found |= _requantize_int16(mode, (block, *tables, 8 * integers.shape[1]))
         else:
-            found |= _int16_even(arguments)
+            found |= _requantize_int8(mode, block)
     return found

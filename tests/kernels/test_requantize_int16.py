@@ -24,7 +24,7 @@ from nmpsim.kernels.channels import (
     START,
 )
 from nmpsim.kernels.operands import Clip
-from nmpsim.kernels.requantize_blocks import requantize_int16
+from nmpsim.kernels.requantize_blocks import requantize_blocks
 from nmpsim.kernels.result_table import (
     COUNT_ROWS,
     FLOAT_AWAY,
@@ -41,7 +41,7 @@ PIXELS, COUNT = 7, 2 * LANES
 # Kernels have no entry from Python.
 finish: Any = numba.njit(
     lambda sums, pixels, integers, reals, mode, zero, counts, clip, results, start, step: (
-        requantize_int16(
+        requantize_blocks(
             sums, pixels, counts, mode, zero, clip, results, start, step, integers, reals
         )
     )

@@ -25,7 +25,7 @@ from nmpsim.kernels.channels import (
     START,
 )
 from nmpsim.kernels.operands import Clip
-from nmpsim.kernels.requantize_blocks import requantize_int8
+from nmpsim.kernels.requantize_blocks import requantize_blocks
 from nmpsim.kernels.result_table import (
     ABOVE,
     BELOW,
@@ -62,7 +62,7 @@ fill_entry: Any = numba.njit(
     )
 )
 finish_entry: Any = numba.njit(
-    lambda sums, pixels, table, mode, zero, clip, results, tables: requantize_int8(
+    lambda sums, pixels, table, mode, zero, clip, results, tables: requantize_blocks(
         sums,
         pixels,
         table,

@@ -24,6 +24,7 @@ from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import (
     PART_CACHED,
     ConvShape,
+    ConvTile,
     IntegerScale,
     MatmulShape,
     OperandOffsets,
@@ -92,7 +93,7 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
     parts = SumParts(is_all or part == PART_FIRST, is_all or part == PART_LAST)
     place = OutputPosition(d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
-    conv(
+    tile = ConvTile(
         struct_pointer(w.spm),
         struct_pointer(window),
         struct_pointer(at),
@@ -100,8 +101,8 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
         struct_pointer(q),
         struct_pointer(place),
         struct_pointer(layer_counters(w, layer)),
-        w.workspace,
     )
+    conv(struct_pointer(tile), w.workspace)
 
 
 @jit
