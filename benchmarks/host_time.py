@@ -30,12 +30,15 @@ PARTS = (
         r"kernels\.movement|compiled\.(copies|tensor_kernels\.(load|store))|kernels\.copy",
         "copies of transfers",
     ),
-    (r"^(products|excess|gather|pack)|kernels\.(dot|microkernel|weights)", "sums of products"),
     (
-        r"^(sums|rescales(_within)?)$|kernels\.(elementwise|unary|pool|scale_runs|depthwise)",
+        r"^(products|excess|gather|pack|bounds|energy)|kernels\.(microkernel|weight_packing)",
+        "sums of products",
+    ),
+    (
+        r"^(sums|rescales(_within)?)$|kernels\.(elementwise|unary|pool|depthwise)",
         "vector unit",
     ),
-    (r"kernels\.|^(complete|scale|finish_\w+)$", "results of sums, counts of saturated values"),
+    (r"kernels\.|^requantize_", "results of sums, counts of saturated values"),
     (r"timing\.|compiled\.(units|cycle_accounting|transfers)", "timing"),
     (r"compiled\.|memory\.", "engine: instructions, checks, turns"),
 )

@@ -134,7 +134,7 @@ def _drop_account() -> None:
     from nmpsim.kernels.jit import jit
 
     plain: Any = saturate
-    plain.limit_run, plain.record = jit(_limit_run), jit(_record)
+    plain.limit_run, plain.record_limited = jit(_limit_run), jit(_record)
 
 
 def _limit_run(
@@ -145,16 +145,13 @@ def _limit_run(
     low_stage: Any,
     high_stage: Any,
     index: Any,
-    layer: Any,
     counters: Any,
 ) -> None:
     for i in range(count):
         values[i] = min(max(values[i], low), high)
 
 
-def _record(
-    counters: Any, layer: Any, stage: Any, side: Any, index: Any, overshoot: Any, times: Any
-) -> None:
+def _record(counters: Any, stage: Any, side: Any, index: Any, overshoot: Any, times: Any) -> None:
     pass
 
 

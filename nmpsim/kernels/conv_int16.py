@@ -22,6 +22,7 @@ from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.microkernel_int16 import (
     GRANULE,
     MIDDLE_STEPS,
+    CarrySearch,
     max_energy,
     products_int16,
     steps_between_carries,
@@ -121,12 +122,13 @@ def find_steps(
     low, high = range_of_inputs(spm, w, corner)
     if not is_cached and w.out_h * w.out_w < FEW_PIXELS and low > -32768:
         return ONCE
-    found = is_cached, bounds, np.empty(3 * LANES, np.int32)
+    workspace = np.empty(3 * LANES, np.int32)
     run_steps, runs = (window.length + 1) >> 1, window.rows * window.runs * blocks
-    known = spm.i16, weights, runs, run_steps, low, high
-    steps = steps_between_carries(*known, -ONCE, *found)
+    read = spm.i16, weights, runs, run_steps, low, high
+    search = CarrySearch(*read, is_cached, bounds, workspace)
+    steps = steps_between_carries(search, -ONCE)
     if steps < MIDDLE_STEPS and w.in_channels % GRANULE == 0:
-        steps = steps_between_carries(*known, energy_of_inputs(spm, w, corner), *found)
+        steps = steps_between_carries(search, energy_of_inputs(spm, w, corner))
     return steps
 
 

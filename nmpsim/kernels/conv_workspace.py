@@ -100,24 +100,28 @@ def write_key(at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWor
 
     They include the clip: the table keeps the extreme results of tiles in which none was limited.
     """
-    now = workspace.head[FIRST_KEY + KEY_WORDS :]
-    now[0] = workspace.run.size
-    now[1] = q.element
-    now[2] = q.profile
-    now[3] = q.weight_offset
-    now[4] = q.bias.pre
-    now[5] = q.bias.mul
-    now[6] = q.bias.post
-    now[7] = q.out.pre
-    now[8] = q.out.mul
-    now[9] = q.out.post
-    now[10] = q.out_offset
-    now[11] = q.result_scale
-    now[12] = q.leaky
-    now[13] = 1 if begins else 0
-    now[14] = 1 if at.scales < 0 else 0
-    now[15] = q.clip.low
-    now[16] = q.clip.high
+    words = (
+        workspace.run.size,
+        q.element,
+        q.profile,
+        q.weight_offset,
+        q.bias.pre,
+        q.bias.mul,
+        q.bias.post,
+        q.out.pre,
+        q.out.mul,
+        q.out.post,
+        q.out_offset,
+        q.result_scale,
+        q.leaky,
+        np.int64(begins),
+        np.int64(at.scales < 0),
+        q.clip.low,
+        q.clip.high,
+    )
+    key = workspace.head[FIRST_KEY + KEY_WORDS :]
+    for i in range(KEY_WORDS):
+        key[i] = words[i]
 
 
 @jit

@@ -43,7 +43,7 @@ class _CachedFunction:
         """Of the files: ``event_loop.run``."""
         self._source = source
 
-    def is_kept(self) -> bool:
+    def is_cached(self) -> bool:
         """Return whether this process or an earlier one has cached it."""
         return CACHE is not None and CACHE.has(f"{self.name}-")
 

@@ -13,7 +13,7 @@ of the weights, and at most the root of the product of both sums of squares (Cau
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from llvmlite.ir import Constant, IRBuilder, Value
@@ -285,28 +285,6 @@ def products_int16(
 
 
 @jit
-def _compute_bounds(
-    weights: Int16s,
-    start: Int,
-    runs: Int,
-    run_steps: Int,
-    level: Int,
-    bounds: Int64s,
-    workspace: Int32s,
-) -> None:
-    """Store the bounds of one level, over all lanes."""
-    address = address_of(weights) + 2 * start
-    _bounds((address, runs, run_steps, np.int64(1) << level, address_of(workspace)))
-    one_sign, all_weights, squares = np.int64(0), np.int64(0), np.int64(0)
-    for lane in range(LANES):
-        one_sign = max(one_sign, np.int64(workspace[lane]))
-        all_weights = max(all_weights, np.int64(workspace[LANES + lane]))
-        squares = max(squares, np.int64(workspace[2 * LANES + lane]))
-    bounds[LEVELS + level] = squares
-    bounds[level] = one_sign << np.int64(32) | all_weights
-
-
-@jit
 def max_energy(inputs: Int16s, start: Int, granules: Int, known: Int) -> Any:
     """Return an upper bound of the sum of squares of any granule, divided by 256.
 
@@ -324,25 +302,49 @@ _MAX_SQUARES: Any = np.int64(((1 << 23) - (1 << 8)) ** 2)
 """Largest product of both sums of squares, each divided by 256."""
 
 
+class CarrySearch(NamedTuple):
+    """Weights and inputs for which the steps between two carries are searched."""
+
+    weights: Int16s
+    start: Int
+    """First element of the weights."""
+    runs: Int
+    run_steps: Int
+    """Steps in each of the runs of weights."""
+    low: Int
+    high: Int
+    """Range of the inputs, which includes 0."""
+    is_cached: bool
+    """Whether the bounds are kept for the next search; if not, fewer are computed."""
+    bounds: Int64s
+    """int64 [2 * LEVELS]: bounds of the weights, -1 where not computed yet."""
+    workspace: Int32s
+    """int32 [3 * LANES]"""
+
+
 @jit
-def _is_exact(
-    weights: Int16s,
-    start: Int,
-    runs: Int,
-    run_steps: Int,
-    low: Int,
-    high: Int,
-    energy: Int,
-    level: Int,
-    bounds: Int64s,
-    workspace: Int32s,
-) -> Any:
+def _compute_bounds(s: CarrySearch, level: Int) -> None:
+    """Store the bounds of one level, over all lanes."""
+    address, workspace = address_of(s.weights) + 2 * s.start, s.workspace
+    _bounds((address, s.runs, s.run_steps, np.int64(1) << level, address_of(workspace)))
+    one_sign, all_weights, squares = np.int64(0), np.int64(0), np.int64(0)
+    for lane in range(LANES):
+        one_sign = max(one_sign, np.int64(workspace[lane]))
+        all_weights = max(all_weights, np.int64(workspace[LANES + lane]))
+        squares = max(squares, np.int64(workspace[2 * LANES + lane]))
+    s.bounds[LEVELS + level] = squares
+    s.bounds[level] = one_sign << np.int64(32) | all_weights
+
+
+@jit
+def _is_exact(s: CarrySearch, energy: Int, level: Int) -> Any:
     """Return whether the products of a level's steps are at most MAX_PRODUCTS."""
+    bounds = s.bounds
     # Several threads may compute the same bounds; either number may be visible first.
     if bounds[level] < 0 or bounds[LEVELS + level] < 0:
-        _compute_bounds(weights, start, runs, run_steps, level, bounds, workspace)
+        _compute_bounds(s, level)
     one_sign, all_weights = bounds[level] >> np.int64(32), bounds[level] & _LOW_WORD
-    less, more = min(high, -low), max(high, -low)
+    less, more = min(s.high, -s.low), max(s.high, -s.low)
     if less * all_weights + (more - less) * one_sign <= MAX_PRODUCTS:
         return True
     squares = energy << max(level - _MIDDLE, 0)
@@ -350,44 +352,18 @@ def _is_exact(
 
 
 @jit
-def steps_between_carries(
-    weights: Int16s,
-    start: Int,
-    runs: Int,
-    run_steps: Int,
-    low: Int,
-    high: Int,
-    energy: Int,
-    is_cached: bool,
-    bounds: Int64s,
-    workspace: Int32s,
-) -> Any:
+def steps_between_carries(s: CarrySearch, energy: Int) -> Any:
     """Return the number of steps between two carries, or 0 if even one step may be too much.
 
-    Parameters
-    ----------
-    weights, start, runs, run_steps
-        int16 from element ``start``: ``runs`` runs of ``run_steps`` steps.
-    low, high
-        Range of the inputs, which includes 0.
-    energy
-        Bound of :func:`max_energy` for the inputs of any MIDDLE_STEPS steps, or negative.
-    is_cached
-        Whether the bounds are kept for the next call; if not, fewer are computed.
-    bounds
-        int64 [2 * LEVELS]: bounds of the weights, -1 where not computed yet.
-    workspace
-        int32 [3 * LANES].
+    ``energy`` is the bound of :func:`max_energy` for the inputs of any MIDDLE_STEPS steps, or
+    negative if it is not known.
     """
     level = np.int64(_MIDDLE)
-    of_weights, of_inputs = (weights, start, runs, run_steps), (low, high, energy)
-    while not _is_exact(*of_weights, *of_inputs, level, bounds, workspace):
+    while not _is_exact(s, energy, level):
         if level == 0:
             return np.int64(0)
         level -= 1
-    if is_cached and level == _MIDDLE:
-        while level < LEVELS - 1 and _is_exact(
-            *of_weights, *of_inputs, level + 1, bounds, workspace
-        ):
+    if s.is_cached and level == _MIDDLE:
+        while level < LEVELS - 1 and _is_exact(s, energy, level + 1):
             level += 1
     return np.int64(1) << level

@@ -53,9 +53,9 @@ def window_rows(base: Int, window: InputWindow, inputs_per_step: Int) -> Any:
     """Return the window that vector code reads at an address."""
     return WindowRows(
         base,
-        np.int64(window.rows),
-        np.int64(window.row_stride),
-        np.int64(window.runs),
-        np.int64(window.run_stride),
-        np.int64((window.length + inputs_per_step - 1) // inputs_per_step),
+        window.rows,
+        window.row_stride,
+        window.runs,
+        window.run_stride,
+        (window.length + inputs_per_step - 1) // inputs_per_step,
     )

@@ -71,7 +71,7 @@ def test_arguments_of_each_kind_arrive(folder: CacheFolder) -> None:
     for is_odd in (False, True):
         assert entry(given, -3, is_odd, out) == -3 * (33 + 4000) + is_odd
         assert out.tolist() == [11 - 30, (1 << 62) + 4, 33 + 4000]
-    assert entry.is_kept() != IS_JIT_DISABLED
+    assert entry.is_cached() != IS_JIT_DISABLED
 
 
 def test_other_kinds_are_compiled_by_themselves(folder: CacheFolder) -> None:
@@ -91,7 +91,7 @@ def test_what_has_gaps_is_refused() -> None:
 def test_what_needs_numbas_library_is_not_kept(folder: CacheFolder) -> None:
     entry = Entry("test.exponent", lambda: lambda number: math.frexp(float(number))[1])
     assert entry(1000) == 10
-    assert not entry.is_kept()
+    assert not entry.is_cached()
 
 
 @compiled_only
@@ -105,9 +105,9 @@ def test_a_damaged_kernel_is_compiled_again(folder: CacheFolder) -> None:
     path.write_bytes(code[:-1] + bytes([code[-1] ^ 1]))
     folder._intact.clear()
     again = Entry("test.double", lambda: double)
-    assert not again.is_kept()
+    assert not again.is_cached()
     assert again(4) == 8
-    assert again.is_kept()
+    assert again.is_cached()
 
 
 def test_the_processor_is_the_one_that_numba_compiles_for() -> None:
@@ -134,7 +134,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_kernel_can_be_kept() -> None:
     for kernel in KERNELS.values():
         kernel.address()
-        assert kernel.is_kept(), kernel.name
+        assert kernel.is_cached(), kernel.name
 
 
 @compiled_only

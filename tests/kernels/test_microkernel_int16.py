@@ -12,6 +12,7 @@ import pytest
 from nmpsim.kernels.microkernel_int16 import (
     GRANULE,
     MAX_PRODUCTS,
+    CarrySearch,
     max_energy,
     products_int16,
     steps_between_carries,
@@ -27,13 +28,7 @@ products: Any = numba.njit(
         inputs, base, offsets, window, steps, weights, start, pixels, out
     )
 )
-steps_entry: Any = numba.njit(
-    lambda weights, start, runs, run_steps, low, high, energy, is_cached, bounds, workspace: (
-        steps_between_carries(
-            weights, start, runs, run_steps, low, high, energy, is_cached, bounds, workspace
-        )
-    )
-)
+steps_entry: Any = numba.njit(lambda search, energy: steps_between_carries(search, energy))
 energy_entry: Any = numba.njit(
     lambda inputs, start, granules, known: max_energy(inputs, start, granules, known)
 )
@@ -68,7 +63,8 @@ def steps_for(
     run_steps, runs = (window.length + 1) // 2, window.rows * window.runs * blocks
     bounds, workspace = np.full(2 * LEVELS, -1), np.empty(3 * LANES, np.int32)
     energy = energy_entry(inputs, 0, len(inputs) // GRANULE, 0) if squares else -1
-    return int(steps_entry(weights, 0, runs, run_steps, low, high, energy, True, bounds, workspace))
+    search = CarrySearch(weights, 0, runs, run_steps, low, high, True, bounds, workspace)
+    return int(steps_entry(search, energy))
 
 
 def check(inputs: Array, window: InputWindow, weights: Array, blocks: int, pixels: int) -> int:
@@ -179,5 +175,6 @@ def test_energy() -> None:
 def test_little_is_looked_for_where_nothing_is_kept() -> None:
     weights, workspace = np.ones(64 * LANES, np.int16), np.empty(3 * LANES, np.int32)
     bounds = np.full(2 * LEVELS, -1)
-    assert steps_entry(weights, 0, 1, 32, 0, 9, -1, False, bounds, workspace) == 8
+    search = CarrySearch(weights, 0, 1, 32, 0, 9, False, bounds, workspace)
+    assert steps_entry(search, -1) == 8
     assert (bounds[:LEVELS] >= 0).sum() == 1

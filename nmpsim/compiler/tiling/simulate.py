@@ -70,7 +70,7 @@ def _announce() -> None:
     """Report that the simulation is being compiled, which takes seconds, if it is not cached."""
     from nmpsim.compiler.tiling.compiled.entries import simulated
 
-    if not simulated.is_kept():
+    if not simulated.is_cached():
         say_compiling(logging.INFO)
 
 

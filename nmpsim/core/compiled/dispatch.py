@@ -46,7 +46,7 @@ class KernelTable:
         begin = time.perf_counter()
         kernel = KERNELS[number]
         self.announce(kernel)
-        if not kernel.is_kept():
+        if not kernel.is_cached():
             self.wait_for_warmup()
         with pause_garbage_collection():
             self.addresses[number] = kernel.address()
@@ -54,7 +54,7 @@ class KernelTable:
 
     def announce(self, function: Entry | Kernel) -> None:
         """Announce that a function is compiled, unless it is kept; MEM002 if it cannot be."""
-        if function.is_kept():
+        if function.is_cached():
             return
         check_compiling()
         if self.when_compiling:

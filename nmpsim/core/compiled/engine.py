@@ -69,11 +69,11 @@ class CompiledEngine(Engine):
 
     def is_ready(self) -> bool:
         """False if the first run will have to compile the engine itself."""
-        return run.is_kept()
+        return run.is_cached()
 
     def is_complete(self) -> bool:
         """True if no program will have to wait for kernels to be compiled."""
-        return all(one.is_kept() for one in (run, *PARTS, *KERNELS.values()))
+        return all(one.is_cached() for one in (run, *PARTS, *KERNELS.values()))
 
     def compile_all(self) -> None:
         """Compile the kernels of all tensor instructions."""
@@ -257,8 +257,8 @@ class CompiledEngine(Engine):
         if self._is_compiled:
             return
         self._kernels.announce(run)
-        is_part_missing = not all(part.is_kept() for part in PARTS)
-        if CACHE is not None and not run.is_kept() and is_part_missing:
+        is_part_missing = not all(part.is_cached() for part in PARTS)
+        if CACHE is not None and not run.is_cached() and is_part_missing:
             warmup = Warmup()
             warmup.start()
             self._kernels.wait_for_warmup = warmup.wait
