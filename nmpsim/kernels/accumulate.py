@@ -54,7 +54,7 @@ def max_partial_sum(spm: Scratchpad, element: Int, start: Int, count: Int) -> An
 @jit
 def read_partial_sums(spm: Scratchpad, element: Int, start: Int, run: Int64s) -> None:
     """Read running sums from byte ``start`` on, within a range that leaves room for additions."""
-    read_run(spm, 2 + element, start, run, run.size)
+    read_run(spm, 2 + element, start, run)
     for i in range(run.size):
         run[i] = clamp_magnitude(run[i], MAX_MAGNITUDE)
 
@@ -70,4 +70,4 @@ def saturate_sum(value: Int, element: Int, index: Int, counters: SaturationCount
 def saturate_sums(sums: Int64s, element: Int, index: Int, counters: SaturationCounters) -> None:
     """Saturate a run of sums in place; ``index`` is the first one's position."""
     high = max_accumulator(element)
-    limit_run(sums, sums.size, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, counters)
+    limit_run(sums, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, counters)

@@ -277,9 +277,9 @@ def write_run_of_pixel(
     if t.parts.ends:
         index = output_index(t, pixel, first)
         requantize(run, workspace.integers, workspace.reals, t.q, index, t.counters)
-        write_run(run, run.size, t.spm, element, output_byte(t, pixel, first))
+        write_run(run, t.spm, element, output_byte(t, pixel, first))
     else:
-        write_run(run, run.size, t.spm, 2 + element, partial)
+        write_run(run, t.spm, 2 + element, partial)
 
 
 @jit

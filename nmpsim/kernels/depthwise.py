@@ -169,7 +169,7 @@ def convolve_pixels(
                 add_taps(spm, q.element, corner, taps, factors, buffers.sums)
             requantize(run, integers, buffers.reals, q, index, counters)
             to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
-            write_run(run, run.size, spm, q.element, to)
+            write_run(run, spm, q.element, to)
     counters.layers[counters.layer].elements += w.out_h * w.out_w * run.size
 
 

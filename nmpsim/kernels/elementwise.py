@@ -129,7 +129,7 @@ def add_tile_int16(
         left, right = lhs >> 1, rhs >> 1
         add_int16(spm.i16[left : left + count], spm.i16[right : right + count], q, values)
         index = place.origin + row * place.stride_y
-        clip_run(values, count, q.clip, index, counters)
+        clip_run(values, q.clip, index, counters)
         copy_run(values, ZERO, spm.i16, output >> 1, count)
     return True
 
@@ -154,14 +154,14 @@ def eltwise(
     for row in range(t.rows):
         index = place.origin + row * place.stride_y
         lhs, rhs, output = row_offsets(t, row)
-        read_run(spm, t.element, lhs, left, count)
-        read_run(spm, t.rhs_size, rhs, right, count)
-        add_to_run(left, count, -q.lhs_offset)
-        add_to_run(right, count, -q.rhs_offset)
-        saturate_run(right, count, RESCALE, index, counters)
-        compute_binary(left, right, reals, other, count, t, q, index, counters)
-        clip_run(left, count, q.clip, index, counters)
-        write_run(left, count, spm, t.element, output)
+        read_run(spm, t.element, lhs, left)
+        read_run(spm, t.rhs_size, rhs, right)
+        add_to_run(left, -q.lhs_offset)
+        add_to_run(right, -q.rhs_offset)
+        saturate_run(right, RESCALE, index, counters)
+        compute_binary(left, right, reals, other, t, q, index, counters)
+        clip_run(left, q.clip, index, counters)
+        write_run(left, spm, t.element, output)
 
 
 CLIPPED_BOTH: Any = np.int64(3)
@@ -204,14 +204,14 @@ def rescale_tile(
     if rescale_tile_int8(spm, (source, source, target), count, u, place, counters):
         return
     values = np.zeros(count, np.int64)
-    read_run(spm, u.element, source, values, count)
+    read_run(spm, u.element, source, values)
     clamp = Clip(u.in_low, u.in_high, CLIPPED_BOTH)
-    clip_run(values, count, clamp, place.origin, counters)
-    add_to_run(values, count, -u.in_offset)
+    clip_run(values, clamp, place.origin, counters)
+    add_to_run(values, -u.in_offset)
     buffer = np.zeros(count if u.leaky or is_float_profile(u.profile) else 0, np.int64)
-    rescale_values(values, count, u, buffer.view(np.float32), buffer, place.origin, counters)
-    clip_run(values, count, u.clip, place.origin, counters)
-    write_run(values, count, spm, u.element, target)
+    rescale_values(values, u, buffer.view(np.float32)[:count], buffer, place.origin, counters)
+    clip_run(values, u.clip, place.origin, counters)
+    write_run(values, spm, u.element, target)
 
 
 @jit

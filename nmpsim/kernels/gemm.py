@@ -81,7 +81,7 @@ def multiply_rows(
         else:
             read_partial_sums(spm, element, partial, sums)
         checked = may_overflow(max_magnitude(sums), 2 * g.inner, element)
-        read_run(spm, element, at.input + row * g.lhs_stride, factors, g.inner)
+        read_run(spm, element, at.input + row * g.lhs_stride, factors)
         for k in range(g.inner):
             factors[k] -= g.lhs_offset
         if checked:
@@ -93,9 +93,9 @@ def multiply_rows(
             add_rows(spm, element, at.weights, g, factors, sums)
         if parts.ends:
             requantize(sums, integers, reals, q, index, counters)
-            write_run(sums, g.columns, spm, element, at.output + row * g.out_stride)
+            write_run(sums, spm, element, at.output + row * g.out_stride)
         else:
-            write_run(sums, g.columns, spm, 2 + element, partial)
+            write_run(sums, spm, 2 + element, partial)
     if parts.ends:
         counters.layers[counters.layer].elements += g.rows * g.columns
 

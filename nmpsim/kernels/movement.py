@@ -39,29 +39,29 @@ def copy_run(source: Integers, start: Int, target: Integers, to: Int, count: Int
 
 
 @jit
-def read_run(spm: Scratchpad, size: Int, start: Int, values: Int64s, count: Int) -> None:
+def read_run(spm: Scratchpad, size: Int, start: Int, values: Int64s) -> None:
     """Fill ``values`` (int64) with ``count`` integers of ``1 << size`` bytes at byte ``start``."""
     if size == 0:
-        copy_run(spm.i8, start, values, ZERO, count)
+        copy_run(spm.i8, start, values, ZERO, values.size)
     elif size == 1:
-        copy_run(spm.i16, start >> 1, values, ZERO, count)
+        copy_run(spm.i16, start >> 1, values, ZERO, values.size)
     elif size == 2:
-        copy_run(spm.i32, start >> 2, values, ZERO, count)
+        copy_run(spm.i32, start >> 2, values, ZERO, values.size)
     else:
-        copy_run(spm.i64, start >> 3, values, ZERO, count)
+        copy_run(spm.i64, start >> 3, values, ZERO, values.size)
 
 
 @jit
-def write_run(values: Int64s, count: Int, spm: Scratchpad, size: Int, to: Int) -> None:
+def write_run(values: Int64s, spm: Scratchpad, size: Int, to: Int) -> None:
     """Write ``count`` values (int64) as integers of ``1 << size`` bytes from byte ``to`` on."""
     if size == 0:
-        copy_run(values, ZERO, spm.i8, to, count)
+        copy_run(values, ZERO, spm.i8, to, values.size)
     elif size == 1:
-        copy_run(values, ZERO, spm.i16, to >> 1, count)
+        copy_run(values, ZERO, spm.i16, to >> 1, values.size)
     elif size == 2:
-        copy_run(values, ZERO, spm.i32, to >> 2, count)
+        copy_run(values, ZERO, spm.i32, to >> 2, values.size)
     else:
-        copy_run(values, ZERO, spm.i64, to >> 3, count)
+        copy_run(values, ZERO, spm.i64, to >> 3, values.size)
 
 
 @jit

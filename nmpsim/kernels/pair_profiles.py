@@ -57,7 +57,6 @@ def compute_binary(
     right: Int64s,
     reals: Float32s,
     other: Float32s,
-    count: Int,
     t: BinaryShape,
     q: BinaryScales,
     index: Int,
@@ -66,19 +65,19 @@ def compute_binary(
     """Compute the results of two runs, before the clip."""
     is_mul = t.operation == OP_MUL
     if q.profile == GLOW_FLOAT and not is_mul:
-        combine_glow_float(left, right, count, t.operation, q, reals, other)
+        combine_glow_float(left, right, t.operation, q, reals, other)
         return
     if is_mul and q.profile in (GLOW_FLOAT, FLOAT):
-        multiply_as_floats(left, right, count, q, reals)
+        multiply_as_floats(left, right, q, reals)
     elif q.profile == FLOAT:
-        combine_float(left, right, count, t.operation, q, reals, other)
+        combine_float(left, right, t.operation, q, reals, other)
     elif q.profile == ONNX:
-        combine_onnx(left, right, count, is_mul, q, reals)
+        combine_onnx(left, right, is_mul, q, reals)
     elif q.profile == QNNPACK:
-        combine_qnnpack(left, right, count, t.operation, q)
+        combine_qnnpack(left, right, t.operation, q)
     elif q.profile in (GLOW_INT, NMP, Q31):
-        combine_integers(left, right, count, t, q, index, counters)
-    add_to_run(left, count, q.out_offset)
+        combine_integers(left, right, t, q, index, counters)
+    add_to_run(left, q.out_offset)
 
 
 @jit
@@ -86,28 +85,26 @@ def compute_binary(
     ("OP_ADD", "OP_SUB", "OP_MAX", "OP_MIN"),
     (f"OP_{name.upper()}" for name in OPERATIONS if name != "mul"),
 )
-def apply_operation(
-    operation: Int, left: Int64s | Float32s, right: Int64s | Float32s, count: Int
-) -> None:
+def apply_operation(operation: Int, left: Int64s | Float32s, right: Int64s | Float32s) -> None:
     """Compute add, sub, max or min of two runs."""
     if operation == OP_ADD:
-        for i in range(count):
+        for i in range(left.size):
             left[i] += right[i]
     elif operation == OP_SUB:
-        for i in range(count):
+        for i in range(left.size):
             left[i] -= right[i]
     elif operation == OP_MAX:
-        for i in range(count):
+        for i in range(left.size):
             left[i] = max(left[i], right[i])
     elif operation == OP_MIN:
-        for i in range(count):
+        for i in range(left.size):
             left[i] = min(left[i], right[i])
 
 
 @jit
-def multiply_runs(left: Int64s, right: Int64s, count: Int) -> None:
+def multiply_runs(left: Int64s, right: Int64s) -> None:
     """Multiply two runs."""
-    for i in range(count):
+    for i in range(left.size):
         left[i] *= right[i]
 
 
@@ -115,7 +112,6 @@ def multiply_runs(left: Int64s, right: Int64s, count: Int) -> None:
 def combine_integers(
     left: Int64s,
     right: Int64s,
-    count: Int,
     t: BinaryShape,
     q: BinaryScales,
     index: Int,
@@ -123,53 +119,49 @@ def combine_integers(
 ) -> None:
     """Combine two runs in glow_int, nmp and q31, without the zero point of the result."""
     if t.operation == OP_MUL:
-        multiply_runs(left, right, count)
+        multiply_runs(left, right)
         if q.profile != Q31 and t.element != INT16:
-            saturate_run(left, count, RESCALE, index, counters)
+            saturate_run(left, RESCALE, index, counters)
     else:
-        scale_integers(left, count, q.lhs_scale, q.profile, t.element, index, counters)
-        scale_integers(right, count, q.rhs_scale, q.profile, t.element, index, counters)
-        apply_operation(t.operation, left, right, count)
+        scale_integers(left, q.lhs_scale, q.profile, t.element, index, counters)
+        scale_integers(right, q.rhs_scale, q.profile, t.element, index, counters)
+        apply_operation(t.operation, left, right)
     is_sum = t.operation == OP_ADD or t.operation == OP_SUB
     if t.operation == OP_MUL or (q.profile == Q31 and is_sum):
-        scale_integers(left, count, q.out_scale, q.profile, t.element, index, counters)
+        scale_integers(left, q.out_scale, q.profile, t.element, index, counters)
 
 
 @jit
-def combine_qnnpack(
-    left: Int64s, right: Int64s, count: Int, operation: Int, q: BinaryScales
-) -> None:
+def combine_qnnpack(left: Int64s, right: Int64s, operation: Int, q: BinaryScales) -> None:
     """Combine two runs in qnnpack: integer factors, the operation, one shift; no zero point."""
-    for i in range(count):
+    for i in range(left.size):
         left[i] *= q.lhs_scale.mul
         right[i] *= q.rhs_scale.mul
-    apply_operation(operation, left, right, count)
-    for i in range(count):
+    apply_operation(operation, left, right)
+    for i in range(left.size):
         left[i] = rounding_shift(left[i], q.out_scale.post)
 
 
 @jit
-def multiply_as_floats(
-    left: Int64s, right: Int64s, count: Int, q: BinaryScales, reals: Float32s
-) -> None:
+def multiply_as_floats(left: Int64s, right: Int64s, q: BinaryScales, reals: Float32s) -> None:
     """Multiply two runs in the float profiles, without the zero point of the result."""
-    multiply_runs(left, right, count)
-    multiply_to_floats(left, count, float_from_bits(q.out_scale.mul), reals)
+    multiply_runs(left, right)
+    multiply_to_floats(left, float_from_bits(q.out_scale.mul), reals)
     if q.profile == GLOW_FLOAT:
-        round_run_away(reals, count, left)
+        round_run_away(reals, left)
     else:
-        round_run_even(reals, count, left)
+        round_run_even(reals, left)
 
 
 @jit
-def dequantize_fused(values: Int64s, count: Int, scale: IntegerScale, reals: Float32s) -> None:
+def dequantize_fused(values: Int64s, scale: IntegerScale, reals: Float32s) -> None:
     """Compute PyTorch's fused multiply-add, ``value * mul + addend`` rounded to float32 once.
 
     ``post`` holds the addend; float64 holds the product of an element and a float32.
     """
     factor = np.float64(float_from_bits(scale.mul))
     addend = np.float64(float_from_bits(scale.post))
-    for i in range(count):
+    for i in range(values.size):
         reals[i] = np.float32(np.float64(values[i]) * factor + addend)
 
 
@@ -177,20 +169,19 @@ def dequantize_fused(values: Int64s, count: Int, scale: IntegerScale, reals: Flo
 def combine_float(
     left: Int64s,
     right: Int64s,
-    count: Int,
     operation: Int,
     q: BinaryScales,
     reals: Float32s,
     other: Float32s,
 ) -> None:
     """Combine two runs in float: both dequantized, the operation, the result's scale."""
-    dequantize_fused(left, count, q.lhs_scale, reals)
-    dequantize_fused(right, count, q.rhs_scale, other)
-    apply_operation(operation, reals, other, count)
+    dequantize_fused(left, q.lhs_scale, reals)
+    dequantize_fused(right, q.rhs_scale, other)
+    apply_operation(operation, reals, other)
     factor = float_from_bits(q.result_scale)
-    for i in range(count):
+    for i in range(left.size):
         reals[i] *= factor
-    round_run_even(reals, count, left)
+    round_run_even(reals, left)
 
 
 @jit
@@ -213,7 +204,7 @@ def fused_multiply_add(x: Any, factor: Any, addend: Any) -> Any:
 
 @jit
 def combine_onnx(
-    left: Int64s, right: Int64s, count: Int, is_mul: bool, q: BinaryScales, reals: Float32s
+    left: Int64s, right: Int64s, is_mul: bool, q: BinaryScales, reals: Float32s
 ) -> None:
     """Combine two runs in onnx with two fused additions, or a product and an addend.
 
@@ -221,46 +212,45 @@ def combine_onnx(
     """
     addend = float_from_bits(q.rhs_scale.post)
     if is_mul:
-        multiply_runs(left, right, count)
-        multiply_to_floats(left, count, float_from_bits(q.out_scale.mul), reals)
-        for i in range(count):
+        multiply_runs(left, right)
+        multiply_to_floats(left, float_from_bits(q.out_scale.mul), reals)
+        for i in range(left.size):
             reals[i] += addend
     else:
         lhs = np.float64(float_from_bits(q.lhs_scale.mul))
         rhs = np.float64(float_from_bits(q.rhs_scale.mul))
-        for i in range(count):
+        for i in range(left.size):
             inner = fused_multiply_add(np.float64(right[i]), rhs, np.float64(addend))
             reals[i] = fused_multiply_add(np.float64(left[i]), lhs, np.float64(inner))
-    round_run_even(reals, count, left)
+    round_run_even(reals, left)
 
 
 @jit
 def combine_glow_float(
     left: Int64s,
     right: Int64s,
-    count: Int,
     operation: Int,
     q: BinaryScales,
     reals: Float32s,
     other: Float32s,
 ) -> None:
     """Combine two runs in glow_float like Glow's Interpreter, with the zero point of the result."""
-    multiply_to_floats(left, count, float_from_bits(q.lhs_scale.mul), reals)
-    multiply_to_floats(right, count, float_from_bits(q.rhs_scale.mul), other)
+    multiply_to_floats(left, float_from_bits(q.lhs_scale.mul), reals)
+    multiply_to_floats(right, float_from_bits(q.rhs_scale.mul), other)
     if operation == OP_ADD:
         factor = float_from_bits(q.out_scale.mul)
-        for i in range(count):
+        for i in range(left.size):
             total = clamp_magnitude(round_away(reals[i]), MAX_OPERAND)
             total += clamp_magnitude(round_away(other[i]), MAX_OPERAND)
             reals[i] = np.float32(total) * factor
     else:
-        apply_operation(operation, reals, other, count)
+        apply_operation(operation, reals, other)
     if operation != OP_ADD and operation != OP_SUB:
         divisor = float_from_bits(q.result_scale)
-        for i in range(count):
+        for i in range(left.size):
             reals[i] /= divisor
-    add_to_floats(reals, count, q.out_offset)
+    add_to_floats(reals, q.out_offset)
     if operation in (OP_ADD, OP_SUB):
-        round_run_away(reals, count, left)
+        round_run_away(reals, left)
     else:
-        round_run_even(reals, count, left)
+        round_run_even(reals, left)

@@ -47,10 +47,10 @@ def maxpool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value: Int) ->
 
 
 @jit
-def add_run(spm: Int8s | Int16s, start: Int, sums: Int64s, count: Int) -> None:
+def add_run(spm: Int8s | Int16s, start: Int, sums: Int64s) -> None:
     """Add ``count`` elements to sums (int64)."""
-    values = spm[start : start + count]
-    for c in range(count):
+    values = spm[start : start + sums.size]
+    for c in range(sums.size):
         sums[c] += np.int64(values[c])
 
 
@@ -73,9 +73,9 @@ def sum_window(
         for column in range(left, right):
             source = w.input + row * w.in_row_stride + column * w.in_pixel_stride
             if element:
-                add_run(spm.i16, source, sums, w.channels)
+                add_run(spm.i16, source, sums)
             else:
-                add_run(spm.i8, source, sums, w.channels)
+                add_run(spm.i8, source, sums)
     return taps
 
 
@@ -132,8 +132,8 @@ def avgpool(
             else:
                 taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
             index = place.origin + y * place.stride_y + x * place.stride_x
-            compute_averages(sums, w.channels, taps, a, reals, index, counters)
-            clip_run(sums, w.channels, a.clip, index, counters)
+            compute_averages(sums, taps, a, reals, index, counters)
+            clip_run(sums, a.clip, index, counters)
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
-            write_run(sums, w.channels, spm, a.element, to << a.element)
+            write_run(sums, spm, a.element, to << a.element)
     counters.layers[counters.layer].elements += w.out_h * w.out_w * w.channels

@@ -187,11 +187,11 @@ def scale_sums(
     elif q.profile == Q31_ONCE:
         scale_once(run, integers)
     elif q.profile in (GLOW_INT, NMP, Q31) and q.element == INT16:
-        scale_wide(run, run.size, integers, channel_scale, index, counters)
+        scale_wide(run, integers, channel_scale, index, counters)
     elif q.profile == Q31:
-        scale_fixed_point(run, run.size, integers, channel_scale, index, counters)
+        scale_fixed_point(run, integers, channel_scale, index, counters)
     elif q.profile in (GLOW_INT, NMP):
-        scale_narrow(run, run.size, integers, channel_scale, index, counters)
+        scale_narrow(run, integers, channel_scale, index, counters)
 
 
 @jit_inlined
@@ -213,7 +213,6 @@ def scale_sums_as_floats(run: Int64s, reals: Float64s, q: Quantizer) -> None:
 @dispatches_on_profiles("avgpool")
 def compute_averages(
     sums: Int64s,
-    count: Int,
     taps: Int,
     a: AverageParameters,
     reals: Float32s,
@@ -222,49 +221,45 @@ def compute_averages(
 ) -> None:
     """Compute averages of the sums of ``taps`` values each, before the clip."""
     if a.profile in (GLOW_FLOAT, FLOAT, FBGEMM):
-        average_as_floats(sums, count, taps, a, reals)
+        average_as_floats(sums, taps, a, reals)
     elif a.profile == ONNX:
-        average_onnx(sums, count, taps, a, reals)
+        average_onnx(sums, taps, a, reals)
     elif a.profile in (GLOW_INT, NMP, Q31):
-        scale_integers(sums, count, a.scale, a.profile, a.element, index, counters)
+        scale_integers(sums, a.scale, a.profile, a.element, index, counters)
         if a.by_valid_taps and taps > 0:
-            divide_run(sums, count, taps)
-        add_to_run(sums, count, a.out_offset)
+            divide_run(sums, taps)
+        add_to_run(sums, a.out_offset)
 
 
 @jit
-def average_onnx(
-    sums: Int64s, count: Int, taps: Int, a: AverageParameters, reals: Float32s
-) -> None:
+def average_onnx(sums: Int64s, taps: Int, a: AverageParameters, reals: Float32s) -> None:
     """Compute averages in onnx of sums of dequantized values (float32, in ``reals``)."""
     divisor, scale = np.float32(max(taps, 1)), float_from_bits(a.result_scale)
     addend = float_from_bits(a.scale.post)
-    for i in range(count):
+    for i in range(sums.size):
         reals[i] = reals[i] / divisor / scale + addend
-    round_run_even(reals, count, sums)
-    add_to_run(sums, count, a.out_offset)
+    round_run_even(reals, sums)
+    add_to_run(sums, a.out_offset)
 
 
 @jit
-def average_as_floats(
-    sums: Int64s, count: Int, taps: Int, a: AverageParameters, reals: Float32s
-) -> None:
+def average_as_floats(sums: Int64s, taps: Int, a: AverageParameters, reals: Float32s) -> None:
     """Compute averages in the float profiles."""
     factor = float_from_bits(a.scale.mul)
     if a.by_valid_taps and taps > 0:
         factor /= np.float32(taps)
-    multiply_to_floats(sums, count, factor, reals)
+    multiply_to_floats(sums, factor, reals)
     if a.profile == FLOAT:
-        round_run_even(reals, count, sums)
-        add_to_run(sums, count, a.out_offset)
+        round_run_even(reals, sums)
+        add_to_run(sums, a.out_offset)
     elif a.profile == FBGEMM:
         moved = np.int64(0) if a.element else UNSIGNED
-        add_to_floats(reals, count, a.out_offset + moved)
-        round_run_even(reals, count, sums)
-        add_to_run(sums, count, -moved)
+        add_to_floats(reals, a.out_offset + moved)
+        round_run_even(reals, sums)
+        add_to_run(sums, -moved)
     elif a.profile == GLOW_FLOAT:
-        add_to_floats(reals, count, a.out_offset)
-        round_run_away(reals, count, sums)
+        add_to_floats(reals, a.out_offset)
+        round_run_away(reals, sums)
 
 
 # --- single values ---------------------------------------------------------------------------
@@ -274,7 +269,6 @@ def average_as_floats(
 @dispatches_on_profiles("rescale")
 def rescale_values(
     values: Int64s,
-    count: Int,
     u: RescaleParameters,
     reals: Float32s,
     below: Int64s,
@@ -283,17 +277,16 @@ def rescale_values(
 ) -> None:
     """Rescale values without their zero point, before the clip."""
     if u.profile == GLOW_FLOAT:
-        rescale_glow_float(values, count, u, reals)
+        rescale_glow_float(values, u, reals)
     elif u.profile == FLOAT:
-        rescale_float(values, count, u, reals)
+        rescale_float(values, u, reals)
     elif u.profile in (GLOW_INT, NMP, Q31):
-        rescale_integers(values, count, u, below, index, counters)
+        rescale_integers(values, u, below, index, counters)
 
 
 @jit
 def rescale_integers(
     values: Int64s,
-    count: Int,
     u: RescaleParameters,
     below: Int64s,
     index: Int,
@@ -304,39 +297,39 @@ def rescale_integers(
     Every scale maps 0 to 0, so a leaky result is the sum of its two halves.
     """
     if u.leaky:
-        for i in range(count):
+        for i in range(values.size):
             below[i] = min(values[i], 0)
             values[i] = max(values[i], 0)
-        scale_integers(below, count, u.leaky_scale, u.profile, u.element, index, counters)
-    scale_integers(values, count, u.scale, u.profile, u.element, index, counters)
+        scale_integers(below, u.leaky_scale, u.profile, u.element, index, counters)
+    scale_integers(values, u.scale, u.profile, u.element, index, counters)
     if u.leaky:
-        apply_operation(OP_ADD, values, below, count)
-    add_to_run(values, count, u.out_offset)
+        apply_operation(OP_ADD, values, below)
+    add_to_run(values, u.out_offset)
 
 
 @jit
-def rescale_glow_float(values: Int64s, count: Int, u: RescaleParameters, reals: Float32s) -> None:
+def rescale_glow_float(values: Int64s, u: RescaleParameters, reals: Float32s) -> None:
     """Rescale values in glow_float."""
     factor = float_from_bits(u.scale.mul)
     below = float_from_bits(u.leaky_scale.mul) if u.leaky else factor
     divisor = float_from_bits(u.result_scale)
-    for i in range(count):
+    for i in range(values.size):
         reals[i] = np.float32(values[i]) * (below if values[i] < 0 else factor) / divisor
-    add_to_floats(reals, count, u.out_offset)
-    round_run_even(reals, count, values)
+    add_to_floats(reals, u.out_offset)
+    round_run_even(reals, values)
 
 
 @jit
-def rescale_float(values: Int64s, count: Int, u: RescaleParameters, reals: Float32s) -> None:
+def rescale_float(values: Int64s, u: RescaleParameters, reals: Float32s) -> None:
     """Rescale values in float."""
-    multiply_to_floats(values, count, float_from_bits(u.scale.mul), reals)
+    multiply_to_floats(values, float_from_bits(u.scale.mul), reals)
     if u.leaky:
         below = float_from_bits(u.leaky_scale.mul)
-        for i in range(count):
+        for i in range(values.size):
             if values[i] < 0:
                 reals[i] *= below
     factor = float_from_bits(u.result_scale)
-    for i in range(count):
+    for i in range(values.size):
         reals[i] *= factor
-    round_run_even(reals, count, values)
-    add_to_run(values, count, u.out_offset)
+    round_run_even(reals, values)
+    add_to_run(values, u.out_offset)

@@ -40,7 +40,7 @@ def requantize(
         run[c] += integers[ADDEND, c]
     if q.leaky:
         apply_leaky(run, q, index, counters)
-    clip_run(run, run.size, q.clip, index, counters)
+    clip_run(run, q.clip, index, counters)
 
 
 @jit

@@ -93,15 +93,13 @@ def apply_scale(
 
 
 @jit
-def saturate_run(
-    values: Int64s, count: Int, stage: Int, index: Int, counters: SaturationCounters
-) -> None:
+def saturate_run(values: Int64s, stage: Int, index: Int, counters: SaturationCounters) -> None:
     """Saturate ``count`` values to 32 bits in place.
 
     ``index`` is the first one's in the layer's output, here and below.
     """
     low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
-    limit_run(values, count, low, high, stage, stage, index, counters)
+    limit_run(values, low, high, stage, stage, index, counters)
 
 
 @jit
@@ -113,20 +111,18 @@ def clip_stages(clip: Clip) -> Any:
 @jit
 def clip_run(
     values: Int32s | Int64s,
-    count: Int,
     clip: Clip,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
     """Clip ``count`` values in place and count those that are limited."""
     low_stage, high_stage = clip_stages(clip)
-    limit_run(values, count, clip.low, clip.high, low_stage, high_stage, index, counters)
+    limit_run(values, clip.low, clip.high, low_stage, high_stage, index, counters)
 
 
 @jit
 def limit_run(
     values: Int32s | Int64s,
-    count: Int,
     low: Int,
     high: Int,
     low_stage: Int,
@@ -140,17 +136,17 @@ def limit_run(
     """
     lowest, highest = values.dtype.type(low), values.dtype.type(high)
     least, most = lowest, highest
-    for i in range(count):
+    for i in range(values.size):
         least = min(least, values[i])
         most = max(most, values[i])
     if least < lowest:
-        count_limited(values, count, lowest, low_stage, LOW, index, counters)
+        count_limited(values, lowest, low_stage, LOW, index, counters)
         record_worst(values, low, low_stage, LOW, low - np.int64(least), index, counters)
     if most > highest:
-        count_limited(values, count, highest, high_stage, HIGH, index, counters)
+        count_limited(values, highest, high_stage, HIGH, index, counters)
         record_worst(values, high, high_stage, HIGH, np.int64(most) - high, index, counters)
     if least < lowest or most > highest:
-        for i in range(count):
+        for i in range(values.size):
             values[i] = min(max(values[i], lowest), highest)
 
 
@@ -179,7 +175,6 @@ def record_worst(
 @jit
 def count_limited(
     values: Int32s | Int64s,
-    count: Int,
     limit: Any,
     stage: Int,
     side: Int,
@@ -192,9 +187,9 @@ def count_limited(
     inverted = values.dtype.type(-side)
     limit = limit ^ inverted
     channel, times, done = index % account.channels, np.int64(0), np.int64(0)
-    while done < count:  # the channels from ``channel`` to the last one at a time
+    while done < values.size:  # the channels from ``channel`` to the last one at a time
         row = account.channel_base + channel
-        run = values[done : min(count, done + account.channels - channel)]
+        run = values[done : min(values.size, done + account.channels - channel)]
         by_channel = counters.channel_saturated[stage, side, row : row + run.size]
         for i in range(run.size):
             beyond = np.int64((run[i] ^ inverted) < limit)

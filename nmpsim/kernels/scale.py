@@ -7,7 +7,6 @@ The multiplier has about nine bits, so that a 32-bit product does not overflow.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -41,34 +40,17 @@ def integer_scale(scale: float) -> IntegerScale:
     """Return the integer scale of a positive factor, taken as float32.
 
     A power of two becomes a shift, or a multiplication if it is above one; a multiplier beyond
-    int32 is clamped, because any input but zero saturates anyway. Any other factor is doubled,
-    which float32 does exactly, until the multiplier has its bits.
+    int32 is clamped, because any input but zero saturates anyway. Any other factor is doubled
+    until the multiplier has its bits: before the last shift until it is 256 or 15 doublings are
+    done, then before the first shift, half as often at most, until it is 255.
 
     Raises
     ------
     InvalidScaleError
         The factor is not a positive finite number.
     """
-    s = float(np.float32(scale))
-    if not (s > 0.0 and math.isfinite(s)):
-        raise InvalidScaleError(f"a rescale factor must be positive and finite, not {scale}")
-    mantissa, exponent = math.frexp(s)
-    if mantissa == 0.5:
-        return _power_of_two(exponent - 1)
-    pre = post = 0
-    while s < 0.5 or (s < 256.0 and post < 15):
-        s *= 2.0
-        post += 1
-    while s < 255.0 and pre < post // 2:
-        s *= 2.0
-        pre += 1
-    return IntegerScale(pre, post, min(math.floor(s + 0.5), INT32_MAX))
-
-
-def _power_of_two(exponent: int) -> IntegerScale:
-    if exponent > 0:
-        return IntegerScale(0, 0, min(1 << exponent, INT32_MAX))
-    return IntegerScale(0, -exponent, 1)
+    pre, post, mul = integer_scales(np.array(scale))
+    return IntegerScale(int(pre), int(post), int(mul))
 
 
 def integer_scales(
@@ -76,8 +58,8 @@ def integer_scales(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return ``(pre, post, mul)`` of an array of factors, each as :func:`integer_scale` does.
 
-    The exponent replaces the loops: with ``s = m * 2**e`` and ``0.5 <= m < 1``, ``k`` doublings
-    give ``m * 2**(e + k)``, so the number of doublings follows from ``e``.
+    With ``s = m * 2**e`` and ``0.5 <= m < 1``, ``k`` doublings give ``m * 2**(e + k)``, so the
+    number of doublings follows from ``e``.
 
     Raises
     ------
@@ -85,8 +67,10 @@ def integer_scales(
         A factor is not a positive finite number.
     """
     s = np.asarray(scales, dtype=np.float32).astype(np.float64)
-    if not np.all((s > 0.0) & np.isfinite(s)):
-        raise InvalidScaleError("rescale factors must be positive and finite")
+    is_valid = (s > 0.0) & np.isfinite(s)
+    if not np.all(is_valid):
+        invalid = np.asarray(scales)[~is_valid].flat[0]
+        raise InvalidScaleError(f"a rescale factor must be positive and finite, not {invalid}")
     mantissa, exponent = np.frexp(s)
     post = np.maximum(np.maximum(-exponent, np.minimum(15, 9 - exponent)), 0)
     bits_before_pre = exponent + post

@@ -80,7 +80,6 @@ def common_scale(scale: RunScale, _: Int) -> Any:
 @jit
 def scale_integers(
     values: Int64s,
-    count: Int,
     scale: IntegerScale,
     profile: Int,
     element: Int,
@@ -91,35 +90,33 @@ def scale_integers(
     half, most = (ONCE << scale.post) >> ONCE, MAX_PRODUCT // max(abs(scale.mul), ONCE)
     scales = RunScale(scale.pre, scale.mul, half, scale.post, most)
     if profile == Q31:
-        scale_fixed_point(values, count, scales, common_scale, index, counters)
+        scale_fixed_point(values, scales, common_scale, index, counters)
     elif element == INT16:
-        scale_wide(values, count, scales, common_scale, index, counters)
+        scale_wide(values, scales, common_scale, index, counters)
     else:
-        scale_narrow(values, count, scales, common_scale, index, counters)
+        scale_narrow(values, scales, common_scale, index, counters)
 
 
 @jit
 def scale_narrow(
     values: Int64s,
-    count: Int,
     scales: Any,
     scale_at: Any,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
     """Compute ``((x >> pre) * mul + half) >> post``; 32 bits hold the sum before the last shift."""
-    for i in range(count):
+    for i in range(values.size):
         scale = scale_at(scales, i)
         values[i] = (values[i] >> scale.pre) * scale.mul + scale.half
-    saturate_run(values, count, RESCALE, index, counters)
-    for i in range(count):
+    saturate_run(values, RESCALE, index, counters)
+    for i in range(values.size):
         values[i] >>= scale_at(scales, i).post
 
 
 @jit
 def scale_wide(
     values: Int64s,
-    count: Int,
     scales: Any,
     scale_at: Any,
     index: Int,
@@ -127,15 +124,15 @@ def scale_wide(
 ) -> None:
     """Compute the same; 64 bits hold the product, before which ``x >> pre`` saturates."""
     beyond = 0
-    for i in range(count):
+    for i in range(values.size):
         scale = scale_at(scales, i)
         values[i] >>= scale.pre
         beyond += abs(values[i]) > scale.most
     if beyond:
-        for i in range(count):
+        for i in range(values.size):
             most = scale_at(scales, i).most
             values[i] = limit_value(values[i], -most, most, RESCALE, ONCE, index + i, counters)
-    for i in range(count):
+    for i in range(values.size):
         scale = scale_at(scales, i)
         values[i] = (values[i] * scale.mul + scale.half) >> scale.post
 
@@ -143,18 +140,17 @@ def scale_wide(
 @jit
 def scale_fixed_point(
     values: Int64s,
-    count: Int,
     scales: Any,
     scale_at: Any,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
     """Compute TFLite's MultiplyByQuantizedMultiplier; ``pre`` shifts to the left."""
-    for i in range(count):
+    for i in range(values.size):
         pre = scale_at(scales, i).pre
         values[i] = clamp_magnitude(values[i], MAX_MAGNITUDE >> pre) << pre
-    saturate_run(values, count, RESCALE, index, counters)
-    for i in range(count):
+    saturate_run(values, RESCALE, index, counters)
+    for i in range(values.size):
         scale = scale_at(scales, i)
         values[i] = rounding_shift(doubling_high(values[i], scale.mul), scale.post)
 
@@ -187,31 +183,31 @@ def scale_to_float(value: Int, reals: Float64s, c: Int, zero_point: np.float32) 
 
 
 @jit
-def multiply_to_floats(values: Int64s, count: Int, factor: np.float32, floats: Float32s) -> None:
+def multiply_to_floats(values: Int64s, factor: np.float32, floats: Float32s) -> None:
     """Fill ``floats`` with ``count`` values times a float32 factor."""
-    for i in range(count):
+    for i in range(values.size):
         floats[i] = np.float32(values[i]) * factor
 
 
 @jit
-def add_to_floats(floats: Float32s, count: Int, value: Int) -> None:
+def add_to_floats(floats: Float32s, value: Int) -> None:
     """Add an integer, as float32, to ``count`` floats."""
     addend = np.float32(value)
-    for i in range(count):
+    for i in range(floats.size):
         floats[i] += addend
 
 
 @jit
-def round_run_away(floats: Float32s, count: Int, values: Int64s) -> None:
+def round_run_away(floats: Float32s, values: Int64s) -> None:
     """Fill ``values`` with ``count`` rounded floats, halves away from zero."""
-    for i in range(count):
+    for i in range(values.size):
         values[i] = round_away(floats[i])
 
 
 @jit
-def round_run_even(floats: Float32s, count: Int, values: Int64s) -> None:
+def round_run_even(floats: Float32s, values: Int64s) -> None:
     """Fill ``values`` with ``count`` rounded floats, halves to even."""
-    for i in range(count):
+    for i in range(values.size):
         values[i] = round_even(floats[i])
 
 
@@ -219,16 +215,16 @@ def round_run_even(floats: Float32s, count: Int, values: Int64s) -> None:
 
 
 @jit
-def add_to_run(values: Int64s, count: Int, value: Int) -> None:
+def add_to_run(values: Int64s, value: Int) -> None:
     """Add an integer to ``count`` values."""
-    for i in range(count):
+    for i in range(values.size):
         values[i] += value
 
 
 @jit
-def divide_run(values: Int64s, count: Int, divisor: Int) -> None:
+def divide_run(values: Int64s, divisor: Int) -> None:
     """Divide ``count`` values, halves rounded away from zero (as libjit and TFLite do)."""
-    for i in range(count):
+    for i in range(values.size):
         if values[i] > 0:
             values[i] = (values[i] + divisor // 2) // divisor
         else:

@@ -41,12 +41,12 @@ scale_entry: Any = numba.njit(
 )
 saturate_entry: Any = numba.njit(
     lambda values, count, stage, index, counters: saturate.saturate_run(
-        values, count, stage, index, counters
+        values[:count], stage, index, counters
     )
 )
 clip_entry: Any = numba.njit(
     lambda values, count, clip, index, counters: saturate.clip_run(
-        values, count, clip, index, counters
+        values[:count], clip, index, counters
     )
 )
 REST = [1 << 40, -(1 << 40)]

@@ -28,21 +28,23 @@ from nmpsim.kernels.operands import IntegerScale
 PROFILES = {"glow_int": 0, "nmp": 3, "q31": 4}
 scale_entry: Any = numba.njit(
     lambda values, count, scale, profile, element, index, counters: scaling.scale_integers(
-        values, count, scale, profile, element, index, counters
+        values[:count], scale, profile, element, index, counters
     )
 )
 multiply_entry: Any = numba.njit(
-    lambda values, count, factor, reals: scaling.multiply_to_floats(values, count, factor, reals)
+    lambda values, count, factor, reals: scaling.multiply_to_floats(values[:count], factor, reals)
 )
-real_entry: Any = numba.njit(lambda reals, count, value: scaling.add_to_floats(reals, count, value))
+real_entry: Any = numba.njit(
+    lambda reals, count, value: scaling.add_to_floats(reals[:count], value)
+)
 away_entry: Any = numba.njit(
-    lambda reals, count, values: scaling.round_run_away(reals, count, values)
+    lambda reals, count, values: scaling.round_run_away(reals, values[:count])
 )
 even_entry: Any = numba.njit(
-    lambda reals, count, values: scaling.round_run_even(reals, count, values)
+    lambda reals, count, values: scaling.round_run_even(reals, values[:count])
 )
 integer_entry: Any = numba.njit(
-    lambda values, count, value: scaling.add_to_run(values, count, value)
+    lambda values, count, value: scaling.add_to_run(values[:count], value)
 )
 INTEGER_SCALES = [(0, 1, 0), (3, 181, 7), (0, 77, 31), (31, 1, 0), (0, INT32[1], 0), (2, -9, 3),
                   (0, 0, 5)]  # fmt: skip
@@ -75,7 +77,7 @@ def test_integers(profile: str, element: int) -> None:
 
 fixed_entry: Any = numba.njit(
     lambda run, integers, index, counters: scaling.scale_fixed_point(
-        run, run.size, integers, scaling.channel_scale, index, counters
+        run, integers, scaling.channel_scale, index, counters
     )
 )
 
@@ -119,7 +121,7 @@ def test_the_zero_point_of_an_unsigned_tensor() -> None:
     assert scaling.UNSIGNED == 128
 
 
-divide_entry: Any = numba.njit(lambda values, count, by: scaling.divide_run(values, count, by))
+divide_entry: Any = numba.njit(lambda values, count, by: scaling.divide_run(values[:count], by))
 once_entry: Any = numba.njit(lambda run, integers: scaling.scale_once(run, integers))
 MOST = 1 << 61
 
