@@ -260,11 +260,13 @@ def requantize_batch(
         return -ONCE
     lowest = t.place.origin + begin // t.shape.out_w * t.place.stride_y + b.first
     if may_be_first(lowest, found, clip, counters):
-        undo_counts(b.table)
         for p in range(pixels):
-            if requantize_pixels(t, b, workspace, b.sums[p:], begin + p, ONCE):
-                index = output_index(t, begin + p, b.first)
+            index = output_index(t, begin + p, b.first)
+            if may_be_first(index, found, clip, counters):
+                # The counts of this pixel alone, which are counted already.
+                requantize_pixels(t, b, workspace, b.sums[p:], begin + p, ONCE)
                 record_first(b.table, b.lane, workspace.run.size, clip, index, counters)
+                undo_counts(b.table)
     return found
 
 

@@ -16,10 +16,11 @@ import pytest
 
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
-from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 
 pytestmark = pytest.mark.skipif(
-    IS_PLAIN or not Path("/proc/self/stat").exists(), reason="needs kernels, and to see processes"
+    IS_JIT_DISABLED or not Path("/proc/self/stat").exists(),
+    reason="needs kernels, and to see processes",
 )
 LOOP = "_start: j _start"
 CLASSIFIER = """

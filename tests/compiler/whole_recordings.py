@@ -14,7 +14,7 @@ from small_programs import SMALL, bundle_of, program
 
 from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig
-from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.compiled.recording import Epochs
 from nmpsim.core.device import Device
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP
@@ -31,7 +31,7 @@ Inputs = dict[str, npt.NDArray[Any]]
 Recording = tuple[Bundle, Device, Inputs, Machine, list[Epoch]]
 Change = Callable[[list[Recorded]], None]
 needs_recordings = pytest.mark.skipif(
-    IS_PLAIN, reason="nothing is compiled, so nothing is recorded"
+    IS_JIT_DISABLED, reason="nothing is compiled, so nothing is recorded"
 )
 TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
 """Layers come in several tiles."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig, default_device
-from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.engine import Engine
 from nmpsim.core.engines import make_engine
 from nmpsim.core.state import Machine, Outcome, make_machine, start_cores
@@ -26,7 +26,7 @@ RAM_BASE = 0xA000_0000
 ENGINES = ("reference", "compiled")
 AT_ONCE = "at once"
 """The compiled engine with some threads, following a recording where there is one."""
-COMPILED_WAYS = ("compiled",) if IS_PLAIN else ("compiled", AT_ONCE)
+COMPILED_WAYS = ("compiled",) if IS_JIT_DISABLED else ("compiled", AT_ONCE)
 """Where nothing is compiled nothing is recorded either: both ways would be the same one."""
 FOREVER = 1 << 40
 

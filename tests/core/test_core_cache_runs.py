@@ -18,11 +18,11 @@ import pytest
 
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
-from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.kernels.entries import CACHE
 
 pytestmark = pytest.mark.skipif(
-    IS_PLAIN or CACHE is None, reason="nothing is compiled, or nothing can be kept"
+    IS_JIT_DISABLED or CACHE is None, reason="nothing is compiled, or nothing can be kept"
 )
 SMALL = "replay.work_loop-*"
 

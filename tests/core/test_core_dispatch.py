@@ -7,7 +7,7 @@ from core_machines import SPM, Program, device, from_descriptors
 
 from nmpsim.core.compiled import warmup
 from nmpsim.core.compiled.entries import KERNELS
-from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.engines import make_engine
 from nmpsim.core.instruction_tables import OP
 from nmpsim.core.state import Outcome
@@ -24,7 +24,7 @@ def run(engine: object, program: Program = FILL) -> bytes:
     return machine.scratchpad[0, :4].tobytes()
 
 
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 def test_a_program_waits_for_what_it_uses_only() -> None:
     engine = make_engine("compiled")
     assert run(engine) == b"\7\7\7\0"
@@ -32,7 +32,7 @@ def test_a_program_waits_for_what_it_uses_only() -> None:
     assert engine.compiling_seconds > 0
 
 
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 def test_a_run_that_is_interrupted_while_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
@@ -45,7 +45,7 @@ def test_a_run_that_is_interrupted_while_it_compiles(monkeypatch: pytest.MonkeyP
     assert run(engine) == b"\7\7\7\0"
 
 
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

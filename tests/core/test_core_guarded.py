@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 
 HERE = Path(__file__).parent
 
 
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 @pytest.mark.skipif(sys.platform == "win32", reason="needs mprotect")
 def test_memory_between_pages_that_nobody_may_touch() -> None:
     command = [sys.executable, str(HERE / "core_guarded.py"), "1", "2", "3"]

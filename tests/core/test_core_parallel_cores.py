@@ -22,13 +22,13 @@ from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig
 from nmpsim.core import run
 from nmpsim.core.compiled import parallel_cores
-from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.contract_check import ContractCheck
 from nmpsim.core.limits import Limits
 from nmpsim.core.state import Machine
 from nmpsim.report.data import RunReport
 
-pytestmark = pytest.mark.skipif(IS_PLAIN, reason="threads are for compiled code")
+pytestmark = pytest.mark.skipif(IS_JIT_DISABLED, reason="threads are for compiled code")
 
 
 @pytest.fixture(autouse=True, params=[7, 5000])

@@ -13,7 +13,7 @@ import pytest
 import nmpsim
 from nmpsim.bundle import Bundle
 from nmpsim.core.batch import BatchResult
-from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.counters import saturation_totals
 from nmpsim.core.device import RUNS_BEFORE_PROOF
 from nmpsim.core.engine import ReplayDivergedError
@@ -200,7 +200,7 @@ def test_a_run_that_data_have_broken_off_is_no_example(digits: Bundle) -> None:
         assert tuple(found.layers) == tuple(expected.layers)
 
 
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled, so nothing is recorded")
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled, so nothing is recorded")
 @pytest.mark.parametrize("room", [MAX_PROOF_BYTES, 0])
 def test_whole_layers_are_proved_late_or_never(
     digits: Bundle, monkeypatch: pytest.MonkeyPatch, room: int

@@ -24,13 +24,13 @@ from core_machines import (
 from core_tensors import scale_records
 
 from nmpsim.core.compiled import recording
-from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.engines import make_engine
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.timing import costs_of
 
-pytestmark = pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+pytestmark = pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 RECORD_BYTES = 28
 CONV: Mapping[str, int | str] = {
     "input": SPM,

@@ -35,7 +35,7 @@ import nmpsim
 from nmpsim.cli.environment import numba_settings
 from nmpsim.core.compiled import replay
 from nmpsim.core.compiled.engine import CompiledEngine
-from nmpsim.core.compiled.issue import IS_PLAIN
+from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.timing import costs_of
 
@@ -174,7 +174,7 @@ def test_a_run_that_is_cut_into_many_pieces() -> None:
     assert_same(whole, machine)
 
 
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 def test_workers_come_when_runs_last() -> None:
     program = racing(7)
     engine = CompiledEngine(threads=2)
@@ -188,7 +188,7 @@ class InterruptError(Exception):
     """Stands for Ctrl-C, which would end the tests."""
 
 
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 def test_a_run_that_is_interrupted_leaves_no_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What workers counted for it is not added to the next run's."""
 
@@ -209,7 +209,7 @@ def test_a_run_that_is_interrupted_leaves_no_counts(monkeypatch: pytest.MonkeyPa
     assert not engine._workers._counters[0].layers.elements.any()
 
 
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 def test_workers_of_an_interrupted_run_come_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> None:
         raise InterruptError
@@ -229,7 +229,7 @@ def test_workers_of_an_interrupted_run_come_to_rest(monkeypatch: pytest.MonkeyPa
         time.sleep(0.01)
 
 
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 def test_python_threads_that_share_a_device(digits: Path) -> None:
     bundle = nmpsim.load(digits)
     tested = nmpsim.Device(nmpsim.device_of(bundle), threads=2)
@@ -286,7 +286,7 @@ print(json.dumps([report.cycles, *(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(IS_PLAIN, reason="nothing is compiled")
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 def test_a_whole_program_is_the_same_with_all_kinds_of_kernels(digits: Path) -> None:
     answers = []
     for flavour in ("portable", ""):
