@@ -53,7 +53,7 @@ def max_partial_sum(spm: Scratchpad, element: Int, start: Int, count: Int) -> An
 
 @jit
 def read_partial_sums(spm: Scratchpad, element: Int, start: Int, run: Int64s) -> None:
-    """Read running sums from byte ``start`` on, within a range that leaves room for additions."""
+    """Read running sums from byte ``start`` on, clamped so that additions cannot overflow."""
     read_run(spm, 2 + element, start, run)
     for i in range(run.size):
         run[i] = clamp_magnitude(run[i], MAX_MAGNITUDE)

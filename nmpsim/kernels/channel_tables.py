@@ -29,7 +29,7 @@ from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS, HIGH, LOW
 def fill_channel_tables(
     spm: Scratchpad, at: OperandOffsets, q: Quantizer, first: Int, integers: Int64s, reals: Float64s
 ) -> None:
-    """Fill both tables, except for the row START, for the channels from ``first`` on."""
+    """Fill the tables of the channels from ``first`` on, except for the row START."""
     for c in range(integers.shape[1]):
         offset, bias_scale, out = read_channel_scales(spm, at, first + c, q)
         bias, _ = read_channel_record(spm, at, first + c)
@@ -45,7 +45,7 @@ def fill_channel_tables(
 def fill_unsaturated_starts(
     spm: Scratchpad, at: OperandOffsets, q: Quantizer, first: Int, integers: Int64s
 ) -> Any:
-    """Fill START for Int8 on integer scales; return False if anything saturates."""
+    """Fill the row START for Int8 on integer scales; return False if anything saturates."""
     least, most = np.int64(0), np.int64(0)
     for c in range(integers.shape[1]):
         _, scale, _ = read_channel_scales(spm, at, first + c, q)
@@ -71,7 +71,7 @@ def fill_starts(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Fill START with bias plus zero term; whatever saturates does so for every pixel.
+    """Fill the row START with bias plus zero term; whatever saturates does so for every pixel.
 
     Returns whether nothing saturated, for Int8; only its tables are reused.
     """

@@ -78,14 +78,14 @@ class Batch(NamedTuple):
 
 @jit
 def is_contiguous(w: ConvShape, element: Int) -> Any:
-    """Return whether the inputs of a kernel row are contiguous."""
+    """Return whether the inputs of a kernel row are contiguous in memory."""
     is_dense = w.dilation_w == 1 and w.in_pixel_stride == w.in_channels << element
     return w.kernel_w == 1 or is_dense
 
 
 @jit
 def input_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
-    """Return a pixel's window, in place or gathered."""
+    """Return the window of inputs that vector code reads for each pixel."""
     row, step = w.dilation_h * w.in_row_stride, w.dilation_w * w.in_pixel_stride
     if is_gathered:
         return InputWindow(ONCE, ZERO, ONCE, ZERO, w.kernel_h * padded_row_length(w, element))
@@ -104,9 +104,9 @@ def is_uniform(w: ConvShape, element: Int, lane: Int, count: Int) -> Any:
 
 @jit
 def write_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
-    """Write the bytes from the first pixel's window to those from pixel ``begin`` on.
+    """Write the byte offsets of the windows of the pixels from ``begin`` on.
 
-    The last pixel's offset is repeated.
+    They are counted from the first pixel's window. The last pixel's offset is repeated.
     """
     y = begin // w.out_w
     x = begin - y * w.out_w
@@ -173,7 +173,7 @@ def sum_products(
     multiply: Any,
     pixels: Int,
 ) -> None:
-    """Compute the sums of some pixels' products, less the weights' zero points."""
+    """Sum the products of inputs and weights of some pixels, less the weights' zero points."""
     offsets = workspace.offsets
     multiply(b, inputs, base, offsets, pixels)
     if not workspace.head[HAS_OFFSETS]:
@@ -191,7 +191,7 @@ def sum_products(
 def compute_sums(
     t: ConvTile, b: Batch, workspace: ConvWorkspace, multiply: Any, begin: Int, pixels: Int
 ) -> None:
-    """Compute the sums of the pixels from ``begin`` on, read in place or gathered."""
+    """Compute the sums of a batch of pixels, whose windows are read in place or gathered."""
     offsets, element = workspace.offsets, t.q.element
     write_offsets(t.shape, begin, offsets)
     if not b.is_gathered:
@@ -208,7 +208,7 @@ def compute_sums(
 def add_partial_sums(
     t: ConvTile, b: Batch, workspace: ConvWorkspace, start: Int, pixels: Int
 ) -> None:
-    """Add the running sums from byte ``start`` on."""
+    """Add the running sums of earlier instructions, from byte ``start`` on, to a batch's sums."""
     run, kind, element = workspace.run, b.sums.dtype.type, t.q.element
     for p in range(pixels):
         at = start + (p * t.shape.out_channels << (2 + element))
@@ -301,7 +301,7 @@ def write_pixels(
 
 @jit
 def convolve_batches(t: ConvTile, b: Batch, workspace: ConvWorkspace, multiply: Any) -> None:
-    """Compute a group's pixels in batches.
+    """Compute the results of a group's pixels in batches.
 
     ``multiply(batch, inputs, base, offsets, pixels)`` sums products into ``batch.sums``.
     """

@@ -64,7 +64,7 @@ class Int16Buffers(NamedTuple):
 
 @jit
 def value_range(inputs: Int16s) -> Any:
-    """Return the range of some numbers and 0."""
+    """Return the smallest and largest of some numbers and 0."""
     low, high = np.int16(0), np.int16(0)
     for i in range(inputs.size):
         low = inputs[i] if inputs[i] < low else low
@@ -84,7 +84,7 @@ def input_runs(w: ConvShape) -> Any:
 
 @jit
 def range_of_inputs(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
-    """Return the range of the inputs of all windows and 0."""
+    """Return the smallest and largest of the inputs of all windows and 0."""
     rows, runs, length = input_runs(w)
     low, high = ZERO, ZERO
     for y in range(rows):
@@ -118,7 +118,7 @@ def find_steps(
     bounds: Int64s,
     is_cached: bool,
 ) -> Any:
-    """Return the steps between two carries of a tile's sums."""
+    """Return the number of steps after which a tile's sums must be carried."""
     low, high = range_of_inputs(spm, w, corner)
     if not is_cached and w.out_h * w.out_w < FEW_PIXELS and low > -32768:
         return ONCE

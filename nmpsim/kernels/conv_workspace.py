@@ -66,7 +66,7 @@ class ConvWorkspace(NamedTuple):
 
 @jit_allocating
 def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
-    """Return the parts of a workspace on int64 memory, for channels in a number of lanes."""
+    """Divide int64 memory into the arrays of a workspace for channels in a number of lanes."""
     offsets = HEAD_WORDS + MAX_PIXELS
     records = offsets + _RECORD * channels
     integers = records + INTEGERS * channels
@@ -146,14 +146,14 @@ def are_tables_valid(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspa
 
 @jit
 def copy_words(taken: Int32s | Int64s, given: Int32s | Int64s) -> None:
-    """Fill ``target``."""
+    """Copy the first words of an array to another one, which is filled."""
     for i in range(given.size):
         given[i] = taken[i]
 
 
 @jit
 def remember_key(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) -> None:
-    """Remember what the tables depend on."""
+    """Store the records and the key of the tables, which are valid from now on."""
     words = workspace.head[FIRST_KEY:]
     copy_words(words[KEY_WORDS:], words[:KEY_WORDS])
     if at.scales >= 0:

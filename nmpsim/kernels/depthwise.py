@@ -81,7 +81,7 @@ _tap_sums_int16: Any = define_function("tap_sums_int16", partial(_emit_tap_sums,
 def add_taps(
     spm: Scratchpad, element: Int, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
 ) -> None:
-    """Add to each channel's sum its values at the taps times its factors.
+    """Add the products of a pixel's taps and their factors to the sums of the channels.
 
     Parameters
     ----------

@@ -47,14 +47,14 @@ _LARGEST: Any = np.float64(1 << 15)
 
 @jit
 def max_operand(scale: IntegerScale, offset: Int) -> Any:
-    """Return an upper bound of an operand's magnitude, without its zero point and on its scale."""
+    """Return an upper bound of an Int16 operand's magnitude, without zero point and rescaled."""
     magnitude = _LARGEST + np.abs(offset)
     return magnitude + magnitude * abs(np.float64(float_from_bits(scale.mul)))
 
 
 @jit
 def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
-    """Return whether :func:`add_int16` may compute an operation."""
+    """Return whether :func:`add_int16` may compute a binary operation."""
     is_int16 = t.element == INT16 and t.rhs_size == INT16
     if not is_int16 or t.operation != OP_ADD or q.profile != GLOW_FLOAT:
         return False
@@ -78,7 +78,7 @@ def add_int16(left: Int16s, right: Int16s, q: BinaryScales, values: Int32s) -> N
 
 @jit
 def row_offsets(t: BinaryShape, row: Int) -> Any:
-    """Return the first bytes of left, right and result of a row."""
+    """Return the byte offsets of a row of left, right and result."""
     return t.lhs + row * t.lhs_stride, t.rhs + row * t.rhs_stride, t.output + row * t.out_stride
 
 
@@ -90,7 +90,7 @@ def add_tile_int8(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Compute a tile whose numbers all fit 16 bits; return False if they may not."""
+    """Add or subtract two Int8 tiles with 16-bit arithmetic; return False if that is not possible."""
     channels = counters.layers[counters.layer].channels
     numbers = np.empty(PARAMETERS, np.int16)
     if not encode_sum(t, q, numbers):
@@ -119,7 +119,7 @@ def add_tile_int16(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Compute a tile whose numbers all fit 32 bits; return False if they may not."""
+    """Add two Int16 tiles with 32-bit arithmetic; return False if that is not possible."""
     if not can_add_int16(t, q):
         return False
     count = t.columns
@@ -177,7 +177,7 @@ def rescale_tile_int8(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Compute a tile whose numbers all fit 16 bits; return False if they may not."""
+    """Rescale an Int8 tile with 16-bit arithmetic; return False if that is not possible."""
     channels = counters.layers[counters.layer].channels
     numbers = np.empty(PARAMETERS, np.int16)
     if not can_use_blocks(sides, place.origin, count, channels) or not encode_rescale(u, numbers):

@@ -161,7 +161,9 @@ def compute_run(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Compute a run: whole pixels at once, and what is left at either end.
+    """Compute a run of sums or rescaled values, and count those that are limited.
+
+    Whole pixels are computed at once, and what is left at either end.
 
     Parameters
     ----------
@@ -227,7 +229,7 @@ def add_clip_counts(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Add the counts of some pixels to the layer's counters.
+    """Add the counts of limited values of some pixels to the layer's counters.
 
     Returns how many counters may not know their first limited value yet.
     """
@@ -257,7 +259,7 @@ def add_side_counts(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Add the counts of one side; return 1 if the first limited value may be among them."""
+    """Add the counts of values limited on one side; return 1 if the first one may be among them."""
     account = counters.layers[counters.layer]
     channel = account.channel_base + index % account.channels
     by_channel = counters.channel_saturated[stage, side, channel : channel + counts.size]

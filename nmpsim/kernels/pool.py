@@ -48,7 +48,7 @@ def maxpool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value: Int) ->
 
 @jit
 def add_run(spm: Int8s | Int16s, start: Int, sums: Int64s) -> None:
-    """Add ``count`` elements to sums (int64)."""
+    """Add consecutive elements of a scratchpad to sums (int64)."""
     values = spm[start : start + sums.size]
     for c in range(sums.size):
         sums[c] += np.int64(values[c])

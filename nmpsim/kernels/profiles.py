@@ -181,7 +181,7 @@ def scale_sums(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Scale sums (int64), before ``ADDEND`` is added."""
+    """Scale sums (int64) to the result's scale, before ``ADDEND`` is added."""
     if q.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN):
         scale_sums_as_floats(run, reals, q)
     elif q.profile == Q31_ONCE:

@@ -45,7 +45,7 @@ def requantize(
 
 @jit
 def apply_leaky(run: Int64s, q: Quantizer, index: Int, counters: SaturationCounters) -> None:
-    """Scale results below the zero point by the leaky scale."""
+    """Scale results below the zero point by the slope of a leaky ReLU."""
     low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
     for c in range(run.size):
         x = run[c] - q.out_offset

@@ -73,7 +73,7 @@ _MAX_ADDEND = 1 << 14
 @jit
 @dispatches_on_profiles("conv")
 def scaling_mode(q: Quantizer) -> Any:
-    """Return how vector code scales sums, or -1 if it cannot."""
+    """Return the mode in which vector code scales sums, or -1 if it cannot."""
     if q.leaky or q.profile == Q31_ONCE:
         return -ONCE
     if q.profile in (GLOW_INT, NMP):
@@ -163,7 +163,7 @@ def clear_counts(table: Int32s) -> None:
 
 @jit
 def undo_counts(table: Int32s) -> None:
-    """Restore the counts from before the last results."""
+    """Restore the counts to what they were before the last results."""
     for block in range(table.shape[0]):
         for row in range(SAVED):
             for lane in range(LANES):

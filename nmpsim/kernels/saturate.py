@@ -94,7 +94,7 @@ def apply_scale(
 
 @jit
 def saturate_run(values: Int64s, stage: Int, index: Int, counters: SaturationCounters) -> None:
-    """Saturate ``count`` values to 32 bits in place.
+    """Saturate a run of values to 32 bits in place.
 
     ``index`` is the first one's in the layer's output, here and below.
     """
@@ -115,7 +115,7 @@ def clip_run(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Clip ``count`` values in place and count those that are limited."""
+    """Clip a run of values in place and count those that are limited."""
     low_stage, high_stage = clip_stages(clip)
     limit_run(values, clip.low, clip.high, low_stage, high_stage, index, counters)
 
@@ -130,7 +130,7 @@ def limit_run(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Limit ``count`` values to ``low`` ... ``high`` in place; each side has its stage.
+    """Limit a run of values to ``low`` ... ``high`` in place; each side has its stage.
 
     The values' type holds both limits.
     """

@@ -73,7 +73,7 @@ def channel_scale(integers: Int64s, c: Int) -> Any:
 
 @jit
 def common_scale(scale: RunScale, _: Int) -> Any:
-    """Return the scale that all values have."""
+    """Return the scale, which is the same for all values."""
     return scale
 
 
@@ -86,7 +86,7 @@ def scale_integers(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Scale ``count`` values by one integer scale."""
+    """Scale a run of values by one integer scale, as a profile does it."""
     half, most = (ONCE << scale.post) >> ONCE, MAX_PRODUCT // max(abs(scale.mul), ONCE)
     scales = RunScale(scale.pre, scale.mul, half, scale.post, most)
     if profile == Q31:
@@ -105,7 +105,7 @@ def scale_narrow(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Compute ``((x >> pre) * mul + half) >> post``; 32 bits hold the sum before the last shift."""
+    """Compute ``((x >> pre) * mul + half) >> post``, saturating to 32 bits before the last shift."""
     for i in range(values.size):
         scale = scale_at(scales, i)
         values[i] = (values[i] >> scale.pre) * scale.mul + scale.half
@@ -122,7 +122,7 @@ def scale_wide(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Compute the same; 64 bits hold the product, before which ``x >> pre`` saturates."""
+    """Compute ``((x >> pre) * mul + half) >> post`` with 64-bit products; ``x >> pre`` saturates."""
     beyond = 0
     for i in range(values.size):
         scale = scale_at(scales, i)
@@ -145,7 +145,7 @@ def scale_fixed_point(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Compute TFLite's MultiplyByQuantizedMultiplier; ``pre`` shifts to the left."""
+    """Compute TFLite's MultiplyByQuantizedMultiplier, where ``pre`` is a shift to the left."""
     for i in range(values.size):
         pre = scale_at(scales, i).pre
         values[i] = clamp_magnitude(values[i], MAX_MAGNITUDE >> pre) << pre
@@ -184,14 +184,14 @@ def scale_to_float(value: Int, reals: Float64s, c: Int, zero_point: np.float32) 
 
 @jit
 def multiply_to_floats(values: Int64s, factor: np.float32, floats: Float32s) -> None:
-    """Fill ``floats`` with ``count`` values times a float32 factor."""
+    """Fill ``floats`` with a run of values times a float32 factor."""
     for i in range(values.size):
         floats[i] = np.float32(values[i]) * factor
 
 
 @jit
 def add_to_floats(floats: Float32s, value: Int) -> None:
-    """Add an integer, as float32, to ``count`` floats."""
+    """Add an integer, as float32, to each float."""
     addend = np.float32(value)
     for i in range(floats.size):
         floats[i] += addend
@@ -199,14 +199,14 @@ def add_to_floats(floats: Float32s, value: Int) -> None:
 
 @jit
 def round_run_away(floats: Float32s, values: Int64s) -> None:
-    """Fill ``values`` with ``count`` rounded floats, halves away from zero."""
+    """Fill ``values`` with rounded floats, halves away from zero."""
     for i in range(values.size):
         values[i] = round_away(floats[i])
 
 
 @jit
 def round_run_even(floats: Float32s, values: Int64s) -> None:
-    """Fill ``values`` with ``count`` rounded floats, halves to even."""
+    """Fill ``values`` with rounded floats, halves to even."""
     for i in range(values.size):
         values[i] = round_even(floats[i])
 
@@ -216,14 +216,14 @@ def round_run_even(floats: Float32s, values: Int64s) -> None:
 
 @jit
 def add_to_run(values: Int64s, value: Int) -> None:
-    """Add an integer to ``count`` values."""
+    """Add an integer to each value."""
     for i in range(values.size):
         values[i] += value
 
 
 @jit
 def divide_run(values: Int64s, divisor: Int) -> None:
-    """Divide ``count`` values, halves rounded away from zero (as libjit and TFLite do)."""
+    """Divide each value, halves rounded away from zero (as libjit and TFLite do)."""
     for i in range(values.size):
         if values[i] > 0:
             values[i] = (values[i] + divisor // 2) // divisor
