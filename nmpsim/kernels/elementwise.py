@@ -90,7 +90,7 @@ def add_tile_int8(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Add or subtract two Int8 tiles with 16-bit arithmetic; return False if that is not possible."""
+    """Add or subtract Int8 tiles with 16-bit arithmetic; return False if that is not possible."""
     channels = counters.layers[counters.layer].channels
     numbers = np.empty(PARAMETERS, np.int16)
     if not encode_sum(t, q, numbers):

@@ -70,7 +70,10 @@ def multiply_rows(
     factors: Int64s,
     sums: Int64s,
 ) -> None:
-    """Compute all rows of a matrix product; ``factors`` [inner] and ``sums`` [columns] are buffers."""
+    """Compute all rows of a matrix product.
+
+    ``factors`` [inner] and ``sums`` [columns] are buffers.
+    """
     element = q.element
     fill_channel_tables(spm, at, q, ZERO, integers, reals)
     for row in range(g.rows):

@@ -105,7 +105,7 @@ def scale_narrow(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Compute ``((x >> pre) * mul + half) >> post``, saturating to 32 bits before the last shift."""
+    """Compute ``((x >> pre) * mul + half) >> post``, saturated before the last shift."""
     for i in range(values.size):
         scale = scale_at(scales, i)
         values[i] = (values[i] >> scale.pre) * scale.mul + scale.half
@@ -122,7 +122,7 @@ def scale_wide(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Compute ``((x >> pre) * mul + half) >> post`` with 64-bit products; ``x >> pre`` saturates."""
+    """Compute ``((x >> pre) * mul + half) >> post`` with saturated ``x >> pre``."""
     beyond = 0
     for i in range(values.size):
         scale = scale_at(scales, i)
