@@ -26,7 +26,7 @@ from nmpsim.diagnostics import UserError
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks, and nothing is locked there
+except ImportError:  # not on Windows, where nothing is locked
     fcntl = None  # type: ignore[assignment]
 
 LOCK_SECONDS = 120.0
@@ -63,7 +63,7 @@ class CacheFolder:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if is_trusted(self.path):
                 entry = self.path / name
-                if entry.is_symlink() or not entry.is_file():  # a pipe would be waited for
+                if entry.is_symlink() or not entry.is_file():  # do not wait for a pipe
                     _remove(entry)
                 write_file(entry, write)
         except (OSError, UserError):
@@ -190,11 +190,11 @@ def cache_folder(name: str, parent: str) -> CacheFolder | None:
     An empty ``parent`` stands for the user's cache folder.
     """
     chosen = parent or platformdirs.user_cache_dir("nmpsim")
-    if chosen.startswith("~"):  # nobody knows a home of this user
+    if chosen.startswith("~"):  # the home folder is not known
         return None
     above = Path(chosen).absolute()
     path = above / name
-    if not is_trusted(path) or above.is_file():  # a file of this name gives way, others do not
+    if not is_trusted(path) or above.is_file():  # only a file at `path` is replaced
         return None
     return CacheFolder(path) if _can_be_used(path) else None
 

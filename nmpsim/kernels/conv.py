@@ -92,7 +92,7 @@ def conv(t: ConvTile, memory: Int64s) -> None:
         if t.parts.begins:
             most = workspace.head[MAX_START]
         if may_overflow(most, depth, element):
-            workspace.head[IS_VALID] = 0  # running sums take the place of the starts
+            workspace.head[IS_VALID] = 0  # running sums replace the initial sums
             convolve_exactly(t, group, workspace)
         elif element == INT16:
             conv_int16(t, group, workspace)

@@ -61,7 +61,7 @@ def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
     left = max_operand(q.lhs_scale, q.lhs_offset)
     right = max_operand(q.rhs_scale, q.rhs_offset)
     factor = abs(np.float64(float_from_bits(q.out_scale.mul)))
-    # No comparison with what is no number is true.
+    # Comparisons with NaN are false.
     return left + right < _MAX and (left + right) * factor + np.abs(q.out_offset) < _MAX
 
 

@@ -145,7 +145,7 @@ def _define_kernel(name: str, clips: int, result: Callable[..., tuple[Value, lis
         nothing = [splat_constant(words, value) for value in _NOTHING * (clips * parts)]
         over_pixels = Loop(b, pixels, [*sides, *nothing])
         left, right, to, *counts = over_pixels.values
-        # Shifts by one number for all lanes are fast where LLVM sees that they are.
+        # Shifts by the same number in all lanes are fast if LLVM can see that.
         numbers = [splat(b, number, lanes) for number in given]
         after = []
         for part in range(parts):

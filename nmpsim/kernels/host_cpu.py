@@ -94,7 +94,7 @@ def cpu_features(settings: Mapping[str, str]) -> str:
         return ""
     try:
         features = binding.get_host_cpu_features()
-    except RuntimeError:  # LLVM knows none of this host
+    except RuntimeError:  # LLVM does not know this host
         return ""
     if not is_enabled(settings.get(AVX, "1")):
         features.update({name: False for name in features if name.startswith("avx")})

@@ -53,7 +53,7 @@ def _config() -> Any:
         import numba
 
         config = numba.config
-    except Exception as error:  # whatever YAML is made of
+    except Exception as error:  # any error of the YAML package
         if not Path(_FILE).exists():
             raise
         raise fail(

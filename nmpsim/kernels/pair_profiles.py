@@ -196,7 +196,7 @@ def fused_multiply_add(x: Any, factor: Any, addend: Any) -> Any:
     back = total - product
     lost = (product - (total - back)) + (addend - back)
     bits = np.float64(total).view(np.int64)
-    if (lost > 0 or lost < 0) and bits & 1 == 0:  # of an infinite sum it is no number
+    if (lost > 0 or lost < 0) and bits & 1 == 0:  # `lost` is NaN for an infinite sum
         bits += 1 if (lost > 0) == (total > 0) else -1
         total = np.int64(bits).view(np.float64)
     return np.float32(total)

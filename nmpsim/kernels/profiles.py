@@ -112,7 +112,7 @@ def fill_integer_scale(
         mul = np.int64(0x7FFF) if mul >= 0x7FFF_0000 else (mul + 0x8000) >> 16
     elif q.profile == Q31_ONCE:
         exponent = out.pre - out.post - bias_scale.post - 53
-        power = np.int64(1023 + exponent) << 52  # of two, as a float64
+        power = np.int64(1023 + exponent) << 52  # 2**exponent as a float64
         factor = np.float64((mul << LOW_BITS) + bias_scale.mul) * np.int64(power).view(np.float64)
         mul = np.float64(factor).view(np.int64)
     elif q.element == INT16:
@@ -164,7 +164,7 @@ def initial_bias(
     elif q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
         bias = round_away(np.float32(stored) * float_from_bits(scale.mul))
     elif q.profile in (NMP, FBGEMM, ONEDNN):
-        bias = np.int64(0)  # it comes after the sum
+        bias = np.int64(0)  # added after the sum
     bias = limit_value(bias, low, high, BIAS, pixels, index, counters)
     if q.profile == GLOW_INT:
         bias = apply_scale(bias, scale, q.element, BIAS, pixels, index, counters)

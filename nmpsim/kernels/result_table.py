@@ -126,7 +126,7 @@ def _fill_integers(integers: Int64s, mode: Int, rows: Int32s, i: Int) -> None:
         return
     rows[MUL, i] = mul
     rows[POST, i] = post
-    most = np.int64(INT32_MAX >> 1 if post == 0 else INT32_MAX)  # results get an addend
+    most = np.int64(INT32_MAX >> 1 if post == 0 else INT32_MAX)  # leave room for the addend
     if mode == FIXED_POINT:
         rows[LEFT_SHIFT, i] = pre
         rows[LIMIT, i] = most >> pre

@@ -183,11 +183,11 @@ def count_limited(
 ) -> None:
     """Count the values of a run beyond a limit of their own type, in all and by channel."""
     account = counters.layers[counters.layer]
-    # What is above a limit is below it when all bits of both are inverted.
+    # Inverting all bits reverses the order: values above a limit become values below it.
     inverted = values.dtype.type(-side)
     limit = limit ^ inverted
     channel, times, done = index % account.channels, np.int64(0), np.int64(0)
-    while done < values.size:  # the channels from ``channel`` to the last one at a time
+    while done < values.size:  # up to the last channel of a pixel at a time
         row = account.channel_base + channel
         run = values[done : min(values.size, done + account.channels - channel)]
         by_channel = counters.channel_saturated[stage, side, row : row + run.size]

@@ -110,7 +110,7 @@ def apply_integer_scales(
     mul64 = np.asarray(mul, dtype=np.int64)
     shift = np.minimum(np.asarray(post, dtype=np.int64), _LONGEST_SHIFT)
     half = (np.int64(1) << shift) >> np.int64(1)
-    # What 62 bits do not hold is far beyond int32, whatever half is added to it.
+    # Products beyond 62 bits are far beyond int32, even with the half added.
     most = _MAX_PRODUCT // mul64
     narrowed = np.clip(np.asarray(x, dtype=np.int64) >> np.asarray(pre), -most, most)
     total = saturate(narrowed * mul64 + half, INT32_MIN, INT32_MAX)

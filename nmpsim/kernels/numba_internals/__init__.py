@@ -31,7 +31,7 @@ except (ImportError, AttributeError):  # each function is optimized with all tha
 
 try:
     from nmpsim.kernels.numba_internals.options import COUNTING, NO_ENTRY, NOT_COUNTING
-except (ImportError, AttributeError):  # parts can be called from Python, and count references
+except (ImportError, AttributeError):  # parts have entries from Python and count references
     COUNTING = NOT_COUNTING = NO_ENTRY = {}
 
 try:
@@ -47,7 +47,7 @@ except (ImportError, AttributeError):  # members are passed one by one
 object_file: Callable[..., bytes | None] | None
 try:
     from nmpsim.kernels.numba_internals.object_files import object_file
-except (ImportError, AttributeError):  # every process compiles; Numba's own cache is not checked
+except (ImportError, AttributeError):  # every process compiles its own kernels
     object_file = None
 
 

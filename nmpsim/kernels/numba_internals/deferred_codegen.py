@@ -50,7 +50,7 @@ class _PartLowering(NativeLowering):  # type: ignore[misc]  # Numba has no types
         state.flags.no_compile = True
         super().run_pass(state)
         lowered = state["cr"]
-        # Callers know a function by this object, which must be written in C; nobody calls it.
+        # Callers identify a function by this object, which must be implemented in C.
         entry = [lowered.fndesc].copy
         state.targetctx.insert_user_function(entry, lowered.fndesc, [library])
         state["cr"] = lowered._replace(cfunc=entry)
