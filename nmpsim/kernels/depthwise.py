@@ -13,13 +13,13 @@ from nmpsim.kernels.accumulate import max_magnitude, may_overflow, saturate_sums
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.channel_tables import fill_channel_tables, fill_starts
 from nmpsim.kernels.channels import OFFSET, START
+from nmpsim.kernels.conv_batches import output_byte, output_index
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, write_run
-from nmpsim.kernels.operands import ConvShape, OperandOffsets, OutputPosition, Quantizer
+from nmpsim.kernels.operands import ConvShape, ConvTile
 from nmpsim.kernels.pointers import address_of
 from nmpsim.kernels.requantize import requantize
-from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.vector_code import (
     I64,
     INT32S,
@@ -134,56 +134,41 @@ def fill_tap_offsets(w: ConvShape, taps: Int64s) -> None:
 
 
 @jit
-def convolve_pixels(
-    spm: Scratchpad,
-    w: ConvShape,
-    at: OperandOffsets,
-    q: Quantizer,
-    place: OutputPosition,
-    counters: SaturationCounters,
-    buffers: DepthwiseBuffers,
-) -> None:
+def convolve_pixels(t: ConvTile, buffers: DepthwiseBuffers) -> None:
     """Compute all pixels of a depthwise convolution."""
+    spm, w, at, element, counters = t.spm, t.shape, t.at, t.q.element, t.counters
     taps, factors, integers = buffers.taps, buffers.factors, buffers.integers
-    run = buffers.sums[: w.out_channels]
-    fill_channel_tables(spm, at, q, ZERO, integers, buffers.reals)
-    fill_starts(spm, at, q, ZERO, integers, w.out_h * w.out_w, place, counters)
-    checked = may_overflow(max_magnitude(integers[START]), taps.size, q.element)
+    run, pixels = buffers.sums[: w.out_channels], w.out_h * w.out_w
+    fill_channel_tables(spm, at, t.q, ZERO, integers, buffers.reals)
+    fill_starts(spm, at, t.q, ZERO, integers, pixels, t.place, counters)
+    is_checked = may_overflow(max_magnitude(integers[START]), taps.size, element)
     fill_tap_offsets(w, taps)
-    if q.element == INT16:
+    if element == INT16:
         fill_factors(spm.i16, at.weights >> 1, integers[OFFSET], factors)
     else:
         fill_factors(spm.i8, at.weights, integers[OFFSET], factors)
-    for y in range(w.out_h):
-        for x in range(w.out_w):
-            corner = at.input + y * w.stride_h * w.in_row_stride
-            corner += x * w.stride_w * w.in_pixel_stride
-            index = place.origin + y * place.stride_y + x * place.stride_x
-            copy_run(integers[START], ZERO, run, ZERO, run.size)
-            if checked:
-                for t in range(taps.size):
-                    one = slice(t, t + 1)
-                    add_taps(spm, q.element, corner, taps[one], factors[one], buffers.sums)
-                    saturate_sums(run, q.element, index, counters)
-            else:
-                add_taps(spm, q.element, corner, taps, factors, buffers.sums)
-            requantize(run, integers, buffers.reals, q, index, counters)
-            to = at.output + y * w.out_row_stride + x * w.out_pixel_stride
-            write_run(run, spm, q.element, to)
-    counters.layers[counters.layer].elements += w.out_h * w.out_w * run.size
+    for pixel in range(pixels):
+        y = pixel // w.out_w
+        x = pixel - y * w.out_w
+        corner = at.input + y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
+        index = output_index(t, pixel, ZERO)
+        copy_run(integers[START], ZERO, run, ZERO, run.size)
+        if is_checked:
+            for tap in range(taps.size):
+                one = slice(tap, tap + 1)
+                add_taps(spm, element, corner, taps[one], factors[one], buffers.sums)
+                saturate_sums(run, element, index, counters)
+        else:
+            add_taps(spm, element, corner, taps, factors, buffers.sums)
+        requantize(run, integers, buffers.reals, t.q, index, counters)
+        write_run(run, spm, element, output_byte(t, pixel, ZERO))
+    counters.layers[counters.layer].elements += pixels * run.size
 
 
 @jit_allocating
-def depthwise(
-    spm: Scratchpad,
-    w: ConvShape,
-    at: OperandOffsets,
-    q: Quantizer,
-    place: OutputPosition,
-    counters: SaturationCounters,
-) -> None:
-    """Convolve a tile of ``w.out_channels`` channels, each a group of its own."""
-    taps, channels = w.kernel_h * w.kernel_w, w.out_channels
+def depthwise(t: ConvTile) -> None:
+    """Convolve a tile whose channels are groups of their own."""
+    taps, channels = t.shape.kernel_h * t.shape.kernel_w, t.shape.out_channels
     lanes = (channels + LANES - 1) // LANES * LANES
     buffers = DepthwiseBuffers(
         np.zeros(taps, np.int64),
@@ -192,4 +177,4 @@ def depthwise(
         np.zeros((REALS, channels), np.float64),
         np.zeros(lanes, np.int64),
     )
-    convolve_pixels(spm, w, at, q, place, counters, buffers)
+    convolve_pixels(t, buffers)

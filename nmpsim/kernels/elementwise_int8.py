@@ -78,12 +78,13 @@ def encode_scale(scale: IntegerScale, offset: Int, numbers: Int16s, first: Int) 
 
 @jit
 def encode_clip(
-    element: Int, profile: Int, addend: Int, low: Int, high: Int, numbers: Int16s, first: Int
+    q: BinaryScales | RescaleParameters, element: Int, numbers: Int16s, first: Int
 ) -> Any:
     """Write a zero point and a clip; return False unless they are small, and of an Int8 profile."""
-    if element != 0 or (profile != GLOW_INT and profile != NMP) or np.abs(addend) > _MAX_SIDE:
+    low, high = q.clip.low, q.clip.high
+    if element != 0 or q.profile not in (GLOW_INT, NMP) or np.abs(q.out_offset) > _MAX_SIDE:
         return False
-    numbers[ADDEND] = addend
+    numbers[ADDEND] = q.out_offset
     numbers[first] = max(low, _INT8_LOW)
     numbers[first + 1] = min(high, _INT8_HIGH)
     return low >= _INT8_LOW and high <= _INT8_HIGH
@@ -95,9 +96,7 @@ def encode_sum(t: BinaryShape, q: BinaryScales, numbers: Int16s) -> Any:
     if (t.operation != OP_ADD and t.operation != OP_SUB) or t.rhs_size != 0:
         return False
     numbers[SIGN] = 1 if t.operation == OP_ADD else -1
-    if not encode_clip(
-        t.element, q.profile, q.out_offset, q.clip.low, q.clip.high, numbers, CLIP_LOW
-    ):
+    if not encode_clip(q, t.element, numbers, CLIP_LOW):
         return False
     if not encode_scale(q.lhs_scale, q.lhs_offset, numbers, LHS):
         return False
@@ -110,9 +109,7 @@ def encode_rescale(u: RescaleParameters, numbers: Int16s) -> Any:
     if u.leaky or not _INT8_LOW <= u.in_low <= u.in_high <= _INT8_HIGH:
         return False
     numbers[CLIP_LOW], numbers[CLIP_HIGH] = u.in_low, u.in_high
-    if not encode_clip(
-        u.element, u.profile, u.out_offset, u.clip.low, u.clip.high, numbers, CLIP_HIGH + 1
-    ):
+    if not encode_clip(u, u.element, numbers, CLIP_HIGH + 1):
         return False
     return encode_scale(u.scale, u.in_offset, numbers, LHS)
 

@@ -138,7 +138,16 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x]
     )
     q = requantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)
-    depthwise(w.spm, window, at, q, place, layer_counters(w, layer))
+    tile = ConvTile(
+        struct_pointer(w.spm),
+        struct_pointer(window),
+        struct_pointer(at),
+        SumParts(True, True),
+        struct_pointer(q),
+        struct_pointer(place),
+        struct_pointer(layer_counters(w, layer)),
+    )
+    depthwise(struct_pointer(tile))
 
 
 @jit
