@@ -7,8 +7,9 @@ the same strides. A register block is some pixels by some blocks of sixteen chan
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite.ir import Constant, IRBuilder, Value
@@ -58,118 +59,45 @@ _PAIRS, _PRODUCTS = int_vector(16, 2 * LANES), int_vector(32, 2 * LANES)
 _QUARTER = int_vector(32, 4)
 
 
-class Vnni:
-    """Instructions of AVX-512 VNNI: four products of unsigned and signed bytes are added at once.
+class Target(NamedTuple):
+    """Instructions with which a kernel target sums products of bytes."""
 
-    Weights are made unsigned by adding 128. A pixel's inputs are then added 128 times too often:
-    its excess, which is subtracted in the end.
-    """
-
-    shapes: ClassVar = {4: (1, 2, 3, 4, 5), 2: (4, 5, 6, 7), 1: (7,)}
-    """Blocks -> pixels of the register blocks. With eight sums, none waits for its last product; 24
-    leave LLVM too few registers for inputs that it loads ahead."""
-    sums: ClassVar = (INT32S,)
+    shapes: dict[int, tuple[int, ...]]
+    """Blocks -> pixels of the register blocks."""
+    sums: tuple[Any, ...]
     """Types of the vectors that hold the sums of one pixel and one block."""
-    has_excess = True
-
-    @staticmethod
-    def load_weights(b: IRBuilder, address: Value) -> list[Any]:
-        """Load the weights of four inputs and sixteen channels."""
-        return [b.add(load(b, address, _BYTES, 1), splat_constant(_BYTES, -128))]
-
-    @staticmethod
-    def load_inputs(b: IRBuilder, address: Value) -> Any:
-        """Load four inputs of a pixel."""
-        return splat(b, load(b, address, I32, 1))
-
-    @staticmethod
-    def add_products(b: IRBuilder, sums: list[Any], weights: list[Any], inputs: Value) -> list[Any]:
-        """Return the sums with four more products each."""
-        return [_add_dot_products(b, sums[0], weights[0], inputs)]
-
-    @staticmethod
-    def total(b: IRBuilder, sums: list[Any], excess: Value) -> Any:
-        """Return the sums in one vector, less the pixel's excess at an address."""
-        return b.sub(sums[0], splat(b, load(b, excess, I32, 4)))
-
-
-class Portable:
-    """Instructions of any processor: bytes widened to 16 bits, products added in pairs.
-
-    LLVM compiles this to ``vpmaddwd`` or its equivalent where the processor has one.
-    """
-
-    shapes: ClassVar = {1: (1, 2)}
-    sums: ClassVar = (INT32S, INT32S)
-    has_excess = False
-
-    @staticmethod
-    def load_weights(b: IRBuilder, address: Value) -> list[Any]:
-        """Load the weights of four inputs and sixteen channels."""
-        halves = [add_offset(b, address, 2 * LANES * side) for side in range(2)]
-        return [b.sext(load(b, half, _HALF_BYTES, 1), _PAIRS) for half in halves]
-
-    @staticmethod
-    def load_inputs(b: IRBuilder, address: Value) -> Any:
-        """Load four inputs of a pixel."""
-        four = b.sext(load(b, address, int_vector(8, 4), 1), int_vector(16, 4))
-        return b.bitcast(splat(b, b.bitcast(four, I64), LANES // 2), _PAIRS)
-
-    @staticmethod
-    def add_products(b: IRBuilder, sums: list[Any], weights: list[Any], inputs: Value) -> list[Any]:
-        """Return the sums with two more products each."""
-        wide = b.sext(inputs, _PRODUCTS)
-        products = [b.mul(b.sext(half, _PRODUCTS), wide) for half in weights]
-        return [
-            b.add(total, _add_pairs(b, product, product))
-            for total, product in zip(sums, products, strict=True)
-        ]
-
-    @staticmethod
-    def total(b: IRBuilder, sums: list[Any], _: Value) -> Any:
-        """Return the sums in one vector."""
-        return _add_pairs(b, *sums)
-
-
-class Sdot:
-    """Arm's ``sdot``: four products of signed bytes are added to each of four lanes.
-
-    Of 32 registers, the sums of six pixels and one block take 24, its weights four.
-    """
-
-    shapes: ClassVar = {1: (1, 2, 3, 4, 5, 6)}
-    sums: ClassVar = (_QUARTER,) * 4
-    has_excess = False
-
-    @staticmethod
-    def load_weights(b: IRBuilder, address: Value) -> list[Any]:
-        """Load the weights of four inputs and sixteen channels."""
-        return [load(b, add_offset(b, address, 16 * i), _QUARTER_BYTES, 1) for i in range(4)]
-
-    @staticmethod
-    def load_inputs(b: IRBuilder, address: Value) -> Any:
-        """Load four inputs of a pixel."""
-        return b.bitcast(splat(b, load(b, address, I32, 1), 4), _QUARTER_BYTES)
-
-    @staticmethod
-    def add_products(b: IRBuilder, sums: list[Any], weights: list[Any], inputs: Value) -> list[Any]:
-        """Return the sums with four more products each."""
-        return [
-            call_intrinsic(b, "aarch64.neon.sdot.v4i32.v16i8", _QUARTER, total, some, inputs)
-            for total, some in zip(sums, weights, strict=True)
-        ]
-
-    @staticmethod
-    def total(b: IRBuilder, sums: list[Any], _: Value) -> Any:
-        """Return the sums in one vector."""
-        low, high = (shuffle(b, sums[i], sums[i + 1], list(range(8))) for i in (0, 2))
-        return shuffle(b, low, high, list(range(LANES)))
+    load_weights: Callable[[IRBuilder, Value], list[Any]]
+    """Load the weights of four inputs and sixteen channels from an address."""
+    load_inputs: Callable[[IRBuilder, Value], Any]
+    """Load four inputs of a pixel from an address."""
+    add_products: Callable[[IRBuilder, list[Any], list[Any], Value], list[Any]]
+    """Return the sums with the products of weights and inputs added."""
+    total: Callable[[IRBuilder, list[Any], Value], Any]
+    """Return the sums in one vector, less the pixel's excess at an address."""
+    has_excess: bool = False
 
 
 def _add_dot_products(b: IRBuilder, sums: Value, unsigned: Value, signed: Value) -> Any:
     """Add four products of bytes to each sum; declared as in LLVM 14, which later ones accept."""
     name = "x86.avx512.vpdpbusd.512"
     return call_intrinsic(b, name, INT32S, sums, b.bitcast(unsigned, INT32S), signed)
+
+
+VNNI = Target(
+    {4: (1, 2, 3, 4, 5), 2: (4, 5, 6, 7), 1: (7,)},
+    (INT32S,),
+    lambda b, address: [b.add(load(b, address, _BYTES, 1), splat_constant(_BYTES, -128))],
+    lambda b, address: splat(b, load(b, address, I32, 1)),
+    lambda b, sums, weights, inputs: [_add_dot_products(b, sums[0], weights[0], inputs)],
+    lambda b, sums, excess: b.sub(sums[0], splat(b, load(b, excess, I32, 4))),
+    has_excess=True,
+)
+"""AVX-512 VNNI: four products of unsigned and signed bytes are added at once.
+
+Weights are made unsigned by adding 128. A pixel's inputs are then added 128 times too often: its
+excess, which is subtracted in the end. With eight sums, none waits for its last product; 24 leave
+LLVM too few registers for inputs that it loads ahead.
+"""
 
 
 def _add_pairs(b: IRBuilder, first: Value, second: Value) -> Any:
@@ -179,12 +107,72 @@ def _add_pairs(b: IRBuilder, first: Value, second: Value) -> Any:
     return b.add(even, odd)
 
 
-_target: Any = {"vnni": Vnni, "sdot": Sdot}.get(TARGET, Portable)
+def _load_widened_weights(b: IRBuilder, address: Value) -> list[Any]:
+    halves = [add_offset(b, address, 2 * LANES * side) for side in range(2)]
+    return [b.sext(load(b, half, _HALF_BYTES, 1), _PAIRS) for half in halves]
+
+
+def _load_widened_inputs(b: IRBuilder, address: Value) -> Any:
+    four = b.sext(load(b, address, int_vector(8, 4), 1), int_vector(16, 4))
+    return b.bitcast(splat(b, b.bitcast(four, I64), LANES // 2), _PAIRS)
+
+
+def _add_widened(b: IRBuilder, sums: list[Any], weights: list[Any], inputs: Value) -> list[Any]:
+    wide = b.sext(inputs, _PRODUCTS)
+    products = [b.mul(b.sext(half, _PRODUCTS), wide) for half in weights]
+    return [
+        b.add(total, _add_pairs(b, product, product))
+        for total, product in zip(sums, products, strict=True)
+    ]
+
+
+PORTABLE = Target(
+    {1: (1, 2)},
+    (INT32S, INT32S),
+    _load_widened_weights,
+    _load_widened_inputs,
+    _add_widened,
+    lambda b, sums, _: _add_pairs(b, *sums),
+)
+"""Any processor: bytes widened to 16 bits, products added in pairs.
+
+LLVM compiles this to ``vpmaddwd`` or its equivalent where the processor has one.
+"""
+
+
+def _add_sdot(b: IRBuilder, sums: list[Any], weights: list[Any], inputs: Value) -> list[Any]:
+    return [
+        call_intrinsic(b, "aarch64.neon.sdot.v4i32.v16i8", _QUARTER, total, some, inputs)
+        for total, some in zip(sums, weights, strict=True)
+    ]
+
+
+def _join_quarters(b: IRBuilder, sums: list[Any], _: Value) -> Any:
+    low, high = (shuffle(b, sums[i], sums[i + 1], list(range(8))) for i in (0, 2))
+    return shuffle(b, low, high, list(range(LANES)))
+
+
+SDOT = Target(
+    {1: (1, 2, 3, 4, 5, 6)},
+    (_QUARTER,) * 4,
+    lambda b, address: [
+        load(b, add_offset(b, address, 16 * i), _QUARTER_BYTES, 1) for i in range(4)
+    ],
+    lambda b, address: b.bitcast(splat(b, load(b, address, I32, 1), 4), _QUARTER_BYTES),
+    _add_sdot,
+    _join_quarters,
+)
+"""Arm's ``sdot``: four products of signed bytes are added to each of four lanes.
+
+Of 32 registers, the sums of six pixels and one block take 24, its weights four.
+"""
+
+_target = {"vnni": VNNI, "sdot": SDOT}.get(TARGET, PORTABLE)
 
 
 def emit_block(
     b: IRBuilder,
-    target: Any,
+    target: Target,
     pixels: int,
     blocks: int,
     offsets: Value,

@@ -12,8 +12,9 @@ of the weights, and at most the root of the product of both sums of squares (Cau
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite.ir import Constant, IRBuilder, Value
@@ -60,44 +61,6 @@ GRANULE = 16
 _PAIRS, _WIDE_SUMS = int_vector(16, 2 * LANES), int_vector(64)
 
 
-class Vnni:
-    """Instructions of AVX-512 VNNI, which add products of pairs, or high halves, to a sum."""
-
-    shapes: ClassVar = {2: 6, 1: 8}
-    """Blocks -> most pixels of a register block: two vectors for each sum, and those of a step,
-    fill 32 registers."""
-
-    @staticmethod
-    def add_products(b: IRBuilder, total: Value, weights: Value, inputs: Value) -> Any:
-        """Return the sums with two more products each."""
-        operands = b.bitcast(weights, INT32S), b.bitcast(inputs, INT32S)
-        return call_intrinsic(b, "x86.avx512.vpdpwssd.512", INT32S, total, *operands)
-
-    @classmethod
-    def carry(cls, b: IRBuilder, high: Value, total: Value) -> Any:
-        """Return the high parts with the high halves of the sums added."""
-        return cls.add_products(b, high, total, Constant(_PAIRS, [0, 1] * LANES))
-
-
-class Portable:
-    """Instructions of any processor: products of pairs widened to 32 bits."""
-
-    shapes: ClassVar = {1: 4}
-
-    @staticmethod
-    def add_products(b: IRBuilder, total: Value, weights: Value, inputs: Value) -> Any:
-        """Return the sums with two more products each."""
-        return b.add(total, _multiply_pairs(b, weights, inputs))
-
-    @staticmethod
-    def carry(b: IRBuilder, high: Value, total: Value) -> Any:
-        """Return the high parts with the high halves of the sums added."""
-        return b.add(high, b.ashr(total, splat_constant(INT32S, 16)))
-
-
-_target: Any = Vnni if FEATURES.issuperset(TARGETS["vnni"]) else Portable
-
-
 def _multiply_pairs(b: IRBuilder, weights: Value, inputs: Value) -> Any:
     """Return the sums of the products of 16-bit pairs."""
     count = weights.type.count
@@ -106,6 +69,41 @@ def _multiply_pairs(b: IRBuilder, weights: Value, inputs: Value) -> Any:
     even = shuffle(b, products, products, list(range(0, count, 2)))
     odd = shuffle(b, products, products, list(range(1, count, 2)))
     return b.add(even, odd)
+
+
+class Target(NamedTuple):
+    """Instructions with which a kernel target sums products of Int16."""
+
+    shapes: dict[int, int]
+    """Blocks -> most pixels of a register block."""
+    add_products: Callable[[IRBuilder, Value, Value, Value], Any]
+    """Return the sums with the products of pairs of weights and inputs added."""
+    carry: Callable[[IRBuilder, Value, Value], Any]
+    """Return the high parts of sums with the high halves of the low parts added."""
+
+
+def _add_dot_products(b: IRBuilder, total: Value, weights: Value, inputs: Value) -> Any:
+    operands = b.bitcast(weights, INT32S), b.bitcast(inputs, INT32S)
+    return call_intrinsic(b, "x86.avx512.vpdpwssd.512", INT32S, total, *operands)
+
+
+VNNI = Target(
+    {2: 6, 1: 8},
+    _add_dot_products,
+    lambda b, high, total: _add_dot_products(b, high, total, Constant(_PAIRS, [0, 1] * LANES)),
+)
+"""AVX-512 VNNI: one instruction adds products of pairs, or high halves, to a sum.
+
+Two vectors for each sum of a register block, and those of a step, fill 32 registers.
+"""
+PORTABLE = Target(
+    {1: 4},
+    lambda b, total, weights, inputs: b.add(total, _multiply_pairs(b, weights, inputs)),
+    lambda b, high, total: b.add(high, b.ashr(total, splat_constant(INT32S, 16))),
+)
+"""Any processor: products of pairs widened to 32 bits."""
+
+_target = VNNI if FEATURES.issuperset(TARGETS["vnni"]) else PORTABLE
 
 
 def _unsigned_min(b: IRBuilder, one: Value, other: Value) -> Any:

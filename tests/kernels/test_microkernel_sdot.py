@@ -16,7 +16,7 @@ import pytest
 from llvmlite import binding, ir
 
 from nmpsim.kernels.host_cpu import add_implied_features
-from nmpsim.kernels.microkernel import Sdot, emit_block
+from nmpsim.kernels.microkernel import SDOT, emit_block
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.targets import TARGETS, choose_target, restrict_features
 from nmpsim.kernels.vector_code import I64, LANES, WindowRows, constant
@@ -24,7 +24,7 @@ from nmpsim.kernels.vector_code import I64, LANES, WindowRows, constant
 Array = npt.NDArray[Any]
 Emit = Callable[[ir.IRBuilder, list[ir.Value]], None]
 TRIPLE = "aarch64-unknown-linux-gnu"
-PIXELS = Sdot.shapes[1]
+PIXELS = SDOT.shapes[1]
 ARGUMENTS = 12
 """Of a register block, after pixels and blocks."""
 binding.initialize_all_targets()
@@ -54,7 +54,7 @@ def compiled(arguments: int, emit: Emit) -> binding.ModuleRef:
 
 def emit_sdot(b: ir.IRBuilder, pixels: int, offsets: ir.Value, *given: ir.Value) -> None:
     """A register block of one block of channels."""
-    emit_block(b, Sdot, pixels, 1, offsets, WindowRows(*given[:6]), *given[6:])
+    emit_block(b, SDOT, pixels, 1, offsets, WindowRows(*given[:6]), *given[6:])
 
 
 def innermost_loop(assembly: str) -> list[str]:
