@@ -18,8 +18,7 @@ from nmpsim.kernels.accumulate import (
 from nmpsim.kernels.array_types import Int, Int16s, Int64s
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.conv_batches import output_index, write_run_of_pixel
-from nmpsim.kernels.conv_int8 import conv_int8
-from nmpsim.kernels.conv_int16 import conv_int16
+from nmpsim.kernels.conv_groups import conv_int8, conv_int16
 from nmpsim.kernels.conv_workspace import (
     ConvWorkspace,
     divide_workspace,

@@ -12,9 +12,12 @@ import numpy as np
 from nmpsim.isa.profiles import GLOW_FLOAT
 from nmpsim.isa.words import INT16, OP_ADD
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s
-from nmpsim.kernels.elementwise_blocks import CLIPS, PARAMETERS, ROWS, SUM
 from nmpsim.kernels.elementwise_int8 import (
+    CLIPS,
+    PARAMETERS,
+    ROWS,
     RUN_BYTES,
+    SUM,
     can_use_blocks,
     choose_rescale,
     compute_run,

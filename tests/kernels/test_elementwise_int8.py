@@ -15,16 +15,14 @@ import pytest
 from nmpsim.core.state import LAYER, NEVER, STAGES
 from nmpsim.isa.profiles import GLOW_INT, Q31
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_SUB
-from nmpsim.kernels.elementwise_blocks import (
+from nmpsim.kernels.elementwise_int8 import (
     CLIPS,
     PARAMETERS,
     RESCALE,
     RESCALE_UNCLIPPED,
     ROWS,
-    SUM,
-)
-from nmpsim.kernels.elementwise_int8 import (
     RUN_BYTES,
+    SUM,
     can_use_blocks,
     choose_rescale,
     compute_run,

@@ -44,17 +44,17 @@ from nmpsim.kernels.operands import (
 
 pair_entry: Any = numba.njit(
     lambda left, right, reals, other, count, t, q, index, counters: pair_profiles.compute_binary(
-        left[:count], right, reals, other, t, q, index, counters
+        left[:count], right[:count], reals[:count], other[:count], t, q, index, counters
     )
 )
 average_entry: Any = numba.njit(
     lambda sums, count, taps, a, reals, index, counters: profiles.compute_averages(
-        sums[:count], taps, a, reals, index, counters
+        sums[:count], taps, a, reals[:count], index, counters
     )
 )
 rescale_entry: Any = numba.njit(
     lambda values, count, u, reals, below, index, counters: profiles.rescale_values(
-        values[:count], u, reals, below, index, counters
+        values[:count], u, reals[:count], below[:count], index, counters
     )
 )
 

@@ -249,7 +249,7 @@ def layers() -> Iterator[Any]:
 # --- the compiled engine's kernels --------------------------------------------------------------
 
 
-def scratchpad_of(layer: Layer) -> tuple[Scratchpad, channels.Operands]:
+def scratchpad_of(layer: Layer) -> tuple[Scratchpad, channels.OperandOffsets]:
     """Channel and scale records as docs/isa.md lays them out, one channel of nobody before."""
     memory = np.zeros(SPM_BYTES, np.int8)
     views = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
@@ -259,7 +259,7 @@ def scratchpad_of(layer: Layer) -> tuple[Scratchpad, channels.Operands]:
         views.i32[TABLE // 4 + 7 * place :][:7] = words
     table = np.int64(TABLE if layer.has_table else -1)
     none = np.int64(0)
-    return views, channels.Operands(none, none, np.int64(RECORDS), table, none, none)
+    return views, channels.OperandOffsets(none, none, np.int64(RECORDS), table, none, none)
 
 
 def numbers(scale: Three | None) -> IntegerScale:
@@ -372,7 +372,7 @@ def test_records_at_the_begin_of_the_scratchpad(records: int, table: int) -> Non
     memory = np.zeros(256, np.int8)
     spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     none = np.int64(0)
-    at = channels.Operands(none, none, np.int64(records), np.int64(table), none, none)
+    at = channels.OperandOffsets(none, none, np.int64(records), np.int64(table), none, none)
     q = quantizer_of(layer_of(NMP, INT8, 1))
     integers = np.zeros((channels.INTEGERS, 1), np.int64)
     reals = np.zeros((channels.REALS, 1), np.float64)
