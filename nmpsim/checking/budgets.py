@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nmpsim.checking.baseline import Baseline, incomparable_baseline
-from nmpsim.checking.expectations import failed_layer
+from nmpsim.checking.expectations import make_failed_layer
 from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.checking.run import Run, list_changed_settings
 from nmpsim.checking.suite import Budget, SaturationLimit
@@ -13,7 +13,7 @@ from nmpsim.diagnostics import Diagnostic, Place
 
 
 def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
-    """Check the cycles against the limit and the baseline; see :func:`stale_device`."""
+    """Check the cycles against the limit and the baseline; see :func:`find_device_mismatch`."""
     compared = _compared(budget, baseline)
     moved = () if compared is None else _moved_to_host(run, compared)
     if moved:
@@ -31,7 +31,7 @@ def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
     return Check("cycles", "over", message, culprits)
 
 
-def stale_device(
+def find_device_mismatch(
     run: Run, budget: Budget, baseline: Baseline, place: Place
 ) -> tuple[Diagnostic, ...]:
     """Return BASE002 if cycles are compared with those of another device, else nothing."""
@@ -94,7 +94,7 @@ def check_memory(run: Run, most_bytes: int) -> Check:
     sizes = [(0 if out is None else out.nbytes, i) for i, out in enumerate(run.layer_outputs)]
     largest, index = max(sizes, default=(0, 0))
     layers = run.report.layers
-    culprits = (failed_layer(layers[index], f"{largest:,} bytes of output"),) if layers else ()
+    culprits = (make_failed_layer(layers[index], f"{largest:,} bytes of output"),) if layers else ()
     message = f"{used:,} bytes are more than {most_bytes:,}; most takes {_named(culprits)}"
     return Check("memory", "over", message, culprits)
 
@@ -105,7 +105,7 @@ def _moved_to_host(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
         return ()
     pairs = zip(run.report.layers, baseline.layers, strict=True)
     return tuple(
-        failed_layer(
+        make_failed_layer(
             now, f"took {then.cycles:,} cycles on the device; now on the host: {now.reason}"
         )
         for now, then in pairs
@@ -117,7 +117,7 @@ def _slow(run: Run) -> tuple[FailedLayer, ...]:
     """Return the layers that take cycles, slowest first."""
     layers = sorted(run.report.layers, key=lambda layer: -layer.cycles)
     return tuple(
-        failed_layer(layer, f"{layer.cycles:,} cycles") for layer in layers if layer.cycles
+        make_failed_layer(layer, f"{layer.cycles:,} cycles") for layer in layers if layer.cycles
     )
 
 
@@ -127,7 +127,7 @@ def _slower(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
     grown = [(now.cycles - then.cycles, now, then) for now, then in pairs]
     grown.sort(key=lambda one: -one[0])
     slower = tuple(
-        failed_layer(now, f"{now.cycles:,} cycles, {more:,} more than {then.cycles:,}")
+        make_failed_layer(now, f"{now.cycles:,} cycles, {more:,} more than {then.cycles:,}")
         for more, now, then in grown
         if more > 0
     )
@@ -140,7 +140,7 @@ def _more_saturated(run: Run, allowed: Sequence[int]) -> tuple[FailedLayer, ...]
     grown = [(layer.saturated - most, layer) for layer, most in pairs if layer.saturated > most]
     grown.sort(key=lambda one: -one[0])
     return tuple(
-        failed_layer(
+        make_failed_layer(
             layer,
             f"{layer.saturated:,} of {layer.elements:,} values saturated,"
             f" {more:,} more than allowed",

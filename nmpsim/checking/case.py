@@ -21,7 +21,7 @@ from nmpsim.checking.budgets import (
     check_cycles,
     check_memory,
     check_saturation,
-    stale_device,
+    find_device_mismatch,
 )
 from nmpsim.checking.expectations import (
     check_answer,
@@ -121,7 +121,7 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
             result = attrs.evolve(result, checks=(*result.checks, check))
         if work.core is not None and result.failed and not took_too_long:
             is_violation = run.report.contract.violation is not None
-            result = with_core_file(
+            result = attach_core_file(
                 result, work.core, bundle, work.inputs, config, hazards, budget, is_violation
             )
         if work.update_baseline and case.baseline is not None and not result.failed:
@@ -158,7 +158,7 @@ def judge_run(
         checks += _costs(case.budget, run, baseline)
     errors: tuple[Diagnostic, ...] = ()
     if baseline is not None and not any(one.failed and one.name in _SLOW for one in checks):
-        errors = stale_device(run, case.budget, baseline, place)
+        errors = find_device_mismatch(run, case.budget, baseline, place)
     if errors:
         checks = [one for one in checks if one.name != "cycles"]
     return CaseResult(
@@ -235,7 +235,7 @@ def _device(case: Case, bundle: Bundle) -> DeviceConfig:
 ENGINE = "compiled"
 
 
-def with_core_file(
+def attach_core_file(
     result: CaseResult,
     path: Path,
     bundle: Bundle,

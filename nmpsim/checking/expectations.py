@@ -19,7 +19,7 @@ from nmpsim.checking.run import Arrays, Run
 from nmpsim.checking.suite import Expect
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.experiments.samples import is_scores
-from nmpsim.experiments.worker import ranking, scores_of
+from nmpsim.experiments.worker import get_scores, rank_classes
 from nmpsim.lir.layers import find_layer
 from nmpsim.report.data import LayerReport, OutputReport
 from nmpsim.report.ended import TrapReport
@@ -34,7 +34,7 @@ def check_trap(trap: TrapReport, run: Run) -> Check:
     """Return the failed check of a run that did not reach its end."""
     message = f"the run stopped: {trap.kind}: {trap.message}"
     layers = [layer for layer in run.report.layers if layer.name == trap.layer]
-    culprits = tuple(failed_layer(layer, "here the run stopped") for layer in layers)
+    culprits = tuple(make_failed_layer(layer, "here the run stopped") for layer in layers)
     return Check("trap", "wrong", f"{message}{_in_layers(culprits)}", culprits)
 
 
@@ -165,7 +165,7 @@ def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
         if output is not None:
             found = compare_output(_as_output(layer, output), named[name])
             if not is_within_tolerance(found, expect):
-                culprits.append(failed_layer(layer, describe_difference(found)))
+                culprits.append(make_failed_layer(layer, describe_difference(found)))
     return _layers_check(len(chosen), culprits)
 
 
@@ -175,7 +175,7 @@ def check_layers_against_baseline(run: Run, baseline: Baseline, expect: Expect) 
     chosen = [layer for layer in run.report.layers if layer.name in wanted]
     _refuse_none_chosen([layer.name for layer in chosen], expect)
     culprits = [
-        failed_layer(layer, "its output is not the baseline's")
+        make_failed_layer(layer, "its output is not the baseline's")
         for layer in chosen
         if run.digest(layer) != baseline.layers[layer.index].output
     ]
@@ -190,14 +190,14 @@ def check_top1(run: Run, label: int) -> Check:
         raise fail(
             "DATA001", "the program is not a classifier", expected="one score for each class"
         )
-    values = scores_of(outputs)
+    values = get_scores(outputs)
     if label >= values.size:
         raise fail(
             "DATA001",
             f"class {label} (counted from 0) is not a class of the program",
             expected=f"0 to {values.size - 1}",
         )
-    best = int(ranking(values)[0])
+    best = int(rank_classes(values)[0])
     if best == label:
         return Check("top1", "passed", f"class {best}")
     message = f"class {best}, expected {label}"
@@ -252,7 +252,7 @@ def describe_difference(found: Difference) -> str:
     return f"{text}; {_error(found)}"
 
 
-def failed_layer(layer: LayerReport, message: str) -> FailedLayer:
+def make_failed_layer(layer: LayerReport, message: str) -> FailedLayer:
     """Return a layer of a report as a failed layer."""
     return FailedLayer(layer.index, layer.name, layer.display_name, layer.line, message)
 
@@ -341,14 +341,14 @@ def _first_changed(run: Run, baseline: Baseline | None, then: str) -> tuple[Fail
             own = _other_numbers(run, layer, before)
             why = f"; {own} not the baseline's either" if own else ""
             message = f"the first layer whose output is not the baseline's{why}"
-            return (failed_layer(layer, f"{message}; {then}"),)
+            return (make_failed_layer(layer, f"{message}; {then}"),)
     return ()
 
 
 def _computes_otherwise(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
     """Return the layers whose constants or rescale values are not the baseline's."""
     return tuple(
-        failed_layer(layer, f"{what} not the baseline's")
+        make_failed_layer(layer, f"{what} not the baseline's")
         for layer, before in zip(run.report.layers, baseline.layers, strict=True)
         if (what := _other_numbers(run, layer, before))
     )
@@ -366,7 +366,7 @@ def _other_numbers(run: Run, layer: LayerReport, before: BaselineLayer) -> str:
 
 def _maker(run: Run, output: str, message: str) -> tuple[FailedLayer, ...]:
     index = run.makers.get(output)
-    return () if index is None else (failed_layer(run.report.layers[index], message),)
+    return () if index is None else (make_failed_layer(run.report.layers[index], message),)
 
 
 def _in_layers(culprits: tuple[FailedLayer, ...] | list[FailedLayer]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
-from nmpsim.checking.expectations import failed_layer
+from nmpsim.checking.expectations import make_failed_layer
 from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
@@ -85,7 +85,7 @@ def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[F
         if layer is not None:
             by_layer.setdefault(layer.index, []).append(hazard)
     return tuple(
-        failed_layer(layers[index], hazards[0].what + (f"; {more:,} more" if more else ""))
+        make_failed_layer(layers[index], hazards[0].what + (f"; {more:,} more" if more else ""))
         for index, hazards in sorted(by_layer.items())
         for more in [len(hazards) - 1]
     )

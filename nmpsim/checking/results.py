@@ -106,7 +106,7 @@ class LayerOutcome:
         return (self.placement_before, self.placement) == ("device", "host")
 
     @property
-    def computes_otherwise(self) -> bool:
+    def differs_from_baseline(self) -> bool:
         """Whether output, constants or rescale values differ from the baseline."""
         return bool(self.output_changed or self.constants_changed or self.rescale_changed)
 

@@ -15,7 +15,7 @@ from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import ProgressCallback, layer_key
 from nmpsim.experiments.identity import digest_of_arrays
-from nmpsim.interpreter.memory import locate, stored
+from nmpsim.interpreter.memory import locate, read_constant
 from nmpsim.report.data import LayerReport, RunReport
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -121,7 +121,7 @@ def digest_constants(bundle: Bundle) -> tuple[str, ...]:
     for layer in layers:
         names = [name for name in dict.fromkeys((*layer.fused, layer.name)) if name in instructions]
         operands = [places[one.name] for name in names for one in instructions[name].operands]
-        arrays = [stored(place, held) for place in operands if place.storage in held]
+        arrays = [read_constant(place, held) for place in operands if place.storage in held]
         named = {str(number): array for number, array in enumerate(arrays)}
         digests.append(digest_of_arrays(named) if named else "")
     return tuple(digests)

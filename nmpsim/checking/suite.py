@@ -125,13 +125,13 @@ class Case:
         return Limits(self.max_cycles, self.timeout)
 
     @property
-    def says_nothing(self) -> bool:
+    def has_no_checks(self) -> bool:
         """Whether a completed run cannot fail."""
         said = (self.expect.outputs, self.expect.layers, self.expect.top1, *_limits(self.budget))
         return self.baseline is None and all(one is None for one in said)
 
     @property
-    def needs_baseline(self) -> bool:
+    def lacks_baseline(self) -> bool:
         """Whether the case compares with a baseline that it does not name."""
         limit = self.budget.saturation
         compares = (
@@ -166,11 +166,11 @@ class Suite:
 
 def _findings(case: Case, place: Place) -> list[Diagnostic]:
     title = f"case {case.name!r}"
-    if case.says_nothing:
+    if case.has_no_checks:
         message = f"{title} has nothing to check"
         hint = "give it expect, budget or baseline; a single bundle --expect, --top1, ..."
         return [Diagnostic("SUITE002", message, place, hint=hint)]
-    if case.needs_baseline:
+    if case.lacks_baseline:
         message = f"{title} compares with a baseline and names none"
         hint = 'baseline = "FILE.json", then nmpsim check --update-baseline'
         return [Diagnostic("SUITE001", message, place, hint=hint)]

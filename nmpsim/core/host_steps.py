@@ -21,7 +21,7 @@ from nmpsim.kernels.hostops import (
     HostValueError,
     StageOvershoot,
     integer_limits,
-    prepared,
+    prepare_operation,
 )
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
 from nmpsim.records import frozen
@@ -87,7 +87,7 @@ def prepare_host_step(machine: Machine, step: ProgramStep) -> Callable[[], HostC
     """A host operation in the machine's DRAM, to be done as often as it is called."""
     try:
         operands = [_operand(machine, operand) for operand in step.operands]
-        execute = prepared(step.opcode or "", operands, step.attributes, step.numerics)
+        execute = prepare_operation(step.opcode or "", operands, step.attributes, step.numerics)
     except IMPOSSIBLE as error:
         raise _explained(step, error) from error
     values = [operand.values for operand in operands]

@@ -33,7 +33,7 @@ from nmpsim.experiments.samples import (
     ArraySamples,
     Samples,
     check_labels,
-    classes_of,
+    count_classes,
     fit_sample,
 )
 from nmpsim.experiments.worker import Chunk, ChunkResult, EvalWork, evaluate_chunk
@@ -113,7 +113,7 @@ def evaluate(
     """
     bundle = load(program) if isinstance(program, Path | str) else get_bundle(program)
     samples = ArraySamples.of(inputs) if isinstance(inputs, Mapping) else inputs
-    checked = check_labels(labels, len(samples), classes_of(bundle))
+    checked = check_labels(labels, len(samples), count_classes(bundle))
     found = _empty_evaluation(bundle, samples, checked, class_names)
     path = None if results is None else Path(results)
     if path is not None and path.exists() and not is_special(path):

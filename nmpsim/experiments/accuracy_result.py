@@ -222,7 +222,7 @@ def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDoc
     }
 
 
-def went_over_limit(answer: Answer) -> bool:
+def exceeded_limit(answer: Answer) -> bool:
     """Return whether a run with other limits may give another answer."""
     return answer.error is not None and answer.error.startswith(("cycle_limit", "timeout"))
 
@@ -240,7 +240,7 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
         if document.get(key) != ours:
             raise foreign_results(path, f"the file is about another {key}", document.get(key), ours)
     try:
-        answers = tuple(a for a in _answers(document["answers"]) if not went_over_limit(a))
+        answers = tuple(a for a in _answers(document["answers"]) if not exceeded_limit(a))
         layers = tuple(LayerTally(**layer) for layer in document["layers"])
     except (KeyError, TypeError, ValueError) as error:
         raise foreign_results(path, "the file is damaged", error) from error

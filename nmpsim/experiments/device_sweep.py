@@ -17,12 +17,12 @@ from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.memory_demand import check_device_memory
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.grid import Grid, GridPoint, dotted, grid_points
+from nmpsim.experiments.grid import Grid, GridPoint, format_setting_name, grid_points
 from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
 from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources
 from nmpsim.experiments.sweep_program import SweepProgram, load_sweep_program
-from nmpsim.experiments.table import COLUMNS, ResultsFile, Row, measures
+from nmpsim.experiments.table import COLUMNS, ResultsFile, Row, compute_measures
 from nmpsim.experiments.worker import Measured, Point, SweepWork, measure_point
 
 
@@ -167,7 +167,9 @@ class _Rows:
             self._table.add(row)
         if self._progress:
             settings = self._points[index].settings
-            text = ", ".join(f"{dotted(name)}={value}" for name, value in settings.items())
+            text = ", ".join(
+                f"{format_setting_name(name)}={value}" for name, value in settings.items()
+            )
             done = len(self._keys) - len(self.missing())
             self._progress(Progress("point", done, len(self._keys), text))
 
@@ -196,7 +198,7 @@ def _columns(measured: Measured) -> dict[str, Any]:
         return found | (_error_columns(measured.error) if measured.error else {})
     if report.trap is not None:
         return found | {"error": report.trap.kind, "message": report.trap.message}
-    return measures(measured)
+    return compute_measures(measured)
 
 
 def _error_columns(error: UserError) -> dict[str, Any]:

@@ -45,20 +45,20 @@ def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
             raise fail("GRID001", message, place=place, hint=_HINT)
         for key, given in content.items():
             values = given if isinstance(given, list) else [given]
-            name = setting_name(f"{section}.{key}", place)
+            name = parse_setting_name(f"{section}.{key}", place)
             grid[name] = tuple(_whole(value, f"[{section}] {key}", place) for value in values)
     if not grid:
         raise fail("GRID001", "the grid has no settings", place=place, hint=_HINT)
     return grid
 
 
-def setting_name(text: str, place: Place | None = None) -> str:
+def parse_setting_name(text: str, place: Place | None = None) -> str:
     """Return ``cores_count`` for ``cores.count``; raise GRID001 for an unknown setting."""
     section, _, key = text.strip().partition(".")
     name = f"{section}_{key}" if key else section
     if name in setting_names():
         return name
-    hint = did_you_mean(dotted(name), map(dotted, setting_names()))
+    hint = did_you_mean(format_setting_name(name), map(format_setting_name, setting_names()))
     raise fail(
         "GRID001",
         f"unknown setting {text.strip()}",
@@ -67,7 +67,7 @@ def setting_name(text: str, place: Place | None = None) -> str:
     )
 
 
-def dotted(name: str) -> str:
+def format_setting_name(name: str) -> str:
     """Return ``cores.count`` for ``cores_count``."""
     return name.replace("_", ".", 1)
 
@@ -96,9 +96,9 @@ def grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
     UserError
         GRID001 for an empty or a huge grid, DEV002 and DEV003 for its values.
     """
-    unique = {setting_name(name): tuple(dict.fromkeys(grid[name])) for name in grid}
+    unique = {parse_setting_name(name): tuple(dict.fromkeys(grid[name])) for name in grid}
     if not unique or not all(unique.values()):
-        missing = next((dotted(name) for name in unique if not unique[name]), None)
+        missing = next((format_setting_name(name) for name in unique if not unique[name]), None)
         message = f"{missing} has no values" if missing else "there is nothing to sweep"
         raise fail("GRID001", message, hint="--set cores.count=1,2,4 or --grid GRID.toml")
     _check_size(unique)

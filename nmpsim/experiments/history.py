@@ -71,7 +71,7 @@ class EntryDocument(TypedDict):
     document: Annotated[str, "the JSON document, as gzip in base64"]
 
 
-def add(folder: Path, document: Path, commit: str, label: str, date: datetime) -> Entry:
+def add_entry(folder: Path, document: Path, commit: str, label: str, date: datetime) -> Entry:
     """Add a JSON report of a run, or a JSON document of an evaluation, to a folder.
 
     One of the same network, commit, label and kind is replaced.
@@ -105,13 +105,13 @@ def add(folder: Path, document: Path, commit: str, label: str, date: datetime) -
     return entry
 
 
-def entries(folder: Path) -> list[Entry]:
+def list_entries(folder: Path) -> list[Entry]:
     """Return all entries of a folder, oldest first; raise RESULT001 for a foreign file."""
     return [entry for entry, _ in _all(folder)]
 
 
-def document_of(folder: Path, number: int) -> str:
-    """Return the JSON document of an entry, counted from 1 in the order of :func:`entries`."""
+def read_document(folder: Path, number: int) -> str:
+    """Return the JSON document of an entry, counted from 1 in the order of :func:`list_entries`."""
     found = _all(folder)
     if not 0 < number <= len(found):
         raise fail(
@@ -132,7 +132,7 @@ def document_of(folder: Path, number: int) -> str:
         raise _damaged(folder, error) from error
 
 
-def series_names(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
+def name_series(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
     """Return a name for each series: the last name of its network, and the label.
 
     Networks of one name are told apart by their digests; so are those whose names are cut.
@@ -148,7 +148,7 @@ def series_names(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
     return names
 
 
-def latest(found: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
+def find_latest_pairs(found: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
     """Return the last two entries of each series and kind with several."""
     series: dict[object, list[Entry]] = {}
     for entry in found:

@@ -115,7 +115,7 @@ def is_scores(shape: Sequence[int]) -> bool:
     return sum(dim != 1 for dim in shape) == 1
 
 
-def classes_of(bundle: Bundle) -> int:
+def count_classes(bundle: Bundle) -> int:
     """Return the number of classes of a program; raise DATA001 if it is no classifier."""
     outputs = bundle.metadata.user_outputs
     scores = [output for output in outputs if is_scores(output.shape)]

@@ -84,7 +84,7 @@ COLUMNS = (
 """All columns in order; docs/sweep.md describes each."""
 
 
-def measures(measured: Measured) -> dict[str, Any]:
+def compute_measures(measured: Measured) -> dict[str, Any]:
     """Return the columns of a completed point."""
     return {
         name: read(measured) if callable(read) else value_at(measured, read)

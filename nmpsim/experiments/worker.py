@@ -155,7 +155,7 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
     with _turn:
         bundle, device = _device_for(work)
         found = device.run_batch(bundle, chunk.samples, limits=work.limits)
-    orders = ranking(np.stack([scores_of(run.outputs) for run in found.runs]))
+    orders = rank_classes(np.stack([get_scores(run.outputs) for run in found.runs]))
     ranks = (orders == np.array(chunk.labels)[:, None]).argmax(axis=1)
     columns = (chunk.indices, found.runs, orders[:, 0].tolist(), ranks.tolist())
     told = tuple(_answer(*one) for one in zip(*columns, strict=True))
@@ -186,12 +186,12 @@ def _answer(index: int, run: batch.Answer, best: int, rank: int) -> Answer:
     return Answer(index, best, rank, run.cycles)
 
 
-def scores_of(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
+def get_scores(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
     """Return the scores of classes: the first output with one long dimension."""
     output = next(one for one in outputs if is_scores(one.values.shape))
     return output.real().astype(np.float64).reshape(-1)
 
 
-def ranking(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def rank_classes(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the classes [..., C] by descending score; among equals the first comes first."""
     return np.argsort(-scores, axis=-1, kind="stable")

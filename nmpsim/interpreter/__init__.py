@@ -13,8 +13,8 @@ from nmpsim.interpreter.operations import (
     RealType,
     dequantize,
     dequantize_rows,
+    find_scale_operands,
     hides_relu,
-    own_scales,
     real_operands,
     real_operation,
 )
@@ -33,7 +33,7 @@ __all__ = [
     "execute_real",
     "hides_relu",
     "locate",
-    "own_scales",
+    "find_scale_operands",
     "real_operands",
     "real_operation",
     "sqnr_db",

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter.memory import Memory, stored
+from nmpsim.interpreter.memory import Memory, read_constant
 from nmpsim.interpreter.operations import (
     REAL,
     RealArray,
     RealType,
     dequantize,
     dequantize_rows,
-    own_scales,
+    find_scale_operands,
     real_operation,
     storage_dtype,
 )
@@ -129,9 +129,9 @@ def execute_real(
     def compute(instruction: Instruction) -> dict[int, RealArray]:
         places = [memory.place(operand.name) for operand in instruction.operands]
         values = [memory.read(operand.name) for operand in instruction.operands]
-        for index, parameters in own_scales(instruction).items():
+        for index, parameters in find_scale_operands(instruction).items():
             if places[index].storage not in given:
-                raw = [stored(places[i], module.constants) for i in (index, *parameters)]
+                raw = [read_constant(places[i], module.constants) for i in (index, *parameters)]
                 values[index] = dequantize_rows(raw[0], raw[1], raw[2], real)
         return real_operation(
             instruction,

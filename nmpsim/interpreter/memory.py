@@ -78,7 +78,7 @@ def _parts(
         yield Part(f"%{quote(place.storage)}", nbytes)
 
 
-def stored(place: Location, constants: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def read_constant(place: Location, constants: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Return the stored elements of a constant, or of a view of one, in their shape."""
     return _part(constants[place.storage].reshape(-1), place)
 

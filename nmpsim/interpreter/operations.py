@@ -148,7 +148,7 @@ def storage_dtype(type_: TensorType, real: RealType) -> np.dtype[Any]:
     return np.dtype(real) if is_number else type_.dtype
 
 
-def own_scales(instruction: Instruction) -> Mapping[int, tuple[int, int]]:
+def find_scale_operands(instruction: Instruction) -> Mapping[int, tuple[int, int]]:
     """Return the operands whose scales and offsets are operands: index -> indices of these.
 
     Such are the filter and bias of a channelwise convolution and the weights of a row-wise fully
@@ -173,7 +173,7 @@ def real_operands(
     quantized), in their logical shapes.
     """
     reals = [dequantize(a, t, real) for a, t in zip(raw, types, strict=True)]
-    for index, (scales, offsets) in own_scales(instruction).items():
+    for index, (scales, offsets) in find_scale_operands(instruction).items():
         reals[index] = dequantize_rows(raw[index], raw[scales], raw[offsets], real)
     return reals
 

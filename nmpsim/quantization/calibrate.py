@@ -25,7 +25,7 @@ Sample = dict[str, Array]
 _PREFIX = "input/"
 
 
-def cut_samples(
+def split_samples(
     inputs: Mapping[str, TensorType], arrays: Mapping[str, npt.ArrayLike]
 ) -> list[Sample]:
     """Split arrays into samples, float32 where the input is float.
@@ -63,7 +63,7 @@ def cut_samples(
 def stack_examples(
     inputs: Mapping[str, TensorType], examples: Iterable[Any]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Stack examples to one array for each input, as :func:`cut_samples` takes them.
+    """Stack examples to one array for each input, as :func:`split_samples` takes them.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def stack_examples(
                 hint="of batches with labels take the inputs: (x for x, _ in loader)",
             )
         arrays = zip(inputs, map(_array_of, values), strict=True)
-        samples += cut_samples(inputs, dict(arrays))
+        samples += split_samples(inputs, dict(arrays))
     if not samples:
         raise fail("INPUT001", "there are no calibration examples", expected="one or more")
     return {name: np.stack([sample[name] for sample in samples]) for name in inputs}

@@ -18,7 +18,7 @@ from nmpsim.lir.names import display_names
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.lir.verify import verify
-from nmpsim.quantization.calibrate import Sample, calibrate, cut_samples
+from nmpsim.quantization.calibrate import Sample, calibrate, split_samples
 from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import Graph, Value, build_graph
 from nmpsim.quantization.lookup_tables import find_lookup_chains
@@ -115,7 +115,7 @@ class CalibratedProgram:
         origin = program if isinstance(program, ImportedModel) else import_lir(program)
         inputs = get_float_inputs(origin)
         graph = build_graph(origin.module)
-        samples = [] if arrays is None else cut_samples(inputs, arrays)
+        samples = [] if arrays is None else split_samples(inputs, arrays)
         if profile is None:
             return cls(graph, samples, calibrate(graph, samples), origin)
         return cls(graph, samples, find_profile_ranges(graph, profile), origin)

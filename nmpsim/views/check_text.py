@@ -130,7 +130,7 @@ def _markdown_case(result: CaseResult) -> Iterator[str]:
 
 def _group_of(layer: LayerOutcome) -> str:
     """Return the group of a layer; other constants or scales count as changed."""
-    if layer.change != "regressed" and layer.computes_otherwise:
+    if layer.change != "regressed" and layer.differs_from_baseline:
         return "changed"
     return layer.change
 

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypedDict
 
 from rich.console import Console
 
-from nmpsim.experiments.history import Entry, latest, series_names
+from nmpsim.experiments.history import Entry, find_latest_pairs, name_series
 from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import line
@@ -69,14 +69,16 @@ def number(entries: Sequence[Entry]) -> Measure:
 
 def network(entries: Sequence[Entry]) -> Measure:
     """The name of an entry's series among these."""
-    names = series_names(entries)
+    names = name_series(entries)
     return Measure("network", "series", names.__getitem__, "and the label, if it has one", 8)
 
 
 def verdicts(entries: Sequence[Entry]) -> list[str]:
     """For each series, whether its last entry is worse than the one before."""
-    names = series_names(entries)
-    return [_verdict(before, after, names[after.series]) for before, after in latest(entries)]
+    names = name_series(entries)
+    return [
+        _verdict(before, after, names[after.series]) for before, after in find_latest_pairs(entries)
+    ]
 
 
 def _verdict(before: Entry, after: Entry, name: str) -> str:

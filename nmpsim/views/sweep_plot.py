@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpsim.atomic import cannot_write, write_file
 from nmpsim.experiments import SweepResult
-from nmpsim.experiments.grid import dotted
+from nmpsim.experiments.grid import format_setting_name
 from nmpsim.experiments.table import Row
 from nmpsim.extras import missing
 from nmpsim.views.text import plural
@@ -90,7 +90,7 @@ def _draw_cycles(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
         axes.plot(x, y, dashes, marker="o", markersize=3, linewidth=1, label=label)
     if others and len(lines) <= MAX_NAMED:
         _legend_below(axes)
-    _log_axes(axes, dotted(across), "cycles")
+    _log_axes(axes, format_setting_name(across), "cycles")
     values = sorted({row[across] for row in rows})
     if len(values) <= MAX_NAMED:
         axes.set_xticks(values)
@@ -151,7 +151,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
 
 
 def _settings(row: Row, names: Sequence[str]) -> str:
-    return ", ".join(f"{dotted(name)} {row[name]}" for name in names)
+    return ", ".join(f"{format_setting_name(name)} {row[name]}" for name in names)
 
 
 def _name(axes: Axes, text: str, x: float, y: float, side: str) -> None:

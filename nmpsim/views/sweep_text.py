@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypedDict
 from rich.console import Console
 
 from nmpsim.experiments import SweepResult
-from nmpsim.experiments.grid import dotted
+from nmpsim.experiments.grid import format_setting_name
 from nmpsim.experiments.table import Row
 from nmpsim.report.use import HostWork
 from nmpsim.views.columns import print_table
@@ -69,7 +69,7 @@ def print_sweep(result: SweepResult, console: Console) -> None:
 def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Measure]:
     best = min(int(row["cycles"]) for row in rows)
     return [
-        *(Number(dotted(one), one, str) for one in varied),
+        *(Number(format_setting_name(one), one, str) for one in varied),
         CYCLES,
         Number("x best", lambda row: row["cycles"] / best if best else None, ".2f"),
         Number("latency", "seconds", duration),
@@ -87,4 +87,4 @@ def _host(row: Row) -> str:
 
 
 def _settings(row: Row, varied: Sequence[str]) -> str:
-    return visible_line(", ".join(f"{dotted(one)}={row[one]}" for one in varied))
+    return visible_line(", ".join(f"{format_setting_name(one)}={row[one]}" for one in varied))

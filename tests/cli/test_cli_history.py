@@ -13,7 +13,7 @@ import pytest
 from report_samples import CUTS, TRAP, layer, sample_report
 
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.history import entries, series_names
+from nmpsim.experiments.history import list_entries, name_series
 from nmpsim.experiments.identity import digest_of_network
 from nmpsim.report.json import json_text, to_json
 from nmpsim.report.read import MAX_REPORT_BYTES
@@ -101,12 +101,12 @@ def test_a_document_comes_back_as_it_was(nmpsim_cli, history, runs):
 def test_the_same_commit_is_replaced(nmpsim_cli, history, runs):
     again = ("history", history, runs[0], "--commit", "beef", "--date", "2026-02-01")
     assert nmpsim_cli(*again).exit_code == 0
-    assert [(one.commit, one.cycles) for one in entries(history) if one.kind == "run"] == [
+    assert [(one.commit, one.cycles) for one in list_entries(history) if one.kind == "run"] == [
         ("cafe", 3500),
         ("beef", 3500),
     ]
     assert nmpsim_cli(*again, "--label", "small").exit_code == 0
-    assert set(series_names(entries(history)).values()) == {"lenet", "lenet (small)"}
+    assert set(name_series(list_entries(history)).values()) == {"lenet", "lenet (small)"}
 
 
 def test_a_network_is_known_by_its_layers_not_by_its_name(nmpsim_cli, history, runs, tmp_path):
@@ -121,7 +121,7 @@ def test_a_network_is_known_by_its_layers_not_by_its_name(nmpsim_cli, history, r
     larger = sample_report(program="model2", layers=(layer(0, shape=(1, 2)), layer(1)), cycles=9)
     found = added("b.json", larger, "2026-03-02")
     assert "against" not in found.replace("f00d against beef", ""), "a network of its own"
-    assert len({one.series for one in entries(history) if one.kind == "run"}) == 2
+    assert len({one.series for one in list_entries(history) if one.kind == "run"}) == 2
 
 
 def test_an_entry_of_an_older_version_belongs_to_the_network_of_its_name(history):
@@ -129,7 +129,7 @@ def test_an_entry_of_an_older_version_belongs_to_the_network_of_its_name(history
     data = {**json.loads(path.read_text()), "schema": "nmpsim-entry-1"}
     del data["entry"]["network"]
     path.write_text(json.dumps(data))
-    assert len({one.series for one in entries(history) if one.kind == "run"}) == 1
+    assert len({one.series for one in list_entries(history) if one.kind == "run"}) == 1
 
 
 def test_the_page(nmpsim_cli, history, tmp_path):
@@ -140,7 +140,9 @@ def test_the_page(nmpsim_cli, history, tmp_path):
     assert "is worse: cycles 3,500 to 4,000" in text
     assert text.count('class="still"') == 4
     assert not re.search(r"(src|href)=\"(?!data:|#)", text)
-    figures = {one.title: one.spec["data"]["values"] for one in history_figures(entries(history))}
+    figures = {
+        one.title: one.spec["data"]["values"] for one in history_figures(list_entries(history))
+    }
     assert [one["value"] for one in figures["Cycles"]] == [3500, 3000.5, 4000]
     assert [round(one["height"], 1) for one in figures["Cycles"]] == [100, 100, 114.3]
     assert [one["value"] for one in figures["Accuracy"]] == [97.5]
@@ -158,11 +160,11 @@ def test_git_tells_commit_and_date(nmpsim_cli, runs, tmp_path, monkeypatch):
     for words in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "x"]):
         subprocess.run(["git", *words], check=True)
     assert nmpsim_cli("history", "h", runs[0]).exit_code == 0
-    (entry,) = entries(tmp_path / "h")
+    (entry,) = list_entries(tmp_path / "h")
     assert len(entry.commit) == 40
     assert entry.date == "2026-03-04T04:06:07+00:00"
     assert nmpsim_cli("history", "h", runs[0], "--commit", "HEAD").exit_code == 0
-    assert len(entries(tmp_path / "h")) == 1
+    assert len(list_entries(tmp_path / "h")) == 1
 
 
 def test_an_empty_history(nmpsim_cli, tmp_path):
@@ -216,7 +218,7 @@ def test_a_damaged_entry_is_named(history, change):
     path = sorted(history.iterdir())[0]
     path.write_text(change(json.loads(path.read_text())))
     with pytest.raises(UserError, match="RESULT001") as caught:
-        entries(history)
+        list_entries(history)
     assert path.name in str(caught.value)
 
 
@@ -225,7 +227,7 @@ def test_a_long_name_is_cut(nmpsim_cli, runs, tmp_path):
     runs[0].write_text(json.dumps(report | {"program": "n" * 100_000}))
     folder = tmp_path / "history"
     assert nmpsim_cli("history", folder, runs[0], "--commit", "cafe").exit_code == 0
-    (name,) = series_names(entries(folder)).values()
+    (name,) = name_series(list_entries(folder)).values()
     assert len(name) < 250
     assert name.startswith("nnn")
 
@@ -242,7 +244,7 @@ def test_a_document_that_unpacks_to_too_much_is_damage(nmpsim_cli, history):
 
 
 def test_long_names_are_short_in_figures(history):
-    entry = entries(history)[0]
+    entry = list_entries(history)[0]
     given = [letter * 50_000 + "x" * 50_000 for letter in "ab"]
     figures = history_figures([attrs.evolve(entry, program=name, network=name) for name in given])
     shown = {value["network"] for value in next(figures).spec["data"]["values"]}

@@ -16,7 +16,7 @@ from nmpsim.analysis.shadow.recording import part
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
-from nmpsim.interpreter import Location, dequantize, dequantize_rows, locate, own_scales
+from nmpsim.interpreter import Location, dequantize, dequantize_rows, find_scale_operands, locate
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.opcode import WEIGHTED
@@ -121,7 +121,7 @@ def _with_own_scales(
     module: Module, instruction: Instruction, places: list[Location]
 ) -> dict[str, Real]:
     found: dict[str, Real] = {}
-    for index, parameters in own_scales(instruction).items():
+    for index, parameters in find_scale_operands(instruction).items():
         used = [places[i] for i in (index, *parameters)]
         if all(place.storage in module.constants for place in used):
             array, scales, offsets = (part(module.constants[p.storage], p) for p in used)

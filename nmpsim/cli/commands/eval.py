@@ -73,7 +73,7 @@ def command(request: Request) -> int:
     from nmpsim.cli.dataset import load_dataset, read_class_names
     from nmpsim.cli.samples import ProgramInputs
     from nmpsim.experiments import evaluate, evaluation_json, write_confusion
-    from nmpsim.experiments.samples import check_labels, classes_of
+    from nmpsim.experiments.samples import check_labels, count_classes
     from nmpsim.views.eval_text import print_evaluation
     from nmpsim.views.progress import RunProgress, stderr_console
 
@@ -85,7 +85,7 @@ def command(request: Request) -> int:
         request.max_memory,
         request.limit,
     )
-    classes = classes_of(bundle)
+    classes = count_classes(bundle)
     with about(data.source):
         check_labels(data.labels, len(data.samples), classes)
     names = data.class_names

@@ -49,7 +49,7 @@ def command(request: Request) -> None:
       nmpsim history results RUN.json
       nmpsim history results --format html -o HISTORY.html
     """
-    from nmpsim.experiments.history import add, document_of, entries
+    from nmpsim.experiments.history import add_entry, list_entries, read_document
 
     folder, documents, output = request.folder, request.documents, request.output
     check_outputs([output], documents)
@@ -63,13 +63,13 @@ def command(request: Request) -> None:
     if documents:
         commit, when = _find_commit(request.commit, request.date)
         for document in documents:
-            entry = add(folder, document, commit, label, when)
+            entry = add_entry(folder, document, commit, label, when)
             name = f"{entry.program} ({entry.label})" if entry.label else entry.program
             print_message(f"added {document}: {name}, {commit}")
     if request.show is not None:
-        emit(document_of(folder, request.show), output)
+        emit(read_document(folder, request.show), output)
         return
-    found = entries(folder)
+    found = list_entries(folder)
     if request.format == "html":
         from nmpsim.views.html.history import history_page
 

@@ -120,11 +120,11 @@ def _read_grid(request: Request) -> dict[str, tuple[int, ...]]:
 
 
 def _parse_setting(text: str) -> tuple[str, tuple[int, ...]]:
-    from nmpsim.experiments.grid import setting_name
+    from nmpsim.experiments.grid import parse_setting_name
 
     name, _, values = text.partition("=")
     try:
-        return setting_name(name), tuple(int(value) for value in values.split(","))
+        return parse_setting_name(name), tuple(int(value) for value in values.split(","))
     except ValueError as error:
         raise fail(
             "GRID001",

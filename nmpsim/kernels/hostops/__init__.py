@@ -71,10 +71,10 @@ def execute(
     HostValueError
         A value in an operand that the operation cannot take, as an index may be.
     """
-    return prepared(opcode, operands, attributes, numerics)()
+    return prepare_operation(opcode, operands, attributes, numerics)()
 
 
-def prepared(
+def prepare_operation(
     opcode: str,
     operands: Sequence[HostTensor],
     attributes: Attributes,
@@ -118,6 +118,6 @@ __all__ = [
     "UnsupportedHostOp",
     "execute",
     "integer_limits",
-    "prepared",
+    "prepare_operation",
     "supports",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from nmpsim.experiments.history import Entry, series_names
+from nmpsim.experiments.history import Entry, name_series
 from nmpsim.views.history_text import (
     ACCURACY,
     CYCLES,
@@ -53,7 +53,7 @@ def history_figures(entries: Sequence[Entry]) -> Iterator[Figure]:
         ("Worst SQNR", "dB", lambda one: one.sqnr_db),
         ("Accuracy", "% of the samples", _percent),
     )
-    names = series_names(entries)
+    names = name_series(entries)
     for title, unit, measure in measures:
         known = [
             (one, _line(one, names), value)

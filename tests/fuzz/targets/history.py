@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 import attrs
 
-from nmpsim.experiments.history import SCHEMA, Entry, document_of, entries, latest, series_names
+from nmpsim.experiments.history import (
+    SCHEMA,
+    Entry,
+    find_latest_pairs,
+    list_entries,
+    name_series,
+    read_document,
+)
 
 from ..mutate import json_bytes_changed
 from ..target import Target, folder, refusals
@@ -21,11 +28,11 @@ def run(data: bytes) -> None:
     history.mkdir(exist_ok=True)
     (history / "entry.history.json").write_bytes(data)
     with refusals("RESULT001", "FILE001"):
-        found = entries(history)
+        found = list_entries(history)
         assert len(found) == 1
-        series_names(found)
-        latest(found)
-        document_of(history, 1)
+        name_series(found)
+        find_latest_pairs(found)
+        read_document(history, 1)
 
 
 def seeds() -> Iterator[bytes]:
