@@ -1,4 +1,4 @@
-"""Does the metadata of a bundle fit what is in it? Each rule once; the first breach is told."""
+"""Consistency checks of a bundle's metadata; the first problem is reported."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nmpsim.lir.nodes import ELEM_DTYPES, MODULE_ELEMS
 from nmpsim.records import frozen
 
 Range = tuple[int, int]
-"""First address and the address after the last."""
+"""Half-open range of addresses."""
 
 
 @frozen
 class Memory:
-    """The address ranges of a bundle."""
+    """Address ranges of a bundle's memory."""
 
     image: Range
     read_write: Range
@@ -25,7 +25,7 @@ class Memory:
 
 
 def check_metadata(metadata: Metadata, memory: Memory, place: Place) -> None:
-    """Raise UserError BUN002 at the first thing in ``metadata`` that cannot be."""
+    """Raise UserError (BUN002) for the first inconsistency of ``metadata``."""
     for message in _problems(metadata, memory):
         raise _inconsistent(message, place)
 
@@ -89,7 +89,7 @@ def _device_step_problems(step: ProgramStep, memory: Memory) -> Iterator[str]:
     if entry is None:
         yield "a device step needs an entry"
     elif entry % 4 or not any(start <= entry < end for start, end in memory.text):
-        yield f"entry {entry:#x} is no instruction"
+        yield f"entry {entry:#x} is not in the code"
 
 
 def _host_step_problems(step: ProgramStep, memory: Memory) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _host_step_problems(step: ProgramStep, memory: Memory) -> Iterator[str]:
 
 
 def _tensor_problems(tensor: Tensor, ranges: Sequence[Range]) -> Iterator[str]:
-    """One problem at most: later rules rely on the earlier ones."""
+    """Yield at most one problem, since later rules depend on earlier ones."""
     dtype = ELEM_DTYPES[tensor.elem] if tensor.elem in MODULE_ELEMS else None
     if dtype is None:
         yield f"tensor {tensor.name!r} has unknown elements {tensor.elem!r}"

@@ -1,8 +1,8 @@
-"""The LIR module that a bundle was made from, carried along as debug information.
+"""The LIR module of a bundle, stored as debug information.
 
-As DWARF does for code: sections that no loader touches, read only when somebody asks. The text is
-what ``print_module`` makes; what it cannot hold is in the index: exact scales, and where each
-constant's values lie. A constant that the device's image holds as it is lies there only.
+As with DWARF, loaders ignore these sections; they are read on demand. The text is that of
+``print_module``. The index adds exact scales and the location of each constant's values. A
+constant that is in the device's image is not stored again.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from nmpsim.lir.verify import verify
 from nmpsim.report.fields import Before
 
 SCHEMA: Final = "nmpsim-lir-2"
-"""Version of the index."""
+"""Schema of the index."""
 
 
 @attrs.frozen
 class ExactScale:
-    """A quantized tensor's parameters; the text prints nine decimals of the scale."""
+    """Exact quantization parameters of a tensor; the text has only nine decimals of the scale."""
 
     name: str
     scale: float
@@ -50,43 +50,43 @@ class ExactScale:
 
 @attrs.frozen
 class ConstantPlace:
-    """Where a constant's values lie, row-major and little endian, as its type says."""
+    """Location of a constant's values, row-major and little endian."""
 
     name: str
     space: Literal["image", "section"]
-    """In the device's memory, or in the section of constants."""
+    """Whether they are in the device's memory or in the section of constants."""
     at: Address
-    """Address in the memory, or offset in the section."""
+    """Address in memory, or offset in the section."""
 
 
 @attrs.frozen
 class PackedConstant:
-    """A constant that lies in the image in the form that the MAC array wants, in pieces.
+    """A constant in the image, divided into pieces packed for the MAC array.
 
-    As weights of [O, kernel_h, kernel_w, I] it is cut along O and along I; pieces lie in order of
-    O, then I, and none lies before or in the one before it.
+    Weights of [O, kernel_h, kernel_w, I] are divided along O and along I. Pieces are stored in
+    ascending order of O, then of I, and do not overlap.
     """
 
     name: str
     order: Literal["OI", "IO"]
-    """Of the constant's dimensions: [O, ..., I], or [I, O]."""
+    """Order of the constant's dimensions: [O, ..., I] or [I, O]."""
     outputs: Annotated[tuple[int, ...], PIECES]
-    """Where pieces begin along O, and O."""
+    """First output channel of each piece, and O."""
     inputs: Annotated[tuple[int, ...], PIECES]
-    """Where pieces begin along I, and I."""
+    """First input channel of each piece, and I."""
     at: Annotated[tuple[Address, ...], PIECES]
     """Address of each piece."""
 
 
 @attrs.frozen
 class ModuleIndex:
-    """What the text does not hold."""
+    """Information on a module that its text does not contain."""
 
     scales: tuple[ExactScale, ...]
     constants: tuple[ConstantPlace, ...]
     packed: tuple[PackedConstant, ...]
     floats: tuple[ConstantPlace, ...] = ()
-    """Where float32 values from before quantization lie, of constants that have such."""
+    """Locations of the float32 values that constants had before quantization."""
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-lir-2"], Before("scales")]:
@@ -97,9 +97,9 @@ class ModuleIndex:
 def debug_sections(
     module: Module, held: Mapping[str, int], packed: Mapping[str, PackedConstant] | None = None
 ) -> dict[str, list[Buffer]]:
-    """Contents of the debug sections.
+    """Return the contents of the debug sections.
 
-    ``held`` are addresses of constants in the image, ``packed`` those that it holds packed.
+    ``held`` has the addresses of constants in the image, ``packed`` the packed constants.
     """
     packed = packed or {}
     places: list[ConstantPlace] = []
@@ -136,13 +136,15 @@ def read_module(
     image_base: int,
     place: Place,
 ) -> Module:
-    """The module that the sections describe; its constants are views, read-only.
+    """Read the module from the debug sections; its constants are read-only views.
 
     ``image`` is the device's read-only memory, from address ``image_base`` on.
 
-    Raises:
-        UserError: BUN005 if the bundle carries no module, BUN002 if it cannot be used, BUN003 if
-            it is another version's.
+    Raises
+    ------
+    UserError
+        BUN005 if the bundle has no module, BUN002 if it is damaged, BUN003 if it has the schema of
+        another version.
     """
     missing = [name for name in DEBUG_SECTIONS if name not in sections]
     if missing:
@@ -193,13 +195,13 @@ def _inside(
 
 
 _Piece: TypeAlias = tuple[tuple[slice, slice], npt.NDArray[np.uint8]]
-"""Output channels and input channels; bytes."""
+"""Output channels, input channels and bytes of a piece."""
 
 
 def _pieces(
     packed: PackedConstant, type: TensorType, image: npt.NDArray[np.uint8], base: int
 ) -> list[_Piece]:
-    """The pieces of a packed constant; none if they do not make up one of this type."""
+    """Return the pieces of a packed constant; empty if they do not cover the type exactly."""
     out, kernel_h, kernel_w, depth = _as_weights(packed, type)
     wide = type.dtype.itemsize
     is_whole = _divides(packed.outputs, out) and _divides(packed.inputs, depth)
@@ -234,7 +236,7 @@ def _unpacked(packed: PackedConstant, type: TensorType, pieces: list[_Piece]) ->
 
 
 def _as_weights(packed: PackedConstant, type: TensorType) -> tuple[int, int, int, int]:
-    """The constant's shape as [O, kernel_h, kernel_w, I]; zeros if it cannot be weights."""
+    """Return the shape as [O, kernel_h, kernel_w, I]; zeros if the constant cannot be weights."""
     if len(type.shape) == 4 and packed.order == "OI":
         out, kernel_h, kernel_w, depth = type.shape
         return out, kernel_h, kernel_w, depth
@@ -245,7 +247,7 @@ def _as_weights(packed: PackedConstant, type: TensorType) -> tuple[int, int, int
 
 
 def _parsed(text: memoryview, index: ModuleIndex, place: Place) -> Module:
-    """The checked module without its constants; all that may be wrong is one BUN002."""
+    """Parse and verify the module without constants; raise UserError (BUN002) on any problem."""
     if problem := TEXT_BYTES.problem(len(text)):
         raise _unusable(place, problem)
     scales = {s.name: NamedScale(s.name, float32(s.scale), s.offset) for s in index.scales}
@@ -273,7 +275,7 @@ def _scales(module: Module) -> Iterator[ExactScale]:
 
 
 def _array(data: npt.NDArray[np.uint8], type: TensorType) -> npt.NDArray[Any]:
-    """The bytes as a tensor; a copy only where they lie misaligned, as another tool may do."""
+    """Return bytes as a tensor; copied only if they are misaligned."""
     values = np.require(data.view(type.dtype).reshape(type.shape), requirements=["A"])
     values.flags.writeable = False
     return values

@@ -1,7 +1,7 @@
-"""The records of an ELF32 little-endian RISC-V file, and how sections become one.
+"""Records of an ELF32 little-endian RISC-V file, and how sections become a file.
 
 Source: *Tool Interface Standard, Executable and Linking Format*, version 1.2, and the RISC-V ELF
-psABI. Only what a bundle needs is here.
+psABI. Only the parts that a bundle needs are implemented.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Buffer = bytes | bytearray | memoryview
 
 MAGIC = b"\x7fELF"
 IDENT = MAGIC + bytes([1, 1, 1]) + bytes(9)
-"""ELF32, little endian, version 1, System V."""
+"""Identification: ELF32, little endian, version 1, System V."""
 ET_EXEC = 2
 EM_RISCV = 243
 
@@ -39,7 +39,7 @@ SYMBOL = struct.Struct("<IIIBBH")
 
 @frozen
 class Segment:
-    """A program header: what a loader puts where."""
+    """A program header: a range of the file that a loader copies to memory."""
 
     offset: int
     address: int
@@ -49,7 +49,7 @@ class Segment:
     alignment: int
 
     def pack(self) -> bytes:
-        """The 32 bytes of the program header."""
+        """Return the 32 bytes of the program header."""
         return PROGRAM_HEADER.pack(
             PT_LOAD,
             self.offset,
@@ -64,7 +64,7 @@ class Segment:
 
 @frozen(eq=False)
 class LazyBytes:
-    """Bytes that are made when they are written, and may be made again."""
+    """Bytes that are computed whenever they are written."""
 
     nbytes: int
     make: Callable[[], Buffer]
@@ -75,7 +75,7 @@ class LazyBytes:
 
 @frozen
 class Section:
-    """A section at its place in the file; ``chunks`` are its bytes, in order."""
+    """A section at its offset in the file; ``chunks`` are its contents in order."""
 
     name: str
     type: int
@@ -84,7 +84,7 @@ class Section:
     flags: int = 0
     address: int = 0
     memory_bytes: int = 0
-    """Bytes in memory of a section that has none in the file."""
+    """Size in memory of a section without contents in the file."""
     link: int = 0
     info: int = 0
     alignment: int = 1
@@ -92,16 +92,16 @@ class Section:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes in the file."""
+        """Size in the file in bytes."""
         return sum(len(c) for c in self.chunks)
 
     @property
     def end(self) -> int:
-        """File offset after the section."""
+        """File offset of the end of the section."""
         return self.offset + self.file_bytes
 
     def pack(self, name_offset: int) -> bytes:
-        """The 40 bytes of the section header."""
+        """Return the 40 bytes of the section header."""
         return SECTION_HEADER.pack(
             name_offset,
             self.type,
@@ -117,13 +117,13 @@ class Section:
 
 
 class StringTable:
-    """Strings that end in NUL, one after the other; the empty one is first."""
+    """A table of NUL-terminated strings; the first one is empty."""
 
     def __init__(self) -> None:
         self._text = bytearray(1)
 
     def add(self, text: str) -> int:
-        """Offset of ``text`` in the table."""
+        """Add a string; return its offset in the table."""
         offset = len(self._text)
         self._text += text.encode() + b"\0"
         return offset
@@ -133,32 +133,32 @@ class StringTable:
 
 
 def flat_bytes(values: npt.NDArray[Any]) -> Buffer:
-    """An array's bytes, row-major, little endian."""
+    """Return the bytes of an array, row-major and little endian."""
     little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     return little.reshape(-1).view(np.uint8).data
 
 
 def align_up(value: int, alignment: int) -> int:
-    """The next multiple of ``alignment``, or ``value`` itself."""
+    """Round ``value`` up to a multiple of ``alignment``."""
     return -(-value // alignment) * alignment
 
 
 def headers_bytes(segments: int) -> int:
-    """Bytes of the ELF header and the program headers at the start of the file."""
+    """Return the bytes of the ELF header and the program headers."""
     return HEADER.size + segments * PROGRAM_HEADER.size
 
 
 def materialize(piece: Buffer | LazyBytes) -> Buffer:
-    """The bytes of a piece of a file."""
+    """Return the bytes of a piece, computed if it is lazy."""
     return piece.make() if isinstance(piece, LazyBytes) else piece
 
 
 def file_pieces(
     entry: int, segments: Sequence[Segment], sections: Sequence[Section]
 ) -> Iterator[Buffer | LazyBytes]:
-    """The whole file, piece by piece: headers, sections in order of offset, section headers.
+    """Yield the pieces of a file: headers, sections in order of offset, section headers.
 
-    The section names' own table is added as the last section.
+    The table of section names is added as the last section.
     """
     names = StringTable()
     name_offsets = [names.add(section.name) for section in sections]

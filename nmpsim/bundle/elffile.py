@@ -1,4 +1,4 @@
-"""An ELF file's headers, sections and symbols, with every offset checked against the file."""
+"""Reader of an ELF file's headers, sections and symbols; every offset is checked."""
 
 from __future__ import annotations
 
@@ -35,15 +35,17 @@ class ElfSection:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it has an address at run time."""
+        """Whether the section has an address at run time."""
         return bool(self.flags & elf.SHF_ALLOC)
 
 
 class ElfFile:
-    """The parts of an ELF32 RISC-V executable, read once.
+    """The headers and sections of an ELF32 RISC-V executable.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` BUN001 if it is something else, BUN002 if its
-    headers point outside the file.
+    Raises
+    ------
+    UserError
+        BUN001 if the data are another kind of file, BUN002 if the headers point outside the file.
     """
 
     def __init__(self, data: memoryview, path: str) -> None:
@@ -55,13 +57,13 @@ class ElfFile:
         self.sections = self._named_sections(names_index)
 
     def section_bytes(self, section: ElfSection) -> memoryview:
-        """A section's bytes in the file; none for one without any."""
+        """Return the contents of a section; empty if it has none in the file."""
         if section.type == elf.SHT_NOBITS:
             return self.data[:0]
         return self.data[section.offset : section.offset + section.nbytes]
 
     def symbols(self) -> dict[str, tuple[int, int]]:
-        """Name -> address and bytes; without section, file and mapping symbols."""
+        """Return address and size of each symbol, without section, file and mapping symbols."""
         table = next((s for s in self._all_sections if s.type == elf.SHT_SYMTAB), None)
         if table is None:
             return {}
@@ -85,11 +87,13 @@ class ElfFile:
         if len(self.data) < elf.HEADER.size:
             raise self._damaged("the file is truncated", len(self.data))
         if ident[4:7] != elf.IDENT[4:7]:
-            raise self._not_a_bundle("it is no 32-bit little-endian ELF file", ident[4:7].hex(" "))
+            raise self._not_a_bundle(
+                "it is not a 32-bit little-endian ELF file", ident[4:7].hex(" ")
+            )
         header: tuple[int, ...] = elf.HEADER.unpack_from(self.data)
         if header[1:3] != (elf.ET_EXEC, elf.EM_RISCV):
             raise self._not_a_bundle(
-                "it is no RISC-V executable", f"ELF type {header[1]}, machine {header[2]}"
+                "it is not a RISC-V executable", f"ELF type {header[1]}, machine {header[2]}"
             )
         return header
 
@@ -176,7 +180,7 @@ class ElfFile:
             place=Place(self.path, offset=0),
             found=found or "an empty file",
             expected="an ELF32 little-endian RISC-V executable",
-            hint="give what `nmpsim compile` or `nmpsim asm` writes, or a TFLite model",
+            hint="use a file written by `nmpsim compile` or `nmpsim asm`, or a TFLite model",
         )
 
     def _damaged(self, why: str, offset: int) -> UserError:

@@ -1,6 +1,6 @@
-"""A bundle's file in pieces: whole, but never in memory as a whole; and its digest.
+"""The file of a bundle as pieces that are never in memory all at once, and its digest.
 
-The digest is SHA-256 over the file, whose own 32 bytes count as zero.
+The digest is SHA-256 over the file, in which its own 32 bytes count as zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DIGEST_BYTES = 32
 
 
 def digest_of_file(file: memoryview, offset: int) -> bytes:
-    """Digest of a file that holds its own digest at ``offset``."""
+    """Return the digest of a file that contains its digest at ``offset``."""
     hasher = hashlib.sha256(file[:offset])
     hasher.update(bytes(DIGEST_BYTES))
     hasher.update(file[offset + DIGEST_BYTES :])
@@ -29,27 +29,27 @@ def digest_of_file(file: memoryview, offset: int) -> bytes:
 
 @frozen(eq=False)
 class BundleFile:
-    """A file to write, any number of times; ``bytes`` of it are the file's.
+    """A bundle's file, which can be written any number of times; ``bytes(file)`` is its contents.
 
-    It keeps the arrays that it is made from, which must not change any more, and makes of them what
-    the file has when that is written: packed weights, too, are in memory one piece at a time.
+    It keeps references to the arrays that it is made from, which must not change. Packed weights
+    are made when the file is written, one piece at a time.
     """
 
     metadata: Metadata
     memory: Memory
-    """Where the device has what."""
+    """Address ranges of the device's memory."""
     head: Sequence[Buffer | LazyBytes]
-    """All before the digest."""
+    """Pieces before the digest."""
     tail: bytes
-    """All behind it."""
+    """Bytes after the digest."""
 
     @property
     def nbytes(self) -> int:
-        """Of the file."""
+        """Size of the file in bytes."""
         return sum(map(len, self.head)) + DIGEST_BYTES + len(self.tail)
 
     def write(self, put: Callable[[Buffer], object]) -> str:
-        """Give the file's bytes to ``put``, piece by piece; its digest, in hexadecimal."""
+        """Pass the file's bytes to ``put``, piece by piece; return the digest in hexadecimal."""
         hasher = hashlib.sha256()
         for piece in map(materialize, self.head):
             hasher.update(piece)
@@ -60,7 +60,7 @@ class BundleFile:
         return hasher.hexdigest()
 
     def fill(self, memory: memoryview) -> None:
-        """Write the file into ``nbytes`` of memory."""
+        """Write the file into memory of ``nbytes`` bytes."""
         at = 0
 
         def put(piece: Buffer) -> None:
@@ -71,9 +71,9 @@ class BundleFile:
         self.write(put)
 
     def check(self, path: str) -> None:
-        """Raise UserError BUN002 for what :func:`~nmpsim.bundle.read_bundle` would refuse.
+        """Raise UserError (BUN002) for metadata that reading the bundle would refuse.
 
-        Only of the metadata, which depend on the network: the layout is always the same.
+        Only the metadata depend on the network; the layout of the file is always valid.
         """
         place = Place(path)
         check_metadata(
@@ -83,12 +83,12 @@ class BundleFile:
     def __bytes__(self) -> bytes:
         held = io.BytesIO()
         held.seek(self.nbytes - 1)
-        held.write(b"\0")  # as large as it will be: growing would take more memory
+        held.write(b"\0")  # the final size at once, since growing takes more memory
         held.seek(0)
         self.write(held.write)
         return held.getvalue()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """To another process as bytes."""
+        """Pickle the file as bytes."""
         whole = b"".join(map(materialize, self.head))
         return BundleFile, (self.metadata, self.memory, (whole,), self.tail)

@@ -1,4 +1,4 @@
-"""From a file's segments to the read-only image and the read-write window."""
+"""The memory that the segments of an ELF file describe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nmpsim.records import frozen
 
 @frozen(eq=False)
 class MemoryImage:
-    """What a bundle puts into DRAM."""
+    """Contents of the DRAM: the read-only image and the range of read-write memory."""
 
     image: npt.NDArray[np.uint8]
     image_base: int
@@ -30,10 +30,10 @@ class MemoryImage:
 
 
 def map_segments(file: ElfFile, data: npt.NDArray[np.uint8]) -> MemoryImage:
-    """The memory that the segments of ``file`` describe; ``data`` is the whole file.
+    """Return the memory that the segments of ``file`` describe; ``data`` is the whole file.
 
-    The image is a slice of ``data`` if every read-only segment has the same distance between
-    address and file offset, as in our bundles; otherwise it is put together in a copy.
+    The image is a view of ``data`` if address and file offset of all read-only segments differ by
+    the same number, as in compiled bundles; otherwise it is a copy.
     """
     used = [s for s in file.segments if s.memory_bytes]
     read_only = [s for s in used if not s.flags & elf.PF_W]

@@ -17,14 +17,14 @@ from nmpsim.report.fields import Range
 
 @frozen
 class Limit(Range):
-    """A range, and what it limits."""
+    """A range of integers with a description of the number that it limits."""
 
     what: str
     low: int
     high: int
 
     def problem(self, value: int) -> str | None:
-        """What is wrong with a value, in words; None if nothing is."""
+        """Return a message if a value is out of range, else None."""
         if self.low == 0 > value:
             return f"{value} is negative: {self.what} may be {self.range_text}"
         if not self.low <= value <= self.high:
@@ -33,7 +33,7 @@ class Limit(Range):
 
     @property
     def range_text(self) -> str:
-        """``0 to 65,535``"""
+        """The range as text, such as ``0 to 65,535``."""
         return f"{self.low:,} to {self.high:,}"
 
 
@@ -69,7 +69,7 @@ ATTRIBUTE_ITEMS = Limit("numbers in a list of an attribute", 0, 1024)
 ATTRIBUTE_NUMBER = Limit("a whole number of an attribute", *_INT32)
 
 TABLE: tuple[Limit, ...] = tuple(value for value in vars().values() if isinstance(value, Limit))
-"""All rows."""
+"""All limits, in the order of the page."""
 
 Address = Annotated[int, ADDRESS]
 ZeroPoint = Annotated[int, ZERO_POINT]

@@ -1,4 +1,4 @@
-"""What a bundle says about itself, besides its code and constants."""
+"""Metadata of a bundle: its tensors, layers and steps."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from nmpsim.records import frozen
 from nmpsim.report.fields import NOT_IN_JSON, Before
 
 SCHEMA: Final = "nmpsim-bundle-2"
-"""Version of the metadata and of the descriptors; a reader accepts its own version only."""
+"""Schema of the metadata and descriptors; a reader accepts only its own version."""
 
 
 UNSIGNED = 128
-"""What uint8 is more than the Int8 that holds it."""
+"""Difference between a uint8 value and the Int8 value that stores it."""
 UNSIGNED_ELEMS = {"i8": ("ui8", UNSIGNED), "i16": ("ui16", 32768)}
-"""Elements that hold unsigned ones -> those, and how much more they are."""
+"""Element type -> the unsigned type that it can store, and the difference of their values."""
 
 
 def is_same_shape(shape: Sequence[int], other: Sequence[int]) -> bool:
-    """Return whether two shapes are equal, but for dimensions of 1."""
+    """Return whether two shapes are equal if dimensions of 1 are ignored."""
     return [dim for dim in shape if dim != 1] == [dim for dim in other if dim != 1]
 
 
 @frozen
 class Tensor:
-    """A tensor in DRAM, contiguous and row-major."""
+    """A contiguous, row-major tensor in DRAM."""
 
     name: str
     elem: str
-    """Element kind as LIR has it (i8, i16, i32, float, ...)."""
+    """Element type, as in LIR: i8, i16, i32, float, ..."""
     shape: tuple[int, ...]
     address: Address
     scale: float | None = None
     """Exact float32 scale; None if the tensor is not quantized."""
     offset: ZeroPoint | None = None
 
-    def holds(self, shape: Sequence[int]) -> bool:
-        """Whether a shape is this one's, but for dimensions of 1."""
+    def accepts_shape(self, shape: Sequence[int]) -> bool:
+        """Return whether a shape equals the tensor's if dimensions of 1 are ignored."""
         return is_same_shape(shape, self.shape)
 
 
 def as_unsigned(tensor: Tensor) -> Tensor:
-    """An Int8 or Int16 tensor as a user has it who has uint8 or uint16."""
+    """Return the uint8 or uint16 tensor that an Int8 or Int16 tensor stores."""
     elem, more = UNSIGNED_ELEMS[tensor.elem]
     return attrs.evolve(tensor, elem=elem, offset=(tensor.offset or 0) + more)
 
@@ -66,55 +66,55 @@ class OperatorMapping:
 
 @frozen
 class Normalization:
-    """How the model's file says that pixels of 0 to 255 become values: less mean, by deviation."""
+    """Normalization of image pixels of 0 to 255: subtract the mean, divide by the deviation."""
 
     input: str
     mean: Annotated[tuple[float, ...], limits.CHANNELS]
-    """One for all channels, or one for each."""
+    """Mean of all channels, or of each channel."""
     stddev: Annotated[tuple[float, ...], limits.CHANNELS]
 
 
 @frozen
 class Layer:
-    """One LIR instruction that computes, with what was fused into it."""
+    """A layer: an LIR instruction that computes, with the activations fused into it."""
 
     index: int
     name: str
-    """Name of the LIR instruction whose output this is (the last one that was fused)."""
+    """Name of the LIR instruction whose output the layer computes (the last fused one)."""
     number: Line
     """Number of that instruction in the LIR."""
     line: Line
-    """Its line in the LIR text, 1-based; 0 if there is none."""
+    """Line of that instruction in the LIR text, 1-based; 0 if there is none."""
     op: str
-    """Opcode of the instruction that the layer began with."""
+    """Opcode of the layer's first instruction."""
     placement: Literal["device", "host"]
     output: Tensor
     operand: str
-    """Name of the operand that holds the output, as the LIR prints it."""
+    """Name of the operand that receives the output, as printed in the LIR."""
     reason: str = ""
-    """Why the host does it; empty on the device."""
+    """Why the layer runs on the host; empty on the device."""
     fused: Annotated[tuple[str, ...], limits.FUSED] = ()
-    """Names of the LIR instructions that were fused, in order, when there are several."""
+    """Names of the fused LIR instructions in order; empty if there is only one."""
     barrier: Barrier | None = None
     """Number of the barrier that ends the layer on the device."""
     macs: Macs = 0
-    """Multiplications with weights that the layer needs."""
+    """Multiplications of the layer on the MAC array."""
     numerics: str = ""
-    """Arithmetic profile that it follows; empty where none applies."""
+    """Arithmetic profile; empty if all profiles give the same result."""
     operation: str = ""
-    """Common name of the operation, such as conv1x1; made of the opcode where it is empty."""
+    """Common name of the operation, such as conv1x1; derived from the opcode if empty."""
     display_name: Annotated[str, NOT_IN_JSON] = ""
-    """Short name, derived from the names of all layers of its program."""
+    """Short unique name, derived from the names of all layers."""
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Names that a user may give it besides its own."""
+        """Further names by which a user may refer to the layer."""
         return *self.fused, self.output.name
 
 
 @frozen
 class HostOperand:
-    """An operand of a host operation: its role (in, out, inout) and its tensor."""
+    """An operand of a host operation: its role and its tensor."""
 
     role: Literal["in", "out", "inout"]
     tensor: Tensor
@@ -122,21 +122,21 @@ class HostOperand:
 
 @frozen
 class ProgramStep:
-    """One step of a run: the cores start at ``entry``, or the host does one operation."""
+    """A step of a run: all cores run from ``entry``, or the host executes one operation."""
 
     kind: Literal["device", "host"]
     layers: Annotated[tuple[int, ...], limits.LAYERS]
-    """Indices of the layers that it computes."""
+    """Indices of the layers that the step computes."""
     entry: Address | None = None
-    """Address where every core starts (device)."""
+    """Address at which all cores start (device)."""
     opcode: str | None = None
     """LIR opcode (host)."""
     operands: Annotated[tuple[HostOperand, ...], limits.OPERANDS] = ()
     attributes: Annotated[Mapping[str, Any], limits.ATTRIBUTES] = attrs.field(factory=dict)
     numerics: str = "glow-int"
-    """Arithmetic profile that the host follows."""
+    """Arithmetic profile (host)."""
     clipped_sides: ClippedSides = 0
-    """Sides of the result that the network clips (host), as a descriptor's ``clip_wanted``."""
+    """Sides of the result that the network clips, as bits of ``clip_wanted`` (host)."""
 
 
 def _with_display_names(layers: Sequence[Layer]) -> tuple[Layer, ...]:
@@ -152,27 +152,27 @@ def _with_display_names(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 @frozen
 class Metadata:
-    """Everything a run needs that is not code, descriptors or constants."""
+    """Everything that a run needs besides code, descriptors and constants."""
 
     program: str
     """Name of the LIR function."""
     source: str
     """File name of the LIR text."""
     numerics: str
-    """Arithmetic profile that was asked for; each layer says which it follows."""
+    """Requested arithmetic profile; each layer names the one that it follows."""
     device: Mapping[str, Any]
-    """The device file's settings that the program was compiled for."""
+    """Settings of the device for which the program was compiled."""
     inputs: Annotated[tuple[Tensor, ...], limits.TENSORS]
     outputs: Annotated[tuple[Tensor, ...], limits.TENSORS]
     layers: Annotated[tuple[Layer, ...], limits.LAYERS] = attrs.field(converter=_with_display_names)
     steps: Annotated[tuple[ProgramStep, ...], limits.STEPS]
     unsigned: Annotated[tuple[str, ...], limits.TENSORS] = ()
-    """Inputs and outputs that a user has as uint8 or uint16: values and offset 128 or 32768 above
-    those held."""
+    """Inputs and outputs that are uint8 or uint16 for the user: their values and offsets are 128 or
+    32768 larger than those stored."""
     fates: Annotated[tuple[OperatorMapping, ...], limits.LAYERS] = ()
-    """Of the operations of the model's file, in its order; none if the program was LIR."""
+    """Mapping of each operation of the model's file; empty if the program was LIR."""
     normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
-    """Of inputs that are images, as far as the model's file says it."""
+    """Normalization of inputs that are images, if the model's file contains it."""
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-bundle-2"], Before("program")]:
@@ -181,26 +181,26 @@ class Metadata:
 
     @property
     def user_inputs(self) -> tuple[Tensor, ...]:
-        """The inputs as a user has them."""
+        """The inputs with the element types that a user sees."""
         return tuple(map(self.user_tensor, self.inputs))
 
     @property
     def user_outputs(self) -> tuple[Tensor, ...]:
-        """The outputs as a user has them."""
+        """The outputs with the element types that a user sees."""
         return tuple(map(self.user_tensor, self.outputs))
 
     def user_tensor(self, tensor: Tensor) -> Tensor:
-        """An input or output with the element and offset that a user has it in."""
+        """Return an input or output with the element type and offset that a user sees."""
         return as_unsigned(tensor) if tensor.name in self.unsigned else tensor
 
     @property
     def channel_order(self) -> str:
-        """Of images, if nobody says it: as models have it, or as Glow has it for its programs."""
+        """Default order of an image's channels: RGB for models, BGR for Glow's programs."""
         return "RGB" if self.fates else "BGR"
 
     @property
     def display_names(self) -> Mapping[str, str]:
-        """LIR instruction -> display name of its layer, where that is not the layer's full name."""
+        """LIR instruction -> display name of its layer, if it differs from the full name."""
         return {
             name: layer.display_name
             for layer in self.layers
@@ -210,5 +210,5 @@ class Metadata:
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """LIR instruction -> the operation of the model's file that it comes from."""
+        """LIR instruction -> the operation of the model's file from which it was made."""
         return {name: fate.node for fate in self.fates for name in fate.layers}

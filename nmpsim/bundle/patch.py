@@ -1,4 +1,4 @@
-"""A patch: bytes of a bundle's memory to change, each with what must be there before."""
+"""Patches: changes of bytes of a bundle's memory, with the bytes that they replace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_CHANGES = 1 << 18
 
 
 class ChangeDocument(TypedDict):
-    """A change in a file."""
+    """A change, as stored in JSON."""
 
     address: int
     was: Annotated[str, "bytes, in hexadecimal"]
@@ -30,7 +30,7 @@ class ChangeDocument(TypedDict):
 
 
 class PatchDocument(TypedDict):
-    """What `export` of `nmpsim debug` writes."""
+    """The JSON document that `export` of `nmpsim debug` writes."""
 
     schema: Literal["nmpsim-patch-1"]
     changes: list[ChangeDocument]
@@ -38,18 +38,18 @@ class PatchDocument(TypedDict):
 
 @attrs.frozen
 class Change:
-    """Bytes at an address of the read-only memory: code, descriptors, constants."""
+    """A change of code, descriptors or constants in the read-only memory."""
 
     address: int
     was: bytes
     now: bytes
-    """As many."""
+    """New bytes, as many as before."""
     what: str
-    """For readers: what it means."""
+    """Description for readers."""
 
 
 def save_patch(path: Path, changes: tuple[Change, ...]) -> None:
-    """Write changes as JSON; raises FILE002."""
+    """Write changes as JSON; raise UserError (FILE002) if the file cannot be written."""
     listed: list[ChangeDocument] = [
         {"address": c.address, "was": c.was.hex(), "now": c.now.hex(), "what": c.what}
         for c in changes
@@ -60,10 +60,12 @@ def save_patch(path: Path, changes: tuple[Change, ...]) -> None:
 
 
 def load_patch(path: Path) -> tuple[Change, ...]:
-    """The changes in a file.
+    """Read the changes of a patch file.
 
-    Raises :class:`~nmpsim.diagnostics.UserError`: FILE001 if it cannot be read, PATCH001 if it is
-    no patch.
+    Raises
+    ------
+    UserError
+        FILE001 if the file cannot be read, PATCH001 if it is not a patch.
     """
     data = read_bytes(path, "patch", MAX_PATCH_BYTES, "PATCH001")
     try:
@@ -71,10 +73,10 @@ def load_patch(path: Path) -> tuple[Change, ...]:
     except (ValueError, RecursionError) as error:
         raise _no_patch(path, str(error)[:120]) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise _no_patch(path, f"no schema {SCHEMA}")
+        raise _no_patch(path, f"schema other than {SCHEMA}")
     changes = document.get("changes")
     if not isinstance(changes, list) or len(changes) > MAX_CHANGES:
-        raise _no_patch(path, f"changes is no list of at most {MAX_CHANGES}")
+        raise _no_patch(path, f"changes is not a list of at most {MAX_CHANGES}")
     return tuple(_change(one, path) for one in changes)
 
 
@@ -92,14 +94,14 @@ def _change(one: Any, path: Path) -> Change:
     except ValueError:
         raise _no_patch(path, "bytes are written in hexadecimal") from None
     if len(was) != len(now):
-        raise _no_patch(path, "a change must not move anything")
+        raise _no_patch(path, "the new bytes are not as many as the old ones")
     return Change(address, was, now, texts[2])
 
 
 def _no_patch(path: Path, found: str) -> UserError:
     return fail(
         "PATCH001",
-        "this is no patch",
+        "this is not a patch",
         place=Place(str(path)),
         found=found,
         expected="what `export` of `nmpsim debug` writes",
@@ -107,15 +109,18 @@ def _no_patch(path: Path, found: str) -> UserError:
 
 
 def apply_patch(data: bytes, changes: tuple[Change, ...], path: str) -> bytes:
-    """The bytes of a bundle with its changes, and the digest that belongs to them.
+    """Return the bytes of a bundle with changes applied and the digest updated.
 
-    Raises :class:`~nmpsim.diagnostics.UserError`: PATCH002 if the patch belongs to another bundle,
-    BUN001 or BUN002 if ``data`` is no bundle.
+    Raises
+    ------
+    UserError
+        PATCH002 if the patch belongs to another bundle, BUN001 or BUN002 if ``data`` is not a
+        bundle.
     """
     file, patched = ElfFile(memoryview(data), path), bytearray(data)
     digest = file.sections.get(DIGEST)
     if digest is None or digest.nbytes != DIGEST_BYTES:
-        raise fail("BUN001", "this is no bundle", place=Place(path))
+        raise fail("BUN001", "this is not a bundle", place=Place(path))
     for change in changes:
         offset = _offset(file, change, path)
         found = bytes(data[offset : offset + len(change.was)])

@@ -1,8 +1,7 @@
-"""Read a bundle: check everything. What was checked is what is used: the file is read once.
+"""Reading of bundles, with complete checks.
 
-Whatever is in the file, the outcome is a :class:`Bundle` or one
-:class:`~nmpsim.diagnostics.UserError`. The records are read with the formats of
-:mod:`nmpsim.bundle.elf`, each after a check that it lies inside the file.
+The file is read once, so that the checked contents are the ones used. Whatever the file contains,
+the outcome is a :class:`Bundle` or a :class:`~nmpsim.diagnostics.UserError`.
 """
 
 from __future__ import annotations
@@ -33,44 +32,48 @@ if TYPE_CHECKING:
 
 
 ALIGNMENT = 64
-"""Bytes of a line of the host's cache."""
+"""Bytes of a cache line of the host."""
 
 
 @frozen(eq=False)
 class Bundle:
-    """A bundle in memory, checked."""
+    """A checked bundle in memory."""
 
     metadata: Metadata
     image: npt.NDArray[np.uint8]
-    """The read-only part: code, descriptors, constants; a view of ``file`` where the file's layout
-    allows it."""
+    """Read-only memory: code, descriptors, constants; a view of ``file`` if possible."""
     image_base: int
     """Address of ``image[0]``."""
     rw_base: int
-    """First address of the read-write memory; zero when a run begins."""
+    """First address of the read-write memory, which is zero when a run begins."""
     rw_bytes: int
     symbols: Mapping[str, int]
     """Address of each named tensor, descriptor and piece of code."""
     symbol_sizes: Mapping[str, int]
-    """Bytes of each symbol; 0 if it does not say."""
+    """Size of each symbol in bytes; 0 if unknown."""
     text: tuple[Range, ...]
     """Address ranges of code."""
     sections: Mapping[str, Range]
     """Address range of each loaded section."""
     path: str
     digest: str
-    """SHA-256 of the file, in hexadecimal; a name for these contents."""
+    """SHA-256 of the file in hexadecimal, which identifies its contents."""
     debug: Mapping[str, memoryview]
-    """Contents of the debug sections that there are, unread."""
+    """Contents of the existing debug sections."""
     file: memoryview
-    """The whole file, as it was when it was read."""
+    """Contents of the whole file."""
 
     def module(self) -> Module:
-        """The LIR module that the bundle was made from; its constants are read-only.
+        """Return the LIR module from which the bundle was made; its constants are read-only.
 
-        Read and checked again at each call; instructions know the operation of the model's file
-        that they come from. Raises :class:`~nmpsim.diagnostics.UserError`: BUN005 if the bundle
-        carries none, BUN002 if it cannot be used, BUN003 if it is another version's.
+        The module is read and checked at each call. Its instructions name the operations of the
+        model's file from which they were made.
+
+        Raises
+        ------
+        UserError
+            BUN005 if the bundle has no module, BUN002 if it is damaged, BUN003 if it has the
+            schema of another version.
         """
         from nmpsim.bundle.debug import read_module
 
@@ -79,7 +82,7 @@ class Bundle:
         return module if not origins else _with_origins(module, origins)
 
     def require_device(self) -> Mapping[str, Any]:
-        """Return the settings that it was compiled for; raise UserError (BUN004) without them."""
+        """Return the settings of the bundle's device; raise UserError (BUN004) if it has none."""
         settings = self.metadata.device
         missing = [name for name in ("cores_count", "scratchpad_bytes") if name not in settings]
         if missing:
@@ -100,12 +103,12 @@ class Bundle:
         return visible_line(f"<Bundle {text}>")
 
     def __reduce__(self) -> tuple[Callable[..., Bundle], tuple[bytes, str]]:
-        """To another process as its file's bytes, which are checked there: it needs no file."""
+        """Pickle the bundle as the bytes of its file, which are checked again when unpickled."""
         return bundle_from_bytes, (bytes(self.file), self.path)
 
 
 def _with_origins(module: Module, origins: Mapping[str, str]) -> Module:
-    """Errors about an instruction name the operation of the model's file, too."""
+    """Return the module with the operation of the model's file in each instruction's span."""
     instructions = (
         attrs.evolve(one, span=attrs.evolve(one.span, node=origins.get(one.name, "")))
         for one in module.instructions
@@ -114,7 +117,7 @@ def _with_origins(module: Module, origins: Mapping[str, str]) -> Module:
 
 
 class BundleHolder(Protocol):
-    """What a bundle can be had of, as of what :func:`nmpsim.compile` gives."""
+    """An object with a bundle, such as the result of :func:`nmpsim.compile`."""
 
     @property
     def bundle(self) -> Bundle:
@@ -122,30 +125,33 @@ class BundleHolder(Protocol):
 
 
 def get_bundle(program: Bundle | BundleHolder) -> Bundle:
-    """The bundle itself, or the one that ``program`` holds; ARG001 for anything else."""
+    """Return a bundle, or the bundle of its holder; raise UserError (ARG001) for anything else."""
     bundle = program if isinstance(program, Bundle) else getattr(program, "bundle", None)
     if not isinstance(bundle, Bundle):
         raise fail(
             "ARG001",
-            "this is no program that a device runs",
+            "this is not a program for the device",
             found=f"{type(program).__name__} {program!r}"[:80],
-            expected="what nmpsim.load or nmpsim.compile gives",
+            expected="a result of nmpsim.load or nmpsim.compile",
             hint="nmpsim.load(PATH) reads a bundle's file",
         )
     return bundle
 
 
 def read_bundle(path: str | os.PathLike[str]) -> Bundle:
-    """The bundle in the file ``path``.
+    """Read a bundle from a file.
 
-    Raises :class:`~nmpsim.diagnostics.UserError`: FILE001 if the file cannot be read, BUN001 if it
-    is no bundle, BUN002 if it is damaged, BUN003 if it is another version's.
+    Raises
+    ------
+    UserError
+        FILE001 if the file cannot be read, BUN001 if it is not a bundle, BUN002 if it is damaged,
+        BUN003 if it has the schema of another version.
     """
     return _bundle(_file_bytes(Path(path)), str(path))
 
 
 def bundle_from_bytes(data: bytes | memoryview | BundleFile, path: str = "<bytes>") -> Bundle:
-    """The bundle that ``data`` holds, as :func:`read_bundle` would read it from a file."""
+    """Read a bundle from bytes, as :func:`read_bundle` does from a file."""
     if isinstance(data, BundleFile):
         buffer = _aligned(data.nbytes)
         data.fill(buffer.data)
@@ -156,10 +162,10 @@ def bundle_from_bytes(data: bytes | memoryview | BundleFile, path: str = "<bytes
 
 
 def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Memory that begins where a line of the host's cache does, as kernels like constants."""
-    room = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + nbytes]
+    """Return memory aligned to a cache line of the host, which makes kernels faster."""
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
 
 
 def _bundle(buffer: npt.NDArray[np.uint8], path: str) -> Bundle:
@@ -193,7 +199,7 @@ def _bundle(buffer: npt.NDArray[np.uint8], path: str) -> Bundle:
 
 
 def _file_bytes(path: Path) -> npt.NDArray[np.uint8]:
-    """What is in a file now; later changes of the file do not reach it."""
+    """Return a copy of the contents of a file."""
     try:
         with open(path, "rb", opener=_open_without_waiting) as file:
             status = os.fstat(file.fileno())
@@ -208,7 +214,7 @@ def _file_bytes(path: Path) -> npt.NDArray[np.uint8]:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a pipe at once, so that it can be refused; plain files do not care."""
+    """Open a file without blocking, so that a pipe can be refused."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

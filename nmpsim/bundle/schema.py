@@ -1,7 +1,7 @@
-"""Records as JSON and back, strictly: what is not exactly the schema is refused.
+"""Strict conversion between records and JSON.
 
-JSON's numbers keep floats exact (shortest text that reads back the same); an infinite attribute
-is written as Python's ``json`` writes it, ``Infinity``.
+Floats are exact: JSON has the shortest text that reads back the same. Infinity is written as
+``Infinity``, as Python's ``json`` does.
 """
 
 from __future__ import annotations
@@ -23,24 +23,27 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record")
 _IN_FILE = attrs.filters.exclude(attrs.fields(Layer).display_name.name)
-"""By name: cattrs resolves an attribute's type, which makes it another attribute."""
+"""Excludes a field by name: cattrs replaces the attribute when it resolves its type."""
 
 
 def metadata_to_json(metadata: Metadata) -> bytes:
-    """The metadata section: one line of JSON, the schema first."""
+    """Return the metadata as one line of JSON that begins with the schema."""
     return record_to_json(metadata, SCHEMA)
 
 
 def metadata_from_json(text: bytes, place: Place) -> Metadata:
-    """The metadata that a section holds.
+    """Read metadata from JSON.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` BUN002, or BUN003 for another schema.
+    Raises
+    ------
+    UserError
+        BUN002 for damaged metadata, BUN003 for another schema.
     """
     return record_from_json(text, Metadata, SCHEMA, place, "metadata")
 
 
 def record_to_json(record: attrs.AttrsInstance, schema: str) -> bytes:
-    """A frozen record as one line of JSON, the schema first."""
+    """Return a frozen record as one line of JSON that begins with the schema."""
     fields = attrs.asdict(record, filter=_IN_FILE, value_serializer=_plain_value)
     return json.dumps({"schema": schema, **fields}).encode()
 
@@ -48,9 +51,12 @@ def record_to_json(record: attrs.AttrsInstance, schema: str) -> bytes:
 def record_from_json(
     text: bytes, kind: type[Record], schema: str, place: Place, what: str
 ) -> Record:
-    """The record of class ``kind`` that a section holds; ``what`` names it in messages.
+    """Read a record of class ``kind`` from JSON; ``what`` names it in messages.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` BUN002, or BUN003 for another schema.
+    Raises
+    ------
+    UserError
+        BUN002 for damaged data, BUN003 for another schema.
     """
     document = _parse(text, place, what)
     found = document.pop("schema", None)
@@ -113,7 +119,7 @@ def _explain(error: BaseException, _: object) -> str:
 
 
 def _plain_value(_: object, field: attrs.Attribute[Any] | None, value: Any) -> Any:
-    """Python's own numbers for NumPy's, and a float for a scale that is an int."""
+    """Convert NumPy numbers to Python numbers, and integer scales to float."""
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
     if field is not None and field.name == "scale" and value is not None:
@@ -127,7 +133,7 @@ def _converter() -> Converter:
 
 
 def strict_converter() -> Converter:
-    """A cattrs converter that changes nothing on its own: no ``int("3")``, no unknown keys."""
+    """Return a cattrs converter without implicit conversions such as ``int("3")``."""
     from cattrs import Converter
 
     converter = Converter(forbid_extra_keys=True)
@@ -165,7 +171,7 @@ def _is_limited(kind: Any) -> bool:
 
 
 def _limited(converter: Converter) -> Any:
-    """Of a number its value is limited, of a list or an object how much is in it."""
+    """Return a hook that limits the value of a number, or the length of a list or object."""
 
     def structure(value: Any, kind: Any) -> Any:
         limit = kind.__metadata__[0]
@@ -187,7 +193,7 @@ def _within(limit: Limit, value: int) -> None:
 
 
 def _check_attributes(values: Iterable[Any]) -> None:
-    """Operations of the host have attributes of their own, but none has larger numbers."""
+    """Check the numbers in the attributes of a host operation."""
     for value in values:
         if isinstance(value, tuple | dict):
             _within(ATTRIBUTE_ITEMS, len(value))
@@ -244,5 +250,5 @@ def _is_literal(kind: Any) -> bool:
 
 def _literal(value: Any, kind: Any) -> Any:
     if value not in get_args(kind):
-        raise TypeError(f"{_shorten(repr(value))} is none of {get_args(kind)}")
+        raise TypeError(f"{_shorten(repr(value))} is not one of {get_args(kind)}")
     return value

@@ -1,4 +1,4 @@
-"""Build a bundle part by part, and write it as a whole."""
+"""Building and writing of bundles."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FLAGS = {
 
 @attrs.define
 class _Part:
-    """A section that grows: where it starts and what is in it so far."""
+    """A section that is being filled."""
 
     offset: int
     chunks: list[elf.Buffer | elf.LazyBytes] = attrs.field(factory=list)
@@ -66,11 +66,10 @@ class _Part:
 
 
 class BundleBuilder:
-    """Collects constants, then descriptors, then code, and gives each its final address at once.
+    """Collects constants, then descriptors, then code, and places each at its final address.
 
-    The order is part of the contract (``RuntimeError`` otherwise): the file holds the three one
-    after the other, and an address must not move once it is given. Read-write memory may be
-    reserved at any time.
+    Another order raises ``RuntimeError``: the three follow each other in the file, and an address
+    must not change once it is returned. Read-write memory may be reserved at any time.
     """
 
     def __init__(self) -> None:
@@ -85,9 +84,9 @@ class BundleBuilder:
         data: npt.NDArray[Any] | elf.Buffer | elf.LazyBytes,
         alignment: int = TENSOR_ALIGNMENT,
     ) -> int:
-        """Address of ``data``, which is kept by reference and must not change any more.
+        """Add a constant and return its address; ``data`` is kept by reference and must not change.
 
-        An array is laid down row-major, little endian. An empty name makes no symbol.
+        Arrays are stored row-major and little endian. An empty name makes no symbol.
         """
         flat = elf.flat_bytes(data) if isinstance(data, np.ndarray) else data
         part = self._part(CONSTANTS)
@@ -95,19 +94,19 @@ class BundleBuilder:
         return self._append(CONSTANTS, flat, name)
 
     def constant_address(self) -> int:
-        """Address that the next constant of the default alignment will get."""
+        """Return the address that the next constant of the default alignment will get."""
         return DRAM_BASE + elf.align_up(self._part(CONSTANTS).end, TENSOR_ALIGNMENT)
 
     def add_descriptor(self, data: bytes, name: str = "") -> int:
-        """Address of an encoded descriptor; a name makes a symbol."""
+        """Add an encoded descriptor and return its address; a name makes a symbol."""
         return self._append(DESCRIPTORS, data, name)
 
     def add_code(self, words: Sequence[int] | npt.NDArray[np.uint32], symbol: str = "") -> int:
-        """Address of the first of these instruction words; ``symbol`` names them."""
+        """Add instruction words and return the address of the first; ``symbol`` names them."""
         return self._append(TEXT, np.asarray(words, dtype="<u4").tobytes(), symbol)
 
     def reserve(self, name: str, nbytes: int, alignment: int = TENSOR_ALIGNMENT) -> int:
-        """Address of ``nbytes`` of read-write memory, zero when the bundle is loaded."""
+        """Reserve read-write memory, zero when the bundle is loaded; return its address."""
         start = elf.align_up(self._rw_bytes, alignment)
         self._rw_bytes = start + nbytes
         _check_size("read-write memory", self._rw_bytes, RW_LIMIT)
@@ -116,21 +115,21 @@ class BundleBuilder:
         return RW_BASE + start
 
     def code_address(self) -> int:
-        """Address that the next code will get; only code may be added after this call."""
+        """Return the address that the next code will get; only code may be added afterwards."""
         return DRAM_BASE + self._part(TEXT).end
 
     def set_symbol(self, name: str, address: int, nbytes: int = 0) -> None:
-        """Name an address; a name is given once."""
+        """Define a symbol; raise RuntimeError if it is already defined."""
         if name in self._symbols or not name or "\0" in name:
             raise RuntimeError(f"symbol {name!r} is empty or already set")
         self._symbols[name] = (address, nbytes)
 
     def set_debug(self, name: str, chunks: Sequence[elf.Buffer]) -> None:
-        """Contents of a debug section, which the device never sees."""
+        """Set the contents of a debug section, which is not loaded."""
         self._debug[name] = chunks
 
     def finish(self, metadata: Metadata) -> BundleFile:
-        """The bundle's file, which keeps constants as :meth:`add_constant` does."""
+        """Return the bundle's file, which references the constants."""
         self._part(TEXT)
         loaded = self._loaded_sections()
         digest = bytes(DIGEST_BYTES)
@@ -150,7 +149,7 @@ class BundleBuilder:
         return BundleFile(metadata, self._memory(), pieces[:at], tail)
 
     def _part(self, name: str) -> _Part:
-        """The part that is being filled; those before it are closed."""
+        """Return the part that is being filled; earlier parts are closed."""
         index = _PARTS.index(name)
         if len(self._parts) > index + 1:
             raise RuntimeError(f"{name} is closed: {_PARTS[index + 1]} has been started")
@@ -217,7 +216,7 @@ class BundleBuilder:
     def _symbol_sections(
         self, offset: int, sections: Sequence[elf.Section], strtab: int
     ) -> tuple[elf.Section, elf.Section]:
-        """Symbol table and its names (section ``strtab``); in order of address, then name."""
+        """Return the symbol table, sorted by address, and its names (section ``strtab``)."""
         names = elf.StringTable()
         table = bytearray(elf.SYMBOL.size)
         ranges = [(s.address, s.address + (s.file_bytes or s.memory_bytes)) for s in sections]
@@ -249,9 +248,12 @@ def _section_behind(
 
 
 def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write the file as a whole or not at all; what is no ordinary file is not replaced.
+    """Write a file atomically; special files such as pipes are not replaced.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` FILE002; a file that was there before stays.
+    Raises
+    ------
+    UserError
+        FILE002 if the file cannot be written; an existing file is unchanged then.
     """
     write_file(Path(path), lambda file: file.write(data))
 
@@ -267,7 +269,7 @@ def _check_size(what: str, nbytes: int, limit: int) -> None:
 
 
 def _section_index(address: int, ranges: Sequence[tuple[int, int]]) -> int:
-    """Index of the section that holds the address; its end counts too, if nothing else does."""
+    """Return the index of the section with an address, or of the one that ends there."""
     for index, (start, end) in enumerate(ranges):
         if start <= address < end:
             return index + 1

@@ -404,4 +404,4 @@ def _read_array(array: StoredArray, tensor: Tensor) -> Array:
             else None,
         )
     values = array.read()
-    return values.reshape(tensor.shape) if tensor.holds(values.shape) else values
+    return values.reshape(tensor.shape) if tensor.accepts_shape(values.shape) else values

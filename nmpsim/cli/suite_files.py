@@ -128,7 +128,7 @@ def _arrays(
         reject_unknown_names(keys, tensors, what)
     stored = {name: file.array(key) for name, key in keys.items()}
     for name, array in stored.items():
-        if not tensors[name].holds(array.shape):
+        if not tensors[name].accepts_shape(array.shape):
             raise fail(
                 "INPUT002",
                 f"the expected values of {what} {name!r} have another shape",

@@ -102,7 +102,7 @@ def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Array
     for name, array in sample.items():
         if name not in inputs:
             continue
-        if inputs[name].holds(array.shape):
+        if inputs[name].accepts_shape(array.shape):
             sample[name] = array.reshape(inputs[name].shape)
         wrong = mismatch(inputs[name], sample[name])
         if wrong is not None:

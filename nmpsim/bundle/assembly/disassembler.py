@@ -1,6 +1,6 @@
-"""A bundle as a readable program, which the assembler can turn back into the same bundle.
+"""Disassembler of bundles; the assembler can turn its text back into the same bundle.
 
-The bundle does not say which descriptor is of which kind; that follows from the code, see
+The kinds of descriptors are not stored in the bundle; they are derived from the code, see
 :mod:`nmpsim.bundle.assembly.discovery`.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.assembly.discovery import CodeFacts, code_facts
+from nmpsim.bundle.assembly.discovery import CodeAnalysis, analyze_code
 from nmpsim.bundle.check import Range
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS
 from nmpsim.bundle.metadata import Tensor
@@ -26,16 +26,16 @@ from nmpsim.isa.table import REGISTERS, Word
 from nmpsim.visible import visible_json, visible_line
 
 WIDTH = 96
-"""Characters after which a descriptor's words go on in the next line."""
+"""Line length at which the words of a descriptor are wrapped."""
 _WORDS_A_LINE = 8
 
 
 def disassemble_bundle(bundle: Bundle, data: bool = False) -> str:
-    """The program as text.
+    """Disassemble a bundle.
 
-    With ``data`` the text holds everything (constants, symbols, metadata), so that
-    :func:`~nmpsim.bundle.assembly.assemble` makes the same bundle of it, if the bundle came from
-    :class:`~nmpsim.bundle.write.BundleBuilder`; without, it is for reading only.
+    With ``data`` the text also has constants, symbols and metadata, so that
+    :func:`~nmpsim.bundle.assembly.assemble` turns it back into the same bundle, if that was made by
+    :class:`~nmpsim.bundle.write.BundleBuilder`. Without, the text is for reading only.
     """
     listing = _Listing(bundle)
     lines = [*listing.header(), *listing.absolute_symbols()]
@@ -51,13 +51,13 @@ def disassemble_bundle(bundle: Bundle, data: bool = False) -> str:
 
 
 class _Listing:
-    """A bundle with its code looked through, and the lines of each part."""
+    """An analyzed bundle; its methods yield the lines of each part."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
         self._constants = bundle.sections.get(CONSTANTS, (0, 0))
         self._descriptor_range = bundle.sections.get(DESCRIPTORS, (0, 0))
-        self._facts = [code_facts(self._words(r), r[0]) for r in bundle.text]
+        self._facts = [analyze_code(self._words(r), r[0]) for r in bundle.text]
         self._kinds = self._usable_descriptors()
         self._labels: dict[int, list[str]] = defaultdict(list)
         self._names: dict[int, str] = {}
@@ -66,7 +66,7 @@ class _Listing:
         self._add_local_labels()
 
     def header(self) -> Iterator[str]:
-        """What the metadata says, as comments."""
+        """Yield the metadata as comments."""
         metadata = self._bundle.metadata
         yield f"# program {_quoted(metadata.program)} from {_quoted(metadata.source)}"
         yield f"# numerics {_quoted(metadata.numerics)}"
@@ -81,7 +81,7 @@ class _Listing:
             )
 
     def absolute_symbols(self) -> Iterator[str]:
-        """Read-write memory, symbols that are no labels, and the sizes of all."""
+        """Yield read-write memory, symbols that are not labels, and the sizes of all symbols."""
         yield f".reserve {self._bundle.rw_bytes}"
         for name in self._absolute:
             yield f".set {_symbol(name)}, {self._bundle.symbols[name]:#x}"
@@ -90,7 +90,7 @@ class _Listing:
                 yield f".size {_symbol(name)}, {nbytes}"
 
     def constants(self) -> Iterator[str]:
-        """The constants, byte for byte."""
+        """Yield all bytes of the constants."""
         start, end = self._constants
         yield ".data"
         cuts = sorted({start, end, *(a for a in self._labels if start <= a <= end)})
@@ -99,7 +99,7 @@ class _Listing:
             yield from _data_lines(self._bytes((low, high)))
 
     def constants_summary(self) -> Iterator[str]:
-        """One comment for each constant."""
+        """Yield one comment for each constant."""
         start, end = self._constants
         for name, address in self._bundle.symbols.items():
             if start <= address < end:
@@ -107,7 +107,7 @@ class _Listing:
                 yield f"# constant {_symbol(name)}: {nbytes} bytes at {address:#x}"
 
     def descriptors(self) -> Iterator[str]:
-        """The descriptors with their words by name; what no code points to as plain words."""
+        """Yield descriptors with named words; data that no code refers to as plain words."""
         start, end = self._descriptor_range
         yield ".descriptors"
         address = start
@@ -129,7 +129,7 @@ class _Listing:
                 yield from (f"# {line}" for line in self._descriptor_lines(address, kind))
 
     def code(self) -> Iterator[str]:
-        """The instructions, with labels and the layers that they work for."""
+        """Yield instructions with labels and the layers to which they belong."""
         for facts, where in zip(self._facts, self._bundle.text, strict=True):
             yield ".text"
             layer = None
@@ -150,7 +150,7 @@ class _Listing:
             yield from self._label_lines(facts.start + 4 * len(facts.words), where)
 
     def debug(self) -> Iterator[str]:
-        """The debug sections, byte for byte."""
+        """Yield all bytes of the debug sections."""
         for name, contents in self._bundle.debug.items():
             yield f".section {name}"
             yield from _data_lines(np.frombuffer(contents, np.uint8))
@@ -167,7 +167,7 @@ class _Listing:
         return words
 
     def _usable_descriptors(self) -> dict[int, str]:
-        """Descriptors that lie in the image, do not overlap and hold possible values."""
+        """Return the descriptors that are in the image, do not overlap and have valid values."""
         base = self._bundle.image_base
         found = {a: kind for facts in self._facts for a, kind in facts.descriptors.items()}
         usable: dict[int, str] = {}
@@ -189,7 +189,7 @@ class _Listing:
         return decode_descriptor(kind, self._bytes((address, end)).tobytes())
 
     def _place_symbols(self) -> None:
-        """Make a symbol a label if an item starts there, and a name if it is the only one."""
+        """Make a symbol a label if an item starts there, and a name if it is the only symbol."""
         users: dict[int, list[str]] = defaultdict(list)
         for name, address in self._bundle.symbols.items():
             users[address].append(name)
@@ -226,7 +226,7 @@ class _Listing:
         self._names[address] = name
 
     def _label_lines(self, address: int, where: Range) -> Iterator[str]:
-        """The labels at an address, unless the section that follows at once shows them."""
+        """Yield the labels at an address, unless the adjacent next section has them."""
         if address == where[1] and self._starts_another(address, where):
             return
         for name in self._labels.get(address, ()):
@@ -236,8 +236,8 @@ class _Listing:
         ranges = (self._constants, self._descriptor_range, *self._bundle.text)
         return any(r != where and r[0] <= address < r[1] for r in ranges)
 
-    def _instruction_text(self, facts: CodeFacts, pc: int, word: int) -> tuple[str, bool]:
-        """The instruction, and whether the next one is part of it."""
+    def _instruction_text(self, facts: CodeAnalysis, pc: int, word: int) -> tuple[str, bool]:
+        """Return the text of an instruction, and whether it includes the next one."""
         pair = facts.pairs.get(pc)
         if pair is not None and pc + 4 not in self._labels:
             register, value = pair
@@ -254,7 +254,7 @@ class _Listing:
         return f"layer {number}{name}"
 
     def _descriptor_lines(self, address: int, kind: str) -> Iterator[str]:
-        """The directive, over several lines if it is long; zero words are left out."""
+        """Yield the lines of a directive; words that are zero are omitted."""
         values = self._values(address, kind)
         line = f"    .descriptor {kind}"
         for word in RECORDS[kind]:
@@ -286,12 +286,12 @@ def _data_lines(data: npt.NDArray[np.uint8]) -> Iterator[str]:
 
 
 def _symbol(name: str) -> str:
-    """A symbol as the assembler reads it."""
+    """Return a symbol as the assembler reads it."""
     return name if PLAIN_NAME.fullmatch(name) else visible_json(json.dumps(name))
 
 
 def _quoted(text: str) -> str:
-    """A text from the metadata within a comment."""
+    """Return a text of the metadata for use in a comment."""
     return visible_line(text) if text.isprintable() and text else visible_json(json.dumps(text))
 
 

@@ -1,4 +1,4 @@
-"""What a stretch of code says about the rest: addresses it loads, targets, descriptors it uses."""
+"""Analysis of code: branch targets, loaded addresses and used descriptors."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _PAIR_BYTES = 8
 
 
 @attrs.frozen
-class CodeFacts:
-    """One range of code, looked through once from start to end."""
+class CodeAnalysis:
+    """Results of the analysis of one range of code."""
 
     start: int
     words: Sequence[int]
     decoded: Sequence[Decoded | None]
     targets: frozenset[int]
-    """Addresses that branches and jumps of this range go to."""
+    """Targets of branches and jumps."""
     pairs: dict[int, tuple[int, int]]
-    """Address of a ``lui`` with its ``addi`` after it -> register and the value they make."""
+    """Address of a ``lui`` followed by its ``addi`` -> register and the value they load."""
     descriptors: dict[int, str]
-    """Address -> kind of descriptor that a tensor instruction uses there."""
+    """Address -> kind of the descriptor that a tensor instruction uses there."""
     uses: dict[int, int]
     """Address of a tensor instruction -> address of its descriptor."""
 
 
-def code_facts(words: Sequence[int], start: int) -> CodeFacts:
-    """Look through the instruction words that lie at ``start``."""
+def analyze_code(words: Sequence[int], start: int) -> CodeAnalysis:
+    """Analyze the instruction words at address ``start``."""
     decoded = [decode(word) for word in words]
     targets = frozenset(
         start + 4 * index + one.operands["offset"]
@@ -44,13 +44,13 @@ def code_facts(words: Sequence[int], start: int) -> CodeFacts:
     }
     uses = _uses(decoded, start, pairs, targets)
     kinds = {address: kind for _, address, kind in uses}
-    return CodeFacts(
+    return CodeAnalysis(
         start, words, decoded, targets, pairs, kinds, {pc: address for pc, address, _ in uses}
     )
 
 
 def _absolute_pair(first: Decoded | None, second: Decoded | None) -> tuple[int, int] | None:
-    """Register and value, if these are what ``la`` stands for."""
+    """Return register and value if two instructions are the expansion of ``la``."""
     if first is None or second is None:
         return None
     if first.instruction.mnemonic != "lui" or second.instruction.mnemonic != "addi":
@@ -67,7 +67,7 @@ def _uses(
     pairs: dict[int, tuple[int, int]],
     targets: frozenset[int],
 ) -> list[tuple[int, int, str]]:
-    """(pc, descriptor address, kind) wherever straight-line code fixes the register's value."""
+    """Return (pc, descriptor address, kind) where straight-line code determines the register."""
     found = []
     known: dict[int, int] = {}
     for index, one in enumerate(decoded):
@@ -84,7 +84,7 @@ def _uses(
 
 
 def _follow(one: Decoded, pair: tuple[int, int] | None, known: dict[int, int]) -> None:
-    """Update what is known of the registers after this instruction."""
+    """Update the known register values after an instruction."""
     written = one.operands.get("rd")
     if written is None:
         return
