@@ -1,4 +1,4 @@
-"""Module to bundle: legalize, fuse, slice, allocate, emit.
+"""The compiler from LIR modules to bundles.
 
-``driver.compile_module`` goes through these in order; read it first.
+Read :func:`nmpsim.compiler.driver.compile_module` first, which runs the passes in order.
 """

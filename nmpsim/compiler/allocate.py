@@ -1,4 +1,4 @@
-"""DRAM addresses of inputs, outputs and activations: those that are never alive together share."""
+"""DRAM allocation of inputs, outputs and activations; buffers not live at once share memory."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import numpy as np
 from nmpsim.compiler.operations import Buffer, Operation
 
 ALIGNMENT = 64
+"""Alignment of buffers in bytes."""
 
 
 @attrs.frozen
 class Allocation:
-    """Offsets in read-write memory."""
+    """Offset of each buffer in read-write memory, and the total size."""
 
     offsets: Mapping[str, int]
     nbytes: int
 
 
 @attrs.frozen
-class _Life:
-    """First and last operation that touch a buffer."""
+class _LiveRange:
+    """Live range of a buffer: indices of the first and last operation that access it."""
 
     buffer: Buffer
     first: int
@@ -30,12 +31,12 @@ class _Life:
 
 
 def allocate(operations: tuple[Operation, ...], always: Iterable[Buffer]) -> Allocation:
-    """First fit, largest buffers first; ``always`` are alive from the first to the last."""
-    lives = {b.name: _Life(b, 0, len(operations)) for b in always}
+    """Allocate buffers by first fit, largest first; those in ``always`` are live all the time."""
+    lives = {b.name: _LiveRange(b, 0, len(operations)) for b in always}
     for index, op in enumerate(operations):
         for buffer in _buffers(op):
             if not buffer.constant:
-                life = lives.get(buffer.name, _Life(buffer, index, index))
+                life = lives.get(buffer.name, _LiveRange(buffer, index, index))
                 lives[buffer.name] = attrs.evolve(life, last=max(life.last, index))
     placed = _Placed(len(lives))
     starts = {}
@@ -45,7 +46,7 @@ def allocate(operations: tuple[Operation, ...], always: Iterable[Buffer]) -> All
 
 
 def _buffers(op: Operation) -> list[Buffer]:
-    """What an operation touches; the result of a fused activation instead of what it replaces."""
+    """Return the buffers of an operation; that of a fused activation replaces the result's."""
     own = [view.buffer for view in op.operands]
     if op.fused and op.output.buffer.name != op.outs()[0].buffer.name:
         own.remove(op.outs()[0].buffer)
@@ -53,20 +54,20 @@ def _buffers(op: Operation) -> list[Buffer]:
 
 
 class _Placed:
-    """Buffers that have a place, as arrays in the order of their offsets.
+    """Allocated buffers as arrays in the order of their offsets.
 
-    A program may have tens of thousands, all alive together.
+    A program may have tens of thousands that are live at once.
     """
 
     def __init__(self, count: int) -> None:
         self._used = 0
         self._first, self._last, self._starts, self.ends = np.zeros((4, count), np.int64)
 
-    def add(self, life: _Life) -> int:
-        """Return the lowest offset at which a buffer meets none that is alive together with it."""
+    def add(self, life: _LiveRange) -> int:
+        """Add a buffer at the lowest offset where it overlaps no live buffer; return the offset."""
         n, nbytes = self._used, life.buffer.nbytes
         meets = (self._first[:n] <= life.last) & (self._last[:n] >= life.first)
-        free = np.zeros(np.count_nonzero(meets) + 1, np.int64)  # above all that lie before
+        free = np.zeros(np.count_nonzero(meets) + 1, np.int64)  # above all earlier ones
         np.maximum.accumulate(self.ends[:n][meets], out=free[1:])
         gaps = free[:-1] + nbytes <= self._starts[:n][meets]
         offset = int(free[np.argmax(gaps) if gaps.any() else -1])

@@ -1,4 +1,4 @@
-"""Which profile each operation follows: one for all, others for those that are named."""
+"""Assignment of arithmetic profiles to operations, by default and by name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from nmpsim.lir.names import display_names
 def assign_numerics(
     operations: tuple[Operation, ...], numerics: str, by_name: Mapping[str, str] | None = None
 ) -> tuple[Operation, ...]:
-    """The operations with their profiles; ``by_name`` has names of instructions.
+    """Return the operations with their profiles; ``by_name`` maps instructions to profiles.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` COMP001 for a profile that is unknown.
+    Raises
+    ------
+    UserError
+        COMP001 for an unknown profile.
     """
     by_name = by_name or {}
     for profile in (numerics, *by_name.values()):
@@ -54,15 +57,19 @@ def list_layer_parts(layers: Sequence[Operation]) -> list[PlainLayer]:
 
 
 def named_operations(layers: Sequence[Operation], by_layer: Mapping[str, str]) -> dict[str, str]:
-    """What is asked for of layers, by the names of their instructions.
+    """Convert profiles by layer to profiles by instruction.
 
-    Args:
-        layers: what the program consists of, after fusing; a layer's place is its index.
-        by_layer: word for a layer, as :func:`~nmpsim.lir.layers.find_layer` takes it -> profile.
+    Parameters
+    ----------
+    layers : sequence of Operation
+        Layers of the program after fusion.
+    by_layer : mapping of str to str
+        Layer, as for :func:`~nmpsim.lir.layers.find_layer`, to profile.
 
-    Raises:
-        UserError: COMP001 for a word that names no layer, or several; ARG001 if two of them name
-            one operation.
+    Raises
+    ------
+    UserError
+        COMP001 for a word that names no layer or several; ARG001 if two of them name one operation.
     """
     parts = list_layer_parts(layers)
     named: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Module in, bundle out: the order of the passes."""
+"""The compiler's passes in order: from a module to a bundle."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcode import Kind
 
 SYMBOL_BYTES = 512
-"""Of a symbol's name; what a longer one ends with is left out."""
+"""Most bytes of a symbol's name; longer names are truncated."""
 
 
 def compile_module(
@@ -73,16 +73,40 @@ def compile_module(
     on_layer: Callable[[int, int, str], None] | None = None,
     on_warning: Callable[[str], object] | None = None,
 ) -> BundleFile:
-    """The bundle of a verified module whose constants are attached, and kept: they must not change.
+    """Compile a verified module with constants to a bundle.
 
-    ``numerics`` names the arithmetic profile of all layers, ``layer_numerics`` that of some, as
-    :func:`~nmpsim.lir.layers.find_layer` takes them; ``slicing`` is one of ``TILINGS``;
-    ``on_slicing`` hears how each device layer is tiled, ``on_layer`` before each layer how many are
-    done, of how many, and its name; ``on_warning`` is called with each warning; ``unsigned`` are
-    inputs and outputs that a user has as uint8 or uint16, ``fates`` what became of the file's
-    operations and ``normalizations`` what it says of images, if the module was imported. Raises
-    :class:`~nmpsim.diagnostics.UserError` (COMP001, COMP002) where an operation cannot be done or
-    does not fit, and ARG001 where one layer has two profiles.
+    The bundle keeps references to the constants, which must not change.
+
+    Parameters
+    ----------
+    module : Module
+    config : DeviceConfig
+    numerics : str
+        Arithmetic profile of all layers.
+    layer_numerics : mapping of str to str
+        Profiles of single layers, named as for :func:`~nmpsim.lir.layers.find_layer`.
+    fuse_activations : bool
+        Whether activations that only clip are fused into the preceding operation.
+    slicing : str
+        One of ``TILINGS``.
+    on_slicing : callable, optional
+        Called with the tiling of each device layer.
+    unsigned : collection of str
+        Inputs and outputs that are uint8 or uint16 for the user.
+    fates : sequence of OperatorMapping
+        Mapping of the operations of the model's file, if the module was imported.
+    normalizations : sequence of Normalization
+        Normalization of images in the model's file, if the module was imported.
+    on_layer : callable, optional
+        Called before each layer with the number of compiled layers, the total and its name.
+    on_warning : callable, optional
+        Called with each warning.
+
+    Raises
+    ------
+    UserError
+        COMP001 for an unsupported operation, COMP002 for one that does not fit, ARG001 for a layer
+        with two profiles.
     """
     weights, resolved = resolve(module)
     placed = assign_placement(assign_numerics(resolved, numerics), config)
@@ -113,9 +137,9 @@ def find_refusals(
     numerics: str = DEFAULT_NUMERICS,
     instruction_numerics: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[Operation, Diagnostic]]:
-    """What :func:`compile_module` would refuse, layer by layer, without compiling.
+    """Yield the errors that :func:`compile_module` would raise, layer by layer.
 
-    ``instruction_numerics`` are the profiles of instructions that have another one, by their names.
+    ``instruction_numerics`` has the profiles of single instructions by name.
     """
     weights, resolved = resolve(module)
     operations = fuse(
@@ -124,7 +148,7 @@ def find_refusals(
     search = Search("simple", config, None)
     try:
         compilation = _Compilation(module, config, weights, operations, numerics, search)
-    except UserError as error:  # all of its activations do not fit
+    except UserError as error:  # the activations do not fit
         yield from ((operations[0], one) for one in error.diagnostics)
         return
     for op in operations:
@@ -135,7 +159,7 @@ def find_refusals(
 
 
 class _Compilation:
-    """One run of the compiler, from operations on."""
+    """The compilation of placed and fused operations."""
 
     def __init__(
         self,
@@ -177,7 +201,7 @@ class _Compilation:
         fates: Sequence[OperatorMapping],
         normalizations: Sequence[Normalization],
     ) -> BundleFile:
-        """Plan everything, then emit everything."""
+        """Plan all layers, then emit them."""
         plans = []
         for index, op in enumerate(self._operations):
             on_layer(index, len(self._operations), op.instruction.name)
@@ -232,7 +256,7 @@ class _Compilation:
         )
 
     def check(self, op: Operation) -> None:
-        """Raise what planning a layer raises."""
+        """Raise the error of planning a layer, if any."""
         if op.host_reason:
             self._check_host(op)
         else:
@@ -260,7 +284,7 @@ class _Compilation:
         )
 
     def _packed_at(self, view: View, where: PackedConstant) -> None:
-        """Where a constant lies packed, if that has all there is of it."""
+        """Record where a packed constant is, if the view covers all of it."""
         values = self._module.constants[where.name]
         if view.shape == values.shape and view.type.dtype == values.dtype:
             self._packed.setdefault(where.name, where)
@@ -278,7 +302,7 @@ class _Compilation:
         return self._constants[name] + view.byte_offset
 
     def _values(self, view: View) -> npt.NDArray[Any]:
-        """A constant's values; a view of a constant may reshape it."""
+        """Return the values of a view of a constant, in the view's shape."""
         values = self._module.constants[view.buffer.name]
         if view.shape == values.shape:
             return values
@@ -287,7 +311,7 @@ class _Compilation:
         return whole[start : start + view.type.elements].reshape(view.shape)
 
     def _unique(self, name: str) -> str:
-        """A symbol's name: ``name`` as ELF can hold it, with a number where it is taken."""
+        """Return a unique symbol name that ELF can hold."""
         name = name.replace("\0", "").encode()[:SYMBOL_BYTES].decode(errors="ignore") or "_"
         taken = self._names.get(name, 0)
         self._names[name] = taken + 1
@@ -295,7 +319,7 @@ class _Compilation:
 
     def _tensor(self, view: View) -> Tensor:
         quant = view.type.quant
-        if quant is not None and quant.scale == 0:  # Glow's mark of a scale that means nothing
+        if quant is not None and quant.scale == 0:  # Glow marks a meaningless scale by 0
             quant = None
         return Tensor(
             name=view.name,
@@ -328,14 +352,14 @@ class _Compilation:
         )
 
     def _check_host(self, op: Operation) -> None:
-        """Raise what the host refuses."""
+        """Raise UserError (COMP001) if the host does not support an operation."""
         opcode = op.instruction.opcode
         numerics = get_profile(op).name
         reason = supports(opcode, [view.type.dtype for view in op.operands], numerics)
         if reason is not None:
             raise fail(
                 "COMP001",
-                f"neither the device nor the host can do {opcode}",
+                f"neither the device nor the host supports {opcode}",
                 place=self._place(op),
                 found=reason,
                 hint=f"on the device: {op.host_reason}",
@@ -369,10 +393,10 @@ class _Compilation:
         )
 
     def _inputs_and_outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Mutable weights that are read first are inputs, those that are written are outputs.
+        """Return the mutable weights that are read first, and those that are written.
 
-        One that is read and then written is both, also where an instruction changes a part of it;
-        one that nobody uses is neither. After ``touch`` its contents are new.
+        One that is read and then written is both an input and an output, also if an instruction
+        changes a part of it; an unused one is neither. ``touch`` discards the contents.
         """
         read_first: set[str] = set()
         written: set[str] = set()
@@ -395,7 +419,7 @@ class _Compilation:
 
 
 def _as_stored(value: Any) -> Any:
-    """As a bundle holds an attribute: a real number may be written as a larger integer."""
+    """Return an attribute as stored in a bundle, large integers as real numbers."""
     if isinstance(value, tuple):
         return [_as_stored(item) for item in value]
     if isinstance(value, int) and ATTRIBUTE_NUMBER.problem(value):

@@ -1,7 +1,7 @@
-"""Activations that only clip become the clip of the operation that made their input.
+"""Fusion of activations that only clip into the operation that computes their input.
 
-What becomes one layer has one profile, and fusing changes no bit: without it, the same operations
-have the same profiles.
+A fused layer has one profile. Fusion does not change results: without it, the same operations have
+the same profiles.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from nmpsim.compiler.placement import find_host_reason
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
 
 
-def clip_of(op: Operation) -> tuple[int, int] | None:
-    """Range that an activation clips to, if clipping is all that it does."""
+def find_clip(op: Operation) -> tuple[int, int] | None:
+    """Return the range to which an activation clips, or None if it does more than clip."""
     if op.kind is not Kind.CLIP or op.host_reason:
         return None
     return input_range(op) if keeps_scale(op) else None
 
 
 def with_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """The operations with the sides on which the network clips their results.
+    """Return the operations with the sides on which the network clips their results.
 
-    The network clips a side if it asks for a bound that the type holds, also where this bound is
-    the end of the type: beyond it a value is clipped, not saturated. The bound is that of the
-    operation or of activations fused into it. An activation that alone reads the result counts
-    where its bound is the end of the type; for any other bound, the type limits first.
+    The network clips a side if it has a bound that the type can represent. If the bound is the
+    limit of the type, values beyond it are clipped, not saturated. The bound comes from the
+    operation or its fused activations. An activation that is the only reader of the result counts
+    if its bound is the limit of the type; at any other bound, the type saturates first.
     """
     users = _users(operations)
     result, ends = list(operations), [0] * len(operations)
@@ -55,7 +55,7 @@ def with_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, ..
 
 
 def _users(operations: Sequence[Operation]) -> Mapping[str, Sequence[int]]:
-    """Buffer -> indices of the operations that touch it, ascending."""
+    """Return, for each buffer, the ascending indices of the operations that access it."""
     users: dict[str, list[int]] = {}
     for index, op in enumerate(operations):
         for name in op.buffers():
@@ -66,9 +66,9 @@ def _users(operations: Sequence[Operation]) -> Mapping[str, Sequence[int]]:
 def _clipping_reader(
     operations: Sequence[Operation], users: Sequence[int], index: int, op: Operation
 ) -> int | None:
-    """Index of the activation on the same scale that alone reads what ``op`` computes, or None.
+    """Return the index of the activation with the same scale that alone reads a result, or None.
 
-    ``users`` are the indices of all operations that touch the result's buffer.
+    ``users`` has the indices of all operations that access the result's buffer.
     """
     later = bisect_right(users, index)
     if later == len(users) or op.output.buffer.mutable_weight:
@@ -81,7 +81,7 @@ def _clipping_reader(
 
 
 def fuse(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Operations with the activations that follow them taken in."""
+    """Fuse activations into the operations that they follow."""
     result: list[Operation] = []
     taken: set[int] = set()
     for index, op in enumerate(operations):
@@ -98,11 +98,11 @@ def fuse(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
 def _follower(
     operations: tuple[Operation, ...], first: int, last: int, op: Operation
 ) -> int | None:
-    """Index of an activation that can be taken into ``op``, whose parts are ``first`` to ``last``.
+    """Return the index of an activation that can be fused into ``op``, or None.
 
-    The next operation that touches the result must be the activation, and nobody may read the
-    result from before it later on. What ``op`` then writes, it writes at ``first``: until the
-    activation nobody may touch that.
+    The parts of ``op`` are the operations ``first`` to ``last``. The next operation that accesses
+    the result must be the activation, and nothing may read the unclipped result later. As the
+    fused operation writes its result at ``first``, nothing may access that buffer in between.
     """
     if op.kind not in SATURATES_ANYWHERE or op.host_reason:
         return None
@@ -111,7 +111,7 @@ def _follower(
         candidate = operations[index]
         if result.buffer.name not in candidate.buffers():
             continue
-        if clip_of(candidate) is None or not _reads_all(candidate, op):
+        if find_clip(candidate) is None or not _reads_all(candidate, op):
             return None
         if _joined_numerics(op, candidate) is None:
             return None
@@ -139,7 +139,7 @@ def _reads_all(activation: Operation, op: Operation) -> bool:
 
 
 def _joined_numerics(op: Operation, activation: Operation) -> Operation | None:
-    """``op`` with the numerics of both; what was given by name counts. None if names differ."""
+    """Return ``op`` with the profile of both, or None if two different ones were chosen by name."""
     if not activation.chosen:
         return op
     if op.chosen:
@@ -149,7 +149,7 @@ def _joined_numerics(op: Operation, activation: Operation) -> Operation | None:
 
 
 def _with_clip(op: Operation, activation: Operation) -> Operation:
-    """``op`` with one more activation; the bounds of all are those of the layer's profile."""
+    """Return ``op`` with one more activation; all bounds follow the profile of the layer."""
     joined = _joined_numerics(op, activation) or op
     fused = tuple(attrs.evolve(f, numerics=joined.numerics) for f in (*op.fused, activation))
     low, high = op.output.limits
@@ -161,6 +161,6 @@ def _with_clip(op: Operation, activation: Operation) -> Operation:
 def with_joined_numerics(
     operations: tuple[Operation, ...], fused: tuple[Operation, ...]
 ) -> tuple[Operation, ...]:
-    """The operations, each of its own, with the profiles that they have in ``fused``."""
+    """Return the operations unfused, with the profiles that they have in ``fused``."""
     numerics = {part.instruction.name: op.numerics for op in fused for part in (op, *op.fused)}
     return tuple(attrs.evolve(op, numerics=numerics[op.instruction.name]) for op in operations)

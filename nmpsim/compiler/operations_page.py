@@ -1,6 +1,6 @@
-"""Make ``docs/operations.md``: ``python -m nmpsim.compiler.operations_page > docs/operations.md``.
+"""Generator of docs/operations.md: ``python -m nmpsim.compiler.operations_page``.
 
-Everything on the page but its notes comes from the tables of opcodes.
+Everything except the notes is derived from the tables of opcodes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _HEADER = ("opcode", "what it does", "operands", "attributes", "on", "kinds")
 
 
 def operations_page() -> str:
-    """The whole page."""
+    """Return the page in Markdown."""
     executed = _table(_HEADER, (_row(OPCODES[name]) for name in sorted(OPCODES)))
     refused = _table(("opcodes", "reason", "what could be done"), _refused())
     return f"{_INTRODUCTION}\n{executed}\n{_NOTES}\n{refused}"
@@ -94,7 +94,7 @@ def _row(opcode: Opcode) -> tuple[str, ...]:
 
 
 def _kinds(opcode: Opcode) -> str:
-    """Element kinds of the first operand that is read, or of the one that is written."""
+    """Return the element types of the first operand that is read, else of the one written."""
     kinds = [role.kind for role in opcode.operands]
     first = next((i for i, kind in enumerate(kinds) if kind != "@out"), 0)
     signatures = HOST_OPS[opcode.name].signatures

@@ -1,4 +1,4 @@
-"""Warning about average pools whose sums can overflow while they are rescaled."""
+"""Warnings about average pools whose sums can overflow when they are rescaled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operations the device has a unit for; the reason where it has none."""
+"""Placement of operations on the device or the host, with the reason for the host."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from nmpsim.kernels.hostops import supports
 from nmpsim.lir.opcode import Kind
 
 BIASES = ("i8", "i16", "i32", "i64", "float")
-"""Elements of a bias; what a profile cannot take of them it refuses."""
+"""Element types of a bias; a profile may support fewer."""
 
 ACTIVATIONS = frozenset({"NONE", "RELU", "CLIP", "LEAKY_RELU"})
 
 ELEMENT_BY_ELEMENT = frozenset({Kind.BATCHED_ADD, Kind.PAIR, Kind.CLIP, Kind.RESCALE, Kind.LOOK_UP})
-"""A result may take the place of an input of its size: each tile is read before it is written."""
+"""Kinds whose result may overwrite an input of its size: tiles are read before they are written."""
 
 
 def assign_placement(
     operations: tuple[Operation, ...], config: DeviceConfig
 ) -> tuple[Operation, ...]:
-    """The operations with a reason where the host must do them."""
+    """Return the operations with ``host_reason`` set if they must run on the host."""
     return tuple(
         attrs.evolve(op, host_reason=find_host_reason(op) or _large_window(op, config))
         for op in operations
@@ -33,9 +33,9 @@ def assign_placement(
 
 
 def _large_window(op: Operation, config: DeviceConfig) -> str:
-    """Pools and depthwise convolutions whose window a scratchpad cannot hold, if the host can.
+    """Return a reason if the window of a pool or depthwise convolution exceeds a scratchpad.
 
-    Their units have no partial sums.
+    Their units have no partial sums. The host must support the operation.
     """
     opcode = op.instruction.opcode
     if op.kind not in POOLS and not is_depthwise(op):
@@ -48,7 +48,7 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
 
 
 def find_host_reason(op: Operation) -> str:
-    """Why the device cannot do an operation; empty if it can."""
+    """Return why an operation must run on the host; empty if the device supports it."""
     rule = _RULES.get(op.kind)
     if rule is None:
         return f"the device has no unit for {op.instruction.opcode}"
@@ -56,7 +56,7 @@ def find_host_reason(op: Operation) -> str:
 
 
 def _overlap(op: Operation) -> str:
-    """Cores work in any order, so none may write what another one has yet to read."""
+    """Return a reason if the result overlaps an input that other cores may still read."""
     result = op.operands[0]
     for view in op.operands[1:]:
         in_place = view.byte_offset == result.byte_offset and view.type.nbytes == result.type.nbytes
@@ -66,7 +66,7 @@ def _overlap(op: Operation) -> str:
 
 
 def _narrow(op: Operation, *but: int) -> str:
-    """All operands are Int8, or all are Int16; ``but`` are not looked at."""
+    """Return a reason unless all operands, except those at ``but``, are Int8, or all are Int16."""
     for index, view in enumerate(op.operands):
         if index in but:
             continue
@@ -79,7 +79,7 @@ def _narrow(op: Operation, *but: int) -> str:
 
 
 def _weighted(op: Operation) -> str:
-    """Convolutions and fully connected layers: weights are packed when compiling."""
+    """Return a reason if weights are not constant, or types are not supported."""
     reason = _narrow(op, 2, 3, *range(4, len(op.operands))) or _weights(op)
     if reason:
         return reason
@@ -93,7 +93,7 @@ def _weighted(op: Operation) -> str:
 
 
 def _weights(op: Operation) -> str:
-    """Int8 weights go with Int16 too: they are widened when they are packed."""
+    """Return a reason unless weights have the input's type; Int8 weights are widened for Int16."""
     source, weights = op.operands[1:3]
     if weights.is_narrow and weights.element <= source.element:
         return ""
@@ -156,4 +156,4 @@ _RULES: dict[Kind, Callable[[Operation], str]] = {
 }
 
 KINDS_ON_THE_DEVICE = frozenset(_RULES)
-"""Operations that a unit of the device does, if types and shapes allow."""
+"""Kinds of operations that the device supports if types and shapes allow."""

@@ -1,4 +1,4 @@
-"""Module to operations: names become views of buffers."""
+"""Conversion of a module to operations: names become views of buffers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nmpsim.lir.opcodes import NO_WORK
 
 
 def resolve(module: Module) -> tuple[dict[str, View], tuple[Operation, ...]]:
-    """Views of all weights by name, and every instruction that computes, in order."""
+    """Return views of all weights by name, and the operations in order."""
     views: dict[str, View] = {}
     for weight in module.weights:
         buffer = Buffer(weight.name, weight.type.nbytes, weight.constant, not weight.constant)
@@ -54,5 +54,5 @@ def _tensorview(instruction: Instruction, views: dict[str, View]) -> View:
 
 
 def place_of(instruction: Instruction, file: str | None = None) -> Place:
-    """Where an instruction stands."""
+    """Return the place of an instruction in the LIR text."""
     return instruction.span.place(file)

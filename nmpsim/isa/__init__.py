@@ -1,5 +1,5 @@
-"""What an instruction is: one table of instructions and descriptors, and what derives from it.
+"""The instruction set: one table of instructions and descriptors, and everything derived from it.
 
 Read :mod:`nmpsim.isa.table` first; :mod:`~nmpsim.isa.codec`, :mod:`~nmpsim.isa.assembly` and
-:mod:`~nmpsim.isa.document` only derive.
+:mod:`~nmpsim.isa.document` are derived from it.
 """

@@ -1,4 +1,4 @@
-"""Encode and decode instruction words and descriptors; all of it derives from the table."""
+"""Encoder and decoder of instruction words and descriptors, derived from the table."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ RECORDS: dict[str, Descriptor] = {
     CHANNEL_RECORD.name: CHANNEL_RECORD,
     SCALE_RECORD.name: SCALE_RECORD,
 }
-"""Every record by name: the descriptors, the channel record, the scale record."""
+"""All records by name: the descriptors, the channel record, the scale record."""
 
 
 @frozen
 class Decoded:
-    """An instruction word taken apart."""
+    """A decoded instruction word."""
 
     instruction: Instruction
     operands: Mapping[str, int]
@@ -42,10 +42,12 @@ class Decoded:
 
 
 def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
-    """The instruction word; ``operands`` by field name, each of them exactly once.
+    """Encode an instruction; ``operands`` has a value for each field name.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` ISA001 if a name is unknown or missing, or a value
-    does not fit its field.
+    Raises
+    ------
+    UserError
+        ISA001 if a name is unknown or missing, or a value does not fit its field.
     """
     instruction = BY_MNEMONIC.get(mnemonic)
     if instruction is None:
@@ -60,7 +62,7 @@ def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
 
 @lru_cache(1 << 14)
 def decode(word: int) -> Decoded | None:
-    """The instruction and its operands, or None if the word is no instruction."""
+    """Decode an instruction word; return None if it is illegal."""
     for instruction in _candidates(word & 0x7F, word >> 12 & 7):
         if word & instruction.mask == instruction.match:
             fields = instruction.format.fields
@@ -70,16 +72,21 @@ def decode(word: int) -> Decoded | None:
 
 @cache
 def _candidates(opcode: int, funct3: int) -> tuple[Instruction, ...]:
-    """The few instructions that a word with these fields may be."""
+    """Return the instructions that words with these fields may encode."""
     bits = funct3 << 12 | opcode
     return tuple(i for i in INSTRUCTIONS if (i.match ^ bits) & i.mask & 0x707F == 0)
 
 
 def encode_descriptor(name: str, values: Mapping[str, int | str]) -> bytes:
-    """The record ``name`` with a value for each of its words, as it lies in memory.
+    """Encode the record ``name``; ``values`` has a value for each of its words.
 
-    A word with named choices also takes the choice's name; an unsigned word takes 0 to 2^32-1, a
-    signed one -2^31 to 2^31-1. Raises :class:`~nmpsim.diagnostics.UserError` ISA001.
+    A word with named choices also accepts the name of a choice; an unsigned word accepts 0 to
+    2^32-1, a signed one -2^31 to 2^31-1.
+
+    Raises
+    ------
+    UserError
+        ISA001 for an unknown name or an impossible value.
     """
     record = _record(name)
     _check_names(f"word of descriptor {name}", values, [w.name for w in record])
@@ -87,9 +94,12 @@ def encode_descriptor(name: str, values: Mapping[str, int | str]) -> bytes:
 
 
 def encode_table(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """Many records ``name`` at once; ``table`` is [records, words].
+    """Encode many records ``name`` at once; ``table`` is [records, words].
 
-    Raises :class:`~nmpsim.diagnostics.UserError` ISA001 where a word cannot hold its value.
+    Raises
+    ------
+    UserError
+        ISA001 for a value that its word cannot hold.
     """
     record = _record(name)
     low, high = np.array([word_range(word) for word in record]).T
@@ -99,7 +109,7 @@ def encode_table(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint
 
 
 def decode_descriptor(name: str, data: bytes | bytearray | memoryview) -> dict[str, int]:
-    """Word name -> value of the record ``name`` at the start of ``data``."""
+    """Decode the record ``name`` at the start of ``data``; return its words by name."""
     record = _record(name)
     if len(data) < record.nbytes:
         raise fail(
@@ -114,7 +124,7 @@ def decode_descriptor(name: str, data: bytes | bytearray | memoryview) -> dict[s
 
 @cache
 def _layout(name: str) -> tuple[tuple[str, ...], struct.Struct]:
-    """Names of the words of the record ``name``, and how they lie in memory."""
+    """Return the names of a record's words and their format in memory."""
     words = tuple(_record(name))
     kinds = "".join("i" if word.signed else "I" for word in words)
     return tuple(word.name for word in words), struct.Struct(f"<{kinds}")
@@ -122,24 +132,24 @@ def _layout(name: str) -> tuple[tuple[str, ...], struct.Struct]:
 
 @cache
 def descriptor_offsets(name: str) -> dict[str, int]:
-    """Word name -> its index in the record ``name``; times four is the byte offset."""
+    """Return the index of each word of the record ``name``; the byte offset is four times it."""
     return {word.name: index for index, word in enumerate(_record(name))}
 
 
 def word_range(word: Word) -> tuple[int, int]:
-    """Smallest and largest value of a descriptor word."""
+    """Return the smallest and largest value of a descriptor word."""
     if word.choices:
         return 0, len(word.choices) - 1
     return (-(1 << 31), (1 << 31) - 1) if word.signed else (0, (1 << 32) - 1)
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], code: str = "ISA001") -> UserError:
-    """The error for a name that does not exist, with the nearest one that does."""
+    """Return the error for an unknown name, with the nearest known name as a hint."""
     return fail(code, f"unknown {what} {name!r}", hint=did_you_mean(name, known))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the known name nearest to ``name``, if one is near."""
+    """Return a hint with the known name nearest to ``name``, or None."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else None
 

@@ -1,7 +1,7 @@
-"""What the instruction set leaves undefined: every case, its category, and who finds it.
+"""The contract: what the instruction set leaves undefined, by case and category.
 
-A run that keeps to this contract means something on a chip too: its answer does not hang on when
-a transfer lands, nor on what memory held before. ``docs/isa.md`` has the table.
+The result of a program that respects the contract is the same on a chip: it depends neither on the
+time of a transfer nor on the previous contents of memory. ``docs/isa.md`` has the table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from nmpsim.records import frozen
 
 
 class Category(Enum):
-    """Whose fault it is; the value is the code of the diagnostic."""
+    """Category of a violation; the value is the code of the diagnostic."""
 
     UNDEFINED = "CONTRACT001"
     UNPREDICTABLE_VALUE = "CONTRACT002"
@@ -22,7 +22,7 @@ class Category(Enum):
 
     @property
     def title(self) -> str:
-        """In words."""
+        """Description of the category."""
         return _TITLES[self]
 
 
@@ -36,7 +36,7 @@ _TITLES = {
 
 
 class FoundBy(Enum):
-    """What stops a run that comes to a case."""
+    """What stops a run in which a case occurs."""
 
     STRICT = "`--strict`"
     TRAP = "a trap, always"
@@ -46,14 +46,14 @@ class FoundBy(Enum):
 
 @frozen
 class Case:
-    """One case that the instruction set leaves undefined."""
+    """A case that the instruction set leaves undefined."""
 
     key: str
     category: Category
     title: str
-    """What a program does."""
+    """What the program does."""
     simulator: str
-    """What happens in the simulator without ``--strict``."""
+    """What the simulator does without ``--strict``."""
     hint: str
     found_by: FoundBy = FoundBy.STRICT
 
@@ -214,7 +214,7 @@ CASES: tuple[Case, ...] = (
         FoundBy.EXIT,
     ),
 )
-"""In the order of the page; the position is the number that compiled code has of a case."""
+"""All cases in the order of the page; compiled code uses the position as their number."""
 
 NUMBER_OF_CASE = {case.key: number for number, case in enumerate(CASES)}
 
@@ -229,4 +229,4 @@ DEFINED: tuple[str, ...] = (
     " unit, as many as the queue holds, are done",
     "scratchpads and DRAM keep what they hold while the host works between two parts of a program",
 )
-"""What a reader may take for undefined, and is not."""
+"""Behavior that is defined although a reader might doubt it."""

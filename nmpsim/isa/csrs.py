@@ -1,4 +1,4 @@
-"""Control and status registers, one row each; both engines do what the rows say."""
+"""Control and status registers; both engines follow this table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nmpsim.records import frozen
 
 
 class Csr(IntEnum):
-    """Control and status registers, by address."""
+    """Addresses of the control and status registers."""
 
     MSTATUS = 0x300
     MISA = 0x301
@@ -37,7 +37,7 @@ class Csr(IntEnum):
 
 
 class Counter(Enum):
-    """What a core counts, in 64 bits."""
+    """A 64-bit counter of a core."""
 
     CYCLES = "cycles since the run began"
     INSTRUCTIONS = "instructions that the core has retired"
@@ -52,16 +52,16 @@ _UPPER = "its upper half"
 
 @frozen
 class CsrRow:
-    """What a CSR holds."""
+    """A control and status register."""
 
     summary: str
     reset: int = 0
     writable: int = 0
-    """Bits that a write changes; the others stay as they are."""
+    """Bits that a write changes."""
     counter: Counter | None = None
-    """What it counts of its own accord, ..."""
+    """The counter that the register shows, ..."""
     offset: Csr | None = None
-    """... the CSR with what writes have set the counter off by, None if none can ..."""
+    """... the CSR that holds the offset set by writes, or None if it cannot be written ..."""
     is_high: bool = False
     """... and whether it is the upper half."""
 
@@ -71,7 +71,7 @@ CSR_ROWS: dict[Csr, CsrRow] = exhaustive_table(
     {
         Csr.MSTATUS: CsrRow("MIE and MPIE; MPP is machine mode", MPP, MIE | MPIE),
         Csr.MISA: CsrRow("RV32, I and M", 0x4000_1100),
-        Csr.MIE: CsrRow("kept; there are no interrupts", 0, _ALL),
+        Csr.MIE: CsrRow("stored without effect; there are no interrupts", 0, _ALL),
         Csr.MTVEC: CsrRow("address of the trap handler; 0: a trap ends the run", 0, _ALL & ~3),
         Csr.MSCRATCH: CsrRow("for the trap handler", 0, _ALL),
         Csr.MEPC: CsrRow("address of the instruction that trapped", 0, _ALL & ~3),
@@ -100,5 +100,5 @@ CSR_ROWS: dict[Csr, CsrRow] = exhaustive_table(
 
 
 def is_read_only(address: int) -> bool:
-    """True if an instruction that writes the CSR is illegal: the address says so."""
+    """Return whether writing a CSR is illegal, which its address determines."""
     return address >> 10 == 3

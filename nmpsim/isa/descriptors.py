@@ -1,26 +1,26 @@
-"""Every descriptor: what a tensor instruction points to, word by word.
+"""The descriptors of tensor instructions, word by word.
 
-A descriptor is a record of 32-bit little-endian words. Part of the one table of the instruction
-set; :mod:`nmpsim.isa.table` has the instructions and passes these names on.
+A descriptor is a record of 32-bit little-endian words. :mod:`nmpsim.isa.table` has the
+instructions and re-exports these names.
 """
 
 from __future__ import annotations
 
 from nmpsim.isa.exhaustive import check_exhaustive
-from nmpsim.isa.layouts import Alignment, Layout, Pace, Size, Work
+from nmpsim.isa.layouts import Alignment, Layout, Size, Throughput, Work
 from nmpsim.isa.profiles import PROFILES_OF
 from nmpsim.isa.records import (
     MAX_COUNT,
     Descriptor,
     Word,
-    between,
-    counts,
-    reads,
-    signed,
-    sizes,
-    strides,
-    value,
-    writes,
+    count_words,
+    element_value,
+    input_operand,
+    output_operand,
+    ranged_words,
+    signed_word,
+    size_words,
+    stride_words,
 )
 from nmpsim.isa.shared_words import (
     BYTES,
@@ -41,17 +41,17 @@ from nmpsim.isa.shared_words import (
     RESULT_SCALE,
     TAPS,
     WINDOW,
-    box,
-    channel_tables,
-    each_dimension,
-    element,
-    image,
-    matrix,
-    part,
-    scale,
-    strided,
-    transfer,
-    windows,
+    box_layout,
+    channel_table_words,
+    dimension_words,
+    element_word,
+    image_layout,
+    matrix_layout,
+    part_words,
+    scale_fields,
+    strided_layout,
+    transfer_words,
+    window_layout,
 )
 
 DESCRIPTORS: dict[str, Descriptor] = {
@@ -60,12 +60,14 @@ DESCRIPTORS: dict[str, Descriptor] = {
         Descriptor(
             "load",
             (
-                *transfer(
-                    reads("dram", "DRAM side", box("dram"), Alignment.NONE),
-                    writes("spm", "scratchpad side", box("spm", *PADS), may_fold=True),
+                *transfer_words(
+                    input_operand("dram", "DRAM side", box_layout("dram"), Alignment.NONE),
+                    output_operand(
+                        "spm", "scratchpad side", box_layout("spm", *PADS), may_overlap_itself=True
+                    ),
                     Alignment.ELEMENT,
                 ),
-                *between(
+                *ranged_words(
                     0,
                     MAX_COUNT,
                     *zip(
@@ -79,16 +81,18 @@ DESCRIPTORS: dict[str, Descriptor] = {
                         strict=True,
                     ),
                 ),
-                element("what padding is made of"),
-                value("fill", "value that padding is filled with"),
+                element_word("what padding is made of"),
+                element_value("fill", "value that padding is filled with"),
             ),
             "The scratchpad address is that of the first padding byte.",
         ),
         Descriptor(
             "store",
-            transfer(
-                writes("dram", "DRAM side", box("dram"), Alignment.NONE, may_fold=True),
-                reads("spm", "scratchpad side", box("spm"), Alignment.NONE),
+            transfer_words(
+                output_operand(
+                    "dram", "DRAM side", box_layout("dram"), Alignment.NONE, may_overlap_itself=True
+                ),
+                input_operand("spm", "scratchpad side", box_layout("spm"), Alignment.NONE),
                 Alignment.NONE,
             ),
             "The reverse of a load, without padding.",
@@ -97,22 +101,24 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "conv",
             (
                 LAYER,
-                element(),
+                element_word(),
                 PROFILE,
-                reads(
+                input_operand(
                     "input",
                     "[rows][columns][groups*in_channels], padding included",
-                    windows("groups", "in_channels"),
+                    window_layout("groups", "in_channels"),
                 ),
-                reads(
+                input_operand(
                     "weights",
                     "[out/16][ky][(kx*in)/4][16][4], for Int16 [out/16][ky][(kx*in)/2][16][2]; "
                     "bytes beyond the edges are reserved",
                     Layout(("out_channels", *TAPS, "in_channels"), is_blocked=True),
                 ),
-                *channel_tables("out_channels"),
-                writes("output", "[out_h][out_w][out_channels]", image("out_channels")),
-                *sizes(
+                *channel_table_words("out_channels"),
+                output_operand(
+                    "output", "[out_h][out_w][out_channels]", image_layout("out_channels")
+                ),
+                *size_words(
                     ("groups", "independent groups of channels"),
                     ("in_channels", "input channels of one group"),
                     ("out_channels", "output channels of all groups, a multiple of them"),
@@ -121,13 +127,13 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *DILATION,
                 *OUT_SHAPE,
                 *IMAGE_STRIDES,
-                *part(*PIXELS, "out_channels"),
-                value("weight_offset", "zero point of the weights"),
+                *part_words(*PIXELS, "out_channels"),
+                element_value("weight_offset", "zero point of the weights"),
                 *REQUANTIZE,
             ),
             "A fully connected layer is a convolution of one row with a 1x1 window.",
             Work(
-                Pace.PRODUCT,
+                Throughput.PRODUCT,
                 rows=(*PIXELS, "kernel_h"),
                 depth=("kernel_w", "in_channels"),
                 columns=("out_channels",),
@@ -138,134 +144,140 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "dwconv",
             (
                 LAYER,
-                element(),
+                element_word(),
                 PROFILE,
-                reads(
+                input_operand(
                     "input",
                     "[rows][columns][channels], padding included",
-                    windows("channels_count"),
+                    window_layout("channels_count"),
                 ),
-                reads("weights", "[ky][kx][channels]", Layout((*TAPS, "channels_count"))),
-                *channel_tables("channels_count"),
-                writes("output", "[out_h][out_w][channels]", image("channels_count")),
-                *sizes(("channels_count", "channels of input, weights and result")),
+                input_operand("weights", "[ky][kx][channels]", Layout((*TAPS, "channels_count"))),
+                *channel_table_words("channels_count"),
+                output_operand(
+                    "output", "[out_h][out_w][channels]", image_layout("channels_count")
+                ),
+                *size_words(("channels_count", "channels of input, weights and result")),
                 *WINDOW,
                 *DILATION,
                 *OUT_SHAPE,
                 *IMAGE_STRIDES,
-                value("weight_offset", "zero point of the weights"),
+                element_value("weight_offset", "zero point of the weights"),
                 *REQUANTIZE,
             ),
             "Each channel is convolved with its own window.",
-            Work(Pace.DEPTHWISE, rows=(*PIXELS, *TAPS), columns=("channels_count",)),
+            Work(Throughput.DEPTHWISE, rows=(*PIXELS, *TAPS), columns=("channels_count",)),
         ),
         Descriptor(
             "gemm",
             (
                 LAYER,
-                element("what both sides and the result are"),
+                element_word("what both sides and the result are"),
                 PROFILE,
-                reads("lhs", "[rows][inner]", matrix("rows", "lhs_stride", "inner")),
-                reads("rhs", "[inner][columns]", matrix("inner", "rhs_stride", "columns")),
-                writes("output", "[rows][columns]", matrix("rows", "out_stride", "columns")),
-                *counts(
+                input_operand("lhs", "[rows][inner]", matrix_layout("rows", "lhs_stride", "inner")),
+                input_operand(
+                    "rhs", "[inner][columns]", matrix_layout("inner", "rhs_stride", "columns")
+                ),
+                output_operand(
+                    "output", "[rows][columns]", matrix_layout("rows", "out_stride", "columns")
+                ),
+                *count_words(
                     ("rows", "rows of lhs and result"),
                     ("inner", "columns of lhs, rows of rhs"),
                     ("columns", "columns of rhs and result"),
                 ),
-                *strides(
+                *stride_words(
                     ("lhs_stride", "bytes from row to row of lhs"),
                     ("rhs_stride", "bytes from row to row of rhs"),
                     ("out_stride", "bytes from row to row of the result"),
                 ),
-                *part("rows", "columns"),
-                value("lhs_offset", "zero point of lhs"),
-                value("rhs_offset", "zero point of rhs"),
-                *scale("out", "accumulator to result"),
+                *part_words("rows", "columns"),
+                element_value("lhs_offset", "zero point of lhs"),
+                element_value("rhs_offset", "zero point of rhs"),
+                *scale_fields("out", "accumulator to result"),
                 RESULT_SCALE,
-                signed("out_offset", "zero point of the result"),
+                signed_word("out_offset", "zero point of the result"),
                 *CLIP,
                 Word("event_origin", "index of the first result in the layer's output, row-major"),
                 Word("event_stride_y", "step of that index from row to row"),
             ),
-            "result = scale(sum of (lhs - offset) * (rhs - offset)) + out_offset, clipped.",
-            Work(Pace.PRODUCT, rows=("rows",), depth=("inner",), columns=("columns",)),
+            "result = scale_fields(sum of (lhs - offset) * (rhs - offset)) + out_offset, clipped.",
+            Work(Throughput.PRODUCT, rows=("rows",), depth=("inner",), columns=("columns",)),
         ),
         Descriptor(
             "maxpool",
             (
                 LAYER,
-                element("what input and result are"),
-                reads(
+                element_word("what input and result are"),
+                input_operand(
                     "input",
                     "[in_h][in_w][channels], without padding",
-                    image("channels", "in"),
+                    image_layout("channels", "in"),
                 ),
-                writes("output", "[out_h][out_w][channels]", image("channels")),
+                output_operand("output", "[out_h][out_w][channels]", image_layout("channels")),
                 *EXISTING,
                 *WINDOW,
                 *PAD,
                 *OUT_SHAPE,
                 *IMAGE_STRIDES,
-                value("empty_value", "result of a window that lies in the padding alone"),
+                element_value("empty_value", "result of a window that lies in the padding alone"),
             ),
             "Padding takes no part.",
-            Work(Pace.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
+            Work(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
         ),
         Descriptor(
             "avgpool",
             (
                 LAYER,
-                element("what input and result are"),
-                reads(
+                element_word("what input and result are"),
+                input_operand(
                     "input",
                     "[in_h][in_w][channels], without padding",
-                    image("channels", "in"),
+                    image_layout("channels", "in"),
                 ),
-                writes("output", "[out_h][out_w][channels]", image("channels")),
+                output_operand("output", "[out_h][out_w][channels]", image_layout("channels")),
                 *EXISTING,
                 *WINDOW,
                 *PAD,
                 *OUT_SHAPE,
                 *IMAGE_STRIDES,
                 PROFILE,
-                value("in_offset", "zero point of the input"),
-                Word(
-                    "divide", "what the sum is divided by", choices=("nothing", "by_valid_taps")
-                ),
-                *scale("out", "sum to result"),
+                element_value("in_offset", "zero point of the input"),
+                Word("divide", "what the sum is divided by", choices=("nothing", "by_valid_taps")),
+                *scale_fields("out", "sum to result"),
                 RESULT_SCALE,
-                signed("out_offset", "zero point of the result"),
+                signed_word("out_offset", "zero point of the result"),
                 *CLIP,
                 *PLACE,
             ),
             "Sum of (x - in_offset) over the taps that exist, scaled; then divided, or not.",
-            Work(Pace.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
+            Work(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
         ),
         Descriptor(
             "eltwise",
             (
                 LAYER,
-                element("what lhs and result are"),
+                element_word("what lhs and result are"),
                 PROFILE,
                 Word("operation", "what is done", choices=OPERATIONS),
-                reads(
+                input_operand(
                     "lhs",
                     "[rows][columns]",
-                    matrix("rows", "lhs_stride", "columns"),
+                    matrix_layout("rows", "lhs_stride", "columns"),
                     in_place=True,
                 ),
-                reads(
+                input_operand(
                     "rhs",
                     "[rows][columns]",
-                    matrix("rows", "rhs_stride", "columns", Size.RIGHT_SIDE),
+                    matrix_layout("rows", "rhs_stride", "columns", Size.RIGHT_SIDE),
                     Alignment.RIGHT_SIDE,
                     in_place=True,
                 ),
-                writes("output", "[rows][columns]", matrix("rows", "out_stride", "columns")),
+                output_operand(
+                    "output", "[rows][columns]", matrix_layout("rows", "out_stride", "columns")
+                ),
                 Word("rhs_kind", "what rhs is", choices=("element", "int32")),
-                *counts(("rows", "rows"), ("columns", "elements of a row")),
-                *strides(
+                *count_words(("rows", "rows"), ("columns", "elements of a row")),
+                *stride_words(
                     ("lhs_stride", "bytes from row to row of lhs"),
                     (
                         "rhs_stride",
@@ -273,88 +285,96 @@ DESCRIPTORS: dict[str, Descriptor] = {
                     ),
                     ("out_stride", "bytes from row to row of the result"),
                 ),
-                value("lhs_offset", "zero point of lhs"),
-                signed("rhs_offset", "zero point of rhs"),
-                *scale("lhs", "lhs to result (not for mul)"),
-                *scale("rhs", "rhs to result (not for mul)"),
-                *scale("out", "product to result; a sum's, where the profile rescales it"),
+                element_value("lhs_offset", "zero point of lhs"),
+                signed_word("rhs_offset", "zero point of rhs"),
+                *scale_fields("lhs", "lhs to result (not for mul)"),
+                *scale_fields("rhs", "rhs to result (not for mul)"),
+                *scale_fields("out", "product to result; a sum's, where the profile rescales it"),
                 RESULT_SCALE,
-                signed("out_offset", "zero point of the result"),
+                signed_word("out_offset", "zero point of the result"),
                 *CLIP,
                 Word("event_origin", "index of the first result in the layer's output, row-major"),
                 Word("event_stride_y", "step of that index from row to row"),
             ),
             "Each side is brought to the result's scale and rounded, then the operation is done.",
-            Work(Pace.LANES, rows=("rows",), columns=("columns",)),
+            Work(Throughput.LANES, rows=("rows",), columns=("columns",)),
         ),
         Descriptor(
             "rescale",
             (
                 LAYER,
-                element("what input and result are"),
+                element_word("what input and result are"),
                 PROFILE,
-                reads("input", "[count]", FLAT, in_place=True),
-                writes("output", "[count]", FLAT),
-                *counts(("count", "elements")),
-                value("in_low", "the input is clamped to at least this"),
-                value("in_high", "the input is clamped to at most this, not below the former"),
-                value("in_offset", "zero point of the input"),
-                *scale("out", "input to result"),
+                input_operand("input", "[count]", FLAT, in_place=True),
+                output_operand("output", "[count]", FLAT),
+                *count_words(("count", "elements")),
+                element_value("in_low", "the input is clamped to at least this"),
+                element_value(
+                    "in_high", "the input is clamped to at most this, not below the former"
+                ),
+                element_value("in_offset", "zero point of the input"),
+                *scale_fields("out", "input to result"),
                 Word("activation", "which scale holds", choices=("none", "leaky")),
-                *scale("leaky", "input below its zero point to result, if leaky"),
+                *scale_fields("leaky", "input below its zero point to result, if leaky"),
                 RESULT_SCALE,
-                signed("out_offset", "zero point of the result"),
+                signed_word("out_offset", "zero point of the result"),
                 *CLIP,
                 Word("event_origin", "index of the first result in the layer's output, row-major"),
             ),
             "relu, clip, leaky relu, max with a constant and plain rescaling.",
-            Work(Pace.LANES, columns=("count",)),
+            Work(Throughput.LANES, columns=("count",)),
         ),
         Descriptor(
             "lut",
             (
                 LAYER,
-                reads("input", "int8 [count]", BYTES, Alignment.NONE, in_place=True),
-                writes("output", "int8 [count]", BYTES, Alignment.NONE),
-                reads(
+                input_operand("input", "int8 [count]", BYTES, Alignment.NONE, in_place=True),
+                output_operand("output", "int8 [count]", BYTES, Alignment.NONE),
+                input_operand(
                     "table",
                     "int8 [256], the entry of -128 first",
                     Layout((), size=256),
                     Alignment.NONE,
                 ),
-                *counts(("count", "elements")),
+                *count_words(("count", "elements")),
             ),
             "result = table[x + 128].",
-            Work(Pace.LANES, columns=("count",)),
+            Work(Throughput.LANES, columns=("count",)),
         ),
         Descriptor(
             "fill",
             (
                 LAYER,
-                element("what the result is"),
-                writes("output", "[count]", FLAT),
-                *counts(("count", "elements")),
-                value("value", "the value"),
+                element_word("what the result is"),
+                output_operand("output", "[count]", FLAT),
+                *count_words(("count", "elements")),
+                element_value("value", "the value"),
             ),
             "Every element gets the value.",
-            Work(Pace.LANES, columns=("count",)),
+            Work(Throughput.LANES, columns=("count",)),
         ),
         Descriptor(
             "transpose",
             (
                 LAYER,
-                reads("input", "elements", strided("in"), Alignment.NONE),
-                writes("output", "elements", strided("out"), Alignment.NONE, may_fold=True),
+                input_operand("input", "elements", strided_layout("in"), Alignment.NONE),
+                output_operand(
+                    "output",
+                    "elements",
+                    strided_layout("out"),
+                    Alignment.NONE,
+                    may_overlap_itself=True,
+                ),
                 Word("element_bytes", "bytes of an element", values=(1, 2, 4, 8)),
-                *each_dimension("size", "elements", 1),
-                *each_dimension("in_stride", "bytes from one input element to the next", 0),
-                *each_dimension("out_stride", "bytes from one result element to the next", 0),
+                *dimension_words("size", "elements", 1),
+                *dimension_words("in_stride", "bytes from one input element to the next", 0),
+                *dimension_words("out_stride", "bytes from one result element to the next", 0),
             ),
             "Any order of up to four dimensions; strides say it all.",
-            Work(Pace.ELEMENT, rows=tuple(f"size_{d}" for d in range(4))),
+            Work(Throughput.ELEMENT, rows=tuple(f"size_{d}" for d in range(4))),
         ),
     )
-}  # fmt: skip
+}
 
 check_exhaustive(
     "nmpsim.isa.profiles.PROFILES_OF",
@@ -363,4 +383,4 @@ check_exhaustive(
 )
 
 DESCRIPTOR_ALIGNMENT = 4
-"""Bytes; an address that is not a multiple of it is a descriptor fault."""
+"""Alignment of descriptors in bytes; another address is a descriptor fault."""

@@ -1,4 +1,4 @@
-"""Make ``docs/isa.md`` from the table: ``python -m nmpsim.isa.document > docs/isa.md``."""
+"""Generator of ``docs/isa.md``: ``python -m nmpsim.isa.document > docs/isa.md``."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _DIRECTIONS = exhaustive_table(
     Direction,
 )
 _SHAPE = re.compile(r"(?:\[[^\[\]]+\])+")
-"""Dimensions of an array, which Markdown would take for links."""
+"""Pattern of array dimensions, which Markdown would render as links."""
 
 
 def isa_page() -> str:
-    """The page on the instruction set, in Markdown."""
+    """Return the page on the instruction set, in Markdown."""
     sections = (
         INTRODUCTION,
         _address_map(),
@@ -82,7 +82,7 @@ def isa_page() -> str:
 
 
 def encoding(instruction: Instruction) -> str:
-    """The word from bit 31 to bit 0: operands by name, fixed bits as digits, ``-`` if ignored."""
+    """Return the bits of an instruction from 31 to 0: operands, fixed bits, ``-`` if ignored."""
     parts: list[str] = []
     bit = 31
     while bit >= 0:
@@ -93,7 +93,7 @@ def encoding(instruction: Instruction) -> str:
 
 
 def _operand_at(fields: Sequence[BitField], bit: int) -> tuple[str, int] | None:
-    """The operand piece whose highest bit this is, and its width."""
+    """Return the operand piece whose highest bit this is, and its width."""
     for field in fields:
         for piece in field.pieces:
             if piece.word_bit + piece.width - 1 == bit:
@@ -105,7 +105,7 @@ def _operand_at(fields: Sequence[BitField], bit: int) -> tuple[str, int] | None:
 
 
 def _fixed_at(instruction: Instruction, bit: int) -> tuple[str, int]:
-    """Fixed or ignored bits from here down to the next operand or customary field border."""
+    """Return the fixed or ignored bits down to the next operand or field border."""
     text = ""
     while bit - len(text) >= 0:
         at = bit - len(text)
@@ -125,10 +125,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _address_map() -> str:
     rows = [
         (f"`{CONTROL_BASE:#010x}`", f"{CONTROL_BYTES} bytes",
-         "control and mailbox block: words that all cores share"),
+         "control and mailbox block: words shared by all cores"),
         (f"`{SCRATCHPAD_BASE:#010x}`", "by device file",
-         "the core's own scratchpad; each core sees its own here"),
-        (f"`{DRAM_BASE:#010x}`", "by device file", "DRAM, shared; a bundle is loaded at its start"),
+         "the scratchpad of the core"),
+        (f"`{DRAM_BASE:#010x}`", "by device file", "shared DRAM; a bundle is loaded at its start"),
     ]  # fmt: skip
     return "## Address map\n\n" + _table(("first address", "size", "what"), rows)
 
@@ -195,13 +195,13 @@ def _left_out() -> str:
 
 def _contract() -> str:
     rows = [(c.category.title, c.title, c.simulator, c.found_by.value) for c in CASES]
-    head = ("category", "what a program does", "what the simulator does then", "stopped by")
+    head = ("category", "what the program does", "what the simulator does", "stopped by")
     defined = "\n".join(f"- {one}" for one in DEFINED)
-    return f"{CONTRACT}\n{_table(head, rows)}\n\nDefined, on the other hand, is that\n\n{defined}"
+    return f"{CONTRACT}\n{_table(head, rows)}\n\nDefined, however, is the following:\n\n{defined}"
 
 
 def _scales() -> str:
-    """Which scale goes where, from the rows of the profiles."""
+    """Return the section on scales, from the rows of the profiles."""
     sums = [row for row in ROWS if row.sums is not None]
     return SCALES.format(
         profiles=_table(
@@ -242,7 +242,7 @@ def _scales() -> str:
 def _by_profile(
     head: Sequence[str], rows: Iterable[Profile], of: Callable[[Profile], tuple[str, ...]]
 ) -> str:
-    """A table of what profiles say; those that say the same share a line."""
+    """Return a table of profiles; profiles with equal cells share a line."""
     names: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         names.setdefault(of(row), []).append(f"`{row.name}`")
@@ -250,7 +250,7 @@ def _by_profile(
 
 
 def _pair_rows() -> Iterator[tuple[str, ...]]:
-    """Profiles that scale all elementwise operations alike share their lines."""
+    """Yield the lines of elementwise operations; profiles with equal words share them."""
     names: dict[tuple[PairWords, ...], list[str]] = {}
     for row in ROWS:
         if row.pairs:
@@ -270,18 +270,18 @@ def _descriptors() -> str:
         for name, record in DESCRIPTORS.items()
     ]
     head = (
-        "## Descriptors\n\nWords of 32 bits, little endian, at an address that is a multiple of 4. "
-        "What a word may be is\nchecked when the instruction is issued; nothing is said of a word "
-        "that may be anything.\n[Operands and limits](#how-a-program-executes) has what words have "
-        "to do with each other."
+        "## Descriptors\n\nA descriptor has 32-bit little-endian words at an address that is a "
+        "multiple of 4. Words are\nchecked when the instruction is issued; the column *may be* is "
+        "empty if any value is valid.\n[Operands and limits](#how-a-program-executes) describes "
+        "relations between words."
     )
     return "\n\n".join((head, *parts))
 
 
 def _records() -> str:
     head = (
-        "## Records\n\nArrays of these lie in the scratchpad, channel records at a multiple of 8, "
-        "scale records at a\nmultiple of 4."
+        "## Records\n\nArrays of these records are in the scratchpad: channel records at a "
+        "multiple of 8, scale\nrecords at a multiple of 4."
     )
     return "\n\n".join((head, *(_record(r.name, r) for r in (CHANNEL_RECORD, SCALE_RECORD))))
 
@@ -310,7 +310,7 @@ def _kind(word: Word) -> str:
 
 
 def _limits(record: Descriptor, word: Word) -> str:
-    """What a word may hold, if not anything; one by one, so that a compiler can read it."""
+    """Return the valid values of a word; empty if any value is valid."""
     said = []
     if word.name == "profile":
         said.append(", ".join(f"`{profile}`" for profile in PROFILES_OF[record.name]))
@@ -328,7 +328,7 @@ def _limits(record: Descriptor, word: Word) -> str:
 
 
 def _power(number: int) -> str:
-    """A large number as the power of two that it is."""
+    """Return a number as text, large powers of two as ``2^n``."""
     size = abs(number)
     if size < 1024 or size & (size - 1):
         return str(number)

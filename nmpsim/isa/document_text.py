@@ -1,4 +1,4 @@
-"""The parts of ``docs/isa.md`` that no table holds."""
+"""The text of ``docs/isa.md`` that is not derived from tables."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from nmpsim.isa.table import Cause, Unit
 INTRODUCTION = """
 # The instruction set of the NMP
 
-Made from `nmpsim/isa/table.py` by `python -m nmpsim.isa.document > docs/isa.md`; edit there.
+Generated from `nmpsim/isa/table.py` by `python -m nmpsim.isa.document > docs/isa.md`; edit the
+table.
 
-The control core is RV32IM with Zicsr, Zifencei and Zicntr, machine mode only, as the RISC-V
-Instruction Set Manual (volumes I and II) has it, but for what is
-[left out](#what-of-the-risc-v-manual-is-left-out). The `nmp.*` instructions are our own and lie in
-the *custom-0* opcode. A tensor instruction names a register that holds the address of a
-descriptor, a record of words with everything that the instruction needs.
+The control core is RV32IM with Zicsr, Zifencei and Zicntr, machine mode only, as defined by the
+RISC-V Instruction Set Manual (volumes I and II). Some parts are
+[left out](#what-of-the-risc-v-manual-is-left-out). The `nmp.*` instructions are extensions in the
+*custom-0* opcode. A tensor instruction names a register with the address of a descriptor: a
+record of words with all parameters of the instruction.
 """
 
 UNIT_NOTES: dict[Unit, str] = {
@@ -26,79 +27,79 @@ UNIT_NOTES: dict[Unit, str] = {
 EXECUTION = """
 ## How a program executes
 
-All cores start at the same address; when a run begins every register is zero. A program tells the
-cores apart by `mhartid`. `nmp.halt` ends a core's work; the device is done when all cores have
-halted, and the host may start them again at another address.
+All cores start at the same address with all registers zero. A program distinguishes the cores by
+`mhartid`. `nmp.halt` stops a core. When all cores have halted, the host may start them again at
+another address.
 
-*Effect.* Within a core an instruction takes effect in program order, at the moment when it is
-issued: a tensor instruction's result is there for the next instruction. A descriptor is read at
-that moment too, so it may be overwritten afterwards.
+*Effect.* Within a core, instructions take effect in program order at the time of their issue: the
+result of a tensor instruction is available to the next instruction. Its descriptor is read at that
+time, too, and may be overwritten afterwards.
 
-*Time.* A tensor instruction goes into the in-order queue of its unit and the core runs on; if the
-queue is full, the core waits for room. `nmp.wait unit, n` lets the core continue when at most `n`
-of its instructions in that unit are unfinished. Units do not wait for each other. So a program
-that uses what a unit has not finished would compute the right values in the simulator and wrong
-ones on a chip: it breaks the [contract](#what-is-undefined). Wait for a load before computing on
-it, for a computation before storing its result, for a store before a barrier that announces it.
+*Time.* A tensor instruction enters the in-order queue of its unit, and the core continues; if the
+queue is full, the core waits. `nmp.wait unit, n` waits until at most `n` of the core's instructions
+in that unit are unfinished. Units do not wait for each other. A program that uses unfinished data
+computes the right values in the simulator, but wrong ones on a chip: it violates the
+[contract](#what-is-undefined). Wait for a load before computing on its data, for a computation
+before storing its result, and for a store before the barrier that announces it.
 
-*Between cores.* Cores meet in order of simulated time, ties by core number. A core runs ahead of
-the others until its next instruction that others could see: DMA, DRAM or control-block access,
-barrier, post, pend.
+*Between cores.* Interactions take place in order of simulated time, ties in order of core number. A
+core runs ahead of the others until its next instruction that they can observe: DMA, access to DRAM
+or to the control block, barrier, post, pend.
 
-*Barriers.* `nmp.barrier rs1, rs2` waits until the number of cores in `rs2` are at the barrier
-with the number in `rs1`. A barrier may be used again once it has been passed.
+*Barriers.* `nmp.barrier rs1, rs2` waits until `rs2` cores are at barrier number `rs1`. A barrier
+may be reused after it has been passed.
 
 *Semaphores.* There are {semaphores}, all zero at the start. `nmp.post` adds; `nmp.pend` waits until
-it can subtract. Who waits is served by core number.
+it can subtract. Waiting cores are served in order of core number.
 
-*Traps.* If `mtvec` is zero, a trap ends the run, with all results so far; otherwise the core goes
-on at `mtvec` as the RISC-V manual has it. A trap that ends the run waits for the core's turn, like
-everything that others can see.
+*Traps.* If `mtvec` is zero, a trap ends the run with all results so far; otherwise the core
+continues at `mtvec` as defined by the RISC-V manual. A trap that ends the run waits for the
+core's turn, like everything that other cores can observe.
 
-*Operands.* A descriptor that is impossible is an operand fault, and `mtval` is the address of the
-word that is wrong: a size of zero, memory outside the scratchpad, a shift beyond 31, a zero point
+*Operands.* An invalid descriptor is an operand fault, and `mtval` is the address of the bad word.
+Invalid are a size of zero, memory outside the scratchpad, a shift beyond 31, a zero point
 or clip beyond the element, an odd address or stride of Int16, a profile that the instruction does
-not have, a float32 that is infinite or no number, a result that would lie on an operand or on
+not support, a float32 that is infinite or not a number, and a result that overlaps an operand or
 itself. Only `nmp.eltwise`, `nmp.rescale` and `nmp.lut` may write exactly where they read.
 
-What an operand covers is all from its first to its last byte, gaps between rows included; one
-without bytes, as the input of a pool of which no row exists, meets nothing. Results lie in order:
-each pixel of an image and each row of a matrix begins where the one before has ended, or later.
-Only the elements that `nmp.transpose` writes may lie on one another; the last one in order of the
-dimensions stays.
+An operand covers all bytes from its first to its last, including gaps between rows. An empty
+operand, such as the input of a pool without existing rows, overlaps nothing. Results are in order:
+each pixel of an image and each row of a matrix begins at or after the end of the previous one. Only
+the elements written by `nmp.transpose` may overlap each other; the last one in order of the
+dimensions remains.
 
-*Limits.* Each [descriptor](#descriptors) lists what its words may be. Beyond that, `out_channels`
-is a multiple of `groups`. The windows of a convolution touch at most 2^26 rows and columns, of
-which a pixel has at most 2^26 bytes; a pool's window has at most 2^23 taps, nor more than the
-scratchpad has bytes. No instruction makes more results, or copies more bytes, than the
-scratchpad has bytes, whatever its strides say: what is too much is named by `count_y`, `out_h`,
-`rows` or `size_0`, or by `size_3`.
+*Limits.* Each [descriptor](#descriptors) lists the valid values of its words. Beyond that,
+`out_channels` is a multiple of `groups`. The windows of a convolution cover at most 2^26 rows and
+columns with pixels of at most 2^26 bytes. The window of a pool has at most 2^23 taps, and not
+more than the scratchpad has bytes. No instruction makes more results, or copies more bytes, than
+the scratchpad has bytes, whatever its strides are. The bad word is then `count_y`, `out_h`,
+`rows`, `size_0` or `size_3`.
 """
 
 CSR_NOTE = """
 An instruction that would write to an address from `0xc00` up traps as illegal; `csrrs`, `csrrc`
-and their immediate forms with `zero` or 0 only read. A CSR that is not here does not exist: an
-access to it is an illegal instruction. Counters have 64 bits, in two halves. What a counter is set
-to is what the next instruction reads. The device has one clock: `time` counts its cycles.
+and their immediate forms with `zero` or 0 only read. Access to a CSR that is not in the
+table is an illegal instruction. Counters have 64 bits, in two halves. The next instruction after a
+write reads the value written. The device has one clock: `time` counts its cycles.
 """
 
 LEFT_OUT_NOTE = """
-There is machine mode only: no user and supervisor mode, so none of their CSRs, no `sret` and no
-`sfence.vma`, and MPP of `mstatus` is always 3. A trap ends the run as long as `mtvec` is 0, which
-the manual does not know.
+There is only machine mode: no user and supervisor mode with their CSRs, no `sret` and no
+`sfence.vma`, and MPP of `mstatus` is always 3. Unlike in the manual, a trap ends the run if `mtvec`
+is 0.
 
 `python -m tests.riscv_tests FOLDER` runs built tests of
 [riscv-tests](https://github.com/riscv-software-src/riscv-tests) on both engines. Of its version
 34e6b6d of 2026-06-03, 41 of 42 of rv32ui pass, 8 of 8 of rv32um and 14 of 16 of rv32mi; ma_data
 (misaligned loads and stores that succeed), breakpoint (triggers) and pmpaddr (memory protection)
-test what is left out. That is, with what there is instead:
+test what is left out:
 """
 
 LEFT_OUT = (
     (
         "interrupts",
-        "`mip` is 0 and nothing becomes pending; `mie` and MIE of `mstatus` are kept and change "
-        "nothing; `wfi` does nothing",
+        "`mip` is 0 and nothing becomes pending; `mie` and MIE of `mstatus` are stored without "
+        "effect; `wfi` does nothing",
     ),
     ("vectored traps", "`mtvec` has direct mode only: its two lowest bits are 0"),
     (
@@ -107,12 +108,12 @@ LEFT_OUT = (
     ),
     (
         "compressed instructions (C)",
-        "jumps and branches to addresses that are no multiple of 4 trap; the two lowest bits of "
+        "jumps and branches to addresses that are not multiples of 4 trap; the two lowest bits of "
         "`mepc` are 0",
     ),
     (
         "physical memory protection (`pmpcfg*`, `pmpaddr*`)",
-        "a store to a bundle's image is a fault, as is an access to what is no memory",
+        "a store to a bundle's image is a fault, as is an access outside of memory",
     ),
     (
         "triggers and debug mode (`tselect`, `tdata*`, `dcsr`)",
@@ -125,22 +126,22 @@ LEFT_OUT = (
     ("`mstatush`, `mconfigptr`, non-maskable interrupts", "nothing"),
     ("the extensions A, F, D, V, B and others", "nothing: `misa` says I and M"),
 )
-"""What of machine mode and of the extensions is left out, and what there is instead."""
+"""Parts of machine mode and extensions that are not implemented, and their replacement."""
 
 TRAP_NOTE = """
 `mepc` is the address of the instruction that trapped; it has changed no register and no memory.
-If several words of a descriptor are wrong, `mtval` names the one that is found first: sizes are
-looked at before addresses, and addresses before scales and clips, each in the order of the words.
-A scale is named by its word `pre`, a table of scale records by the word `scales`.
+If several words of a descriptor are bad, `mtval` names the first one found: sizes are checked
+before addresses, and addresses before scales and clips, each in the order of the words. A bad
+scale is reported at its word `pre`, a bad table of scale records at the word `scales`.
 """
 
 CONTRACT = """
 ## What is undefined
 
-A program keeps to the contract if its answer is the same on every device of these sizes, whatever
-its speed and whatever its memory held before. `nmpsim run` and `nmpsim check` stop at the first
-violation (`--strict`, the default) and tell its category, place and a hint; `--no-strict` runs on,
-and the report says that the contract was not proved. These cases are undefined:
+A program respects the contract if its result is the same on every device of these sizes, whatever
+its speed and the previous contents of its memory. `nmpsim run` and `nmpsim check` stop at the first
+violation (`--strict`, the default) and report its category, its place and a hint. `--no-strict`
+continues, and the report says that the contract was not proved. These cases are undefined:
 """
 
 TRAP_VALUES: dict[Cause, str] = {
@@ -156,18 +157,18 @@ TRAP_VALUES: dict[Cause, str] = {
     Cause.DESCRIPTOR_FAULT: "the address of the descriptor",
     Cause.OPERAND_FAULT: "the address of the word of the descriptor that is wrong",
 }
-"""What ``mtval`` holds."""
+"""Contents of ``mtval`` for each cause."""
 
 SCALAR_NOTE = """
 Assembly gives `lui` and `auipc` the upper 20 bits as a number, and branches and jumps their target
-(a label or an absolute address), as GNU's tools do.
+(a label or an absolute address), as in GNU's tools.
 """
 
 MEMORY_LAYOUTS = """
 ## How tensors lie in memory
 
-Everything is little endian, the last index of a shape is contiguous. The word `element` says what
-input, weights and result are: Int8, or Int16 at even addresses with even strides. Strides are in
+Everything is little endian; the last index of a shape is contiguous. The word `element` is the type
+of input, weights and result: Int8, or Int16 at even addresses with even strides. Strides are in
 bytes.
 
 *Activations* are `[rows][columns][channels]` (NHWC, one image at a time); strides between rows
@@ -180,11 +181,11 @@ Int8, `[out/16][ky][(kx*in)/2][16][2]` for Int16, the divisions rounded up. With
 groups, `in` is the channels of one group, and output channels of all groups follow each other.
 Weights of `nmp.dwconv` are `[ky][kx][channels]`.
 
-*Reserved bytes.* The weights behind the last input of a kernel row, and those of channels beyond
-the last output channel, should be zero, and software must not rely on anything else. Whatever they
-hold, they take no part: results, partial sums, counts of saturated values and cycles are the same.
-The same is true of all bytes that no operand names: what lies between the rows and pixels of
-strided tensors, between operands, behind the last channel's record, and behind the scratchpad.
+*Reserved bytes.* The weights after the last input of a kernel row, and those of channels beyond the
+last output channel, should be zero. They have no effect on results, partial sums, counts of
+saturated values and cycles. The same is true of all bytes outside of operands: between the rows and
+pixels of strided tensors, between operands, after the last channel's record, and after the
+scratchpad.
 
 *Partial sums* are `[out_h][out_w][out_channels]`, contiguous: 32 bits each for Int8, 64 bits (of
 which an accumulator uses 48) at a multiple of 8 for Int16.
@@ -195,7 +196,8 @@ which an accumulator uses 48) at a multiple of 8 for Int16.
 SCALES = """
 ## Sums and scales
 
-A convolution's result is made in three steps, each output channel with its channel record:
+The result of a convolution is computed in three steps, with a channel record for each output
+channel:
 
     start  = bias on the scale of the sum, if the profile has it there, + zero_term
     sum    = start + sum over ky, kx, channel of (w - weight_offset) * x
@@ -206,33 +208,33 @@ Bias and zero term have 64 bits, lower word first; the start of a sum saturates 
 accumulator. `part` splits the sum over several instructions: *first* begins with `start` and leaves
 the sum at `partial`, *middle* adds to it, *last* adds to it and makes the result, *only* does all.
 
-The word `profile` says whose arithmetic makes a result:
+The word `profile` selects the arithmetic of a result:
 
 {profiles}
 
-A scale is three words, `pre`, `mul` and `post`. What they mean depends on the profile:
+A scale consists of three words, `pre`, `mul` and `post`. Their meaning depends on the profile:
 
 {forms}
 
-The shifts are arithmetic. The integer form saturates what is shifted last to 32 bits for Int8; for
-Int16, `x >> pre` saturates where its product with `mul` would leave 62 bits. The fixed-point form
-saturates `x << pre` to 32 bits and rounds twice, after the product and after the shift; but 48-bit
-sums of Int16 are multiplied with `mul` rounded to 16 bits and shifted once, by `15 - pre + post`.
-The product of the float64 form is rounded to an integer, halves away from zero, is
-held at 2^61, and saturates nothing before the clip. `nmp.gemm` has no words of a bias: they count
-as 0.
+The shifts are arithmetic. The integer form saturates the value before the last shift to 32 bits
+for Int8; for Int16, `x >> pre` saturates where its product with `mul` would leave 62 bits. The
+fixed-point form saturates `x << pre` to 32 bits and rounds twice, after the product and after the
+shift; but 48-bit sums of Int16 are multiplied with `mul` rounded to 16 bits and shifted once, by
+`15 - pre + post`. The product of the float64 form is rounded to an integer, halves away from
+zero, is limited to 2^61, and is not saturated otherwise before the clip. `nmp.gemm` has no words
+of a bias, which count as 0.
 
-[Numerics](numerics.md) has each profile's formulas, how a compiler finds their numbers, and the
-references that they equal to the bit. This is where the numbers go.
+[Numerics](numerics.md) has the formulas of each profile, the derivation of their numbers, and the
+references that they match bit-exactly. The following tables show which words hold the numbers.
 
 ### Scales of `nmp.conv`, `nmp.dwconv` and `nmp.gemm`
 
 {sums}
 
 `onednn` has the reciprocal of the result's scale in `result_scale`. A table of scale records gives
-`bias` and `out` for each channel. An integer bias is less its own zero point. With
-`activation=leaky`, in {leaky} only, a result below `out_offset` is brought there by
-the leaky scale before the clip. `nmp.gemm` has no bias, and not the profiles {without_gemm}.
+`bias` and `out` for each channel. An integer bias has its zero point subtracted. With
+`activation=leaky`, in {leaky} only, a result below `out_offset` is scaled by the leaky scale
+before the clip. `nmp.gemm` has no bias, and does not support the profiles {without_gemm}.
 
 ### Scales of `nmp.eltwise`
 
@@ -243,13 +245,13 @@ product and sum are rounded to float32 together, once.
 
 ### Scales of `nmp.avgpool` and `nmp.rescale`
 
-`nmp.avgpool` brings the sum to the result by `out`. What `divide=by_valid_taps` divides:
+`nmp.avgpool` scales the sum by `out`. `divide=by_valid_taps` divides:
 
 {averages}
 
-`nmp.rescale` brings the input to the result:
+`nmp.rescale` scales the input:
 
 {rescales}
 
-`leaky` holds with `activation=leaky`, below the input's zero point.
+With `activation=leaky`, inputs below their zero point are scaled by `leaky`.
 """

@@ -1,7 +1,6 @@
-"""Tables that say something about every row of another table, checked when they are imported.
+"""Checks, at import time, that tables cover every instruction, profile or operation.
 
-Who adds an instruction, a profile or an operation and forgets a place learns it before anything
-runs: the module that lacks it cannot be imported.
+A module whose table lacks a new instruction, profile or operation cannot be imported.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class IncompleteError(ValueError):
-    """A place lacks an entry that it must have, or has one that means nothing."""
+    """A table lacks an entry or has an unknown one."""
 
 
 def check_exhaustive(place: str, given: Iterable[object], expected: Iterable[object]) -> None:
-    """Raise IncompleteError unless ``place`` has an entry for each of ``expected`` and no other."""
+    """Raise IncompleteError unless ``given`` and ``expected`` are the same set."""
     has, needs = set(given), set(expected)
     for what, names in (("has no entry for", needs - has), ("has an entry too many:", has - needs)):
         if names:
@@ -29,7 +28,7 @@ def check_exhaustive(place: str, given: Iterable[object], expected: Iterable[obj
 def exhaustive_table(
     place: str, table: Mapping[_Key, _Value], expected: Iterable[object]
 ) -> dict[_Key, _Value]:
-    """``table``, which has an entry for each of ``expected``; see ``check_exhaustive``."""
+    """Return ``table``; raise IncompleteError unless its keys are exactly ``expected``."""
     check_exhaustive(place, table, expected)
     return dict(table)
 
@@ -37,11 +36,10 @@ def exhaustive_table(
 def dispatches_on(
     known: Collection[str], expected: Iterable[str]
 ) -> Callable[[_Function], _Function]:
-    """For a compiled function that compares a number with one name after the other.
+    """Decorate a function that compares a number with named constants, to check their names.
 
-    Of the ``known`` names it mentions each of ``expected`` and no other. What compiled code has
-    instead of a table of functions is checked like one; the function goes on to say itself what
-    happens if nothing fits.
+    Compiled code has such functions instead of tables. Raises IncompleteError unless the function
+    mentions, of the ``known`` names, exactly the ``expected`` ones.
     """
     names = frozenset(known)
 

@@ -1,4 +1,4 @@
-"""Bit fields of an instruction word, checked when they are built, and kinds of instructions."""
+"""Bit fields of instruction words, and kinds of instructions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nmpsim.records import frozen
 
 
 class Kind(IntEnum):
-    """Group of instructions; engines dispatch on it, not on the order of the table."""
+    """Kind of an instruction, on which engines dispatch."""
 
     UPPER = 0
     JUMP = 1
@@ -19,9 +19,9 @@ class Kind(IntEnum):
     LOAD = 3
     STORE = 4
     IMMEDIATE = 5
-    """Integer arithmetic of a register and an immediate."""
+    """Integer arithmetic on a register and an immediate."""
     REGISTER = 6
-    """Integer arithmetic of two registers; the next two cost more."""
+    """Integer arithmetic on two registers, except multiply and divide."""
     MULTIPLY = 7
     DIVIDE = 8
     FENCE = 9
@@ -32,7 +32,7 @@ class Kind(IntEnum):
 
 
 class Scope(Enum):
-    """How far an instruction sees and acts."""
+    """What an instruction can access."""
 
     CORE = "its core's registers, CSRs and pc"
     MEMORY = "a word of memory, too"
@@ -63,7 +63,7 @@ SCOPES: dict[Kind, Scope] = exhaustive_table(
 
 @frozen
 class Piece:
-    """``width`` bits of a value, from its bit ``value_bit``, at bit ``word_bit`` of the word."""
+    """``width`` bits of a value: from bit ``value_bit`` of it, at bit ``word_bit`` of the word."""
 
     word_bit: int
     value_bit: int
@@ -72,10 +72,10 @@ class Piece:
 
 @frozen
 class BitField:
-    """An operand of an instruction: how its value is spread over the word.
+    """The encoding of an operand in an instruction word.
 
-    A signed field holds two's complement. Bits of the value below the lowest piece (branch
-    offsets have one) must be zero.
+    A signed field is in two's complement. Bits of the value below the lowest piece, as branch
+    offsets have them, must be zero.
     """
 
     name: str
@@ -92,17 +92,17 @@ class BitField:
 
     @property
     def mask(self) -> int:
-        """The word's bits that belong to this field."""
+        """Bits of the word that belong to the field."""
         return sum(((1 << p.width) - 1) << p.word_bit for p in self.pieces)
 
     @property
     def lowest_bit(self) -> int:
-        """Lowest bit of the value that is kept; those below are zero."""
+        """Lowest bit of the value that is encoded; lower bits are zero."""
         return min(p.value_bit for p in self.pieces)
 
     @property
     def bits(self) -> int:
-        """Bits of the whole value, with the zero bits at its low end."""
+        """Number of bits of the value, including zero bits at its low end."""
         return max(p.value_bit + p.width for p in self.pieces)
 
     @property
@@ -113,10 +113,7 @@ class BitField:
         return 0, (1 << self.bits) - (1 << self.lowest_bit)
 
     def encode(self, value: int) -> int:
-        """The word's bits for ``value``.
-
-        Raises :class:`~nmpsim.diagnostics.UserError` ISA001 if it is out of range.
-        """
+        """Return the bits of the word for ``value``; raise UserError (ISA001) if out of range."""
         low, high = self.range
         if not low <= value <= high or value & ((1 << self.lowest_bit) - 1):
             step = f", a multiple of {1 << self.lowest_bit}" if self.lowest_bit else ""
@@ -131,7 +128,7 @@ class BitField:
         )
 
     def decode(self, word: int) -> int:
-        """The value that the word's bits hold."""
+        """Return the value encoded in a word."""
         value = sum(
             ((word >> p.word_bit) & ((1 << p.width) - 1)) << p.value_bit for p in self.pieces
         )
@@ -140,6 +137,6 @@ class BitField:
         return value
 
 
-def plain(name: str, word_bit: int, width: int, *, signed: bool = False) -> BitField:
-    """A field that lies in the word in one piece."""
+def simple_field(name: str, word_bit: int, width: int, *, signed: bool = False) -> BitField:
+    """Create a field that is contiguous in the word."""
     return BitField(name, (Piece(word_bit, 0, width),), signed)

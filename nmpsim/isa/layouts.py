@@ -1,7 +1,7 @@
-"""How an operand of a tensor instruction lies in memory, weights included, and its work.
+"""Memory layouts of operands, packing of weights, and amount of work of tensor instructions.
 
-Both name words of a descriptor (:mod:`nmpsim.isa.descriptors`); checks of bounds, the bytes that an
-instruction touches, its multiplications and its cycles derive from them.
+Layout and work refer to words of a descriptor (:mod:`nmpsim.isa.descriptors`). Bounds checks, the
+bytes that an instruction accesses, its multiplications and its cycles are derived from them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import numpy.typing as npt
 from nmpsim.records import frozen
 
 LANES = 16
+"""Output channels of a block of weights."""
 GROUP_BYTES = 4
-"""What the array takes of a kernel row at once: four Int8 inputs, or two of Int16."""
+"""Bytes of a kernel row that the array takes at once: four Int8 inputs or two Int16 inputs."""
 
 Weights = npt.NDArray[Any]
 """int8 or int16"""
 
 
 def pack(weights: Weights) -> Weights:
-    """[out][ky][kx][in] to [out/16][ky][(kx*in)/n][16][n], zero beyond the edges, flat.
+    """Pack weights [out][ky][kx][in] as [out/16][ky][(kx*in)/n][16][n], padded with zeros.
 
-    n is 4 for int8, 2 for int16.
+    n is 4 for int8, 2 for int16. The result is flat.
     """
     out, kernel_h, kernel_w, depth = weights.shape
     row, taken = kernel_w * depth, GROUP_BYTES // weights.itemsize
@@ -37,7 +38,7 @@ def pack(weights: Weights) -> Weights:
 
 
 def unpack(packed: npt.NDArray[np.uint8], weights: Weights) -> None:
-    """Fill ``weights``, [out][ky][kx][in], with what :func:`pack` has made of them."""
+    """Undo :func:`pack`: fill ``weights``, [out][ky][kx][in], from their packed form."""
     out, kernel_h, kernel_w, depth = weights.shape
     row, taken = kernel_w * depth, GROUP_BYTES // weights.itemsize
     split = packed.view(weights.dtype).reshape(-1, kernel_h, -(-row // taken), LANES, taken)
@@ -46,36 +47,36 @@ def unpack(packed: npt.NDArray[np.uint8], weights: Weights) -> None:
 
 
 def packed_bytes(out: Any, kernel_h: int, row_bytes: Any) -> Any:
-    """Bytes of packed weights; a kernel row has ``row_bytes`` of one output channel."""
+    """Return the bytes of packed weights; a kernel row has ``row_bytes`` per output channel."""
     groups = -(-row_bytes // GROUP_BYTES)
     return -(-out // LANES) * LANES * kernel_h * groups * GROUP_BYTES
 
 
 class Alignment(Enum):
-    """What an address or a stride is a multiple of."""
+    """The alignment of an address or stride."""
 
     NONE = ""
     ELEMENT = "even for Int16"
     SUM = "a multiple of 4, for Int16 of 8"
-    """Of a running sum, which has four times the bytes of an element; where there is one."""
+    """Alignment of a partial sum, which has four times the bytes of an element."""
     RIGHT_SIDE = "even for Int16, a multiple of 4 for int32"
-    """Of what ``rhs_kind`` says."""
+    """Alignment of the type selected by ``rhs_kind``."""
     BYTES_4 = "a multiple of 4"
     BYTES_8 = "a multiple of 8"
 
 
 class Direction(IntEnum):
-    """What an instruction does with an operand."""
+    """Whether an instruction reads or writes an operand."""
 
     READS = 0
     WRITES = 1
-    """With partial sums, only the instruction that makes the result."""
+    """Of the instructions of a partial sum, only the last one writes."""
     SUMS = 2
-    """Partial sums: read, written or both, as ``part`` says."""
+    """Partial sums: read, written or both, depending on ``part``."""
 
 
 class Size(IntEnum):
-    """Bytes of what a run has many of; a positive number is that many."""
+    """Bytes of an item of a run; a positive number is the size itself."""
 
     ELEMENT = -1
     """1 for Int8, 2 for Int16."""
@@ -86,11 +87,11 @@ class Size(IntEnum):
 
 
 @frozen
-class Axis:
-    """Repeats what is inside of it every ``step`` bytes, as often as all ``counts`` together say.
+class RepeatAxis:
+    """Repetition of the inner axes every ``step`` bytes, as often as the sum of ``counts``.
 
-    With ``windows`` what the windows along this axis reach: the words for how many there are, from
-    one to the next, taps of each, from tap to tap.
+    With ``windows`` the axis covers the input of windows: the words are the number of windows,
+    their stride, taps and dilation.
     """
 
     step: str
@@ -100,47 +101,47 @@ class Axis:
 
 @frozen
 class Layout:
-    """Runs of bytes: the product of some words, each of that size; repeated along the axes."""
+    """Runs of bytes, repeated along axes; the length of a run is a product of words."""
 
     run: tuple[str, ...]
-    axes: tuple[Axis, ...] = ()
-    """The innermost one first."""
+    axes: tuple[RepeatAxis, ...] = ()
+    """Axes, the innermost one first."""
     size: int = Size.ELEMENT
     is_blocked: bool = False
-    """Weights in blocks; ``run`` is output channels, kernel rows, kernel columns, inputs."""
+    """Whether weights are packed; ``run`` is output channels, kernel rows and columns, inputs."""
     in_any_order: bool = False
-    """May any axis be the innermost one?"""
+    """Whether any axis may be the innermost one."""
 
 
-class Pace(IntEnum):
-    """What a unit does in a cycle; :mod:`nmpsim.timing.work` has the formulas."""
+class Throughput(IntEnum):
+    """What a unit processes in a cycle; :mod:`nmpsim.timing.work` has the formulas."""
 
     TRANSFER = 0
-    """Nothing that is counted here: the DRAM serves it."""
+    """A transfer, whose time depends on the DRAM."""
     PRODUCT = 1
-    """A block of inputs, along ``depth``, by a block of columns."""
+    """A block of inputs along ``depth`` times a block of columns."""
     DEPTHWISE = 2
     """A block of columns."""
     LANES = 3
-    """A column a lane."""
+    """One column for each lane."""
     ELEMENT = 4
-    """One element, which may come from anywhere."""
+    """One element, from any address."""
 
 
 @frozen
 class Work:
-    """How much an instruction has to do; each number is the product of some words."""
+    """The amount of work of an instruction; each number is a product of words."""
 
-    pace: Pace
+    throughput: Throughput
     rows: tuple[str, ...] = ()
-    """What is done one after the other: pixels, taps, rows."""
+    """Sequential work: pixels, taps, rows."""
     depth: tuple[str, ...] = ()
-    """What is summed in each row, side by side."""
+    """Inputs that are summed in parallel."""
     columns: tuple[str, ...] = ()
-    """What is done side by side: channels, elements of a row."""
+    """Results that are computed in parallel: channels, elements of a row."""
     groups: tuple[str, ...] = ()
-    """Into how many the columns fall that no block may mix."""
+    """Number of groups of columns; a block of columns belongs to one group."""
 
 
-NO_WORK = Work(Pace.TRANSFER)
-"""Of a transfer."""
+NO_COMPUTATION = Work(Throughput.TRANSFER)
+"""Work of a transfer."""

@@ -1,8 +1,8 @@
-"""Whose arithmetic a result follows: every profile is a row here.
+"""The tables of arithmetic profiles.
 
-``ROWS`` are what the word ``profile`` of a descriptor may be, ``NUMERICS`` what ``--numerics`` may
-be. Masks, checks of scales, help, ``explain``, the debugger and ``docs/isa.md`` derive from them;
-``docs/numerics.md`` has the formulas.
+``ROWS`` are the values of the word ``profile`` of a descriptor, ``NUMERICS`` those of
+``--numerics``. Masks, checks of scales, help, ``explain``, the debugger and ``docs/isa.md`` are
+derived from them; ``docs/numerics.md`` has the formulas.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ScaleWords: TypeAlias = tuple[int, int, int]
 
 @frozen
 class ScaleForm:
-    """What the words ``pre``, ``mul`` and ``post`` of a scale mean."""
+    """Meaning of the words ``pre``, ``mul`` and ``post`` of a scale."""
 
     name: str
     kind: ScaleKind
     formula: str
-    """``scale(x)``, in Markdown."""
+    """Definition of ``scale(x)``, in Markdown."""
     has_common_shift: bool = False
-    """Do both factors of a sum have no shifts of their own, but the sum's ``out_post``?"""
+    """Whether both factors of a sum are shifted together, by ``out_post``."""
 
 
 INTEGER = ScaleForm(
@@ -55,7 +55,7 @@ FLOAT64 = ScaleForm(
     "`x` as float64 times the float64 `(mul * 2^22 + bias_mul) * 2^(pre - post - bias_post - 53)`",
 )
 LOW_BITS = 22
-"""Of the 53 bits of a float64 factor."""
+"""Number of the 53 bits of a float64 factor that are stored in ``bias_mul``."""
 REAL = ScaleForm("real", "float32", "`x` as float32 times `mul`, the bits of a float32; no shifts")
 COMMON_SHIFT = ScaleForm(
     "common shift",
@@ -66,7 +66,7 @@ COMMON_SHIFT = ScaleForm(
 
 
 def real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float:
-    """The real factor that the words of a scale stand for."""
+    """Return the real factor that the words of a scale represent."""
     if kind == "integers":
         return math.ldexp(mul, -pre - post)
     if kind == "fixed point":
@@ -78,7 +78,7 @@ def real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float:
 
 
 def float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
-    """Join the words of a float64 factor; the scale ``bias`` holds its lower ``LOW_BITS``."""
+    """Join the words of a float64 factor; ``bias`` holds its lower ``LOW_BITS`` bits."""
     (pre, high, post), (_, low, more) = out, bias
     return pre, (high << LOW_BITS) + low, post + more
 
@@ -88,31 +88,31 @@ def float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
 
 @frozen
 class SumWords:
-    """What a convolution finds where, in Markdown."""
+    """Contents of a convolution's scales and bias, in Markdown."""
 
     record: str
     """The bias in the channel record."""
     bias: str
-    """The scale ``bias``."""
+    """Meaning of the scale ``bias``."""
     out: str = "sum to result"
-    """The scale ``out``."""
+    """Meaning of the scale ``out``."""
 
 
 @frozen
 class PairWords:
-    """Some elementwise operations, and which words scale them."""
+    """Elementwise operations that use the same words as scales."""
 
     operations: tuple[str, ...]
     words: str
-    """In Markdown."""
+    """Description of the words, in Markdown."""
     uses_result_scale: bool = False
     has_addends: bool = False
-    """Do ``lhs_post`` and ``rhs_post`` hold a float32 that is added?"""
+    """Whether ``lhs_post`` and ``rhs_post`` hold a float32 that is added."""
 
 
 @frozen
 class Profile:
-    """One arithmetic of the device. It holds for the instructions that it has words for."""
+    """An arithmetic of the device, for the instructions whose words it describes."""
 
     number: int
     """Value of the word ``profile``."""
@@ -121,24 +121,24 @@ class Profile:
     whose: str
     summary: str
     sums: SumWords | None = None
-    """Of ``nmp.conv`` and ``nmp.dwconv``; with ``has_gemm`` of ``nmp.gemm``, too."""
+    """Words of ``nmp.conv`` and ``nmp.dwconv``, and of ``nmp.gemm`` if ``has_gemm``."""
     has_gemm: bool = True
     has_leaky_sums: bool = False
-    """May ``activation`` be leaky after a sum?"""
+    """Whether a leaky activation may follow a sum."""
     sums_use_result_scale: bool = False
     pairs: tuple[PairWords, ...] = ()
-    """Of ``nmp.eltwise``; an operation that is not here is refused."""
+    """Words of ``nmp.eltwise``; other operations are refused."""
     average: str = ""
-    """What ``divide=by_valid_taps`` of ``nmp.avgpool`` divides."""
+    """Quantity that ``divide=by_valid_taps`` of ``nmp.avgpool`` divides."""
     average_uses_result_scale: bool = False
-    """Does ``nmp.avgpool`` use it, and a float32 in ``out_post`` that is added?"""
+    """Whether ``nmp.avgpool`` uses ``result_scale``, and adds a float32 in ``out_post``."""
     rescale: str = ""
-    """How ``nmp.rescale`` makes a result, in Markdown."""
+    """How ``nmp.rescale`` computes a result, in Markdown."""
     rescale_uses_result_scale: bool = False
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """Descriptors whose instructions have this profile."""
+        """Descriptors whose instructions support the profile."""
         has = {
             "conv": self.sums is not None,
             "dwconv": self.sums is not None,
@@ -151,7 +151,7 @@ class Profile:
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """Elementwise operations that it has."""
+        """Elementwise operations that the profile supports."""
         return tuple(name for pair in self.pairs for name in pair.operations)
 
 
@@ -168,7 +168,7 @@ class Profile:
     Q31_ONCE,
     ONNX,
 ) = range(11)
-"""Numbers of the rows, for compiled code."""
+"""Numbers of the profiles, for compiled code."""
 
 _PRODUCT = PairWords(("mul",), "`out`: product to result")
 _BY_SIDE = "`lhs`, `rhs`: side to result"
@@ -333,32 +333,32 @@ check_exhaustive(
 )
 
 PROFILES = tuple(row.name for row in ROWS)
-"""Names, by number."""
+"""Names of the profiles, by number."""
 PROFILES_OF = {
     descriptor: tuple(row.name for row in ROWS if descriptor in row.instructions)
     for descriptor in ("conv", "dwconv", "gemm", "avgpool", "eltwise", "rescale")
 }
-"""Descriptor -> the profiles that its instruction has; another one is an operand fault."""
+"""Descriptor -> supported profiles; another one is an operand fault."""
 
 
 def profiles_with_form(*forms: ScaleForm) -> tuple[int, ...]:
-    """Numbers of the profiles whose scales have one of these forms."""
+    """Return the numbers of the profiles whose scales have one of these forms."""
     return tuple(row.number for row in ROWS if row.form in forms)
 
 
 def profile_mask(descriptor: str) -> int:
-    """The numbers of the profiles that an instruction has, as bits."""
+    """Return a mask with the bits of the profiles that an instruction supports."""
     return sum(1 << PROFILES.index(name) for name in PROFILES_OF[descriptor])
 
 
 def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> None:
-    """Raise IncompleteError unless a place has the profiles of some instructions and no other."""
+    """Raise IncompleteError unless a table covers exactly the profiles of some instructions."""
     needed = {profile for name in descriptors for profile in PROFILES_OF[name]}
     check_exhaustive(place, (PROFILES[number] for number in numbers), needed)
 
 
 def dispatches_on_profiles(descriptor: str) -> Callable[[_Function], _Function]:
-    """Decorator: the function chooses among all profiles that an instruction has."""
+    """Decorate a function that distinguishes all profiles of an instruction, to check them."""
     known = [name.upper() for name in PROFILES]
     return dispatches_on(known, (name.upper() for name in PROFILES_OF[descriptor]))
 
@@ -373,12 +373,7 @@ class Numerics:
     name: str
     whose: str
     profiles: tuple[str, ...]
-    """Profiles of the device that its layers take."""
-
-    @property
-    def module(self) -> str:
-        """Name of the Python module that makes its words from scales."""
-        return self.name.replace("-", "_")
+    """Profiles of the device that its layers use."""
 
 
 NUMERICS = (

@@ -1,7 +1,4 @@
-"""What a descriptor is made of: words, with what they may hold, and how to say many at once.
-
-:mod:`nmpsim.isa.descriptors` is made of these.
-"""
+"""The classes of descriptors and of their words, and functions that create words."""
 
 from __future__ import annotations
 
@@ -9,13 +6,13 @@ from collections.abc import Iterator
 
 import attrs
 
-from nmpsim.isa.layouts import NO_WORK, Alignment, Direction, Layout, Work
+from nmpsim.isa.layouts import NO_COMPUTATION, Alignment, Direction, Layout, Work
 from nmpsim.records import frozen
 
 
 @frozen
 class Word:
-    """One 32-bit word of a descriptor, and what it may hold; anything, if nothing is said.
+    """A 32-bit word of a descriptor and its valid values; by default any value is valid.
 
     The address of an operand has a ``direction`` and a ``layout``.
     """
@@ -25,23 +22,23 @@ class Word:
     signed: bool = False
     address: bool = False
     choices: tuple[str, ...] = ()
-    """Names of an enumeration's values."""
+    """Names of the values of an enumeration."""
     least: int | None = None
-    """The lowest value, if ``most``, the highest one, is given too."""
+    """Lowest value; ``most`` is the highest one."""
     most: int | None = None
     values: tuple[int, ...] = ()
-    """All that it may hold, each at most 31."""
+    """All valid values, each at most 31."""
     is_element: bool = False
-    """Is it a value of the element, such as a zero point?"""
+    """Whether it is a value of the element type, such as a zero point."""
     alignment: Alignment = Alignment.NONE
     direction: Direction | None = None
     layout: Layout | None = None
     in_place: bool = False
-    """May the result lie exactly on this operand?"""
-    may_fold: bool = False
-    """May parts of this result lie on one another?"""
+    """Whether the result may be stored exactly over this operand."""
+    may_overlap_itself: bool = False
+    """Whether parts of this result may overlap each other."""
     is_optional: bool = False
-    """Is there no operand if the address is 0?"""
+    """Whether an address of 0 means that there is no operand."""
 
     def __attrs_post_init__(self) -> None:
         if not self.address == (self.direction is not None) == (self.layout is not None):
@@ -49,56 +46,58 @@ class Word:
 
 
 MAX_SIZE = 1 << 20
-"""Most channels, rows and columns of what is convolved; MAX_COUNT of anything else."""
+"""Most channels, rows or columns of a convolution."""
 MAX_COUNT = 1 << 26
-"""Bytes of the largest scratchpad: no count or stride in there can be larger."""
+"""Bytes of the largest scratchpad, which limit counts and strides within it."""
 MAX_DRAM_STRIDE = 1 << 31
 
 
 @frozen
 class Descriptor:
-    """A record in memory that a tensor instruction points to: 32-bit words in this order."""
+    """A record of 32-bit words in memory, to which a tensor instruction points."""
 
     name: str
     words: tuple[Word, ...]
     summary: str
-    work: Work = NO_WORK
+    work: Work = NO_COMPUTATION
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the record."""
+        """Size of the record in bytes."""
         return 4 * len(self.words)
 
     @property
     def operands(self) -> tuple[Word, ...]:
-        """The addresses of what the instruction reads and writes, in the order of the words."""
+        """Words that are addresses of operands, in order."""
         return tuple(word for word in self.words if word.direction is not None)
 
     def __iter__(self) -> Iterator[Word]:
         return iter(self.words)
 
 
-def between(least: int, most: int, *specs: tuple[str, str]) -> tuple[Word, ...]:
-    """Unsigned words that hold a number of a range; each spec is a name and a summary."""
+def ranged_words(least: int, most: int, *specs: tuple[str, str]) -> tuple[Word, ...]:
+    """Create unsigned words with a range; each spec is a name and a summary."""
     return tuple(Word(name, summary, least=least, most=most) for name, summary in specs)
 
 
-def sizes(*specs: tuple[str, str]) -> tuple[Word, ...]:
-    """Sizes of what is convolved: 1 to MAX_SIZE."""
-    return between(1, MAX_SIZE, *specs)
+def size_words(*specs: tuple[str, str]) -> tuple[Word, ...]:
+    """Create words for sizes of a convolution, from 1 to MAX_SIZE."""
+    return ranged_words(1, MAX_SIZE, *specs)
 
 
-def counts(*specs: tuple[str, str]) -> tuple[Word, ...]:
-    """Other sizes: 1 to MAX_COUNT."""
-    return between(1, MAX_COUNT, *specs)
+def count_words(*specs: tuple[str, str]) -> tuple[Word, ...]:
+    """Create words for other sizes, from 1 to MAX_COUNT."""
+    return ranged_words(1, MAX_COUNT, *specs)
 
 
-def strides(*specs: tuple[str, str], alignment: Alignment = Alignment.ELEMENT) -> tuple[Word, ...]:
-    """Bytes from one to the next, in the scratchpad."""
-    return tuple(attrs.evolve(w, alignment=alignment) for w in between(0, MAX_COUNT, *specs))
+def stride_words(
+    *specs: tuple[str, str], alignment: Alignment = Alignment.ELEMENT
+) -> tuple[Word, ...]:
+    """Create words for strides in the scratchpad, in bytes."""
+    return tuple(attrs.evolve(w, alignment=alignment) for w in ranged_words(0, MAX_COUNT, *specs))
 
 
-def reads(
+def input_operand(
     name: str,
     summary: str,
     layout: Layout,
@@ -106,7 +105,7 @@ def reads(
     *,
     in_place: bool = False,
 ) -> Word:
-    """The address of an operand that is read."""
+    """Create the address of an operand that is read."""
     return Word(
         name,
         summary,
@@ -118,15 +117,15 @@ def reads(
     )
 
 
-def writes(
+def output_operand(
     name: str,
     summary: str,
     layout: Layout,
     alignment: Alignment = Alignment.ELEMENT,
     *,
-    may_fold: bool = False,
+    may_overlap_itself: bool = False,
 ) -> Word:
-    """The address of a result."""
+    """Create the address of a result."""
     return Word(
         name,
         summary,
@@ -134,15 +133,15 @@ def writes(
         alignment=alignment,
         direction=Direction.WRITES,
         layout=layout,
-        may_fold=may_fold,
+        may_overlap_itself=may_overlap_itself,
     )
 
 
-def signed(name: str, summary: str) -> Word:
-    """A signed word that may hold anything."""
+def signed_word(name: str, summary: str) -> Word:
+    """Create a signed word without limits."""
     return Word(name, summary, signed=True)
 
 
-def value(name: str, summary: str) -> Word:
-    """A value of the element."""
+def element_value(name: str, summary: str) -> Word:
+    """Create a word for a value of the element type."""
     return Word(name, summary, signed=True, is_element=True)

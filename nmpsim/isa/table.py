@@ -1,9 +1,9 @@
-"""Every instruction and every descriptor field. Read this first.
+"""The table of all instructions. Read this first.
 
-The scalar part is RV32IM and Zicsr as the RISC-V Instruction Set Manual (volumes I and II) has
-it. The ``nmp.*`` instructions lie in the *custom-0* opcode; each tensor instruction names a
-register that holds the address of a descriptor (:mod:`nmpsim.isa.descriptors`, read it next).
-Encoder, decoder, assembler, disassembler, both engines and ``docs/isa.md`` derive from here.
+The scalar part is RV32IM and Zicsr, as defined by the RISC-V Instruction Set Manual (volumes I and
+II). The ``nmp.*`` instructions use the *custom-0* opcode; each tensor instruction names a register
+with the address of a descriptor (:mod:`nmpsim.isa.descriptors`, read it next). Encoder, decoder,
+assembler, disassembler, both engines and ``docs/isa.md`` are derived from it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum, IntEnum
 
 from nmpsim.isa.csrs import Csr
 from nmpsim.isa.descriptors import DESCRIPTOR_ALIGNMENT, DESCRIPTORS
-from nmpsim.isa.fields import SCOPES, BitField, Kind, Piece, Scope, plain
+from nmpsim.isa.fields import SCOPES, BitField, Kind, Piece, Scope, simple_field
 from nmpsim.isa.records import Descriptor, Word
 from nmpsim.isa.shared_words import CHANNEL_RECORD, LAYER, SCALE_RECORD
 from nmpsim.records import frozen
@@ -39,23 +39,23 @@ __all__ = [
     "Scope",
     "Unit",
     "Word",
-    "of_kind",
+    "mnemonics_of_kind",
 ]
 
 # --- address map (every core sees the same) -------------------------------------------------
 
 CONTROL_BASE = 0x1000_0000
 CONTROL_BYTES = 0x1000
-"""Control and mailbox block: 1024 words that all cores share."""
+"""Size of the control and mailbox block: 1024 words shared by all cores."""
 SCRATCHPAD_BASE = 0x2000_0000
 DRAM_BASE = 0x8000_0000
 
 # --- fields of an instruction word ----------------------------------------------------------
 
-RD = plain("rd", 7, 5)
-RS1 = plain("rs1", 15, 5)
-RS2 = plain("rs2", 20, 5)
-IMM_I = plain("imm", 20, 12, signed=True)
+RD = simple_field("rd", 7, 5)
+RS1 = simple_field("rs1", 15, 5)
+RS2 = simple_field("rs2", 20, 5)
+IMM_I = simple_field("imm", 20, 12, signed=True)
 IMM_S = BitField("imm", (Piece(7, 0, 5), Piece(25, 5, 7)), signed=True)
 IMM_B = BitField(
     "offset", (Piece(8, 1, 4), Piece(25, 5, 6), Piece(7, 11, 1), Piece(31, 12, 1)), signed=True
@@ -64,11 +64,11 @@ IMM_U = BitField("imm", (Piece(12, 12, 20),))
 IMM_J = BitField(
     "offset", (Piece(21, 1, 10), Piece(20, 11, 1), Piece(12, 12, 8), Piece(31, 20, 1)), signed=True
 )
-SHAMT = plain("shamt", 20, 5)
-CSR_ADDRESS = plain("csr", 20, 12)
-ZIMM = plain("zimm", 15, 5)
-UNIT = plain("unit", 15, 5)
-OUTSTANDING = plain("outstanding", 20, 5)
+SHAMT = simple_field("shamt", 20, 5)
+CSR_ADDRESS = simple_field("csr", 20, 12)
+ZIMM = simple_field("zimm", 15, 5)
+UNIT = simple_field("unit", 15, 5)
+OUTSTANDING = simple_field("outstanding", 20, 5)
 
 REGISTERS = (
     "zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2",
@@ -80,7 +80,7 @@ REGISTERS = (
 
 
 class Unit(IntEnum):
-    """A core's units; each has an in-order queue."""
+    """The units of a core; each has an in-order queue."""
 
     LOAD = 0
     STORE = 1
@@ -89,7 +89,7 @@ class Unit(IntEnum):
 
 
 class Cause(IntEnum):
-    """``mcause`` of a trap; 24 and up are RISC-V's *designated for custom use*."""
+    """Value of ``mcause``; RISC-V reserves 24 and up for custom use."""
 
     FETCH_MISALIGNED = 0
     FETCH_FAULT = 1
@@ -103,11 +103,11 @@ class Cause(IntEnum):
     DESCRIPTOR_FAULT = 24
     """The descriptor's address is misaligned or outside memory."""
     OPERAND_FAULT = 25
-    """A descriptor names a value that is impossible or memory that is not there."""
+    """A descriptor has an impossible value or refers to memory that does not exist."""
 
 
 class Format(Enum):
-    """The operands of an instruction, in assembly order: ``fields``, its bit fields."""
+    """The bit fields of an instruction's operands, in assembly order."""
 
     R = (RD, RS1, RS2)
     I = (RD, RS1, IMM_I)  # noqa: E741 - the RISC-V manual's name
@@ -125,13 +125,13 @@ class Format(Enum):
     WAIT = (UNIT, OUTSTANDING)
 
     def __init__(self, *fields: BitField) -> None:
-        # The value of NONE is no tuple in early releases of Python 3.11.
+        # The value of NONE is not a tuple in early releases of Python 3.11.
         self.fields = fields
 
 
 @frozen
 class Instruction:
-    """One instruction: ``word & mask == match`` tells it from all others."""
+    """An instruction; ``word & mask == match`` identifies it."""
 
     mnemonic: str
     kind: Kind
@@ -140,13 +140,13 @@ class Instruction:
     summary: str
     unit: Unit | None = None
     descriptor: str | None = None
-    """Name of the descriptor that a tensor instruction points to."""
+    """Name of the descriptor of a tensor instruction."""
     access_bytes: int = 0
-    """What a load or a store moves."""
+    """Bytes that a load or store moves."""
     is_signed: bool = False
-    """Does a load extend the sign?"""
+    """Whether a load extends the sign."""
     ignored: int = 0
-    """Bits that hardware must not look at."""
+    """Bits that hardware ignores."""
 
     def __attrs_post_init__(self) -> None:
         is_tensor = self.kind is Kind.TENSOR
@@ -157,12 +157,12 @@ class Instruction:
 
     @property
     def scope(self) -> Scope:
-        """How far it sees and acts."""
+        """What the instruction can access."""
         return SCOPES[self.kind]
 
     @property
     def mask(self) -> int:
-        """The bits that tell this instruction from others."""
+        """Bits that identify the instruction."""
         return 0xFFFF_FFFF & ~sum(f.mask for f in self.format.fields) & ~self.ignored
 
 
@@ -304,10 +304,10 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
 )  # fmt: skip
 
 
-def of_kind(*kinds: Kind) -> tuple[str, ...]:
-    """Mnemonics of the instructions of some kinds."""
+def mnemonics_of_kind(*kinds: Kind) -> tuple[str, ...]:
+    """Return the mnemonics of the instructions of some kinds."""
     return tuple(i.mnemonic for i in INSTRUCTIONS if i.kind in kinds)
 
 
 SEMAPHORES = 64
-"""Semaphores that all cores share."""
+"""Number of semaphores, shared by all cores."""

@@ -1,6 +1,6 @@
-"""Where each word of a descriptor lies: ``CONV.kernel_h`` is an index into the record.
+"""Indices of the words of each descriptor, such as ``CONV.kernel_h``.
 
-Named tuples of plain integers, because compiled code can take them as constants.
+They are named tuples of integers, which compiled code can use as constants.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
 
 
-def indices(descriptor: Descriptor) -> Any:
-    """A named tuple: word -> its index in the record."""
+def word_indices(descriptor: Descriptor) -> Any:
+    """Return a named tuple with the index of each word of a record."""
     named_tuple: Any = namedtuple  # its names come from the table, which a type checker cannot read
     names = [word.name for word in descriptor]
     record = named_tuple(descriptor.name.title().replace(" ", "") + "Words", names)
@@ -21,33 +21,33 @@ def indices(descriptor: Descriptor) -> Any:
 
 
 def _numbers(descriptor: str, word: str, *choices: str) -> tuple[int, ...]:
-    """The values of a word that these of its choices stand for."""
+    """Return the values of some choices of a word."""
     (known,) = (w.choices for w in DESCRIPTORS[descriptor] if w.name == word)
     return tuple(known.index(choice) for choice in choices)
 
 
-def position(name: str) -> tuple[int, ...]:
-    """Where each descriptor has the word; -1 where it has none."""
+def word_positions(name: str) -> tuple[int, ...]:
+    """Return the index of a word in each descriptor, or -1."""
     words = ([word.name for word in descriptor] for descriptor in DESCRIPTORS.values())
     return tuple(names.index(name) if name in names else -1 for names in words)
 
 
 KINDS = {name: kind for kind, name in enumerate(DESCRIPTORS)}
 """Descriptor -> its row in tables of descriptors."""
-LOAD = indices(DESCRIPTORS["load"])
-STORE = indices(DESCRIPTORS["store"])
-CONV = indices(DESCRIPTORS["conv"])
-DWCONV = indices(DESCRIPTORS["dwconv"])
-GEMM = indices(DESCRIPTORS["gemm"])
-MAXPOOL = indices(DESCRIPTORS["maxpool"])
-AVGPOOL = indices(DESCRIPTORS["avgpool"])
-ELTWISE = indices(DESCRIPTORS["eltwise"])
-RESCALE = indices(DESCRIPTORS["rescale"])
-LUT = indices(DESCRIPTORS["lut"])
-FILL = indices(DESCRIPTORS["fill"])
-TRANSPOSE = indices(DESCRIPTORS["transpose"])
-SCALE = indices(SCALE_RECORD)
-CHANNEL = indices(CHANNEL_RECORD)
+LOAD = word_indices(DESCRIPTORS["load"])
+STORE = word_indices(DESCRIPTORS["store"])
+CONV = word_indices(DESCRIPTORS["conv"])
+DWCONV = word_indices(DESCRIPTORS["dwconv"])
+GEMM = word_indices(DESCRIPTORS["gemm"])
+MAXPOOL = word_indices(DESCRIPTORS["maxpool"])
+AVGPOOL = word_indices(DESCRIPTORS["avgpool"])
+ELTWISE = word_indices(DESCRIPTORS["eltwise"])
+RESCALE = word_indices(DESCRIPTORS["rescale"])
+LUT = word_indices(DESCRIPTORS["lut"])
+FILL = word_indices(DESCRIPTORS["fill"])
+TRANSPOSE = word_indices(DESCRIPTORS["transpose"])
+SCALE = word_indices(SCALE_RECORD)
+CHANNEL = word_indices(CHANNEL_RECORD)
 
 CHANNEL_BYTES = CHANNEL_RECORD.nbytes
 SCALE_BYTES = SCALE_RECORD.nbytes
@@ -64,4 +64,4 @@ OP_ADD, OP_SUB, OP_MAX, OP_MIN, OP_MUL = OPERATION_NUMBERS = _numbers(
 RHS_ELEMENT, RHS_INT32 = _numbers("eltwise", "rhs_kind", "element", "int32")
 (DIVIDE_BY_VALID_TAPS,) = _numbers("avgpool", "divide", "by_valid_taps")
 WANTED_LOW, WANTED_HIGH = 1, 2
-"""Bits of ``clip_wanted``."""
+"""Bits of ``clip_wanted``: the lower and the upper side."""

@@ -1,6 +1,6 @@
-"""Scratchpad and DRAM: the address map, the bytes that instructions touch, DRAM rows, every check.
+"""Scratchpad and DRAM: address map, memory accesses of instructions, DRAM rows, checks.
 
-``address_map`` says what lies where, ``dram`` how a transfer goes through rows in grants,
-``footprint`` which bytes an instruction reads and writes, ``checks`` what it may not be asked.
-Pure functions, most of them of integers, so that both engines use the same ones.
+``address_map`` defines the regions of memory, ``dram`` divides transfers into grants,
+``footprint`` computes the bytes that an instruction accesses, ``checks`` validates descriptors.
+All are pure functions, shared by both engines.
 """

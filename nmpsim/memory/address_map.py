@@ -1,4 +1,4 @@
-"""The address map: what a core sees where. ``docs/isa.md`` has it as a table."""
+"""The address map of a core. ``docs/isa.md`` has it as a table."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from nmpsim.isa.table import CONTROL_BASE, SCRATCHPAD_BASE
 
 
 class Region(Enum):
-    """A part of the address map."""
+    """A region of the address map."""
 
     IMAGE = "image"
-    """The bundle, at the start of DRAM; nobody writes to it."""
+    """The bundle, at the start of DRAM; read-only."""
     RAM = "ram"
-    """The rest of DRAM that a bundle asks for."""
+    """Read-write memory of a bundle, in DRAM."""
     SCRATCHPAD = "scratchpad"
-    """Each core's own, all at the same address."""
+    """The scratchpad of the core; all have the same address."""
     CONTROL = "control"
     """The control and mailbox block."""
 
     @property
     def is_shared(self) -> bool:
-        """True if other cores see a write, and theirs are seen."""
+        """Whether the region is writable and shared by all cores."""
         return self in (Region.RAM, Region.CONTROL)
 
 
-def regions(machine: Any, core: int) -> Iterator[tuple[Region, int, Any]]:
-    """Each region of a machine (:class:`nmpsim.core.state.Machine`): first address, bytes."""
+def list_regions(machine: Any, core: int) -> Iterator[tuple[Region, int, Any]]:
+    """Yield region, first address and bytes of a :class:`nmpsim.core.state.Machine`."""
     shared = machine.shared[0]
     yield Region.IMAGE, int(shared["image_base"]), machine.image
     yield Region.RAM, int(shared["ram_base"]), machine.ram
@@ -37,17 +37,19 @@ def regions(machine: Any, core: int) -> Iterator[tuple[Region, int, Any]]:
     yield Region.CONTROL, CONTROL_BASE, machine.control
 
 
-def find(machine: Any, core: int, address: int, nbytes: int) -> tuple[Region, Any, int] | None:
-    """Where ``nbytes`` bytes from ``address`` are, if all are in one region: its bytes, offset."""
-    for region, base, memory in regions(machine, core):
+def find_region(
+    machine: Any, core: int, address: int, nbytes: int
+) -> tuple[Region, Any, int] | None:
+    """Find the region of a range of bytes; return it, its memory and the offset, or None."""
+    for region, base, memory in list_regions(machine, core):
         if base <= address and address + nbytes <= base + memory.size:
             return region, memory, address - base
     return None
 
 
 def bytes_at(machine: Any, core: int, address: int, nbytes: int) -> bytes | None:
-    """Bytes as a core sees them; None if they are not all in one region."""
-    found = find(machine, core, address, nbytes)
+    """Return bytes as a core sees them; None if they are not all in one region."""
+    found = find_region(machine, core, address, nbytes)
     if found is None:
         return None
     _, memory, offset = found
@@ -55,6 +57,6 @@ def bytes_at(machine: Any, core: int, address: int, nbytes: int) -> bytes | None
 
 
 def word_at(machine: Any, core: int, address: int) -> int | None:
-    """The unsigned word at an address as a core sees it, if there is one."""
+    """Return the unsigned word at an address as a core sees it, or None."""
     found = bytes_at(machine, core, address, 4)
     return None if found is None else int.from_bytes(found, "little")

@@ -1,6 +1,6 @@
-"""What sizes of a descriptor, each of them possible, come to together: how much is too much.
+"""Checks of products of a descriptor's sizes, each of which is valid on its own.
 
-Products are bounded before they are multiplied further, so nothing can overflow 64 bits.
+Products are bounded before they are multiplied further, so that nothing can overflow 64 bits.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from nmpsim.isa.words import (
     STORE,
     TRANSPOSE,
 )
-from nmpsim.memory.bounds import MOST, OK, too_many
+from nmpsim.memory.bounds import MOST, OK, exceeds_product
 from nmpsim.memory.weight_tail import BLOCK_BYTES, LANES
 
 MAX_TAPS = 1 << 23
-"""32 bits hold the sum of so many Int8 values less their zero point."""
+"""Most taps of a pool: 32 bits hold the sum of so many Int8 values minus their zero point."""
 _LOAD, _STORE, _CONV, _DWCONV, _GEMM = (
     KINDS[name] for name in ("load", "store", "conv", "dwconv", "gemm")
 )
@@ -46,11 +46,11 @@ _OUT_H, _OUT_W, _STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W = (
         CONV.dilation_w,
     )
 )
-"""Distances from ``kernel_h``, which both convolutions share."""
+"""Distances of words from ``kernel_h``, which are the same in both convolutions."""
 
 
-def too_wide(words: Any, kernel: int, run: int) -> bool:
-    """True if windows reach too many rows or columns, or a pixel has too many bytes (``run``)."""
+def has_wide_windows(words: Any, kernel: int, run: int) -> bool:
+    """Return whether windows cover too many rows or columns, or a pixel (``run``) is too large."""
     rows = (words[kernel + _OUT_H] - 1) * words[kernel + _STRIDE_H]
     rows += (words[kernel] - 1) * words[kernel + _DILATION_H] + 1
     columns = (words[kernel + _OUT_W] - 1) * words[kernel + _STRIDE_W]
@@ -59,14 +59,14 @@ def too_wide(words: Any, kernel: int, run: int) -> bool:
 
 
 def conv_amounts(words: Any, spm_bytes: int) -> int:
-    """Of a convolution."""
+    """Return the index of the first bad size of a convolution, or OK."""
     channels = words[CONV.out_channels]
     if channels % words[CONV.groups]:
         return int(CONV.out_channels)
-    if too_many(words[CONV.out_h], words[CONV.out_w], channels, spm_bytes):
+    if exceeds_product(words[CONV.out_h], words[CONV.out_w], channels, spm_bytes):
         return int(CONV.out_h)
     pixel = words[CONV.groups] * words[CONV.in_channels] << words[CONV.element]
-    if too_wide(words, CONV.kernel_h, pixel):
+    if has_wide_windows(words, CONV.kernel_h, pixel):
         return int(CONV.input)
     block = BLOCK_BYTES >> words[CONV.element]
     if (words[CONV.kernel_w] * words[CONV.in_channels] + block - 1) // block > MOST:
@@ -76,63 +76,70 @@ def conv_amounts(words: Any, spm_bytes: int) -> int:
 
 
 def dwconv_amounts(words: Any, spm_bytes: int) -> int:
-    """Of a depthwise convolution."""
+    """Return the index of the first bad size of a depthwise convolution, or OK."""
     channels = words[DWCONV.channels_count]
-    if too_many(words[DWCONV.out_h], words[DWCONV.out_w], channels, spm_bytes):
+    if exceeds_product(words[DWCONV.out_h], words[DWCONV.out_w], channels, spm_bytes):
         return int(DWCONV.out_h)
-    if too_wide(words, DWCONV.kernel_h, channels << words[DWCONV.element]):
+    if has_wide_windows(words, DWCONV.kernel_h, channels << words[DWCONV.element]):
         return int(DWCONV.input)
     too_many_taps = words[DWCONV.kernel_h] * words[DWCONV.kernel_w] > MOST
     return int(DWCONV.weights) if too_many_taps else OK
 
 
 def pool_amounts(words: Any, spm_bytes: int) -> int:
-    """Of either pool: the words up to ``out_pixel_stride`` are the same."""
+    """Return the index of the first bad size of a pool of either kind, or OK."""
     pixel = words[MAXPOOL.channels] << words[MAXPOOL.element]
-    if too_many(words[MAXPOOL.out_h], words[MAXPOOL.out_w], pixel, spm_bytes):
+    if exceeds_product(words[MAXPOOL.out_h], words[MAXPOOL.out_w], pixel, spm_bytes):
         return int(MAXPOOL.out_h)
-    if too_many(words[MAXPOOL.kernel_h], words[MAXPOOL.kernel_w], 1, min(spm_bytes, MAX_TAPS)):
+    if exceeds_product(
+        words[MAXPOOL.kernel_h], words[MAXPOOL.kernel_w], 1, min(spm_bytes, MAX_TAPS)
+    ):
         return int(MAXPOOL.kernel_h)
     return OK
 
 
 def eltwise_amounts(words: Any, spm_bytes: int) -> int:
-    """Of an elementwise operation, which must be one that the profile has."""
+    """Return the index of the first bad word of an elementwise operation, or OK.
+
+    The profile must support the operation.
+    """
     if not _HAS_OPERATION[words[ELTWISE.profile], words[ELTWISE.operation]]:
         return int(ELTWISE.operation)
     run = words[ELTWISE.columns] << words[ELTWISE.element]
-    if too_many(words[ELTWISE.rows], run, 1, spm_bytes):
+    if exceeds_product(words[ELTWISE.rows], run, 1, spm_bytes):
         return int(ELTWISE.rows)
     is_split = words[ELTWISE.rhs_kind] == RHS_INT32 and words[ELTWISE.rhs_stride] % 4
     return int(ELTWISE.rhs) if is_split else OK
 
 
 def transpose_amounts(words: Any, spm_bytes: int) -> int:
-    """Of a strided copy."""
+    """Return the index of the first bad size of a transpose, or OK."""
     first, second = words[TRANSPOSE.size_0], words[TRANSPOSE.size_1]
     third, last = words[TRANSPOSE.size_2], words[TRANSPOSE.size_3]
-    if too_many(first, second, third, spm_bytes):
+    if exceeds_product(first, second, third, spm_bytes):
         return int(TRANSPOSE.size_0)
-    return int(TRANSPOSE.size_3) if too_many(first * second * third, last, 1, spm_bytes) else OK
+    return (
+        int(TRANSPOSE.size_3) if exceeds_product(first * second * third, last, 1, spm_bytes) else OK
+    )
 
 
 def load_amounts(words: Any, spm_bytes: int) -> int:
-    """Of a load, padding included."""
+    """Return the index of the first bad size of a load with its padding, or OK."""
     columns = words[LOAD.count_x] + words[LOAD.pad_x_before] + words[LOAD.pad_x_after]
     rows = words[LOAD.count_y] + words[LOAD.pad_y_before] + words[LOAD.pad_y_after]
-    is_bad = too_many(rows, columns, max(words[LOAD.run_bytes], 1), spm_bytes)
+    is_bad = exceeds_product(rows, columns, max(words[LOAD.run_bytes], 1), spm_bytes)
     return int(LOAD.count_y) if is_bad else OK
 
 
 def store_amounts(words: Any, spm_bytes: int) -> int:
-    """Of a store."""
+    """Return the index of the first bad size of a store, or OK."""
     rows, columns = words[STORE.count_y], words[STORE.count_x]
-    is_bad = too_many(rows, columns, max(words[STORE.run_bytes], 1), spm_bytes)
+    is_bad = exceeds_product(rows, columns, max(words[STORE.run_bytes], 1), spm_bytes)
     return int(STORE.count_y) if is_bad else OK
 
 
 def check_amounts(kind: int, words: Any, spm_bytes: int) -> int:
-    """Index of the first word that asks for too much, or does not go with another one; or OK."""
+    """Return the index of the first word that is too large or conflicts with another; or OK."""
     bad = OK
     if kind == _LOAD:
         bad = load_amounts(words, spm_bytes)
@@ -143,7 +150,7 @@ def check_amounts(kind: int, words: Any, spm_bytes: int) -> int:
     elif kind == _DWCONV:
         bad = dwconv_amounts(words, spm_bytes)
     elif kind == _GEMM:
-        if too_many(words[GEMM.rows], words[GEMM.columns], 1, spm_bytes):
+        if exceeds_product(words[GEMM.rows], words[GEMM.columns], 1, spm_bytes):
             bad = int(GEMM.rows)
     elif kind in (_MAXPOOL, _AVGPOOL):
         bad = pool_amounts(words, spm_bytes)
@@ -158,7 +165,7 @@ def check_amounts(kind: int, words: Any, spm_bytes: int) -> int:
 
 
 FUNCTIONS = (
-    too_wide,
+    has_wide_windows,
     conv_amounts,
     dwconv_amounts,
     pool_amounts,
@@ -168,4 +175,4 @@ FUNCTIONS = (
     store_amounts,
     check_amounts,
 )
-"""What the compiled engine compiles, callees first."""
+"""Functions for the compiled engine, callees first."""

@@ -1,6 +1,6 @@
-"""What every check of a descriptor is made of.
+"""Elementary checks of ranges, sizes and scales.
 
-Sizes are bounded before they are multiplied, so nothing here can overflow 64 bits.
+Sizes are bounded before they are multiplied, so that nothing can overflow 64 bits.
 """
 
 from __future__ import annotations
@@ -12,65 +12,66 @@ from nmpsim.isa.records import MAX_COUNT
 from nmpsim.isa.table import SCRATCHPAD_BASE
 
 OK = -1
+"""Result of a check that finds no bad word."""
 _WITH_SHIFTS = profiles_with_form(INTEGER, FIXED_POINT, FLOAT64)
-"""Profiles whose scales have an integer factor and two shifts."""
+"""Profiles whose scales are an integer factor and two shifts."""
 MOST = MAX_COUNT
-"""No count or stride within a scratchpad can be larger."""
+"""Largest count or stride within a scratchpad."""
 INFINITY_BITS = 0x7F80_0000
-"""Those of float32; all positive finite numbers are below."""
+"""Bits of the float32 infinity; those of positive finite numbers are smaller."""
 
 
-def outside(address: int, extent: int, spm_bytes: int) -> bool:
-    """True if ``extent`` bytes from ``address`` are not all in the scratchpad."""
+def is_outside(address: int, extent: int, spm_bytes: int) -> bool:
+    """Return whether ``extent`` bytes from ``address`` are not all in the scratchpad."""
     start = address - SCRATCHPAD_BASE
     return bool(extent < 0 or start < 0 or start + extent > spm_bytes)
 
 
 def span(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> int:
-    """Bytes from the first to behind the last of ``count_y`` x ``count_x`` runs; 0 if none."""
+    """Return the bytes from the first to the end of the last of ``count_y * count_x`` runs."""
     if count_y <= 0 or count_x <= 0 or run <= 0:
         return 0
     return int((count_y - 1) * stride_y + (count_x - 1) * stride_x + run)
 
 
-def meets(a: int, a_extent: int, b: int, b_extent: int) -> bool:
-    """True if two ranges share a byte; one without bytes, as a pool's of no rows, shares none."""
+def ranges_overlap(a: int, a_extent: int, b: int, b_extent: int) -> bool:
+    """Return whether two ranges share a byte; an empty range shares none."""
     return bool(max(a, b) < min(a + a_extent, b + b_extent))
 
 
-def beyond_element(value: int, element: int) -> bool:
-    """True if a value is none of Int8 (``element`` 0) or Int16 (1)."""
+def exceeds_element(value: int, element: int) -> bool:
+    """Return whether a value exceeds Int8 (``element`` 0) or Int16 (1)."""
     high = (128 << 8 * element) - 1
     return bool(value < -high - 1 or value > high)
 
 
-def bad_scale(words: Any, pre: int, profile: int) -> bool:
-    """True if a shift of the scale at index ``pre`` is impossible, or its float32 factor is."""
+def is_bad_scale(words: Any, pre: int, profile: int) -> bool:
+    """Return whether the scale at index ``pre`` has a bad shift or a bad float32 factor."""
     if profile in _WITH_SHIFTS:
         return not (0 <= words[pre] <= 31 and 0 <= words[pre + 2] <= 31)
     return not 0 <= words[pre + 1] < INFINITY_BITS
 
 
-def bad_result_scale(words: Any, index: int) -> bool:
-    """True if a float32 is not positive and finite."""
+def is_bad_result_scale(words: Any, index: int) -> bool:
+    """Return whether a float32 is not positive and finite."""
     return not 0 < words[index] < INFINITY_BITS
 
 
-def too_many(a: int, b: int, c: int, most: int) -> bool:
-    """True if ``a * b * c`` is more than ``most``; each factor is at most ``MOST``.
+def exceeds_product(a: int, b: int, c: int, most: int) -> bool:
+    """Return whether ``a * b * c`` exceeds ``most``; each factor is at most ``MOST``.
 
-    A result that a zero stride writes again and again would otherwise never end.
+    This bounds results that a stride of zero would write again and again.
     """
     return bool(a * b > most or a * b * c > most)
 
 
 FUNCTIONS = (
-    outside,
+    is_outside,
     span,
-    meets,
-    beyond_element,
-    bad_scale,
-    bad_result_scale,
-    too_many,
+    ranges_overlap,
+    exceeds_element,
+    is_bad_scale,
+    is_bad_result_scale,
+    exceeds_product,
 )
-"""What the compiled engine compiles, callees first."""
+"""Functions for the compiled engine, callees first."""

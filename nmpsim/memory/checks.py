@@ -1,14 +1,13 @@
-"""Is a descriptor possible, and does all that it names lie in the scratchpad?
+"""Validation of a descriptor and of the scratchpad addresses of its operands.
 
-``check`` gives -1 if all is well, else the index of the first word that is wrong. Most of it
-derives from the table: what a word may hold (:mod:`~nmpsim.memory.limits`), where operands lie
-(:mod:`~nmpsim.memory.footprint`). What an instruction writes may not meet what it reads (but lie
-exactly on it, where the table says so), so that "read everything first" and "read as it goes" are
-the same. By hand is only what several words have to do with each other:
-:mod:`~nmpsim.memory.amounts` and :mod:`~nmpsim.memory.scales`.
+``check`` returns -1 for a valid descriptor, else the index of the first bad word. Most checks are
+derived from the table: the values of a word (:mod:`~nmpsim.memory.limits`) and the addresses of
+operands (:mod:`~nmpsim.memory.footprint`). A result must not overlap what the instruction reads,
+except exactly where the table allows it, so that the order of reads and writes does not matter.
+Relations between words are checked by :mod:`~nmpsim.memory.amounts` and
+:mod:`~nmpsim.memory.scales`.
 
-Plain functions, which the compiled engine compiles. The DRAM side of a transfer is for the engine,
-which knows what is mapped.
+The compiled engine compiles these functions. Engines check the DRAM side of transfers.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.words import KINDS
 from nmpsim.memory import amounts, bounds, footprint, limits, scales
 from nmpsim.memory.amounts import check_amounts
-from nmpsim.memory.bounds import OK, meets, outside
+from nmpsim.memory.bounds import OK, is_outside, ranges_overlap
 from nmpsim.memory.footprint import (
     AXES,
     COUNT,
@@ -36,14 +35,14 @@ from nmpsim.memory.footprint import (
     WHAT,
     WRITES,
 )
-from nmpsim.memory.limits import clip_limits, misaligned, size_limits
+from nmpsim.memory.limits import find_bad_clip, find_bad_size, find_misaligned
 from nmpsim.memory.scales import bad_scale_table, check_scales
 
 __all__ = ["FUNCTIONS", "KINDS", "OK", "bad_scale_table", "check"]
 
 
 def _of_operands(flag: str) -> Any:
-    """[descriptors, OPERANDS] a flag of each operand."""
+    """Return [descriptors, OPERANDS] a flag of each operand."""
     table = np.zeros((len(DESCRIPTORS), len(OPERANDS)), np.bool_)
     for name, kind in KINDS.items():
         for word in DESCRIPTORS[name].operands:
@@ -51,18 +50,18 @@ def _of_operands(flag: str) -> Any:
     return table
 
 
-_IN_PLACE, _MAY_FOLD = _of_operands("in_place"), _of_operands("may_fold")
+_IN_PLACE, _MAY_OVERLAP = _of_operands("in_place"), _of_operands("may_overlap_itself")
 _DRAM = OPERANDS.index("dram")
 _ADDRESSES = np.full((len(DESCRIPTORS), len(OPERANDS)), -1, np.int64)
 for _name, _kind in KINDS.items():
     for _index, _word in enumerate(DESCRIPTORS[_name]):
         if _word.direction is not None:
             _ADDRESSES[_kind, OPERANDS.index(_word.name)] = _index
-"""[descriptors, OPERANDS] index of the operand's address."""
+"""[descriptors, OPERANDS] Index of the operand's address."""
 
 
-def folds(touches: Any, row: int) -> bool:
-    """True if runs of a row would lie on one another; each axis begins behind what it repeats."""
+def overlaps_itself(touches: Any, row: int) -> bool:
+    """Return whether runs of an operand overlap each other."""
     extent = touches[row, RUN]
     for axis in range(AXES - 1, -1, -1):
         count, step = touches[row, FIRST_AXIS + 2 * axis], touches[row, FIRST_AXIS + 2 * axis + 1]
@@ -73,35 +72,35 @@ def folds(touches: Any, row: int) -> bool:
     return False
 
 
-def are_same(touches: Any, row: int, other: int) -> bool:
-    """True if two rows are the same bytes in the same order."""
+def are_equal(touches: Any, row: int, other: int) -> bool:
+    """Return whether two operands are the same bytes in the same order."""
     for column in range(TOUCH_WORDS):
         if column != WHAT and touches[row, column] != touches[other, column]:
             return False
     return True
 
 
-def meets_another(kind: int, touches: Any, row: int) -> bool:
-    """True if what is written shares a byte with something else, and may not.
+def overlaps_another(kind: int, touches: Any, row: int) -> bool:
+    """Return whether a result overlaps another operand where that is not allowed.
 
-    Of two results the later one, which is the partial sums, is at fault.
+    Of two results the later one, the partial sums, is reported.
     """
     start, extent = touches[row, START], touches[row, END] - touches[row, START]
     for other in range(1, touches[0, COUNT] + 1):
         if row <= other <= touches[0, WRITES] or touches[other, WHAT] == _DRAM:
             continue
         size = touches[other, END] - touches[other, START]
-        if not meets(start, extent, touches[other, START], size):
+        if not ranges_overlap(start, extent, touches[other, START], size):
             continue
-        if not (_IN_PLACE[kind, touches[other, WHAT]] and are_same(touches, row, other)):
+        if not (_IN_PLACE[kind, touches[other, WHAT]] and are_equal(touches, row, other)):
             return True
     return False
 
 
-def check_places(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
-    """Index of the first address whose operand does not lie in the scratchpad, or meets another.
+def find_bad_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
+    """Return the index of the first address of an operand that is outside or overlaps; or OK.
 
-    ``touches`` is room for a footprint.
+    ``touches`` is a workspace for a footprint.
     """
     touches[0, IS_PLAIN] = 1
     touches[0, IS_WHOLE] = 1
@@ -111,31 +110,33 @@ def check_places(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
         what = touches[row, WHAT]
         if what == _DRAM:
             continue
-        is_wrong = outside(touches[row, START], touches[row, END] - touches[row, START], spm_bytes)
+        is_wrong = is_outside(
+            touches[row, START], touches[row, END] - touches[row, START], spm_bytes
+        )
         if row <= touches[0, WRITES] and not is_wrong:
-            is_wrong = (folds(touches, row) and not _MAY_FOLD[kind, what]) or meets_another(
-                kind, touches, row
-            )
+            is_wrong = (
+                overlaps_itself(touches, row) and not _MAY_OVERLAP[kind, what]
+            ) or overlaps_another(kind, touches, row)
         if is_wrong and (bad == OK or _ADDRESSES[kind, what] < bad):
             bad = int(_ADDRESSES[kind, what])
     return bad
 
 
 def check(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
-    """Index of the first word that is wrong, or OK: sizes, then addresses, scales and clip.
+    """Return the index of the first bad word, or OK: sizes, then addresses, scales and clip.
 
-    ``touches`` is int64 [MAX_TOUCHES, TOUCH_WORDS] to work in.
+    ``touches`` is a workspace of int64 [MAX_TOUCHES, TOUCH_WORDS].
     """
-    bad = size_limits(kind, words)
+    bad = find_bad_size(kind, words)
     if bad == OK:
-        bad = misaligned(kind, words)
+        bad = find_misaligned(kind, words)
     if bad == OK:
         bad = check_amounts(kind, words, spm_bytes)
     if bad == OK:
-        bad = check_places(kind, words, spm_bytes, touches)
+        bad = find_bad_operand(kind, words, spm_bytes, touches)
     if bad == OK:
         bad = check_scales(kind, words)
-    return clip_limits(kind, words) if bad == OK else bad
+    return find_bad_clip(kind, words) if bad == OK else bad
 
 
 FUNCTIONS = (
@@ -143,10 +144,10 @@ FUNCTIONS = (
     *limits.FUNCTIONS,
     *amounts.FUNCTIONS,
     *scales.FUNCTIONS,
-    folds,
-    are_same,
-    meets_another,
-    check_places,
+    overlaps_itself,
+    are_equal,
+    overlaps_another,
+    find_bad_operand,
     check,
 )
-"""What the compiled engine compiles, callees first; it needs those of the footprint, too."""
+"""Functions for the compiled engine, callees first; those of the footprint are separate."""

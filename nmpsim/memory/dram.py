@@ -1,12 +1,11 @@
-"""The rows of the DRAM: how a transfer becomes grants, and those become bursts.
+"""Division of DRAM transfers into grants and bursts.
 
-A transfer is a box of runs: ``count_y`` rows of ``count_x`` runs of ``run_bytes`` bytes. It asks
-the DRAM for one *grant* after another; a grant is all that it needs next from one DRAM row, and
-the DRAM serves grants first come, first served. A burst that two consecutive runs share is
-fetched once.
+A transfer is a box of runs: ``count_y`` rows of ``count_x`` runs of ``run_bytes`` bytes. It
+requests one *grant* after another: all that it needs next from one DRAM row. The DRAM serves
+grants first come, first served. A burst shared by two consecutive runs is fetched once.
 
 ``cursor`` is an array of eight int64: the box (address, run_bytes, count_x, count_y, stride_x,
-stride_y) and how far the transfer is (runs done, bytes done of the next run).
+stride_y) and the progress of the transfer (runs done, bytes done of the next run).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def start_transfer(
     stride_x: int,
     stride_y: int,
 ) -> None:
-    """Set ``cursor`` to the begin of a box; runs that touch each other become one."""
+    """Set ``cursor`` to the begin of a box; adjacent runs are merged."""
     if count_x == 1 or stride_x == run_bytes:
         run_bytes, count_x, stride_x = run_bytes * count_x, count_y, stride_y
         count_y, stride_y = 1, 0
@@ -43,19 +42,19 @@ def start_transfer(
 
 
 def is_served(cursor: Any) -> bool:
-    """True when nothing of the transfer is left."""
+    """Return whether the transfer is complete."""
     return bool(cursor[RUNS_DONE] >= cursor[COUNT_X] * cursor[COUNT_Y] or cursor[RUN] == 0)
 
 
 def next_address(cursor: Any) -> int:
-    """Address of the next byte."""
+    """Return the address of the next byte."""
     y = cursor[RUNS_DONE] // cursor[COUNT_X]
     x = cursor[RUNS_DONE] - y * cursor[COUNT_X]
     return int(cursor[ADDRESS] + y * cursor[STRIDE_Y] + x * cursor[STRIDE_X] + cursor[BYTES_DONE])
 
 
 def take_grant(cursor: Any, costs: Any) -> int:
-    """Move on over all that the next DRAM row holds; number of bursts that it takes."""
+    """Advance over the next DRAM row of the transfer; return the number of bursts."""
     address = next_address(cursor)
     row_begin = address // costs.dram_row_bytes * costs.dram_row_bytes
     row_end = row_begin + costs.dram_row_bytes
@@ -78,4 +77,4 @@ def take_grant(cursor: Any, costs: Any) -> int:
 
 
 FUNCTIONS = (start_transfer, is_served, next_address, take_grant)
-"""What the compiled engine compiles, callees first."""
+"""Functions for the compiled engine, callees first."""

@@ -1,8 +1,8 @@
-"""Which bytes a tensor instruction reads and writes, to the byte.
+"""The exact bytes that a tensor instruction reads and writes.
 
-``footprint(kind, words, touches)`` puts a row into ``touches`` for each operand, those that are
-written first: a run of bytes, repeated along up to four axes. It follows the layouts of the table
-(:mod:`nmpsim.isa.descriptors`). Plain functions, which the compiled engine compiles.
+``footprint(kind, words, touches)`` writes a row for each operand to ``touches``, results first: a
+run of bytes, repeated along up to four axes, as given by the layouts of the table
+(:mod:`nmpsim.isa.descriptors`). The compiled engine compiles these functions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.isa.layouts import Axis, Direction, Layout
+from nmpsim.isa.layouts import Direction, Layout, RepeatAxis
 from nmpsim.isa.records import Word
 from nmpsim.isa.words import KINDS, PART_FIRST, PART_LAST, PART_MIDDLE, PART_ONLY
 from nmpsim.memory.limits import PART_WORD, bytes_of, element_at
@@ -20,8 +20,8 @@ from nmpsim.memory.weight_tail import BLOCK_BYTES, LANES
 
 _NAMES = dict.fromkeys(word.name for d in DESCRIPTORS.values() for word in d.operands)
 OPERANDS = (*_NAMES, "word", "descriptor", "code", "tensor")
-"""What is touched; a touch has its position. The last four are of scalar loads and stores, of
-every instruction, and of the host."""
+"""Names of accessed data; a touch has the index. The last four are those of scalar loads and
+stores, of every instruction, and of the host."""
 INPUT = OPERANDS.index("input")
 WORD, DESCRIPTOR, CODE, TENSOR = (
     OPERANDS.index(name) for name in ("word", "descriptor", "code", "tensor")
@@ -29,16 +29,15 @@ WORD, DESCRIPTOR, CODE, TENSOR = (
 
 AXES = 4
 START, END, WHAT, RUN, FIRST_AXIS = range(5)
-"""Entries of a touch: addresses of the first byte and behind the last one, an index of OPERANDS,
-bytes of a run; then (count, step) of each axis, outermost first, those of count 1 last."""
+"""Entries of a touch: address of the first byte and end, index of OPERANDS, bytes of a run; then
+(count, step) of each axis, outermost first, with axes of count 1 last."""
 TOUCH_WORDS = FIRST_AXIS + 2 * AXES
 WRITES, COUNT, IS_PLAIN, IS_WHOLE = range(4)
-"""Entries of row 0 of ``touches``: how many rows behind it are writes, and how many there are; 1
-if axes are to stay as they are (those that are not there have a count of 0), or else runs that
-touch become one; 1 if all is to be there that must lie in memory, operands without bytes and the
-result of a later part of a sum, too."""
+"""Entries of row 0 of ``touches``: number of rows that are writes, number of rows; 1 to keep all
+axes (missing ones have a count of 0) instead of merging adjacent runs; 1 to include all operands
+that must be in memory, even empty ones and the result of a later part of a sum."""
 MAX_TOUCHES = 8
-"""Rows that an instruction can need, row 0 included."""
+"""Most rows of an instruction, row 0 included."""
 
 # --- the table's layouts as numbers ---------------------------------------------------------
 
@@ -54,16 +53,16 @@ _MAX_FACTORS = 4
     OF_AXES,
     FIRST_FACTOR,
 ) = range(9)
-"""Columns of a layout: position in OPERANDS, direction, index of the address, size of what a run
-has, flags, number of axes, then the indices of the words whose product a run has."""
+"""Columns of a layout: index of OPERANDS, direction, index of the address, size of an item of a
+run, flags, number of axes, then the indices of the words whose product is a run's length."""
 OF_FIRST_AXIS = FIRST_FACTOR + _MAX_FACTORS
 STEP, IS_WINDOWS, FIRST_COUNT, AXIS_COLUMNS = 0, 1, 2, 6
-"""Of an axis: index of the step, whether windows reach along it; then the indices of the counts,
-or of windows, from one to the next, taps, from tap to tap. An index of -1: there is no more."""
+"""Columns of an axis: index of the step, whether it covers windows; then the indices of its counts,
+or of number, stride, taps and dilation of windows. An index of -1 ends the list."""
 READS, SUMS = int(Direction.READS), int(Direction.SUMS)
 
 
-def _axis(names: list[str], axis: Axis) -> list[int]:
+def _axis(names: list[str], axis: RepeatAxis) -> list[int]:
     words = axis.windows or axis.counts
     indices = [names.index(word) for word in words]
     missing = AXIS_COLUMNS - FIRST_COUNT - len(indices)
@@ -90,7 +89,7 @@ def _columns(names: list[str], operand: Word, layout: Layout) -> list[int]:
 
 
 def _layouts() -> Any:
-    """[descriptors, operands, columns]; a name of -1: there is no more."""
+    """Return [descriptors, operands, columns]; a name of -1 ends the list."""
     most = max(len(d.operands) for d in DESCRIPTORS.values())
     table = np.full((len(DESCRIPTORS), most + 1, OF_FIRST_AXIS + AXIS_COLUMNS * AXES), -1, np.int64)
     for name, kind in KINDS.items():
@@ -106,13 +105,13 @@ OPERAND_COUNTS = np.array([len(d.operands) for d in DESCRIPTORS.values()], np.in
 
 
 def begin_touches(touches: Any) -> None:
-    """No operand yet."""
+    """Remove all rows of ``touches``."""
     touches[0, WRITES] = 0
     touches[0, COUNT] = 0
 
 
 def touch(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
-    """Add ``run`` bytes; those written must come first. The row, for ``repeat``; 0 if empty."""
+    """Add a run of bytes, results first; return its row for ``repeat``, or 0 if it is empty."""
     if run <= 0 and touches[0, IS_WHOLE] == 0:
         return 0
     row = touches[0, COUNT] + 1
@@ -130,9 +129,9 @@ def touch(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
 
 
 def repeat(touches: Any, row: int, count: int, step: int) -> None:
-    """Repeat what a row has so far, as an axis outside of those that it has.
+    """Repeat a row along a further, outermost axis.
 
-    A row without bytes stays without, and a count of 0 empties the row, which must be the last one.
+    An empty row stays empty. A count of 0 empties the row, which must be the last one.
     """
     if row == 0 or row > touches[0, COUNT] or touches[row, RUN] <= 0:
         return
@@ -164,9 +163,9 @@ def repeat(touches: Any, row: int, count: int, step: int) -> None:
 def repeat_window(
     touches: Any, row: int, step: int, out: int, stride: int, kernel: int, dilation: int
 ) -> None:
-    """Repeat along the rows (or columns, ``step`` bytes apart) that windows reach.
+    """Repeat a row along the input rows or columns, ``step`` bytes apart, of windows.
 
-    ``out`` windows, ``stride`` apart, have ``kernel`` taps, ``dilation`` apart.
+    ``out`` windows at a distance of ``stride`` have ``kernel`` taps at a distance of ``dilation``.
     """
     if stride == dilation:
         repeat(touches, row, out + kernel - 1, dilation * step)
@@ -179,7 +178,7 @@ def repeat_window(
 
 
 def run_of(kind: int, words: Any, layout: Any) -> int:
-    """Bytes of a run."""
+    """Return the bytes of a run."""
     size = bytes_of(kind, words, layout[OF_SIZE])
     if layout[IS_BLOCKED]:
         channels, rows, columns, inputs = (
@@ -221,7 +220,7 @@ def repeat_along(words: Any, touches: Any, row: int, layout: Any, axis: int) -> 
 
 
 def repeat_smallest_first(words: Any, touches: Any, row: int, layout: Any) -> None:
-    """Repeat along all axes, the smallest step first, so that runs become as long as can be."""
+    """Repeat a row along all axes, the smallest step first, so that runs become long."""
     used = 0
     for _ in range(layout[OF_AXES]):
         best, smallest = -1, 0
@@ -234,7 +233,7 @@ def repeat_smallest_first(words: Any, touches: Any, row: int, layout: Any) -> No
 
 
 def touch_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool) -> None:
-    """A row for an operand."""
+    """Add the row of an operand."""
     address = words[layout[OF_ADDRESS]]
     if layout[IS_OPTIONAL] and address == 0:
         return
@@ -247,7 +246,7 @@ def touch_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool
 
 
 def is_written(direction: int, part: int, whole: int) -> bool:
-    """Does an instruction that does this part of a sum write an operand?"""
+    """Return whether an instruction with this part of a sum writes an operand."""
     if direction == READS:
         return False
     if whole:
@@ -256,14 +255,14 @@ def is_written(direction: int, part: int, whole: int) -> bool:
 
 
 def is_read(direction: int, part: int, whole: int) -> bool:
-    """Does it read an operand?"""
+    """Return whether an instruction with this part of a sum reads an operand."""
     if direction == SUMS:
         return bool(not whole and part in (PART_MIDDLE, PART_LAST))
     return bool(direction == READS)
 
 
 def footprint(kind: int, words: Any, touches: Any) -> None:
-    """Fill ``touches``, int64 [MAX_TOUCHES, TOUCH_WORDS]."""
+    """Compute the footprint in ``touches``, int64 [MAX_TOUCHES, TOUCH_WORDS]."""
     begin_touches(touches)
     whole, part = touches[0, IS_WHOLE], PART_ONLY
     if PART_WORD[kind] >= 0:
@@ -279,7 +278,7 @@ def footprint(kind: int, words: Any, touches: Any) -> None:
 
 
 def runs_of(touches: Any, row: int) -> int:
-    """Runs that a row has."""
+    """Return the number of runs of a row."""
     count = 1
     for axis in range(AXES):
         count *= touches[row, FIRST_AXIS + 2 * axis]
@@ -287,21 +286,21 @@ def runs_of(touches: Any, row: int) -> int:
 
 
 def first_near(start: int, base: int, inner: int, step: int) -> int:
-    """First index along an axis whose piece of ``inner`` bytes ends behind ``start``."""
+    """Return the first index along an axis whose ``inner`` bytes end after ``start``."""
     if step == 0 or base + inner > start:
         return 0
     return int((start - base - inner) // step + 1)
 
 
 def behind_near(end: int, base: int, count: int, step: int) -> int:
-    """Index behind the last one along an axis whose piece begins before ``end``."""
+    """Return the end index along an axis of pieces that begin before ``end``."""
     if step == 0 or count == 1:
         return 1
     return int(min(count, (end - 1 - base) // step + 1))
 
 
-def meets_range(touches: Any, row: int, start: int, end: int) -> bool:
-    """True if a row has a byte of a range; only runs near it are looked at."""
+def overlaps_range(touches: Any, row: int, start: int, end: int) -> bool:
+    """Return whether a row has a byte of a range; only runs near the range are visited."""
     if touches[row, START] >= end or start >= touches[row, END]:
         return False
     n0, s0 = touches[row, FIRST_AXIS], touches[row, FIRST_AXIS + 1]
@@ -324,21 +323,21 @@ def meets_range(touches: Any, row: int, start: int, end: int) -> bool:
     return False
 
 
-def rows_meet(a: Any, row: int, b: Any, other: int) -> bool:
-    """True if a row of one footprint shares a byte with a row of another one."""
+def rows_overlap(a: Any, row: int, b: Any, other: int) -> bool:
+    """Return whether rows of two footprints share a byte."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
     if a[row, FIRST_AXIS] == 1:
-        return meets_range(b, other, a[row, START], a[row, END])
+        return overlaps_range(b, other, a[row, START], a[row, END])
     if b[other, FIRST_AXIS] == 1:
-        return meets_range(a, row, b[other, START], b[other, END])
+        return overlaps_range(a, row, b[other, START], b[other, END])
     if runs_of(b, other) < runs_of(a, row):
-        return runs_meet(b, other, a, row)
-    return runs_meet(a, row, b, other)
+        return runs_overlap(b, other, a, row)
+    return runs_overlap(a, row, b, other)
 
 
-def runs_meet(a: Any, row: int, b: Any, other: int) -> bool:
-    """The same, run by run of the first one."""
+def runs_overlap(a: Any, row: int, b: Any, other: int) -> bool:
+    """Return whether rows of two footprints share a byte, run by run of the first row."""
     start, end, run = b[other, START], b[other, END], a[row, RUN]
     n0, s0 = a[row, FIRST_AXIS], a[row, FIRST_AXIS + 1]
     n1, s1 = a[row, FIRST_AXIS + 2], a[row, FIRST_AXIS + 3]
@@ -355,7 +354,7 @@ def runs_meet(a: Any, row: int, b: Any, other: int) -> bool:
             for k in range(first_near(start, r, inner2, s2), behind_near(end, r, n2, s2)):
                 s = r + k * s2
                 for m in range(first_near(start, s, run, s3), behind_near(end, s, n3, s3)):
-                    if meets_range(b, other, s + m * s3, s + m * s3 + run):
+                    if overlaps_range(b, other, s + m * s3, s + m * s3 + run):
                         return True
     return False
 
@@ -375,8 +374,8 @@ FUNCTIONS = (
     runs_of,
     first_near,
     behind_near,
-    meets_range,
-    runs_meet,
-    rows_meet,
+    overlaps_range,
+    runs_overlap,
+    rows_overlap,
 )
-"""What the compiled engine compiles, callees first."""
+"""Functions for the compiled engine, callees first."""

@@ -1,7 +1,7 @@
-"""What each word of a descriptor may hold, as arrays made from the table.
+"""Checks of each word's value and alignment against arrays made from the table.
 
-``kind`` is a descriptor's row in them: its position in ``DESCRIPTORS``. Plain functions, which the
-compiled engine compiles.
+``kind`` is the index of a descriptor in ``DESCRIPTORS``. The compiled engine compiles these
+functions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.layouts import Alignment, Size
 from nmpsim.isa.profiles import profile_mask
 from nmpsim.isa.records import Descriptor, Word
-from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, position
-from nmpsim.memory.bounds import OK, beyond_element
+from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, word_positions
+from nmpsim.memory.bounds import OK, exceeds_element
 
 _ANY = 1 << 62
 
@@ -33,7 +33,7 @@ _UNITS = {
 
 
 def _of_words(of: Callable[[str, Word], int], otherwise: int) -> npt.NDArray[np.int64]:
-    """[descriptors, MAX_WORDS] a number for each word."""
+    """Return [descriptors, MAX_WORDS] a number for each word."""
     table = np.full((len(DESCRIPTORS), MAX_WORDS), otherwise, np.int64)
     for name, kind in KINDS.items():
         for index, word in enumerate(DESCRIPTORS[name]):
@@ -54,7 +54,7 @@ def _most(_: str, word: Word) -> int:
 
 
 def _mask(name: str, word: Word) -> int:
-    """The values that are allowed, as bits; 0 if ``LEAST`` and ``MOST`` say all."""
+    """Return the valid values as bits; 0 if only ``LEAST`` and ``MOST`` limit the word."""
     if word.name == "profile":
         return profile_mask(name)
     return sum(1 << value for value in word.values or range(len(word.choices)))
@@ -66,19 +66,19 @@ IS_ELEMENT = _of_words(lambda _, word: int(word.is_element), 0)
 UNITS = _of_words(lambda _, word: _UNITS[word.alignment], 1)
 WORDS = _of_descriptors(lambda descriptor: len(descriptor.words))
 ELEMENT_WORD, PART_WORD, SIDE_WORD, CLIP_WORD = (
-    np.array(position(name)) for name in ("element", "part", "rhs_kind", "clip_low")
+    np.array(word_positions(name)) for name in ("element", "part", "rhs_kind", "clip_low")
 )
 
 
 def element_at(kind: int, words: Any) -> int:
-    """0 for Int8, which a descriptor without the word ``element`` has; 1 for Int16."""
+    """Return 0 for Int8, also of a descriptor without the word ``element``; 1 for Int16."""
     return words[ELEMENT_WORD[kind]] if ELEMENT_WORD[kind] >= 0 else 0
 
 
-def beyond_limits(kind: int, words: Any, first: int, end: int) -> int:
-    """Index of the first word from ``first`` to before ``end`` that holds what it may not.
+def find_out_of_range(kind: int, words: Any, first: int, end: int) -> int:
+    """Return the index of the first word in ``first`` to ``end`` with an invalid value, or OK.
 
-    A value of the element counts as one of an element that is possible: ``element`` comes first.
+    The word ``element`` is checked before the values of the element that depend on it.
     """
     for index in range(first, end):
         mask, value = MASKS[kind, index], words[index]
@@ -86,30 +86,33 @@ def beyond_limits(kind: int, words: Any, first: int, end: int) -> int:
             return index
         if value < LEAST[kind, index] or value > MOST[kind, index]:
             return index
-        if IS_ELEMENT[kind, index] and beyond_element(value, element_at(kind, words)):
+        if IS_ELEMENT[kind, index] and exceeds_element(value, element_at(kind, words)):
             return index
     return OK
 
 
-def size_limits(kind: int, words: Any) -> int:
-    """``beyond_limits`` of all words but the clip, which comes last."""
+def find_bad_size(kind: int, words: Any) -> int:
+    """Return the index of the first invalid word before the clip, or OK."""
     clip = CLIP_WORD[kind]
-    return beyond_limits(kind, words, 0, WORDS[kind] if clip < 0 else clip)
+    return find_out_of_range(kind, words, 0, WORDS[kind] if clip < 0 else clip)
 
 
-def clip_limits(kind: int, words: Any) -> int:
-    """``beyond_limits`` of the clip and of what is behind it; a clip has an order, too."""
+def find_bad_clip(kind: int, words: Any) -> int:
+    """Return the index of the first invalid word of the clip and after it, or OK.
+
+    The upper clip must not be below the lower one.
+    """
     clip = CLIP_WORD[kind]
     if clip < 0:
         return OK
-    bad = beyond_limits(kind, words, clip, clip + 2)
+    bad = find_out_of_range(kind, words, clip, clip + 2)
     if bad == OK and words[clip + 1] < words[clip]:
         return int(clip + 1)
-    return beyond_limits(kind, words, clip + 2, WORDS[kind]) if bad == OK else bad
+    return find_out_of_range(kind, words, clip + 2, WORDS[kind]) if bad == OK else bad
 
 
 def bytes_of(kind: int, words: Any, size: int) -> int:
-    """What a :class:`~nmpsim.isa.layouts.Size` is in a descriptor."""
+    """Return the bytes of a :class:`~nmpsim.isa.layouts.Size` in a descriptor."""
     if size > 0:
         return size
     element = element_at(kind, words)
@@ -120,8 +123,8 @@ def bytes_of(kind: int, words: Any, size: int) -> int:
     return int(1 << element)
 
 
-def misaligned(kind: int, words: Any) -> int:
-    """Index of the first address or stride that is no multiple of what it must be."""
+def find_misaligned(kind: int, words: Any) -> int:
+    """Return the index of the first misaligned address or stride, or OK."""
     for index in range(WORDS[kind]):
         unit = UNITS[kind, index]
         if unit == 1 or (unit == SUM and words[PART_WORD[kind]] == PART_ONLY):
@@ -133,10 +136,10 @@ def misaligned(kind: int, words: Any) -> int:
 
 FUNCTIONS = (
     element_at,
-    beyond_limits,
-    size_limits,
-    clip_limits,
+    find_out_of_range,
+    find_bad_size,
+    find_bad_clip,
     bytes_of,
-    misaligned,
+    find_misaligned,
 )
-"""What the compiled engine compiles, callees first."""
+"""Functions for the compiled engine, callees first."""

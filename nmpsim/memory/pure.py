@@ -1,6 +1,6 @@
-"""The pure functions of ``timing``, ``memory`` and ``kernels`` that compiled code calls.
+"""Registration of the pure functions that compiled code calls.
 
-They are plain Python, so that packages which never compile anything need not import Numba.
+They are plain Python, so that packages which compile nothing need not import Numba.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ PURE_FUNCTIONS = (
 
 @functools.cache
 def register_pure_functions() -> None:
-    """Let compiled code call them; to be done before any of it is compiled."""
+    """Register the functions with Numba; must be called before anything is compiled."""
     for function in PURE_FUNCTIONS:
         jit_pure(function)

@@ -1,6 +1,6 @@
-"""Are the scales of a descriptor, and of the table it points to, what the profile can do?
+"""Checks of the scales of a descriptor and of its table of scale records.
 
-A scale is named by its first word, ``pre``.
+A bad scale is reported at its first word, ``pre``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.profiles import Q31, ROWS, PairWords
 from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.isa.words import AVGPOOL, ELTWISE, KINDS, SCALE, SCALE_BYTES, position
+from nmpsim.isa.words import AVGPOOL, ELTWISE, KINDS, SCALE, SCALE_BYTES, word_positions
 from nmpsim.memory.bounds import (
     INFINITY_BITS,
     OK,
-    bad_result_scale,
-    bad_scale,
-    beyond_element,
+    exceeds_element,
+    is_bad_result_scale,
+    is_bad_scale,
 )
 from nmpsim.memory.limits import element_at
 
@@ -31,16 +31,16 @@ _SUMS_USE_RESULT_SCALE = np.array([row.sums_use_result_scale for row in ROWS])
 _AVERAGE_USES_RESULT_SCALE = np.array([row.average_uses_result_scale for row in ROWS])
 _RESCALE_USES_RESULT_SCALE = np.array([row.rescale_uses_result_scale for row in ROWS])
 _PROFILE, _RESULT_SCALE, _ACTIVATION, _OUT = (
-    np.array(position(name)) for name in ("profile", "result_scale", "activation", "out_pre")
+    np.array(word_positions(name)) for name in ("profile", "result_scale", "activation", "out_pre")
 )
 _HAS_SUMS = np.array(
     [any(word.name in ("channels", "partial") for word in d.operands) for d in DESCRIPTORS.values()]
 )
-"""Instructions of the MAC array."""
+"""Whether each descriptor is of the MAC array."""
 
 
 def _positions() -> Any:
-    """[descriptors, scales] index of the first word of each scale; -1: there is no more."""
+    """Return [descriptors, scales] the index of each scale's first word; -1 ends the list."""
     found = [
         [i for i, word in enumerate(d) if word.name.endswith("_pre")] for d in DESCRIPTORS.values()
     ]
@@ -52,7 +52,7 @@ _SCALES = _positions()
 
 
 def _of_pairs(of: Callable[[PairWords], bool]) -> Any:
-    """[profiles, operations] what a row says of an elementwise operation; False without one."""
+    """Return [profiles, operations] a flag of the elementwise operations; False if unsupported."""
     table = np.zeros((len(ROWS), len(OPERATIONS)), np.bool_)
     for row in ROWS:
         for pair in row.pairs:
@@ -65,29 +65,29 @@ _PAIRS_USE_RESULT_SCALE = _of_pairs(lambda pair: pair.uses_result_scale)
 _HAS_ADDENDS = _of_pairs(lambda pair: pair.has_addends)
 
 
-def bad_out_scale(words: Any, pre: int, element: int, profile: int) -> bool:
-    """As ``bad_scale``; the multiplier of q31, which Int16 reduces, shifts by at least one."""
+def is_bad_out_scale(words: Any, pre: int, element: int, profile: int) -> bool:
+    """Return whether the scale ``out`` is bad; that of q31 must shift Int16 by at least one bit."""
     if profile == Q31 and element and words[pre] > 14 + words[pre + 2]:
         return True
-    return bad_scale(words, pre, profile)
+    return is_bad_scale(words, pre, profile)
 
 
 def bad_scale_table(values: Any, address: int, channels: int, element: int, profile: int) -> bool:
-    """True if a scale record in a scratchpad (int32 ``values``) holds what no unit can do.
+    """Return whether a scale record in a scratchpad (int32 ``values``) is invalid.
 
-    The records are data, so they are looked at when the instruction is issued; the table's bounds
-    and alignment have been checked. ``address`` 0 means that there is no table.
+    Records are data, so they are checked when the instruction is issued, after the bounds and the
+    alignment of the table. An ``address`` of 0 means that there is no table.
     """
     if address == 0:
         return False
     first = (address - SCRATCHPAD_BASE) // 4
     for channel in range(channels):
         at = first + channel * (SCALE_BYTES // 4)
-        if beyond_element(values[at + SCALE.weight_offset], element):
+        if exceeds_element(values[at + SCALE.weight_offset], element):
             return True
-        if bad_scale(values, at + SCALE.bias_pre, profile):
+        if is_bad_scale(values, at + SCALE.bias_pre, profile):
             return True
-        if bad_out_scale(values, at + SCALE.out_pre, element, profile):
+        if is_bad_out_scale(values, at + SCALE.out_pre, element, profile):
             return True
     return False
 
@@ -120,7 +120,7 @@ def check_scales(kind: int, words: Any) -> int:
             break
         # The reduced multiplier is for the sums of Int16 only.
         element = element_at(kind, words) if _HAS_SUMS[kind] and scale == _OUT[kind] else 0
-        if bad_out_scale(words, scale, element, profile):
+        if is_bad_out_scale(words, scale, element, profile):
             return int(scale)
     if kind == _ELTWISE and _HAS_ADDENDS[profile, words[ELTWISE.operation]]:
         for addend in (ELTWISE.lhs_post, ELTWISE.rhs_post):
@@ -129,7 +129,7 @@ def check_scales(kind: int, words: Any) -> int:
     is_average = kind == _AVGPOOL and _AVERAGE_USES_RESULT_SCALE[profile]
     if is_average and not is_finite(words, AVGPOOL.out_post):
         return int(AVGPOOL.out_post)
-    if uses_result_scale(kind, words, profile) and bad_result_scale(words, _RESULT_SCALE[kind]):
+    if uses_result_scale(kind, words, profile) and is_bad_result_scale(words, _RESULT_SCALE[kind]):
         return int(_RESULT_SCALE[kind])
     is_leaky = _ACTIVATION[kind] >= 0 and words[_ACTIVATION[kind]] != 0
     if is_leaky and _HAS_SUMS[kind] and not _HAS_LEAKY_SUMS[profile]:
@@ -138,10 +138,10 @@ def check_scales(kind: int, words: Any) -> int:
 
 
 FUNCTIONS = (
-    bad_out_scale,
+    is_bad_out_scale,
     bad_scale_table,
     is_finite,
     uses_result_scale,
     check_scales,
 )
-"""What the compiled engine compiles, callees first."""
+"""Functions for the compiled engine, callees first."""

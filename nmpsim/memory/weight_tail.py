@@ -1,4 +1,4 @@
-"""Weights of ``nmp.conv`` come in whole blocks: bytes behind the edges must be zero."""
+"""Check that the padding of packed weights of ``nmp.conv`` is zero."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nmpsim.isa.words import CONV
 LANES = 16
 """Output channels of a block."""
 BLOCK_BYTES = 4
-"""Bytes of each lane."""
+"""Bytes of each lane of a block."""
 
 
 def weight_tail(words: Any, scratchpad: Any) -> int:
-    """Address of the first byte behind an edge that is not zero; -1 if all are.
+    """Return the address of the first padding byte that is not zero, or -1.
 
-    ``words`` is a possible descriptor of ``nmp.conv``, ``scratchpad`` the bytes of its core's.
+    ``words`` is a valid descriptor of ``nmp.conv``, ``scratchpad`` the memory of its core.
     """
     block = BLOCK_BYTES >> words[CONV.element]
     inputs, lanes = words[CONV.kernel_w] * words[CONV.in_channels], words[CONV.out_channels]
@@ -41,4 +41,4 @@ def weight_tail(words: Any, scratchpad: Any) -> int:
 
 
 FUNCTIONS = (weight_tail,)
-"""What the compiled engine compiles."""
+"""Functions for the compiled engine."""

@@ -1,8 +1,7 @@
-"""What things cost in cycles: pure functions of geometry and of the device's numbers.
+"""The timing model: cycles as pure functions of sizes and of the device's costs.
 
-Both engines and the compiler call them. They use plain integers and no other package, so that
-the compiled engine can compile them as they stand; ``costs`` is anything with the attributes of
-:class:`Costs`.
+Both engines and the compiler call them. They use integers only, so that the compiled engine can
+compile them. ``costs`` is any object with the attributes of :class:`Costs`.
 """
 
 from nmpsim.timing.costs import Costs, costs_of

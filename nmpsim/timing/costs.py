@@ -1,4 +1,4 @@
-"""The device's numbers that cycles depend on, as a tuple of integers."""
+"""The settings of a device that determine cycles, as a tuple of integers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nmpsim.config import DeviceConfig
 
 
 class Costs(NamedTuple):
-    """Settings of :class:`~nmpsim.config.DeviceConfig` by the same names, in cycles or bytes."""
+    """Settings of :class:`~nmpsim.config.DeviceConfig` with the same names, in cycles or bytes."""
 
     control_taken_branch_cycles: int
     control_multiply_cycles: int
@@ -45,5 +45,5 @@ class Costs(NamedTuple):
 
 
 def costs_of(config: DeviceConfig) -> Costs:
-    """The costs of a device."""
+    """Return the costs of a device."""
     return Costs(*(int(getattr(config, name)) for name in Costs._fields))

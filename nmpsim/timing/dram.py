@@ -1,8 +1,8 @@
-"""When the DRAM serves a grant: channels, banks with an open row each, refresh, turnaround.
+"""The DRAM model: channels, banks with an open row each, refresh, turnaround.
 
-A DRAM is an array of int64 [channels, CHANNEL_WORDS]. Times are ticks, in which the DRAM moves a
-byte, and those of column commands: a burst's data follow after the read or write latency. The rows
-of the address space go round the channels, and in each channel round its banks.
+The state is an array of int64 [channels, CHANNEL_WORDS]. Times are in ticks, in which the DRAM
+moves a byte, and refer to column commands: the data of a burst follow after the latency. Rows of
+the address space are interleaved over the channels, and in each channel over its banks.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import numpy as np
 from nmpsim.timing.compute import ticks_of
 
 FREE, REFRESHES, PHASE, WRITES, BANKS = range(5)
-"""Of a channel: the tick from which it is free; refreshes done; ticks before tick 0 from which they
-fall due; 1 if it has written last, 0 if it has read, NONE if neither matters; then its banks."""
+"""Words of a channel: the tick from which it is free; refreshes done; ticks before tick 0 from
+which they are due; 1 if it wrote last, 0 if it read, NONE if neither matters; then its banks."""
 OPEN_ROW, READY, BANK_WORDS = range(3)
-"""Of a bank: its open row or NONE; the tick from which it can be given another one."""
+"""Words of a bank: its open row or NONE; the tick from which another row can be opened."""
 MAX_CHANNELS, MAX_BANKS = 8, 32
 CHANNEL_WORDS = BANKS + MAX_BANKS * BANK_WORDS
 NONE = -1
 
 
 def reset_dram(dram: Any) -> None:
-    """All at rest since tick 0, no row open."""
+    """Reset to an idle DRAM without open rows."""
     dram[:] = 0
     dram[:, WRITES] = NONE
     dram[:, BANKS + OPEN_ROW :: BANK_WORDS] = NONE
 
 
 def restart_dram(dram: Any, cycle: int, costs: Any) -> None:
-    """``cycle`` becomes cycle 0: rows stay open, and refreshes fall due when they would have.
+    """Make ``cycle`` cycle 0; rows stay open, and refreshes stay due at the same time.
 
-    Without refreshes, states become equal that differ in nothing which a later grant can see.
+    Without refreshes, states that no later grant can distinguish become equal.
     """
     now = ticks_of(cycle, costs)
     ready = dram[:, BANKS + READY :: BANK_WORDS]
@@ -49,20 +49,20 @@ def restart_dram(dram: Any, cycle: int, costs: Any) -> None:
 
 
 def channel_of(row: int, costs: Any) -> int:
-    """The channel that has a row of the address space."""
+    """Return the channel of a row of the address space."""
     return int(row % costs.dram_channels)
 
 
 def bank_of(row: int, costs: Any) -> int:
-    """Where the words of the row's bank begin among its channel's."""
+    """Return the index of the first word of a row's bank in its channel."""
     bank = row // costs.dram_channels % costs.dram_banks
     return int(BANKS + bank * BANK_WORDS)
 
 
 def refresh(channel: Any, tick: int, costs: Any) -> None:
-    """Do all refreshes of a channel that are due at ``tick``; each closes all rows.
+    """Execute the refreshes of a channel that are due at ``tick``; each closes all rows.
 
-    One that is due while the channel is busy waits until it is not.
+    A refresh that is due while the channel is busy waits.
     """
     interval = ticks_of(costs.dram_refresh_interval_cycles, costs)
     if interval == 0:
@@ -81,9 +81,9 @@ def refresh(channel: Any, tick: int, costs: Any) -> None:
 
 
 def first_burst(channel: Any, row: int, is_store: Any, known: int, request: int, costs: Any) -> int:
-    """The tick of the first burst of a grant that is requested at ``request``.
+    """Return the tick of the first burst of a grant that is requested at ``request``.
 
-    Its bank may open the row from ``known`` on, while the channel serves others.
+    The bank may open the row from ``known`` on, while the channel serves other grants.
     """
     begin = max(request, channel[FREE])
     if channel[WRITES] != NONE and channel[WRITES] != is_store:
@@ -103,7 +103,7 @@ def serve_grant(
 ) -> tuple[int, bool]:
     """Serve a grant of so many ``ticks``.
 
-    Returns the tick at which its channel is free again, and if it had to open the row.
+    Returns the tick at which the channel is free again, and whether the row had to be opened.
     """
     refresh(channel, max(request, channel[FREE]), costs)
     bank = bank_of(row, costs)
@@ -120,10 +120,10 @@ def serve_grant(
 def next_request(
     row: int, next_row: int, begin: int, end: int, earlier_end: int, costs: Any
 ) -> int:
-    """The cycle in which a transfer requests its next grant, after one from ``begin`` to ``end``.
+    """Return the cycle in which a transfer requests the grant after one from ``begin`` to ``end``.
 
-    From the same channel when that is done with this one; from another channel at once, but for
-    more than two grants at a time: all before this one are done at ``earlier_end``.
+    The same channel gets the request when it has served this grant; another one at once, but a
+    transfer has at most two grants at a time: all earlier ones end at ``earlier_end``.
     """
     if channel_of(next_row, costs) == channel_of(row, costs):
         return int(end // costs.dram_bytes_per_cycle)
@@ -131,4 +131,4 @@ def next_request(
 
 
 FUNCTIONS = (channel_of, bank_of, refresh, first_burst, serve_grant, next_request)
-"""What the compiled engine compiles, callees first."""
+"""Functions for the compiled engine, callees first."""

@@ -1,7 +1,7 @@
-"""How much a tensor instruction has to do, and how long its unit is at it, from its descriptor.
+"""Multiplications and cycles of a tensor instruction, derived from its descriptor.
 
-``kind`` is a descriptor's row in tables of descriptors. What is counted stands in the table
-(:mod:`nmpsim.isa.layouts`), what a unit does in a cycle in :mod:`nmpsim.timing.compute`.
+``kind`` is the index of a descriptor in ``DESCRIPTORS``. The table has the amount of work
+(:mod:`nmpsim.isa.layouts`), :mod:`nmpsim.timing.compute` the cycles for it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.isa.layouts import Pace
+from nmpsim.isa.layouts import Throughput
 from nmpsim.isa.records import Descriptor
-from nmpsim.isa.words import position
+from nmpsim.isa.words import word_positions
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import conv_cycles, depthwise_cycles, transpose_cycles, vector_cycles
 
-PRODUCT, DEPTHWISE = int(Pace.PRODUCT), int(Pace.DEPTHWISE)
-LANES, ELEMENT = int(Pace.LANES), int(Pace.ELEMENT)
-_PACES = np.array([int(d.work.pace) for d in DESCRIPTORS.values()], np.int64)
-_ELEMENT_WORD = np.array(position("element"))
+PRODUCT, DEPTHWISE = int(Throughput.PRODUCT), int(Throughput.DEPTHWISE)
+LANES, ELEMENT = int(Throughput.LANES), int(Throughput.ELEMENT)
+_THROUGHPUTS = np.array([int(d.work.throughput) for d in DESCRIPTORS.values()], np.int64)
+_ELEMENT_WORD = np.array(word_positions("element"))
 
 
 def _indices(number: str) -> Any:
-    """[descriptors, factors] words whose product is one of the numbers of ``Work``; then -1."""
+    """Return [descriptors, factors] indices of the words of an attribute of ``Work``, then -1."""
     factors = [getattr(descriptor.work, number) for descriptor in DESCRIPTORS.values()]
     table = np.full((len(factors), max(map(len, factors))), -1, np.int64)
     for kind, descriptor in enumerate(DESCRIPTORS.values()):
@@ -42,7 +42,7 @@ _ROWS, _DEPTH, _COLUMNS, _GROUPS = (
 
 
 def product(factors: Any, kind: int, d: Any) -> int:
-    """What one of the tables of indices comes to."""
+    """Return the product of the words in one of the tables of indices."""
     result = 1
     for index in factors[kind]:
         if index < 0:
@@ -52,31 +52,31 @@ def product(factors: Any, kind: int, d: Any) -> int:
 
 
 def unit_cycles(
-    pace: int, rows: int, depth: int, columns: int, groups: int, wide: int, costs: Any
+    throughput: int, rows: int, depth: int, columns: int, groups: int, wide: int, costs: Any
 ) -> int:
-    """Cycles that work of some pace takes; 0 for a transfer."""
-    if pace == PRODUCT:
+    """Return the cycles of an amount of work; 0 for a transfer."""
+    if throughput == PRODUCT:
         return conv_cycles(rows, 1, 1, depth, columns, groups, wide, costs)
-    if pace == DEPTHWISE:
+    if throughput == DEPTHWISE:
         return depthwise_cycles(rows, 1, columns, wide, costs)
-    if pace == LANES:
+    if throughput == LANES:
         return vector_cycles(rows, columns, wide, costs)
-    if pace == ELEMENT:
+    if throughput == ELEMENT:
         return transpose_cycles(rows, costs)
     return 0
 
 
 def macs(kind: int, d: Any) -> int:
-    """Multiplications of the MAC array; 0 for another unit's instruction."""
-    if _PACES[kind] not in (PRODUCT, DEPTHWISE):
+    """Return the multiplications of the MAC array; 0 for an instruction of another unit."""
+    if _THROUGHPUTS[kind] not in (PRODUCT, DEPTHWISE):
         return 0
     return product(_ROWS, kind, d) * product(_DEPTH, kind, d) * product(_COLUMNS, kind, d)
 
 
 def cycles(kind: int, d: Any, costs: Any) -> int:
-    """Cycles that an instruction keeps its unit busy; 0 for a transfer."""
+    """Return the cycles that an instruction keeps its unit busy; 0 for a transfer."""
     return unit_cycles(
-        _PACES[kind],
+        _THROUGHPUTS[kind],
         product(_ROWS, kind, d),
         product(_DEPTH, kind, d),
         product(_COLUMNS, kind, d),
@@ -86,23 +86,25 @@ def cycles(kind: int, d: Any, costs: Any) -> int:
     )
 
 
-def named_macs(descriptor: Descriptor, words: Mapping[str, int]) -> int:
-    """As ``macs``, of words by their names."""
+def count_named_macs(descriptor: Descriptor, words: Mapping[str, int]) -> int:
+    """Return the multiplications of an instruction whose words are given by name."""
     work = descriptor.work
-    if work.pace not in (Pace.PRODUCT, Pace.DEPTHWISE):
+    if work.throughput not in (Throughput.PRODUCT, Throughput.DEPTHWISE):
         return 0
     return math.prod(words[name] for name in (*work.rows, *work.depth, *work.columns))
 
 
-def named_cycles(descriptor: Descriptor, words: Mapping[str, int], costs: Costs) -> int:
-    """As ``cycles``, of words by their names; Int8 where none is ``element``."""
+def count_named_cycles(descriptor: Descriptor, words: Mapping[str, int], costs: Costs) -> int:
+    """Return the busy cycles of an instruction whose words are given by name."""
     work = descriptor.work
     rows, depth, columns, groups = (
         math.prod(words[name] for name in names)
         for names in (work.rows, work.depth, work.columns, work.groups)
     )
-    return unit_cycles(work.pace, rows, depth, columns, groups, words.get("element", 0), costs)
+    return unit_cycles(
+        work.throughput, rows, depth, columns, groups, words.get("element", 0), costs
+    )
 
 
 FUNCTIONS = (product, unit_cycles, macs, cycles)
-"""What the compiled engine compiles, callees first."""
+"""Functions for the compiled engine, callees first."""

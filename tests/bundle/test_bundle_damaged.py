@@ -102,9 +102,9 @@ def test_any_bytes(data):
     ("at", "value", "text"),
     [
         (0, b"PK", "does not start as an ELF file"),
-        (4, b"\x02", "no 32-bit little-endian"),
-        (18, b"\x28\x00", "no RISC-V executable"),
-        (16, b"\x01\x00", "no RISC-V executable"),
+        (4, b"\x02", "not a 32-bit little-endian"),
+        (18, b"\x28\x00", "not a RISC-V executable"),
+        (16, b"\x01\x00", "not a RISC-V executable"),
     ],
 )
 def test_other_files(bundle_bytes, at, value, text):
@@ -255,8 +255,8 @@ def _layers(metadata: Metadata, **changes) -> dict[str, tuple[Layer, ...]]:
     ("change", "text"),
     [
         (lambda m: _steps(m, 0, entry=None), "needs an entry"),
-        (lambda m: _steps(m, 0, entry=m.steps[0].entry + 2), "is no instruction"),
-        (lambda m: _steps(m, 0, entry=RW_BASE), "is no instruction"),
+        (lambda m: _steps(m, 0, entry=m.steps[0].entry + 2), "is not in the code"),
+        (lambda m: _steps(m, 0, entry=RW_BASE), "is not in the code"),
         (lambda m: _steps(m, 0, opcode="softmax"), "neither opcode"),
         (lambda m: _steps(m, 0, layers=(7,)), "there is no layer 7"),
         (lambda m: _steps(m, 0, layers=(1,)), "not placed on the device"),

@@ -147,7 +147,7 @@ def test_the_assembler_keeps_it(module):
     [
         (".section .debug", "ASM002", "unknown section"),
         (".section .nmpsim.lir\nhere: .byte 1", "ASM001", "no addresses"),
-        (".section .nmpsim.lir\nnop", "ASM001", "cannot be here"),
+        (".section .nmpsim.lir\nnop", "ASM001", "is not allowed here"),
     ],
 )
 def test_debug_sections_in_assembly(text, code, message):

@@ -131,10 +131,10 @@ def _row(start: int, run: int, axes: list[tuple[int, int]]) -> np.ndarray:
 @examples(400)
 def test_whether_two_share_a_byte(a: np.ndarray, b: np.ndarray) -> None:
     mine, theirs = bytes_of(a, 1), bytes_of(b, 1)
-    assert f.rows_meet(a, 1, b, 1) == bool(mine & theirs)
-    assert f.rows_meet(b, 1, a, 1) == bool(mine & theirs)
+    assert f.rows_overlap(a, 1, b, 1) == bool(mine & theirs)
+    assert f.rows_overlap(b, 1, a, 1) == bool(mine & theirs)
     for at in range(0, 200, 7):
-        assert f.meets_range(a, 1, at, at + 3) == bool(mine & {at, at + 1, at + 2})
+        assert f.overlaps_range(a, 1, at, at + 3) == bool(mine & {at, at + 1, at + 2})
 
 
 def blocks(inputs: int, outputs: int, rows: int, element: int) -> Iterator[tuple[int, bool]]:

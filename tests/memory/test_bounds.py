@@ -12,15 +12,15 @@ from nmpsim.isa.profiles import PROFILES_OF, ROWS
 from nmpsim.isa.words import KINDS
 from nmpsim.memory.bounds import (
     OK,
-    beyond_element,
-    meets,
-    outside,
+    exceeds_element,
+    exceeds_product,
+    is_outside,
+    ranges_overlap,
     span,
-    too_many,
 )
-from nmpsim.memory.checks import bad_scale_table, folds
+from nmpsim.memory.checks import bad_scale_table, overlaps_itself
 from nmpsim.memory.footprint import INPUT, IS_PLAIN, repeat, touch
-from nmpsim.memory.limits import beyond_limits, misaligned, size_limits
+from nmpsim.memory.limits import find_bad_size, find_misaligned, find_out_of_range
 
 RECORD_BYTES = 28
 """Of a scale record: weight_offset, bias (pre, mul, post), out (pre, mul, post)."""
@@ -52,7 +52,7 @@ def test_outside() -> None:
         (SPM, 0, False),
         (0, 0, True),
     ):
-        assert outside(address, extent, 100) is expected, (address, extent)
+        assert is_outside(address, extent, 100) is expected, (address, extent)
 
 
 def test_meets() -> None:
@@ -60,7 +60,7 @@ def test_meets() -> None:
         for b in range(-3, 12):
             for b_extent in range(6):
                 shared = set(range(a, a + a_extent)) & set(range(b, b + b_extent))
-                assert meets(a, a_extent, b, b_extent) is bool(shared)
+                assert ranges_overlap(a, a_extent, b, b_extent) is bool(shared)
 
 
 def folded(rows: int, stride_y: int, columns: int, stride_x: int, run: int) -> bool:
@@ -68,7 +68,7 @@ def folded(rows: int, stride_y: int, columns: int, stride_x: int, run: int) -> b
     row = touch(touches, True, INPUT, 0, run)
     repeat(touches, row, columns, stride_x)
     repeat(touches, row, rows, stride_y)
-    return folds(touches, row)
+    return overlaps_itself(touches, row)
 
 
 def test_folds() -> None:
@@ -84,37 +84,37 @@ def test_the_first_word_that_is_wrong() -> None:
     """Of a store: run_bytes, count_x, count_y, two strides in DRAM, two in the scratchpad."""
     kind, most = KINDS["store"], 1 << 26
     words = [0, 0, 0, most + 1, -1, most, 2 * most, 0, most + 1, 0]
-    assert beyond_limits(kind, words, 0, 3) == OK
-    assert beyond_limits(kind, words, 0, 10) == 3
-    assert beyond_limits(kind, words, 3, 4) == 3
-    assert beyond_limits(kind, words, 4, 10) == 4
-    assert beyond_limits(kind, words, 5, 10) == 8
-    assert beyond_limits(kind, words, 5, 8) == OK
-    assert size_limits(kind, words) == 3
+    assert find_out_of_range(kind, words, 0, 3) == OK
+    assert find_out_of_range(kind, words, 0, 10) == 3
+    assert find_out_of_range(kind, words, 3, 4) == 3
+    assert find_out_of_range(kind, words, 4, 10) == 4
+    assert find_out_of_range(kind, words, 5, 10) == 8
+    assert find_out_of_range(kind, words, 5, 8) == OK
+    assert find_bad_size(kind, words) == 3
 
 
 def test_the_first_word_that_splits_an_element() -> None:
     """Of a fill: layer, element, output, count, value."""
     kind = KINDS["fill"]
-    assert misaligned(kind, [1, INT16, 7, 3, 5]) == 2
-    assert misaligned(kind, [1, INT16, 8, 3, 5]) == OK
-    assert misaligned(kind, [1, INT8, 7, 3, 5]) == OK
+    assert find_misaligned(kind, [1, INT16, 7, 3, 5]) == 2
+    assert find_misaligned(kind, [1, INT16, 8, 3, 5]) == OK
+    assert find_misaligned(kind, [1, INT8, 7, 3, 5]) == OK
     words = dict.fromkeys((word.name for word in DESCRIPTORS["gemm"]), 0) | {"element": INT16}
     names = [*words]
-    assert misaligned(KINDS["gemm"], [*(words | {"out_stride": 3}).values()]) == names.index(
+    assert find_misaligned(KINDS["gemm"], [*(words | {"out_stride": 3}).values()]) == names.index(
         "out_stride"
     )
     both = words | {"out_stride": 3, "rhs": 5}
-    assert misaligned(KINDS["gemm"], [*both.values()]) == names.index("rhs")
-    assert misaligned(KINDS["gemm"], [*(both | {"element": INT8}).values()]) == OK
+    assert find_misaligned(KINDS["gemm"], [*both.values()]) == names.index("rhs")
+    assert find_misaligned(KINDS["gemm"], [*(both | {"element": INT8}).values()]) == OK
 
 
 @pytest.mark.parametrize(("element", "most"), [(INT8, 127), (INT16, 32767)])
 def test_values_of_an_element(element: int, most: int) -> None:
     for value in (-most - 1, -1, 0, most):
-        assert not beyond_element(value, element)
+        assert not exceeds_element(value, element)
     for value in (most + 1, -most - 2):
-        assert beyond_element(value, element)
+        assert exceeds_element(value, element)
 
 
 def test_known_profiles() -> None:
@@ -125,18 +125,18 @@ def test_known_profiles() -> None:
         for profile in range(70):
             words = [0] * index + [profile]
             expected = OK if profile in [numbers[p] for p in known] else index
-            assert beyond_limits(KINDS[name], words, index, index + 1) == expected
+            assert find_out_of_range(KINDS[name], words, index, index + 1) == expected
 
 
 def test_products_beyond_a_limit() -> None:
     for a, b, c in ((1, 1, 1), (3, 4, 5), (4, 3, 5), (60, 1, 1), (1, 60, 1), (1, 1, 60)):
         product = a * b * c
         for most in (product - 1, product, product + 1):
-            assert too_many(a, b, c, most) is (product > most)
+            assert exceeds_product(a, b, c, most) is (product > most)
     # A product of two beyond the limit is too much, even where nothing is done with it.
-    assert too_many(3, 4, 0, 11)
-    assert not too_many(3, 4, 0, 12)
-    assert not too_many(0, 1 << 26, 1 << 26, 100)
+    assert exceeds_product(3, 4, 0, 11)
+    assert not exceeds_product(3, 4, 0, 12)
+    assert not exceeds_product(0, 1 << 26, 1 << 26, 100)
 
 
 class Table:

@@ -1,1 +1,1 @@
-"""Functions from module to module."""
+"""Passes that transform a module."""

@@ -1,7 +1,7 @@
-"""Biases on the scale of the result, where the NMP's library wants them: payload and type.
+"""Requantization of biases to the scale of the result, as required by the NMP's library.
 
-Each bias of a layer with weights is dequantized with the type that it has and quantized, in its own
-precision, with scale and offset of the layer's result.
+The bias of each layer with weights is dequantized and quantized again, in its own element type,
+with the scale and offset of the layer's result.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Array = npt.NDArray[Any]
 
 _NUMBERED = re.compile(r"__\d+$")
 _BIAS, _SCALES, _OFFSETS = 3, 6, 7
-"""Places among the operands; a channelwise convolution has scales and offsets of its bias."""
+"""Indices of operands; a channelwise convolution has scales and offsets of its bias."""
 
 
 @attrs.frozen
 class RescaledBias:
-    """What was done to the bias of one layer."""
+    """The requantization of the bias of one layer."""
 
     layer: Annotated[str, "name of the instruction"]
     number: int
@@ -46,14 +46,14 @@ class RescaledBias:
 
     @property
     def largest_error_steps(self) -> Annotated[Real, "the same in steps of the result", AT_END]:
-        """The same in steps of the result."""
+        """Largest error in steps of the result."""
         return self.largest_error / self.new_scale
 
 
 def rescale_bias(module: Module) -> tuple[Module, tuple[RescaledBias, ...]]:
-    """The module with every bias on its result's scale, and what that did to each layer.
+    """Requantize all biases to the scale of their results; return the module and the changes.
 
-    Constants must be attached. Float layers, and biases that are computed, stay as they are.
+    Constants must be attached. Float layers and computed biases are not changed.
     """
     rewriter = _Rewriter(module)
     _, operations = resolve(module)
@@ -70,7 +70,7 @@ def _concerns(op: Operation) -> bool:
 
 
 class _Rewriter:
-    """A module while its biases change."""
+    """A module whose biases are being replaced."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -84,7 +84,7 @@ class _Rewriter:
         self._instructions = {i.number: i for i in module.instructions}
 
     def module(self) -> Module:
-        """The module as it is now; constants that lost their last user are gone."""
+        """Return the current module, without constants that are not used any more."""
         weights = tuple(self._weights.values())
         return attrs.evolve(
             self._module,
@@ -94,7 +94,7 @@ class _Rewriter:
         )
 
     def rewrite(self, op: Operation) -> RescaledBias:
-        """Requantize one layer's bias; one that is where it should be stays to the bit."""
+        """Requantize the bias of a layer; a bias that has the right scale is not changed."""
         target, bias = op.operands[0], op.operands[_BIAS]
         scales, offsets = self._parameters(op, bias)
         old = self._values(bias)
@@ -123,14 +123,14 @@ class _Rewriter:
         )
 
     def _parameters(self, op: Operation, bias: View) -> tuple[Array, Array]:
-        """Scales and offsets that the bias has now: one, or one a channel."""
+        """Return the current scales and offsets of the bias: one, or one per channel."""
         if len(op.operands) > _OFFSETS:
             scales, offsets = (self._values(op.operands[p]) for p in (_SCALES, _OFFSETS))
             return scales.astype(np.float32), offsets.astype(np.int64)
         return np.full(1, bias.scale, np.float32), np.full(1, bias.offset, np.int64)
 
     def _values(self, view: View) -> Array:
-        """A constant as it was before anything changed."""
+        """Return the original values of a constant."""
         whole = np.ascontiguousarray(self._module.constants[view.buffer.name]).reshape(-1)
         start = view.byte_offset // whole.itemsize
         return whole[start : start + view.type.elements].reshape(view.shape)
@@ -145,7 +145,7 @@ class _Rewriter:
     def _replace(
         self, op: Operation, place: int, old: View, values: Array, type: TensorType
     ) -> str:
-        """Let an operand be a new constant; its name is the old one's if nobody else has that."""
+        """Replace an operand by a new constant, with the old name if nothing else uses that."""
         name, origin = old.name, self._weights.get(old.name)
         span = op.instruction.span if origin is None else origin.span
         self._uses[name] -= 1
@@ -162,7 +162,7 @@ class _Rewriter:
         return name
 
     def _fresh(self, name: str) -> str:
-        """A name that nothing has, made as Glow makes them."""
+        """Return an unused name, formed as in Glow."""
         stem, number = _NUMBERED.sub("", name), 1
         while f"{stem}__{number}" in self._names:
             number += 1
@@ -171,7 +171,7 @@ class _Rewriter:
 
 
 def _reals(values: Array, scale: Any, offset: Any) -> npt.NDArray[np.float64]:
-    """What quantized values stand for, exact."""
+    """Return the exact real values of quantized values."""
     exact: npt.NDArray[np.float64] = np.float64(scale) * (values.astype(np.int64) - offset)
     return exact
 

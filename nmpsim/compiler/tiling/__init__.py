@@ -1,4 +1,5 @@
-"""How a layer is tiled to fit the scratchpads, and which core does which.
+"""Tiling of layers: division of their work into tiles that fit a scratchpad, and among cores.
 
-Each module plans one kind of operation; all give :class:`~nmpsim.compiler.tiling.plan.LayerPlan`.
+:mod:`~nmpsim.compiler.tiling.planner` lists the planner of each kind of operation;
+:class:`~nmpsim.compiler.tiling.plan.PlanBuilder` builds all plans.
 """

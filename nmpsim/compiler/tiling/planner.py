@@ -1,4 +1,4 @@
-"""The planner of each operation."""
+"""The planner of each kind of operation."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def _weighted(op: Operation, context: Context) -> TilingOptions:
 
 
 def _matmul(op: Operation, context: Context) -> TilingOptions:
-    """A constant right side is weights, where no order of summing can saturate the sum.
+    """Treat a constant right side as weights if no order of summation can saturate a sum.
 
-    Sums of weights begin with a zero point term, those of activations do not: only exact ones are
-    alike.
+    Sums with weights begin with a zero point term, those of activations do not, so that only exact
+    sums are equal.
     """
     _, lhs, rhs = op.operands
     largest = lhs.shape[1] << 2 * lhs.type.dtype.itemsize * 8
@@ -58,9 +58,9 @@ _BY_KIND: dict[Kind, Callable[[Operation, Context], TilingOptions]] = {
     Kind.MOVE: move_options,
 }
 PLANNERS = exhaustive_table("the planners", _BY_KIND, KINDS_ON_THE_DEVICE)
-"""Every kind of operation that the device has a unit for."""
+"""Planner of each kind of operation that the device supports."""
 
 
 def options_of(op: Operation, context: Context) -> TilingOptions:
-    """The tilings of an operation."""
+    """Return the tilings of an operation."""
     return PLANNERS[op.kind](op, context)

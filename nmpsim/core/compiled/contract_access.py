@@ -39,7 +39,7 @@ from nmpsim.memory.footprint import (
     RUN,
     START,
     TOUCH_WORDS,
-    rows_meet,
+    rows_overlap,
     runs_of,
 )
 from nmpsim.memory.footprint import WRITES as WRITE_COUNT
@@ -67,7 +67,7 @@ def meet(c: Contract, a: Int64s, row: int, b: Int64s, other: int) -> Any:
         c.numbers[IS_UNSURE] = 1
         return False
     c.numbers[WORK] += min(runs_of(a, row), runs_of(b, other))
-    return rows_meet(a, row, b, other)
+    return rows_overlap(a, row, b, other)
 
 
 def check_pair(c: Contract, case: Int, touches: Int64s, others: Int64s) -> None:

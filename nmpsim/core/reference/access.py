@@ -12,7 +12,7 @@ from nmpsim.core.reference.step import Step, TrapError
 from nmpsim.core.reference.words import signed, unsigned
 from nmpsim.core.state import Bytes
 from nmpsim.isa.table import Cause
-from nmpsim.memory.address_map import Region, find
+from nmpsim.memory.address_map import Region, find_region
 
 
 class ViolationField(NamedTuple):
@@ -34,7 +34,7 @@ class ViolationField(NamedTuple):
 
 def locate(core: Core, address: int, nbytes: int) -> ViolationField | None:
     """Where ``nbytes`` bytes from ``address`` are, if all are in one region."""
-    found = find(core.machine, core.number, address, nbytes)
+    found = find_region(core.machine, core.number, address, nbytes)
     return None if found is None else ViolationField(*found)
 
 

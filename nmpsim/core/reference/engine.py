@@ -40,7 +40,7 @@ from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
 from nmpsim.core.work import steps_with_room
 from nmpsim.isa.codec import decode
 from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import Cause, Kind, Unit, of_kind
+from nmpsim.isa.table import Cause, Kind, Unit, mnemonics_of_kind
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 INSTRUCTIONS: dict[str, Callable[[Step], None]] = exhaustive_table(
     f"{__name__}.INSTRUCTIONS",
     {**INTEGER, **CONTROL, **ACCESS, **SYSTEM, **TENSOR, **SYNC},
-    of_kind(*Kind),
+    mnemonics_of_kind(*Kind),
 )
 """Mnemonic -> definition, for every instruction of the table."""
 MAX_STEPS = 1 << 11

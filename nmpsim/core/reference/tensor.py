@@ -18,7 +18,7 @@ from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, Cause, Unit
 from nmpsim.memory import checks
 from nmpsim.memory.address_map import Region
-from nmpsim.timing.work import named_cycles, named_macs
+from nmpsim.timing.work import count_named_cycles, count_named_macs
 
 Work = Callable[[Step, Words, LayerCounters], None]
 
@@ -60,8 +60,8 @@ def calculate(s: Step) -> None:
     layer = begin_work(s, d)
     work(s, d, LayerCounters(s.machine, layer))
     descriptor = DESCRIPTORS[descriptor_name(s)]
-    s.machine.layers[layer]["counts"][Count.MACS] += named_macs(descriptor, d)
-    compute(queue_of(s), layer, named_cycles(descriptor, d, s.costs))
+    s.machine.layers[layer]["counts"][Count.MACS] += count_named_macs(descriptor, d)
+    compute(queue_of(s), layer, count_named_cycles(descriptor, d, s.costs))
     finish_work(s, layer)
 
 

@@ -1,4 +1,4 @@
-"""What Python calls of these; modules that have to be compiled are imported when they are."""
+"""Compiled functions that Python calls; modules to compile are imported when needed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How long the instructions of a layer take: cores and DRAM requests in order of time, no data.
+"""Simulation of a layer's instructions without data: cores and DRAM requests in order of time.
 
-The rules are those of the device (``docs/timing.md``), but no grant overtakes another, and a
-descriptor that is fetched takes as long as one burst of an idle DRAM. What a plan cannot know is
-which rows are open at its begin, and when the next refresh comes.
+The rules are those of the device (``docs/timing.md``), but grants are served in order, and fetching
+a descriptor takes one burst of an idle DRAM. Unknown to a plan are the rows that are open at its
+begin, and the time of the next refresh.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from nmpsim.timing.dram import (
 from nmpsim.timing.work import cycles
 
 ADDRESS_CYCLES = 2
-"""``lui`` and ``addi`` before each tensor instruction."""
+"""Cycles of ``lui`` and ``addi`` before each tensor instruction."""
 BARRIER_INSTRUCTIONS = 4
-"""``lui``, ``addi``, ``addi``, ``nmp.barrier``"""
+"""Instructions of a barrier: ``lui``, ``addi``, ``addi``, ``nmp.barrier``."""
 
 BUSY, GRANTS, BURSTS, ROW_MISSES = range(4)
-"""Of the DRAM."""
+"""Columns of the sums of the DRAM."""
 KNOWN, END = range(2)
-"""Of a queue: the tick from which the DRAM knows of its transfer's next grant, and the tick at
-which its grants so far are served."""
+"""Columns of a queue: the tick from which the DRAM knows the next grant, and the tick at which all
+grants so far are served."""
 
 
 @jit_general
@@ -74,7 +74,7 @@ def _earliest(times: Any) -> int:
 
 @jit_general
 def _end(p: Any, s: Any, core: int, kind: int, row: int) -> int:
-    """When an instruction ends; UNKNOWN, and the core waits, if that is not known."""
+    """Return when an instruction ends; if that is UNKNOWN, the core waits for it."""
     if row < p.first[core, kind]:
         return 0
     end = s.ends[kind, row]
@@ -86,7 +86,7 @@ def _end(p: Any, s: Any, core: int, kind: int, row: int) -> int:
 
 @jit_general
 def _finish(s: Any, core: int, kind: int, free: int, end: int) -> None:
-    """The transfer that is served is done; a core that waits for it goes on."""
+    """End the transfer that is served; a core that waits for it continues."""
     unit, state = s.units[core, kind], s.cores[core]
     s.ends[kind, unit[SERVED]] = end
     if state[AWAITS_KIND] == kind and state[AWAITS_ROW] == unit[SERVED]:
@@ -99,7 +99,7 @@ def _finish(s: Any, core: int, kind: int, free: int, end: int) -> None:
 
 @jit_general
 def _padding_bytes(words: Any) -> int:
-    """Bytes that a load fills."""
+    """Return the padding bytes of a load."""
     wide = words[WORD.pad_x_before] + words[WORD.count_x] + words[WORD.pad_x_after]
     high = words[WORD.pad_y_before] + words[WORD.count_y] + words[WORD.pad_y_after]
     return int((wide * high - words[WORD.count_x] * words[WORD.count_y]) * words[WORD.run_bytes])
@@ -107,7 +107,7 @@ def _padding_bytes(words: Any) -> int:
 
 @jit_general
 def _begin(p: Any, s: Any, costs: Any, core: int, kind: int) -> None:
-    """Start a queue's next transfers until one needs the DRAM or none is left."""
+    """Start the next transfers of a queue until one needs the DRAM or none is left."""
     unit, cursor = s.units[core, kind], s.cursors[core, kind]
     while unit[SERVED] < unit[ISSUED]:
         row = unit[SERVED]
@@ -134,7 +134,7 @@ def _begin(p: Any, s: Any, costs: Any, core: int, kind: int) -> None:
 
 @jit_general
 def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> None:
-    """One grant of a queue."""
+    """Serve a grant of a queue."""
     cursor, queue, at = s.cursors[core, kind], s.queues[core, kind], p.begins.size - 1 + 2 * core
     row = next_address(cursor) // costs.dram_row_bytes
     channel = s.dram[channel_of(row, costs)]
@@ -168,7 +168,7 @@ def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> 
 
 @jit_general
 def _issue(p: Any, s: Any, costs: Any, core: int, kind: int, row: int) -> None:
-    """Hand an instruction to its unit."""
+    """Issue an instruction to its unit."""
     unit, state = s.units[core, kind], s.cores[core]
     unit[ISSUED] = row + 1
     if kind == COMPUTE:
@@ -184,7 +184,7 @@ def _issue(p: Any, s: Any, costs: Any, core: int, kind: int, row: int) -> None:
 
 @jit_general
 def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
-    """Run a core until a transfer that is not its turn yet, a wait, or the barrier."""
+    """Run a core until a transfer whose turn has not come, a wait, or the barrier."""
     state, has_turn = s.cores[core], True
     s.next[core] = NEVER
     while state[AT] < p.begins[core + 1]:
@@ -219,9 +219,9 @@ def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
 
 
 def simulated(p: Any, s: Any, costs: Any, is_blind: bool, limit: int) -> Any:
-    """Cycles from a new state until the barrier is passed; UNKNOWN if more than ``limit``.
+    """Return the cycles from a new state to the end of the barrier; UNKNOWN beyond ``limit``.
 
-    In the state are then the sums up to there.
+    The state then has the sums up to the limit.
     """
     cores, after = p.begins.size - 1, BARRIER_INSTRUCTIONS + costs.sync_barrier_cycles
     ended = 0

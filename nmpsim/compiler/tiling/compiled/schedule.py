@@ -1,12 +1,11 @@
-"""The order of a core's instructions in one layer, with the waits that make its tiles overlap.
+"""The order of a core's instructions in one layer, with waits that let its tiles overlap.
 
 While the unit computes tile t, the results of t-1 are stored and the operands of t+1 are loaded.
-Operands and results lie in two buffers each, used in turn; so before a unit begins tile t the
-loads of t and the stores of t-2 must be done, and before the loads of t+1 begin, tile t-1 must be
-computed.
+Operands and results have two buffers each, used in turn. So the loads of t and the stores of t-2
+must be done before the unit begins tile t, and tile t-1 before the loads of t+1 begin.
 
 An item is (kind, argument): a load, store or computation with its row in the plan's table, or a
-wait until this many of a unit's instructions are unfinished.
+wait until at most so many of a unit's instructions are unfinished.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ def _add_rows(items: Any, count: int, kind: int, ends: Any, step: int) -> int:
 
 
 def schedule(cores: Any, loads: Any, computes: Any, stores: Any, items: Any, begins: Any) -> Any:
-    """Put all cores' items int64 [n, 2], one core after the other; how many they are.
+    """Write the items of all cores to ``items``, int64 [n, 2]; return their number.
 
-    ``begins`` [cores + 1] is where each core's begin. ``cores`` and the ends of the three tables
-    are as in ``LayerPlan``.
+    ``begins`` [cores + 1] receives the offset of each core's first item. ``cores`` and the ends of
+    the three tables are those of ``LayerPlan``.
     """
     count = 0
     begins[0] = 0

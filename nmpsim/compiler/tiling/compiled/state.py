@@ -1,4 +1,4 @@
-"""What is simulated of a plan, and how far the simulation is."""
+"""Input and state of the simulation of a plan."""
 
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ from nmpsim.memory.dram import CURSOR_WORDS
 from nmpsim.timing.dram import CHANNEL_WORDS, MAX_CHANNELS, reset_dram
 
 AT, CLOCK, ADDRESSED, AWAITS_KIND, AWAITS_ROW, WORKED = range(6)
-"""Of a core: its next item; its clock; whether the address of the next descriptor is in its
-register; the instruction that it waits for; cycles that its unit has worked."""
+"""Columns of a core: its next item; its clock; whether the address of the next descriptor is in its
+register; the instruction that it waits for; busy cycles of its unit."""
 ISSUED, SERVED, FREE = range(3)
-"""Of a core's unit: the row behind the last instruction that was issued; the transfer that is
-served; when the unit is free."""
+"""Columns of a unit: the row after the last issued instruction; the transfer that is served; the
+cycle from which the unit is free."""
 
 
 class Work(NamedTuple):
-    """A plan."""
+    """A plan as arrays."""
 
     items: Any
-    """int64 [items, 2], as ``schedule`` puts them"""
+    """int64 [items, 2], as written by ``schedule``"""
     begins: Any
-    """int64 [cores + 1] where each core's begin"""
+    """int64 [cores + 1] offset of each core's first item"""
     loads: Any
     """int64 [loads, words of a descriptor]"""
     stores: Any
     computes: Any
     first: Any
-    """int64 [cores + 1, 3] where each core's loads, stores and computations begin"""
+    """int64 [cores + 1, 3] offsets of each core's loads, stores and computations"""
     computing: int
-    """The row of the computations' descriptor in tables of descriptors."""
+    """Index of the computations' descriptor in tables of descriptors."""
 
 
 class State(NamedTuple):
-    """All that changes, int64."""
+    """State of the simulation, int64 arrays."""
 
     cores: Any
     """[cores, 6]"""
     units: Any
     """[cores, 3, 3]"""
     cursors: Any
-    """[cores, 2, CURSOR_WORDS] of the transfers that are served"""
+    """[cores, 2, CURSOR_WORDS] progress of the transfers that are served"""
     issued: Any
-    """[2, transfers] when loads and stores were issued"""
+    """[2, transfers] cycle in which loads and stores were issued"""
     ends: Any
-    """[3, instructions] when they end"""
+    """[3, instructions] cycle in which they end"""
     next: Any
-    """[3 * cores] when each core, then each queue is next: of equal cycles the first one is"""
+    """[3 * cores] cycle of the next event of each core, then of each queue; ties: the first"""
     queues: Any
     """[cores, 2, 2]"""
     dram: Any
     """[channels, words] see nmpsim.timing.dram"""
     sums: Any
-    """[4] cycles that the DRAM is busy, grants, bursts, row misses"""
+    """[4] busy cycles of the DRAM, grants, bursts, row misses"""
 
 
 def new_state(p: Work) -> State:
-    """Before the first cycle."""
+    """Return the state before the first cycle."""
     cores = p.begins.size - 1
     most = max(p.loads.shape[0], p.stores.shape[0], p.computes.shape[0])
     s = State(
