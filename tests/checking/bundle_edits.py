@@ -5,7 +5,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from nmpsim.bundle import Bundle, read_bundle
-from nmpsim.bundle.assembly.discovery import code_facts
+from nmpsim.bundle.assembly.discovery import analyze_code
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.file import DIGEST_BYTES, digest_of_file
 from nmpsim.bundle.layout import DIGEST
@@ -28,7 +28,7 @@ def descriptors(bundle: Bundle, kind: str):
     for start, stop in bundle.text:
         code = bundle.image[start - bundle.image_base : stop - bundle.image_base]
         for address, found in sorted(
-            code_facts(code.view("<u4").tolist(), start).descriptors.items()
+            analyze_code(code.view("<u4").tolist(), start).descriptors.items()
         ):
             if found == kind:
                 at = address - bundle.image_base

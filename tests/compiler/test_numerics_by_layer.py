@@ -163,12 +163,12 @@ def test_the_descriptors_say_it() -> None:
 
 def descriptors(bundle: Bundle, kind: str) -> list[dict[str, int]]:
     """Those that the cores use, found by their layer's code."""
-    from nmpsim.bundle.assembly.discovery import code_facts
+    from nmpsim.bundle.assembly.discovery import analyze_code
 
     found = []
     for start, end in bundle.text:
         words = bundle.image[start - bundle.image_base : end - bundle.image_base].view("<u4")
-        for address, name in code_facts(words.tolist(), start).descriptors.items():
+        for address, name in analyze_code(words.tolist(), start).descriptors.items():
             if name == kind:
                 at = address - bundle.image_base
                 record = bundle.image[at : at + DESCRIPTORS[kind].nbytes].tobytes()

@@ -19,7 +19,7 @@ from nmpsim.isa.codec import (
     word_range,
 )
 from nmpsim.isa.expressions import tokenize
-from nmpsim.isa.fields import BitField, Piece, plain
+from nmpsim.isa.fields import BitField, Piece, simple_field
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Format
 
 
@@ -181,4 +181,4 @@ def test_a_field_with_a_gap_or_an_overlap_cannot_be_made():
         BitField("x", (Piece(0, 0, 2), Piece(4, 3, 2)))
     with pytest.raises(ValueError, match="overlap"):
         BitField("x", (Piece(0, 0, 2), Piece(1, 2, 2)))
-    assert plain("x", 3, 2).mask == 0b11000
+    assert simple_field("x", 3, 2).mask == 0b11000
