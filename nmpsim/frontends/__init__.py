@@ -42,7 +42,7 @@ class FrontEnd:
 def _read_tflite(path: Path, options: ImportOptions) -> ImportedModel:
     from nmpsim.frontends import tflite  # slow to import, as is the other one
 
-    return tflite.read(path, options)
+    return tflite.import_tflite(path, options)
 
 
 def _read_onnx(path: Path, options: ImportOptions) -> ImportedModel:

@@ -80,6 +80,10 @@ class GraphBuilder(ABC):
             self.steps.append(Node(self._index, _REFUSED, (), tuple(names), {}, self._title))
 
     @abstractmethod
+    def name(self, tensor: Any) -> str:
+        """Return the name of a tensor of the file; it is declared at its first use."""
+
+    @abstractmethod
     def outputs(self) -> Iterator[str]:
         """Yield the names of the operator's results; each is declared before it is yielded."""
 
@@ -134,15 +138,19 @@ class GraphBuilder(ABC):
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def add(self, op: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
-        """Add a node; return the name of its first output."""
+    def add(self, op: str, inputs: Sequence[Any], *outputs: str, **attributes: Any) -> str:
+        """Add a node; return the name of its first output.
+
+        Inputs are tensors of the file or names. An attribute that is None is left out.
+        """
+        names = tuple(one if isinstance(one, str) else self.name(one) for one in inputs)
         given = {name: value for name, value in attributes.items() if value is not None}
         outputs = outputs or (self.first_output(),)
-        self.steps.append(Node(self._index, op, tuple(inputs), outputs, given, self._title))
+        self.steps.append(Node(self._index, op, names, outputs, given, self._title))
         return outputs[0]
 
     def add_instruction(
-        self, opcode: str, inputs: Sequence[str], *output: str, **words: Any
+        self, opcode: str, inputs: Sequence[Any], *output: str, **words: Any
     ) -> str:
         """Add a node for one LIR instruction; return the name of its output.
 

@@ -1,7 +1,7 @@
-"""A TFLite file as plain data: tensors, and operators with their options.
+"""Reader of TFLite files: tensors, and operators with their options, as plain data.
 
-The flatbuffer is not trusted: each vector's length is compared with the file's before anything is
-made of it, and whatever the package that reads it raises becomes one coded error.
+Files are not trusted: the length of a vector is checked against the size of the file first, and any
+exception of the package that reads flatbuffers becomes a coded error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.nodes import find_size_problem
 
 MAX_TENSORS = 1 << 17
-"""Of a subgraph; and of operators. A flatbuffer can name one table any number of times."""
+"""Limit for tensors and operators; a flatbuffer may refer to one table any number of times."""
 _DTYPES = {
     "FLOAT32": "float32",
     "FLOAT16": "float16",
@@ -37,74 +37,75 @@ _DTYPES = {
     "INT4": "int4",
 }
 _OPTIONS = {"AVERAGE_POOL_2D": "Pool2D", "BATCH_MATMUL": "BatchMatMul", "MAX_POOL_2D": "Pool2D"}
-"""Operators whose table of options is not called as they are."""
+"""Operators whose table of options has another name."""
 _POWERS_OF_TWO = "PotScaleInt16"
-"""By the schema true; without a table, as in files of old, TFLite takes it for false."""
+"""Option that is true by the schema; without a table, as in old files, TFLite uses false."""
 
 
 @attrs.frozen(eq=False)
-class Tensor:
+class TFLiteTensor:
     """A tensor of the main subgraph."""
 
     index: int
     name: str
     shape: tuple[int, ...]
     dtype: str
-    """As NumPy calls it, or int4."""
+    """NumPy name, or int4."""
     scales: npt.NDArray[np.float32]
-    """[1], one for each index of dimension ``axis``, or [0] if it is not quantized."""
+    """[1], one for each index of ``axis``, or [0] if it is not quantized."""
     zero_points: npt.NDArray[np.int64]
     """As many as scales."""
     axis: int
     values: npt.NDArray[Any] | None
-    """Of a constant: the file's bytes, read-only, where they lie as NumPy wants them; int4 is
-    widened to int8."""
+    """Values of a constant: a read-only view of the file if aligned; int4 is widened to int8."""
 
     @property
     def is_quantized(self) -> bool:
-        """Whether it stands for real numbers by a scale and a zero point."""
+        """Whether it has a scale and a zero point."""
         return self.scales.size > 0 and self.dtype not in ("float32", "float16", "bool")
 
 
 @attrs.frozen(eq=False)
-class Operator:
+class TFLiteOperator:
     """An operator of the main subgraph."""
 
     index: int
     name: str
-    """As the schema calls it: CONV_2D."""
-    inputs: tuple[Tensor | None, ...]
-    """None where an optional one is left out."""
-    outputs: tuple[Tensor, ...]
+    """Name in the schema: CONV_2D."""
+    inputs: tuple[TFLiteTensor | None, ...]
+    """None for an optional input that is left out."""
+    outputs: tuple[TFLiteTensor, ...]
     options: Mapping[str, Any]
-    """By their names in the schema; its defaults where the file has none."""
+    """Name in the schema -> value, by default that of the schema."""
 
     @property
     def node(self) -> str:
-        """For a reader: number, kind, and the tensor that it makes."""
+        """Number, operator and first output, for messages."""
         return f"{self.index} {self.name} {self.outputs[0].name}"
 
 
 @attrs.frozen(eq=False)
-class Graph:
-    """The main subgraph."""
+class TFLiteModel:
+    """The main subgraph of a model."""
 
-    tensors: tuple[Tensor, ...]
-    operators: tuple[Operator, ...]
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    tensors: tuple[TFLiteTensor, ...]
+    operators: tuple[TFLiteOperator, ...]
+    inputs: tuple[TFLiteTensor, ...]
+    outputs: tuple[TFLiteTensor, ...]
     normalizations: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = ()
-    """Mean and deviation by input, of those that the metadata know; empty where there are none."""
-    open_inputs: tuple[Tensor, ...] = ()
-    """Inputs that the model takes in other sizes, too, besides other batches."""
+    """Means and deviations of each input in the metadata, empty if it has none."""
+    open_inputs: tuple[TFLiteTensor, ...] = ()
+    """Inputs with open dimensions after the first one, the batch."""
 
 
-def read_graph(path: Path) -> Graph:
-    """The main subgraph of a file.
+def read_model(path: Path) -> TFLiteModel:
+    """Read the main subgraph of a file.
 
-    Raises:
-        UserError: FILE001; PKG001 if the package tflite is missing; MODEL001 if the file is
-            damaged; MODEL002 for what it may hold and nmpsim does not read.
+    Raises
+    ------
+    UserError
+        FILE001; PKG001 if the package tflite is missing; MODEL001 if the file is damaged;
+        MODEL002 for features that are not supported.
     """
     place = Place(str(path))
     try:
@@ -113,13 +114,13 @@ def read_graph(path: Path) -> Graph:
         needed = "TFLite files need the package tflite"
         raise missing(error, "tflite", needed, place=place) from error
     data = read_bytes(path, "model", MAX_MODEL_BYTES)
-    with _whatever_is_wrong(place):
-        return _Reader(tflite, data, place).graph()
+    with _translated_errors(place):
+        return _Reader(tflite, data, place).read()
 
 
 @contextmanager
-def _whatever_is_wrong(place: Place) -> Iterator[None]:
-    """Errors of the package that reads flatbuffers, which checks nothing."""
+def _translated_errors(place: Place) -> Iterator[None]:
+    """Convert exceptions of the package that reads flatbuffers, which checks nothing."""
     try:
         yield
     except (struct.error, IndexError, ValueError, TypeError, AttributeError, KeyError) as error:
@@ -132,8 +133,6 @@ def _damaged(place: Place, found: str) -> UserError:
 
 
 class _Reader:
-    """One file."""
-
     def __init__(self, tflite: Any, data: bytes, place: Place) -> None:
         self._tflite = tflite
         kinds = vars(tflite.TensorType).items()
@@ -141,8 +140,8 @@ class _Reader:
         self._data = data
         self._place = place
 
-    def graph(self) -> Graph:
-        """The first subgraph, which is the one that runs."""
+    def read(self) -> TFLiteModel:
+        """Read the first subgraph, which is the one that runs."""
         if len(self._data) < 8 or self._data[4:8] != TFLITE_IDENTIFIER:
             raise _damaged(self._place, "no TFL3 at byte 4")
         model = self._tflite.Model.GetRootAs(self._data, 0)
@@ -167,12 +166,12 @@ class _Reader:
             self._operator(subgraph.Operators(i), i, codes, tensors)
             for i in range(self._count(subgraph.OperatorsLength()))
         )
-        inputs = self._named(subgraph.InputsLength, subgraph.Inputs, tensors)
-        return Graph(
+        inputs = self._tensors_at(subgraph.InputsLength, subgraph.Inputs, tensors)
+        return TFLiteModel(
             tensors,
             operators,
             inputs,
-            self._named(subgraph.OutputsLength, subgraph.Outputs, tensors),
+            self._tensors_at(subgraph.OutputsLength, subgraph.Outputs, tensors),
             tuple(self._normalizations(model)),
             tuple(one for one in inputs if self._is_open(subgraph.Tensors(one.index))),
         )
@@ -182,29 +181,32 @@ class _Reader:
         return any(tensor.ShapeSignature(i) < 0 for i in range(1, count))
 
     def _normalizations(self, model: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-        from nmpsim.frontends.tflite.metadata import NAME, normalizations
+        from nmpsim.frontends.tflite.metadata import NAME, read_normalizations
 
         for i in range(self._count(model.MetadataLength())):
             entry = model.Metadata(i)
             if entry.Name() == NAME and 0 < entry.Buffer() < self._count(model.BuffersLength()):
                 data = model.Buffers(entry.Buffer())
                 if self._count(data.DataLength()):
-                    return normalizations(bytes(data.DataAsNumpy()), self._count)
+                    return read_normalizations(bytes(data.DataAsNumpy()), self._count)
         return []
 
     def _count(self, length: int) -> int:
-        """A vector's length, if the file can hold as much."""
+        """Return the length of a vector, checked against the size of the file."""
         if not 0 <= length <= min(len(self._data), MAX_TENSORS):
             raise _damaged(self._place, f"a vector of {length} elements")
         return length
 
-    def _named(
-        self, length: Callable[[], int], index: Callable[[int], int], tensors: tuple[Tensor, ...]
-    ) -> tuple[Tensor, ...]:
-        found = [index(i) for i in range(self._count(length()))]
-        if any(not 0 <= i < len(tensors) for i in found):
+    def _tensors_at(
+        self,
+        length: Callable[[], int],
+        index: Callable[[int], int],
+        tensors: tuple[TFLiteTensor, ...],
+    ) -> tuple[TFLiteTensor, ...]:
+        indices = [index(i) for i in range(self._count(length()))]
+        if any(not 0 <= i < len(tensors) for i in indices):
             raise _damaged(self._place, "a tensor that is not there")
-        return tuple(tensors[i] for i in found)
+        return tuple(tensors[i] for i in indices)
 
     def _opcode(self, code: Any) -> str:
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
@@ -213,7 +215,7 @@ class _Reader:
         name = self._tflite.BUILTIN_OPCODE2NAME.get(number)
         return str(name) if name else f"operator {number}"
 
-    def _tensor(self, model: Any, tensor: Any, index: int) -> Tensor:
+    def _tensor(self, model: Any, tensor: Any, index: int) -> TFLiteTensor:
         name = _text(tensor.Name()) or f"tensor_{index}"
         shape = tuple(int(tensor.Shape(i)) for i in range(self._count(tensor.ShapeLength())))
         kind = self._kinds.get(tensor.Type(), str(tensor.Type()))
@@ -226,7 +228,7 @@ class _Reader:
         values = self._values(model, tensor, name, dtype, shape)
         if scales.size > 1 and not (axis < len(shape) and shape[axis] == scales.size):
             raise _damaged(self._place, f"tensor {name} has {scales.size} scales")
-        return Tensor(index, name, shape, dtype, scales, zero_points, axis, values)
+        return TFLiteTensor(index, name, shape, dtype, scales, zero_points, axis, values)
 
     def _quantization(
         self, parameters: Any
@@ -266,28 +268,28 @@ class _Reader:
         raw: npt.NDArray[np.uint8] = np.asarray(buffer.DataAsNumpy(), np.uint8)
         elements = int(np.prod(shape, dtype=np.int64))
         if dtype == "int4":
-            return _widened(raw, elements, shape)
+            return _unpack_int4(raw, elements, shape)
         if raw.size != elements * np.dtype(dtype).itemsize:
             raise _damaged(self._place, f"tensor {name} has {raw.size} bytes")
         values: npt.NDArray[Any] = raw.view(np.dtype(dtype).newbyteorder("<"))
         return np.require(values, dtype, ["A"]).reshape(shape)
 
     def _operator(
-        self, operator: Any, index: int, codes: list[str], tensors: tuple[Tensor, ...]
-    ) -> Operator:
+        self, operator: Any, index: int, codes: list[str], tensors: tuple[TFLiteTensor, ...]
+    ) -> TFLiteOperator:
         code = operator.OpcodeIndex()
         if not 0 <= code < len(codes):
             raise _damaged(self._place, f"operator {index} is of a kind that is not there")
-        inputs: list[Tensor | None] = []
+        inputs: list[TFLiteTensor | None] = []
         for i in range(self._count(operator.InputsLength())):
             at = operator.Inputs(i)
             if not -1 <= at < len(tensors):
                 raise _damaged(self._place, f"operator {index} takes a tensor that is not there")
             inputs.append(None if at == -1 else tensors[at])
-        outputs = self._named(operator.OutputsLength, operator.Outputs, tensors)
+        outputs = self._tensors_at(operator.OutputsLength, operator.Outputs, tensors)
         if not outputs:
             raise _damaged(self._place, f"operator {index} makes nothing")
-        return Operator(
+        return TFLiteOperator(
             index, codes[code], tuple(inputs), outputs, self._options(operator, codes[code])
         )
 
@@ -311,7 +313,7 @@ class _Reader:
 
 
 def _fields(options: type) -> list[str]:
-    """The single values that a table of options has."""
+    """Return the names of the scalar fields in a table of options."""
     return [
         name
         for name, read in vars(options).items()
@@ -325,10 +327,10 @@ def _text(value: bytes | None) -> str:
     return value.decode("utf-8", "backslashreplace") if value else ""
 
 
-def _widened(
+def _unpack_int4(
     raw: npt.NDArray[np.uint8], elements: int, shape: tuple[int, ...]
 ) -> npt.NDArray[np.int8]:
-    """int4, two in a byte, the lower half first."""
+    """Return int4 values as int8; each byte contains two, the lower half first."""
     pairs = np.stack([raw << 4, raw & 0xF0], axis=-1).reshape(-1).view(np.int8) >> 4
     if pairs.size - elements not in (0, 1):
         raise ValueError(f"{raw.size} bytes of int4 for {elements} elements")

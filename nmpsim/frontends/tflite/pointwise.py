@@ -1,181 +1,183 @@
-"""Operators that work element by element, products of activations, pools and softmax."""
+"""TFLite operators without weights: elementwise, pools, reductions, products of activations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.nodes import INTEGER_RANGES
-from nmpsim.frontends.imported_model import UnsupportedError
+from nmpsim.frontends.graph.nodes import INTEGER_RANGES, QuantizedTensor, Shape
+from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.tflite.graph_builder import (
     TFLiteGraphBuilder,
-    check_alike,
-    values_of,
+    Translation,
+    check_equal_scales,
+    constant_values,
+    has_equal_scales,
+    single_axis,
 )
-from nmpsim.frontends.tflite.model import Tensor
-from nmpsim.frontends.tflite.tables import TABLES, WIDE_TABLES, Table, leaky, rounding_shift
-from nmpsim.frontends.tflite.weighted import check_rescaled, paddings
+from nmpsim.frontends.tflite.model import TFLiteTensor
+from nmpsim.frontends.tflite.tables import (
+    INT16_FUNCTIONS,
+    TABLES,
+    TableFunction,
+    rescale_leaky,
+    rounding_shift,
+)
+from nmpsim.frontends.tflite.weighted import check_rescaled_sums, window_pads
 
-Draw = Callable[[TFLiteGraphBuilder], None]
-_WIDE = np.arange(-32768, 32768)
+_INT16_VALUES = np.arange(-32768, 32768)
 
 
-def pair(opcode: str) -> Draw:
-    """Two tensors of the result's shape, or broadcast to it."""
+def _binary_translation(opcode: str) -> Translation:
+    """Return the translation of an operator on two tensors, either broadcast."""
 
-    def draw(builder: TFLiteGraphBuilder) -> None:
-        tensors, result = builder.quantized(2), builder.result
+    def translate(builder: TFLiteGraphBuilder) -> None:
+        tensors, result = builder.quantized_inputs(2), builder.result
         _check_broadcast(tensors[0].shape, tensors[1].shape, result.shape)
         limits = None
         if opcode in ("elementmax", "elementmin"):
-            check_alike(*tensors, result)
+            check_equal_scales(*tensors, result)
         else:
             limits = builder.limits
-        sides = [builder.name(tensor) for tensor in tensors]
+        operands = [builder.name(tensor) for tensor in tensors]
         is_wide = tensors[0].dtype == tensors[1].dtype == "int16"
-        if is_wide and builder.operator.options.get("PotScaleInt16", False):
-            sides = _on_powers_of_two(builder, tensors, sides)
-        builder.add_instruction(opcode, sides, is_broadcast=True, limits=limits)
+        if is_wide and builder.options.get("PotScaleInt16", False):
+            operands = _on_powers_of_two(builder, tensors, operands)
+        builder.add_instruction(opcode, operands, is_broadcast=True, limits=limits)
 
-    return draw
+    return translate
 
 
-def _check_broadcast(
-    left: tuple[int, ...], right: tuple[int, ...], result: tuple[int, ...]
-) -> None:
-    """Refuse a result of another shape than TFLite computes from that of the operands."""
+def _check_broadcast(left: Shape, right: Shape, result: Shape) -> None:
+    """Raise UnsupportedError for a result of another shape than TFLite computes."""
+    message = f"{list(left)} and {list(right)} for a result {list(result)}"
     try:
-        expected = np.broadcast_shapes(left, right)
+        require(np.broadcast_shapes(left, right) == result, message)
     except ValueError:
-        expected = None
-    if expected != result:
-        raise UnsupportedError(f"{list(left)} and {list(right)} for a result {list(result)}")
+        raise UnsupportedError(message) from None
 
 
 def _on_powers_of_two(
-    builder: TFLiteGraphBuilder, tensors: Sequence[Tensor], sides: list[str]
+    builder: TFLiteGraphBuilder, tensors: Sequence[TFLiteTensor], operands: list[str]
 ) -> list[str]:
-    """Int16 sides of a sum; where all scales are powers of two, the finer one shifted at once.
+    """Shift the Int16 operand of a sum that is on the finer of scales that are powers of two.
 
-    Then they are on the result's scale, where a sum is exact. Sources: ``Prepare`` (add.cc) and
+    Both are then on the result's scale, where a sum is exact. Sources: ``Prepare`` (add.cc) and
     ``Add`` of Int16 (internal/reference/add.h): the shift rounds halves away from zero.
     """
     result = builder.result
     powers = [math.log2(builder.parameters(tensor).scale) for tensor in (*tensors, result)]
     if any(abs(power - round(power)) >= 1e-3 for power in powers):
-        return sides
+        return operands
     *shifts, _ = (round(powers[2]) - round(power) for power in powers)
     is_broadcast = builder.operator.name == "ADD" and tensors[0].shape != tensors[1].shape
-    if min(shifts) != 0 or is_broadcast:
-        raise UnsupportedError(f"Int16 on scales of 2^{[round(p) for p in powers]}, or broadcast")
-    if max(shifts) == 0:
-        return sides
-    finer = shifts.index(max(shifts))
-    shifted = builder.temporary(result, "shifted", tensors[finer].shape)
-    builder.add_table(sides[finer], rounding_shift(_WIDE, max(shifts)), shifted)
-    return [shifted if place == finer else side for place, side in enumerate(sides)]
+    rounded = [round(power) for power in powers]
+    is_known = min(shifts) == 0 and not is_broadcast
+    require(is_known, f"Int16 on scales of 2^{rounded}, or broadcast")
+    shift = max(shifts)
+    if shift > 0:
+        finer = shifts.index(shift)
+        shifted = builder.add_temporary(result, "shifted", tensors[finer].shape)
+        builder.add_table(operands[finer], rounding_shift(_INT16_VALUES, shift), shifted)
+        operands[finer] = shifted
+    return operands
 
 
-def activation(low: float, high: float | None) -> Draw:
-    """Relu and its kin on their own; between two scales they rescale first and clip then.
+def _activation(low: float, high: float | None) -> Translation:
+    """Return the translation of a ReLU or clip, which first converts to the result's scale.
 
-    The factor is a float32 quotient (``ReluPrepare``, activations.cc), as of a leaky one.
+    The factor is a float32 quotient (``ReluPrepare``, activations.cc), as of a leaky ReLU.
     """
 
-    def draw(builder: TFLiteGraphBuilder) -> None:
-        source = _of_one_type(builder)
+    def translate(builder: TFLiteGraphBuilder) -> None:
+        source = _source_of_result_type(builder)
         name, result = builder.name(source), builder.result
-        try:
-            check_alike(source, result)
-        except UnsupportedError:
-            between = builder.temporary(result, "rescaled")
+        if not has_equal_scales(source, result):
+            rescaled = builder.add_temporary(result, "rescaled")
             if source.dtype == "int16":
-                rescaled = leaky(_WIDE, source.scales[0], result.scales[0], 1.0)
-                builder.add_table(name, rescaled, between)
+                values = rescale_leaky(_INT16_VALUES, source.scales[0], result.scales[0], 1.0)
+                builder.add_table(name, values, rescaled)
             else:
-                builder.add_instruction("leakyrelu", [name], between, Alpha=1.0)
-            name = between
+                builder.add_instruction("leakyrelu", [name], rescaled, Alpha=1.0)
+            name = rescaled
         if high is None:
             builder.add_instruction("relu", [name])
         else:
             builder.add_instruction("clip", [name], Min=low, Max=high)
 
-    return draw
+    return translate
 
 
-def _of_one_type(builder: TFLiteGraphBuilder) -> Tensor:
-    """The one input, which is of the result's type."""
-    (source,), result = builder.quantized(1), builder.result
-    if result.dtype != source.dtype:
-        raise UnsupportedError(f"{source.dtype} to {result.dtype}")
+def _source_of_result_type(builder: TFLiteGraphBuilder) -> TFLiteTensor:
+    source, result = builder.quantized_source, builder.result
+    require(result.dtype == source.dtype, f"{source.dtype} to {result.dtype}")
     return source
 
 
-def leaky_relu(builder: TFLiteGraphBuilder) -> None:
-    """The slope below zero is the file's float32."""
-    alpha = float(builder.operator.options["Alpha"])
-    if not math.isfinite(alpha):
-        raise UnsupportedError(f"alpha {alpha:g}")
-    source = _of_one_type(builder)
+def _leaky_relu(builder: TFLiteGraphBuilder) -> None:
+    alpha = float(builder.options["Alpha"])
+    require(math.isfinite(alpha), f"alpha {alpha:g}")
+    source = _source_of_result_type(builder)
     if source.dtype == "int16":
-        values = leaky(_WIDE, source.scales[0], builder.result.scales[0], alpha)
-        builder.add_table(builder.name(source), values)
-    elif alpha <= 0:  # the device's factors are above zero
-        _narrow_table(builder, source, lambda x, scale, out: leaky(x, scale, out, alpha))
+        scales = source.scales[0], builder.result.scales[0]
+        builder.add_table(builder.name(source), rescale_leaky(_INT16_VALUES, *scales, alpha))
+    elif alpha <= 0:  # the device's factors are positive
+        _add_8_bit_table(builder, source, lambda *given: rescale_leaky(*given, alpha))
     else:
-        builder.add_instruction("leakyrelu", [builder.name(source)], Alpha=alpha)
+        builder.add_instruction("leakyrelu", [source], Alpha=alpha)
 
 
-def look_up(builder: TFLiteGraphBuilder) -> None:
-    """A function of one value as the table of its results; of Int16 the host looks it up."""
-    (source,), name = builder.quantized(1), builder.operator.name
-    if source.dtype != "int16" or name not in WIDE_TABLES or builder.result.dtype != "int16":
-        _narrow_table(builder, source, TABLES[name])
+def _look_up(builder: TFLiteGraphBuilder) -> None:
+    """Translate a function of one value to a table; that of Int16 is looked up by the host."""
+    source, name = builder.quantized_source, builder.operator.name
+    if source.dtype != "int16" or name not in INT16_FUNCTIONS or builder.result.dtype != "int16":
+        _add_8_bit_table(builder, source, TABLES[name])
         return
-    own, made = builder.parameters(source), builder.parameters(builder.result)
-    if made.scale != 1 / 32768 or made.zero_point or own.zero_point:
-        raise UnsupportedError("zero points, or a result that is not on 1/32768")
-    if own.scale * 3 * 4096 > 32767:
-        raise UnsupportedError(f"a scale of {own.scale:g}")
-    builder.add_table(builder.name(source), WIDE_TABLES[name](_WIDE, own.scale))
+    own, result = builder.parameters(source), builder.parameters(builder.result)
+    is_known = result.scale == 1 / 32768 and not result.zero_point and not own.zero_point
+    require(is_known, "zero points, or a result that is not on 1/32768")
+    require(own.scale * 3 * 4096 <= 32767, f"a scale of {own.scale:g}")
+    builder.add_table(own.name, INT16_FUNCTIONS[name](_INT16_VALUES, own.scale))
 
 
-def _narrow_table(builder: TFLiteGraphBuilder, source: Tensor, function: Table) -> None:
+def _add_8_bit_table(
+    builder: TFLiteGraphBuilder, source: TFLiteTensor, function: TableFunction
+) -> None:
     result = builder.result
-    if source.dtype not in ("int8", "uint8") or result.dtype != source.dtype:
-        raise UnsupportedError(f"{source.dtype} to {result.dtype}")
-    least = int(np.iinfo(source.dtype).min)
+    is_known = source.dtype in ("int8", "uint8") and result.dtype == source.dtype
+    require(is_known, f"{source.dtype} to {result.dtype}")
+    least = INTEGER_RANGES[source.dtype][0]
     numbers = np.arange(least, least + 256) - builder.parameters(source).zero_point
     values = function(numbers, source.scales[0], result.scales[0])
-    moved = builder.parameters(result).zero_point - (least + 128)
-    builder.add_table(builder.name(source), values + moved)
+    offset = builder.parameters(result).zero_point - (least + 128)
+    builder.add_table(builder.name(source), values + offset)
 
 
-def prelu(builder: TFLiteGraphBuilder) -> None:
-    """A slope for each channel: what is above zero rescaled, plus what is below times its slope.
+def _prelu(builder: TFLiteGraphBuilder) -> None:
+    """Translate PRELU: the rescaled part above zero, plus the part below times its slope.
 
     One of the two is always zero, so their sum is exact. The factor of the first is a float32
-    quotient, as a leaky activation has it. Source: ``Prelu`` (internal/reference/prelu.h).
+    quotient, as of a leaky ReLU. Source: ``Prelu`` (internal/reference/prelu.h).
     """
-    slopes, result = builder.quantized(2)[1], builder.result
-    source = builder.quantized(1)[0]
+    (source, slopes), result = builder.quantized_inputs(2), builder.result
     _check_broadcast(source.shape, slopes.shape, result.shape)
-    _of_one_type(builder)
-    if slopes.dtype != source.dtype.replace("int16", "int8"):
-        raise UnsupportedError(f"{source.dtype} with slopes of {slopes.dtype}")
+    _source_of_result_type(builder)
+    is_known = slopes.dtype == source.dtype.replace("int16", "int8")
+    require(is_known, f"{source.dtype} with slopes of {slopes.dtype}")
     name, wide = builder.name(source), builder.name(slopes)
-    below, second = (builder.temporary(one, "below") for one in (source, result))
-    first = builder.temporary(result, "above")
+    below, second = (builder.add_temporary(one, "below") for one in (source, result))
+    first = builder.add_temporary(result, "above")
     if source.dtype == "int16":
-        builder.add_table(name, leaky(_WIDE, source.scales[0], result.scales[0], 0.0), first)
-        held = attrs.evolve(builder.parameters(slopes), dtype="int16")  # they are Int8
-        wide = builder.add_constant(slopes.name, values_of(slopes).astype(np.int16), held)
+        values = rescale_leaky(_INT16_VALUES, source.scales[0], result.scales[0], 0.0)
+        builder.add_table(name, values, first)
+        kind = attrs.evolve(builder.parameters(slopes), dtype="int16")  # they are Int8
+        wide = builder.add_constant(slopes.name, constant_values(slopes).astype(np.int16), kind)
     else:
-        above = builder.temporary(source, "above")
+        above = builder.add_temporary(source, "above")
         builder.add_instruction("relu", [name], above)
         builder.add_instruction("leakyrelu", [above], first, Alpha=1.0)
     own = builder.parameters(source)
@@ -185,94 +187,187 @@ def prelu(builder: TFLiteGraphBuilder) -> None:
     builder.add_instruction("elementadd", [first, second])
 
 
-def batch_matmul(builder: TFLiteGraphBuilder) -> None:
-    """One product after the other, each of two activations."""
-    (lhs, rhs), result, options = builder.quantized(2), builder.result, builder.operator.options
-    if lhs.dtype != rhs.dtype or min(len(t.shape) for t in (lhs, rhs, result)) < 2:
-        raise UnsupportedError(f"{lhs.dtype} {list(lhs.shape)} times {rhs.dtype} {list(rhs.shape)}")
+def _batch_matmul(builder: TFLiteGraphBuilder) -> None:
+    (lhs, rhs), result, options = builder.quantized_inputs(2), builder.result, builder.options
+    is_known = lhs.dtype == rhs.dtype and min(len(t.shape) for t in (lhs, rhs, result)) > 1
+    require(is_known, f"{lhs.dtype} {list(lhs.shape)} times {rhs.dtype} {list(rhs.shape)}")
     _check_broadcast(lhs.shape[:-2], rhs.shape[:-2], result.shape[:-2])
     if lhs.dtype == "int16":
-        ones = np.full(1, 32768.0**2 * lhs.shape[-2 if options["AdjX"] else -1])
-        check_rescaled(ones, (lhs.scales[:1] * rhs.scales[:1]) / result.scales[:1])
-    sides = tuple(
-        _turned(builder, tensor, options[flag]) for tensor, flag in ((lhs, "AdjX"), (rhs, "AdjY"))
+        largest = np.full(1, 32768.0**2 * lhs.shape[-2 if options["AdjX"] else -1])
+        check_rescaled_sums(largest, (lhs.scales[:1] * rhs.scales[:1]) / result.scales[:1])
+    operands = tuple(
+        _transposed(builder, tensor, options[flag])
+        for tensor, flag in ((lhs, "AdjX"), (rhs, "AdjY"))
     )
-    builder.add_integer_operation("BatchMatMul", sides)
+    builder.add_integer_operation("BatchMatMul", operands)
 
 
-def _turned(builder: TFLiteGraphBuilder, tensor: Tensor, is_turned: bool) -> str:
-    """With the last two dimensions exchanged, if ``is_turned``."""
+def _transposed(builder: TFLiteGraphBuilder, tensor: TFLiteTensor, is_transposed: bool) -> str:
+    """Return a tensor with its last two dimensions exchanged if ``is_transposed``."""
     name, rank = builder.name(tensor), len(tensor.shape)
-    if not is_turned:
+    if not is_transposed:
         return name
     order = (*range(rank - 2), rank - 1, rank - 2)
-    turned = builder.temporary(tensor, "turned", tuple(tensor.shape[axis] for axis in order))
+    shape = tuple(tensor.shape[axis] for axis in order)
+    turned = builder.add_temporary(tensor, "turned", shape)
     return builder.add_instruction("transpose", [name], turned, Shuffle=order)
 
 
-def resize(opcode: str) -> Draw:
-    """To another height and width, on the host."""
-
-    def draw(builder: TFLiteGraphBuilder) -> None:
-        (source,), result = builder.quantized(1), builder.result
-        check_alike(source, result)
-        if len(source.shape) != 4 or len(result.shape) != 4:
-            raise UnsupportedError(f"{list(source.shape)} to {list(result.shape)}")
+def _resize_translation(opcode: str) -> Translation:
+    def translate(builder: TFLiteGraphBuilder) -> None:
+        source, result = builder.quantized_source, builder.result
+        check_equal_scales(source, result)
+        is_image = len(source.shape) == len(result.shape) == 4
+        require(is_image, f"{list(source.shape)} to {list(result.shape)}")
         sizes = zip(result.shape, source.shape, strict=True)
         words: dict[str, Any] = {"Scale": tuple(float(o) / float(i) for o, i in sizes)}
-        options = builder.operator.options
-        words |= {name: 1 for name in ("AlignCorners", "HalfPixelCenters") if options[name]}
+        flags = ("AlignCorners", "HalfPixelCenters")
+        words |= {name: 1 for name in flags if builder.options[name]}
         if source.dtype == "uint8" and opcode == "resizebilinear":
             words["Unsigned"] = 1
-        builder.add_instruction(opcode, [builder.name(source)], **words)
+        builder.add_instruction(opcode, [source], **words)
 
-    return draw
+    return translate
 
 
-def pool(opcode: str) -> Draw:
-    """A window over rows and columns; an average counts the taps that exist."""
+def _pool_translation(opcode: str) -> Translation:
+    """Return the translation of a pool; an average counts only elements inside the input."""
 
-    def draw(builder: TFLiteGraphBuilder) -> None:
-        (source,), options = builder.quantized(1), builder.operator.options
+    def translate(builder: TFLiteGraphBuilder) -> None:
+        source, options = builder.quantized_source, builder.options
         kernel = (options["FilterHeight"], options["FilterWidth"])
         strides = (options["StrideH"], options["StrideW"])
-        if len(source.shape) != 4:
-            raise UnsupportedError(f"an input {list(source.shape)}")
-        check_alike(source, builder.result)
-        pads = paddings(builder.operator, source.shape, kernel, strides)
+        require(len(source.shape) == 4, f"an input {list(source.shape)}")
+        check_equal_scales(source, builder.result)
+        pads = window_pads(builder.operator, source.shape, kernel, strides)
         words: dict[str, Any] = {"Kernels": kernel, "Strides": strides, "Pads": pads}
         if opcode == "avgpool":
             words["CountIncludePads"] = 0
             words |= {"Unsigned": 1} if source.dtype == "uint8" else {}
-        builder.add_instruction(opcode, [builder.name(source)], limits=builder.limits, **words)
+        builder.add_instruction(opcode, [source], limits=builder.limits, **words)
 
-    return draw
+    return translate
 
 
-def softmax(builder: TFLiteGraphBuilder) -> None:
-    """Along the last dimension."""
-    (source,) = builder.quantized(1)
-    if not source.shape:
-        raise UnsupportedError("an input without dimensions")
-    beta = float(builder.operator.options["Beta"])
-    if not 0 < beta < math.inf:
-        raise UnsupportedError(f"beta {beta:g}")
-    rows = (math.prod(source.shape[:-1]), source.shape[-1])
+def _softmax(builder: TFLiteGraphBuilder) -> None:
+    shape = builder.quantized_source.shape
+    require(shape, "an input without dimensions")
+    beta = float(builder.options["Beta"])
+    require(0 < beta < math.inf, f"beta {beta:g}")
+    rows = (math.prod(shape[:-1]), shape[-1])
     words: dict[str, Any] = {} if beta == 1 else {"Beta": beta}
-    builder.add_instruction("softmax", [builder.name(source)], views=(rows, rows), **words)
+    builder.add_instruction("softmax", [builder.source], views=(rows, rows), **words)
 
 
-def quantize(builder: TFLiteGraphBuilder) -> None:
-    """From float, or from one scale, zero point or width to another."""
-    (source,) = builder.inputs(1)
-    is_real = source.dtype == "float32"
-    if not is_real and not source.is_quantized:
-        raise UnsupportedError(f"{source.name} is {source.dtype}")
-    opcode = "quantize" if is_real else "rescalequantized"
-    builder.add_instruction(opcode, [builder.name(source)])
+def _quantize(builder: TFLiteGraphBuilder) -> None:
+    """Translate QUANTIZE from float, or from another scale, zero point or width."""
+    source = builder.source
+    is_float = source.dtype == "float32"
+    require(is_float or source.is_quantized, f"{source.name} is {source.dtype}")
+    builder.add_instruction("quantize" if is_float else "rescalequantized", [source])
 
 
-def dequantize(builder: TFLiteGraphBuilder) -> None:
-    """To float32, on the host."""
-    (source,) = builder.quantized(1)
-    builder.add_instruction("dequantize", [builder.name(source)])
+def _dequantize(builder: TFLiteGraphBuilder) -> None:
+    builder.add_instruction("dequantize", [builder.quantized_source])
+
+
+# --- reductions ------------------------------------------------------------------------------
+
+
+def _mean(builder: TFLiteGraphBuilder) -> None:
+    source, rows = _as_rows(builder)
+    builder.add_instruction("avgpool", [source], **_row_window(rows), CountIncludePads=1)
+
+
+def _reduce_max(builder: TFLiteGraphBuilder) -> None:
+    check_equal_scales(builder.quantized_source, builder.result)
+    source, rows = _as_rows(builder)
+    builder.add_instruction("maxpool", [source], **_row_window(rows))
+
+
+def _sum(builder: TFLiteGraphBuilder) -> None:
+    """Translate SUM to a convolution with ones.
+
+    Source: ``QuantizedMeanOrSum`` (internal/reference/reduce.h). LiteRT 2.3's kernels read Int8 as
+    uint8, and sums of Int16 from memory that nothing writes.
+    """
+    source, result = builder.quantized_source, builder.result
+    is_known = source.dtype == "uint8"
+    require(is_known, f"a sum of {source.dtype}, which TFLite's kernels get wrong")
+    name, (outer, rows, _, channels) = _as_rows(builder)
+    image = builder.add_temporary(source, "rows", (outer, rows, 1, channels))
+    builder.add("Reshape", [name], image, shape=(outer, rows, 1, channels))
+    one, zero = np.ones(1, np.float32), np.zeros(1, np.int64)
+    ones, kind = np.ones((channels, 1, rows, 1), np.int8), QuantizedTensor("", "int8", one, zero)
+    weights = builder.add_constant(f"{result.name}_ones", ones, kind)
+    sums = builder.add_temporary(result, "sums", (outer, 1, 1, channels))
+    builder.add_integer_operation("Conv", (image, weights), sums, group=channels)
+    builder.add("Reshape", [sums], shape=result.shape, allowzero=1)
+
+
+def _extreme_translation(opcode: str) -> Translation:
+    """Return the translation of the index of an extreme, which the host computes."""
+
+    def translate(builder: TFLiteGraphBuilder) -> None:
+        source = builder.quantized_source
+        axis = single_axis(builder.integers(1), len(source.shape))
+        builder.add_instruction(opcode, [source], Axis=axis, KeepDims=0)
+
+    return translate
+
+
+def _as_rows(builder: TFLiteGraphBuilder) -> tuple[str, Shape]:
+    """Return the input, and its shape as [outer, rows, 1, inner]; the rows are reduced."""
+    source = builder.quantized_source
+    name, shape, rank = builder.name(source), source.shape, len(source.shape)
+    given = builder.integers(1)
+    reduced = sorted({axis % rank for axis in given if -rank <= axis < rank})
+    require(reduced, f"axes {given}")
+    first, last = reduced[0], reduced[-1] + 1
+    if reduced != list(range(first, last)):
+        order = (*(axis for axis in range(rank) if axis not in reduced), *reduced)
+        shape = tuple(shape[axis] for axis in order)
+        turned = builder.add_temporary(source, "turned", shape)
+        name = builder.add_instruction("transpose", [name], turned, Shuffle=order)
+        first, last = rank - len(reduced), rank
+    outer, rows, inner = (
+        math.prod(part) for part in (shape[:first], shape[first:last], shape[last:])
+    )
+    return name, (outer, rows, 1, inner)
+
+
+def _row_window(shape: Shape) -> dict[str, Any]:
+    """Return the views and the window of an instruction over all rows."""
+    views = ((shape[0], 1, *shape[2:]), shape)
+    pads = (0, 0, 0, 0)
+    return {"views": views, "Kernels": (shape[1], 1), "Strides": (1, 1), "Pads": pads}
+
+
+OPERATORS: dict[str, Translation] = {
+    "ADD": _binary_translation("elementadd"),
+    "ARG_MAX": _extreme_translation("argmax"),
+    "ARG_MIN": _extreme_translation("argmin"),
+    "AVERAGE_POOL_2D": _pool_translation("avgpool"),
+    "BATCH_MATMUL": _batch_matmul,
+    "DEQUANTIZE": _dequantize,
+    "HARD_SWISH": _look_up,
+    "LEAKY_RELU": _leaky_relu,
+    "LOGISTIC": _look_up,
+    "MAXIMUM": _binary_translation("elementmax"),
+    "MAX_POOL_2D": _pool_translation("maxpool"),
+    "MEAN": _mean,
+    "MINIMUM": _binary_translation("elementmin"),
+    "MUL": _binary_translation("elementmul"),
+    "PRELU": _prelu,
+    "QUANTIZE": _quantize,
+    "REDUCE_MAX": _reduce_max,
+    "RELU": _activation(0.0, None),
+    "RELU6": _activation(0.0, 6.0),
+    "RELU_N1_TO_1": _activation(-1.0, 1.0),
+    "RESIZE_BILINEAR": _resize_translation("resizebilinear"),
+    "RESIZE_NEAREST_NEIGHBOR": _resize_translation("resizenearest"),
+    "SOFTMAX": _softmax,
+    "SUB": _binary_translation("elementsub"),
+    "SUM": _sum,
+    "TANH": _look_up,
+}

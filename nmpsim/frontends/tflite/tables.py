@@ -1,4 +1,4 @@
-"""TFLite's functions of one 8-bit value, for all 256 of them.
+"""TFLite's functions of one value, for all values of a type.
 
 Sources: ``LUTPopulate`` (tensorflow/lite/kernels/internal/common.h) for logistic and tanh: float32,
 halves away from zero; ``HardSwish`` (internal/reference/hard_swish.h): 16-bit fixed point.
@@ -15,11 +15,13 @@ import numpy.typing as npt
 from nmpsim.frontends.imported_model import UnsupportedError
 
 Integers = npt.NDArray[np.int64]
-Table = Callable[[Integers, np.float32, np.float32], Integers]
-"""(values less the zero point, scale, the result's scale) -> results less their zero point."""
+TableFunction = Callable[[Integers, np.float32, np.float32], Integers]
+"""(values - zero point, scale, result scale) -> results - zero point."""
 
 
-def _of_real(function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.floating]]) -> Table:
+def _from_float(
+    function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.floating]],
+) -> TableFunction:
     def table(x: Integers, scale: np.float32, out_scale: np.float32) -> Integers:
         with np.errstate(over="ignore", invalid="ignore"):
             real = (x.astype(np.float32) * scale).astype(np.float32)
@@ -30,14 +32,14 @@ def _of_real(function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.floati
 
 
 def _half_away(x: npt.NDArray[np.float32]) -> Integers:
-    """Halves away from zero; beyond 32 bits, where every result saturates, held there."""
+    """Round halves away from zero; values beyond 32 bits, which saturate anyway, are clamped."""
     wide = np.nan_to_num(x.astype(np.float64)).clip(-(1 << 31), 1 << 31)
     rounded: Integers = (np.sign(wide) * np.floor(np.abs(wide) + 0.5)).astype(np.int64)
     return rounded
 
 
 def _hard_swish(x: Integers, scale: np.float32, out_scale: np.float32) -> Integers:
-    """``x * relu6(x + 3) / 6`` with 7 more bits of x."""
+    """Compute ``x * relu6(x + 3) / 6`` with 7 more bits of x."""
     fine = np.float32(np.float32(1 / 128) * scale)
     out_mul, out_exponent = _multiplier16(np.float32(fine / out_scale))
     relu_mul, relu_exponent = _multiplier16(np.float32(fine / np.float32(3 / 32768)))
@@ -59,7 +61,7 @@ def _hard_swish(x: Integers, scale: np.float32, out_scale: np.float32) -> Intege
 
 
 def _multiplier16(factor: np.float32) -> tuple[int, int]:
-    """A factor as 15 bits and a power of two."""
+    """Return a factor as 15 bits and an exponent of two."""
     fraction, exponent = math.frexp(float(factor))
     mul = math.floor(fraction * (1 << 31) + 0.5)
     if mul == 1 << 31:
@@ -74,18 +76,18 @@ def _doubling_high16(x: Integers, mul: int) -> Integers:
     return high
 
 
-def leaky(x: Integers, scale: np.float32, out_scale: np.float32, alpha: float) -> Integers:
-    """Values less the zero point, those below zero times ``alpha``, on the result's scale.
+def rescale_leaky(x: Integers, scale: np.float32, out_scale: np.float32, alpha: float) -> Integers:
+    """Rescale values (minus the zero point), multiplying those below zero by ``alpha``.
 
     Source: ``QuantizeLeakyRelu`` (internal/reference/leaky_relu.h); factors are float32 quotients.
     """
-    above = _rescaled(x, np.float32(scale / out_scale))
-    below = _rescaled(x, np.float32(np.float32(scale * np.float32(alpha)) / out_scale))
+    above = _rescale(x, np.float32(scale / out_scale))
+    below = _rescale(x, np.float32(np.float32(scale * np.float32(alpha)) / out_scale))
     return np.where(x >= 0, above, below)
 
 
-def _rescaled(x: Integers, factor: np.float32) -> Integers:
-    """``MultiplyByQuantizedMultiplier`` of 32 bits (internal/common.cc): rounded twice."""
+def _rescale(x: Integers, factor: np.float32) -> Integers:
+    """Rescale as ``MultiplyByQuantizedMultiplier`` (internal/common.cc), rounding twice."""
     fraction, exponent = math.frexp(abs(float(factor)))
     if exponent > 15 or not math.isfinite(factor):  # Int16 would be shifted beyond 32 bits
         raise UnsupportedError(f"a factor of {factor:g}")
@@ -103,13 +105,13 @@ def _clip16(x: Integers) -> Integers:
 
 
 def rounding_shift(x: Integers, shift: int) -> Integers:
-    """``x / 2**shift``, halves away from zero: ``RoundingDivideByPOT`` of gemmlowp."""
+    """Return ``x / 2**shift``, halves away from zero: ``RoundingDivideByPOT`` of gemmlowp."""
     shifted: Integers = np.sign(x) * ((np.abs(x) + ((1 << shift) >> 1)) >> shift)
     return shifted
 
 
 def _logistic(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Each step in float32: rounded once at the end, some results would be one higher."""
+    """Round each step to float32; rounded only at the end, some results would be one higher."""
     power = np.exp(-x.astype(np.float64)).astype(np.float32)
     return np.float32(1) / (np.float32(1) + power)
 
@@ -119,10 +121,10 @@ def _tanh(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     return value
 
 
-def rescaled_part(
+def rescale_part(
     values: Integers, scale: np.float32, zero: int, out_scale: np.float32, out_zero: int
 ) -> Integers:
-    """A part of a uint8 concatenation on the scale of the whole, not yet clipped.
+    """Rescale a part of a uint8 concatenation, without clipping.
 
     Source: ``ConcatenationWithScaling`` (internal/reference/concatenation.h), float32.
     """
@@ -133,70 +135,49 @@ def rescaled_part(
 
 
 def logistic16(x: Integers, scale: float) -> Integers:
-    """Int16 values to results on 1/32768.
+    """Compute the logistic function of Int16 values, with results on 1/32768.
 
     Source: ``Logistic`` of Int16 (internal/reference/integer_ops/logistic.h): a table of
-    sigmoid(i / 24) in 16 bits, in between by a straight line.
+    sigmoid(i / 24) in 16 bits, linearly interpolated.
     """
     steps = _steps16(x, scale)
-    size, table = np.abs(steps), _sigmoids()
-    at = np.minimum(size >> 9, 255)
-    line = (table[at] << 9) + (size & 511) * (table[at + 1] - table[at])
-    value = np.where(size >> 9 >= 255, 0x7FFF << 10, line)
+    value = _interpolated_sigmoid(steps, 9, 0x7FFF << 10)
     result: Integers = np.where(steps >= 0, value + 512, (1 << 25) - value + 511) >> 10
     return result
 
 
 def tanh16(x: Integers, scale: float) -> Integers:
-    """As ``logistic16``, at twice the steps. Source: ``Tanh`` (integer_ops/tanh.h)."""
+    """Compute tanh of Int16 values like ``logistic16``. Source: ``Tanh`` (integer_ops/tanh.h)."""
     steps = _steps16(x, scale)
-    size, table = np.abs(steps), _sigmoids()
-    at = np.minimum(size >> 8, 255)
-    line = (table[at] << 8) + (size & 255) * (table[at + 1] - table[at])
-    value = np.where(size >> 8 >= 255, 0xFFFF << 8, line) - (1 << 23)
+    value = _interpolated_sigmoid(steps, 8, 0xFFFF << 8) - (1 << 23)
     result: Integers = np.where(steps >= 0, value + 128, 127 - value) >> 8
     return result
 
 
-_ONE_ABOVE = (
+def _interpolated_sigmoid(steps: Integers, shift: int, largest: int) -> Integers:
+    """Return sigmoid(|steps| / 2**shift / 24), with ``shift`` more bits than the table."""
+    size = np.abs(steps)
+    at = np.minimum(size >> shift, 255)
+    fraction = size & ((1 << shift) - 1)
+    line = (_SIGMOIDS[at] << shift) + fraction * (_SIGMOIDS[at + 1] - _SIGMOIDS[at])
+    return np.where(size >> shift >= 255, largest, line)
+
+
+_ONE_ABOVE = [
     *(4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40),
-    *(
-        41,
-        43,
-        44,
-        45,
-        46,
-        49,
-        50,
-        54,
-        62,
-        63,
-        64,
-        66,
-        82,
-        86,
-        93,
-        100,
-        103,
-        112,
-        116,
-        135,
-        255,
-        256,
-    ),
-)
-"""Where TFLite's table is one above the nearest integer; found from its answers."""
+    *(41, 43, 44, 45, 46, 49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255),
+    256,
+]
+"""Indices where TFLite's table is one above the nearest integer, found from its results."""
 
 
-def _sigmoids() -> Integers:
-    """65536 * sigmoid(i / 24), 257 of them."""
-    table = np.floor(65536 / (1 + np.exp(-np.arange(257) / 24)) + 0.5).astype(np.int64)
-    table[list(_ONE_ABOVE)] += 1
-    return table
+_SIGMOIDS = np.floor(65536 / (1 + np.exp(-np.arange(257) / 24)) + 0.5).astype(np.int64)
+"""65536 * sigmoid(i / 24) for i from 0 to 256."""
+_SIGMOIDS[_ONE_ABOVE] += 1
 
 
 def _steps16(x: Integers, scale: float) -> Integers:
-    """A value in steps of 1 / 12288; of a scale other than 2^-12 or 2^-11, 15 bits count."""
+    """Return values in steps of 1 / 12288; 15 bits count unless the scale is 2^-12 or 2^-11."""
     fraction, exponent = math.frexp(scale)
     if fraction == 0.5 and 12 + exponent - 1 in (0, 1):
         return x * (3 << (11 + exponent))
@@ -206,14 +187,14 @@ def _steps16(x: Integers, scale: float) -> Integers:
     return (x * int(factor) + ((1 << shift) >> 1)) >> shift
 
 
-WIDE_TABLES: dict[str, Callable[[Integers, float], Integers]] = {
+INT16_FUNCTIONS: dict[str, Callable[[Integers, float], Integers]] = {
     "LOGISTIC": logistic16,
     "TANH": tanh16,
 }
-"""Operator -> its function of Int16."""
-TABLES: dict[str, Table] = {
-    "LOGISTIC": _of_real(_logistic),
-    "TANH": _of_real(_tanh),
+"""Operator -> function of Int16 values and their scale."""
+TABLES: dict[str, TableFunction] = {
+    "LOGISTIC": _from_float(_logistic),
+    "TANH": _from_float(_tanh),
     "HARD_SWISH": _hard_swish,
 }
-"""Operator -> its function."""
+"""Operator -> function of 8-bit values."""

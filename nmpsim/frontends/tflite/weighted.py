@@ -1,4 +1,4 @@
-"""Operators with weights: convolutions and fully connected layers."""
+"""TFLite operators with weights: convolutions and fully connected layers."""
 
 from __future__ import annotations
 
@@ -9,85 +9,83 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
+from nmpsim.frontends.graph.nodes import Array, QuantizedTensor, Shape
 from nmpsim.frontends.graph.pooling import EXPLICIT
-from nmpsim.frontends.imported_model import UnsupportedError
-from nmpsim.frontends.tflite.graph_builder import TFLiteGraphBuilder, kind_of, values_of
-from nmpsim.frontends.tflite.model import Operator, Tensor
+from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.tflite.graph_builder import (
+    TFLiteGraphBuilder,
+    Translation,
+    check_quantized,
+    constant_values,
+)
+from nmpsim.frontends.tflite.model import TFLiteOperator, TFLiteTensor
 
 SAME, VALID = 0, 1
-_AT_ONCE = 1 << 15
-"""Weights that are widened to 64 bits at once."""
+_CHUNK_ELEMENTS = 1 << 15
+"""Number of weights that are widened to 64 bits at once."""
 _INT32 = 2
-"""Among the schema's types of tensors."""
-_KINDS = (("int8", "int8"), ("int8", "int4"), ("uint8", "uint8"), ("int16", "int8"))
+"""Number of the type in the schema."""
+_TYPES = (("int8", "int8"), ("int8", "int4"), ("uint8", "uint8"), ("int16", "int8"))
+"""Types of input and weights."""
 
 
 @attrs.frozen
 class _Operands:
-    """What a weighted operator reads."""
-
-    source: Tensor
-    weights: Tensor
-    bias: Tensor | None
+    source: TFLiteTensor
+    weights: TFLiteTensor
+    bias: TFLiteTensor | None
 
     @classmethod
-    def of(cls, operator: Operator, source: int = 0, bias: int = 2) -> _Operands:
-        """Those at these places of its inputs; weights are always the second."""
+    def read(cls, operator: TFLiteOperator, source: int = 0, bias: int = 2) -> _Operands:
+        """Return the inputs at these positions; weights are always the second one."""
         inputs = (*operator.inputs, None, None, None)
         read, weights = inputs[source], inputs[1]
         if read is None or weights is None:
             raise UnsupportedError(f"{len(operator.inputs)} inputs")
-        for tensor in (read, weights):
-            if not tensor.is_quantized:
-                raise UnsupportedError(kind_of(tensor))
-        if (read.dtype, weights.dtype) not in _KINDS:
-            raise UnsupportedError(f"{read.dtype} inputs with {weights.dtype} weights")
+        check_quantized(read)
+        check_quantized(weights)
+        is_known = (read.dtype, weights.dtype) in _TYPES
+        require(is_known, f"{read.dtype} inputs with {weights.dtype} weights")
         return cls(read, weights, inputs[bias])
 
-    def check_images(self) -> None:
-        """Refuse what is no image with a filter of four dimensions."""
-        if len(self.source.shape) != 4 or len(self.weights.shape) != 4:
-            raise self.unfit()
-
-    def unfit(self) -> UnsupportedError:
-        """The error that the filter does not fit the input."""
+    def check_fit(self, condition: bool) -> None:
+        """Raise UnsupportedError unless a filter fits the image."""
         shapes = f"{list(self.weights.shape)} for an input {list(self.source.shape)}"
-        return UnsupportedError(f"filter {shapes}")
+        require(condition, f"filter {shapes}")
+
+    def check_images(self) -> None:
+        """Raise UnsupportedError unless input and weights have four dimensions."""
+        self.check_fit(len(self.source.shape) == len(self.weights.shape) == 4)
 
 
-def conv_2d(builder: TFLiteGraphBuilder) -> None:
-    """Filter OHWI, one input channel for each group of filters."""
-    operands = _Operands.of(builder.operator)
+def _conv_2d(builder: TFLiteGraphBuilder) -> None:
+    operands = _Operands.read(builder.operator)
     operands.check_images()
     channels, depth = operands.source.shape[3], operands.weights.shape[3]
-    if depth == 0 or channels % depth:
-        raise operands.unfit()
-    filters = np.moveaxis(values_of(operands.weights), -1, 1)
-    _window(builder, operands, filters, channels // depth, 0)
+    operands.check_fit(depth > 0 and channels % depth == 0)
+    filters = np.moveaxis(constant_values(operands.weights), -1, 1)
+    _add_convolution(builder, operands, filters, channels // depth, 0)
 
 
-def depthwise_conv_2d(builder: TFLiteGraphBuilder) -> None:
-    """Filter [1, kh, kw, channels * multiplier]: a group for each channel."""
-    operands = _Operands.of(builder.operator)
+def _depthwise_conv_2d(builder: TFLiteGraphBuilder) -> None:
+    operands = _Operands.read(builder.operator)
     operands.check_images()
     channels = operands.source.shape[3]
-    if operands.weights.shape[3] % channels:
-        raise operands.unfit()
-    filters = values_of(operands.weights).transpose(3, 0, 1, 2)
-    _window(builder, operands, filters, channels, 3)
+    operands.check_fit(operands.weights.shape[3] % channels == 0)
+    filters = constant_values(operands.weights).transpose(3, 0, 1, 2)
+    _add_convolution(builder, operands, filters, channels, 3)
 
 
-def _window(
+def _add_convolution(
     builder: TFLiteGraphBuilder, operands: _Operands, filters: Array, groups: int, axis: int
 ) -> None:
-    """``filters`` are OIHW; ``axis`` is that of the output channels in the file's weights."""
-    options, kernel = builder.operator.options, (filters.shape[2], filters.shape[3])
+    """Add a convolution with filters OIHW; ``axis`` is that of their outputs in the file."""
+    options, kernel = builder.options, (filters.shape[2], filters.shape[3])
     strides = (options["StrideH"], options["StrideW"])
     dilations = (options["DilationHFactor"], options["DilationWFactor"])
-    pads = paddings(builder.operator, operands.source.shape, kernel, strides, dilations)
-    is_valid = options["Padding"] == VALID  # what was padded before it can be its own padding
-    _weighted(
+    pads = window_pads(builder.operator, operands.source.shape, kernel, strides, dilations)
+    is_valid = options["Padding"] == VALID  # a node before it may become its padding
+    _add_weighted(
         builder,
         "Conv",
         operands,
@@ -96,63 +94,58 @@ def _window(
         strides=strides,
         dilations=dilations,
         group=groups,
-        **({"auto_pad": "VALID"} if is_valid else {"auto_pad": EXPLICIT, "pads": pads}),
+        auto_pad="VALID" if is_valid else EXPLICIT,
+        pads=None if is_valid else pads,
     )
 
 
-def transpose_conv(builder: TFLiteGraphBuilder) -> None:
-    """A convolution of the input with zeros between its pixels, by the filter turned around."""
+def _transpose_conv(builder: TFLiteGraphBuilder) -> None:
     operator, result = builder.operator, builder.result
-    operands = _Operands.of(operator, source=2, bias=3)
+    operands = _Operands.read(operator, source=2, bias=3)
     strides = (operator.options["StrideH"], operator.options["StrideW"])
     operands.check_images()
-    if len(result.shape) != 4:
-        raise operands.unfit()
+    operands.check_fit(len(result.shape) == 4)
     kernel = (operands.weights.shape[1], operands.weights.shape[2])
     # The padding is that of the convolution from the result back to the input.
-    top, left, *_ = paddings(operator, result.shape, kernel, strides)
-    more = [
+    top, left, *_ = window_pads(operator, result.shape, kernel, strides)
+    extra = [
         result.shape[1 + d] + before - (operands.source.shape[1 + d] - 1) * strides[d] - kernel[d]
         for d, before in enumerate((top, left))
     ]
-    pads = (top, left, *(max(-one, 0) for one in more))
-    added = tuple(max(one, 0) for one in more)
-    filters = values_of(operands.weights).transpose(3, 0, 1, 2)
-    _weighted(
+    filters = constant_values(operands.weights).transpose(3, 0, 1, 2)
+    _add_weighted(
         builder,
         "ConvTranspose",
         operands,
         filters,
         0,
         strides=strides,
-        pads=pads,
-        output_padding=added,
+        pads=(top, left, *(max(-one, 0) for one in extra)),
+        output_padding=tuple(max(one, 0) for one in extra),
     )
 
 
-def fully_connected(builder: TFLiteGraphBuilder) -> None:
-    """Weights [out, in]; the input is taken as rows of ``in``."""
-    operands = _Operands.of(builder.operator)
-    source, weights, result = operands.source, operands.weights, builder.result
-    if builder.operator.options["WeightsFormat"] != 0 or len(weights.shape) != 2:
-        raise UnsupportedError(f"weights {list(weights.shape)} in another order")
-    ins = weights.shape[1]
-    elements = math.prod(source.shape)
-    if ins == 0 or elements % ins:
-        raise UnsupportedError(f"weights {list(weights.shape)} for an input {list(source.shape)}")
-    _weighted(
+def _fully_connected(builder: TFLiteGraphBuilder) -> None:
+    operands = _Operands.read(builder.operator)
+    source, weights = operands.source, operands.weights
+    is_known = builder.options["WeightsFormat"] == 0 and len(weights.shape) == 2
+    require(is_known, f"weights {list(weights.shape)} in another order")
+    ins, elements = weights.shape[1], math.prod(source.shape)
+    is_fitting = ins > 0 and elements % ins == 0
+    require(is_fitting, f"weights {list(weights.shape)} for an input {list(source.shape)}")
+    _add_weighted(
         builder,
         "Gemm",
         operands,
-        values_of(weights),
+        constant_values(weights),
         0,
         transB=1,
         rows=(elements // ins, ins),
-        shape=result.shape,
+        shape=builder.result.shape,
     )
 
 
-def _weighted(
+def _add_weighted(
     builder: TFLiteGraphBuilder,
     kind: str,
     operands: _Operands,
@@ -160,102 +153,118 @@ def _weighted(
     axis: int,
     **attributes: Any,
 ) -> None:
-    """``values`` are the weights as ONNX has them; ``axis`` is as of ``_window``."""
+    """Add a weighted operator.
+
+    Parameters
+    ----------
+    builder : TFLiteGraphBuilder
+        The graph under construction.
+    kind : str
+        ONNX name of the operator.
+    operands : _Operands
+        Inputs of the TFLite operator.
+    values : ndarray
+        Weights in ONNX's order.
+    axis : int
+        Axis of the outputs in the file's weights.
+    **attributes
+        Attributes of the ONNX operator.
+    """
     source, weights, bias = operands.source, operands.weights, operands.bias
-    outs = weights.shape[axis]
-    if weights.scales.size > 1 and weights.axis != axis:
-        raise UnsupportedError(f"scales along dimension {weights.axis} of the weights")
-    is_connected = builder.operator.name == "FULLY_CONNECTED"
-    is_plain = is_connected and weights.scales.size == 1
-    if weights.dtype == "uint8" and weights.scales.size > 1:
-        raise UnsupportedError("uint8 weights with a scale for each channel")
-    if weights.dtype != "uint8" and weights.zero_points.any() and not is_plain:
-        raise UnsupportedError(f"{weights.dtype} weights with zero points")  # TFLite ignores them
-    added = values_of(bias) if bias else np.zeros(outs, np.int32)
-    if added.shape != (outs,) or added.dtype not in (np.int32, np.int64):
-        raise UnsupportedError(f"a bias {list(added.shape)} of {added.dtype}")
-    _check_sums(builder, operands, added, _sizes(values_of(weights), weights.zero_points, axis))
+    outs, has_one_scale = weights.shape[axis], weights.scales.size == 1
+    is_along_outs = has_one_scale or weights.axis == axis
+    require(is_along_outs, f"scales along dimension {weights.axis} of the weights")
+    is_plain = builder.operator.name == "FULLY_CONNECTED" and has_one_scale
+    is_known = weights.dtype != "uint8" or has_one_scale
+    require(is_known, "uint8 weights with a scale for each channel")
+    # TFLite ignores zero points of other types.
+    is_known = weights.dtype == "uint8" or is_plain or not weights.zero_points.any()
+    require(is_known, f"{weights.dtype} weights with zero points")
+    added = constant_values(bias) if bias else np.zeros(outs, np.int32)
+    is_known = added.shape == (outs,) and added.dtype in (np.int32, np.int64)
+    require(is_known, f"a bias {list(added.shape)} of {added.dtype}")
+    sizes = _absolute_sums(constant_values(weights), weights.zero_points, axis)
+    _check_sums(builder, operands, added, sizes)
     dtype = weights.dtype.replace("int4", "int8")
-    held = QuantizedTensor("", dtype, weights.scales, weights.zero_points)
-    sources = (builder.name(source), builder.add_constant(weights.name, values, held))
+    quantized = QuantizedTensor("", dtype, weights.scales, weights.zero_points)
+    names = (builder.name(source), builder.add_constant(weights.name, values, quantized))
     bias_name = builder.add_constant(bias.name, added, str(added.dtype)) if bias else ""
-    builder.add_integer_operation(
-        kind, sources, bias=bias_name, limits=builder.limits, **attributes
-    )
+    limits = builder.limits
+    builder.add_integer_operation(kind, names, bias=bias_name, limits=limits, **attributes)
 
 
-def _sizes(values: Array, zeros: Array, axis: int) -> npt.NDArray[np.float64]:
-    """What the weights of each output channel add up to, each less its zero point, positive."""
-    held = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
-    sizes, step = np.empty(len(held)), max(1, _AT_ONCE // max(held.shape[1], 1))
-    offsets = np.broadcast_to(zeros, (len(held),)).astype(np.int64)[:, None]
-    for first in range(0, len(held), step):
+def _absolute_sums(values: Array, zeros: Array, axis: int) -> npt.NDArray[np.float64]:
+    """Return the sum of the absolute weights, minus their zero point, for each output channel."""
+    rows = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+    sums, step = np.empty(len(rows)), max(1, _CHUNK_ELEMENTS // max(rows.shape[1], 1))
+    offsets = np.broadcast_to(zeros, (len(rows),)).astype(np.int64)[:, None]
+    for first in range(0, len(rows), step):
         some = slice(first, first + step)
-        sizes[some] = np.abs(held[some].astype(np.int64) - offsets[some]).sum(axis=1)
-    return sizes
+        sums[some] = np.abs(rows[some].astype(np.int64) - offsets[some]).sum(axis=1)
+    return sums
 
 
 def _check_sums(
-    builder: TFLiteGraphBuilder,
-    operands: _Operands,
-    bias: Array,
-    sizes: npt.NDArray[np.float64],
+    builder: TFLiteGraphBuilder, operands: _Operands, bias: Array, sizes: npt.NDArray[np.float64]
 ) -> None:
-    """Refuse sums for which TFLite's arithmetic is not defined, or not known.
+    """Raise UnsupportedError for sums for which TFLite's arithmetic is undefined or unknown.
 
-    ``sizes`` are what the weights of an output channel add up to, each taken as positive.
+    ``sizes`` are the absolute sums of the weights of each output channel.
     """
-    operator = builder.operator
     source, weights = operands.source, operands.weights
-    is_wide, is_connected = source.dtype == "int16", operator.name == "FULLY_CONNECTED"
+    is_wide, is_connected = source.dtype == "int16", builder.operator.name == "FULLY_CONNECTED"
     if is_wide and operands.bias is not None:
-        declared = operator.options.get("QuantizedBiasType", 0) == _INT32
-        if declared != (bias.dtype == np.int32):  # it would be read as one of the other type
-            raise UnsupportedError(f"a bias of {bias.dtype}, where another type is declared")
-        if declared and not is_connected:
-            raise UnsupportedError("Int16 sums of 32 bits, which TFLite rounds twice")
+        declared = builder.options.get("QuantizedBiasType", 0) == _INT32
+        is_declared = declared == (bias.dtype == np.int32)  # else it would be read as another type
+        require(is_declared, f"a bias of {bias.dtype}, where another type is declared")
+        is_exact = is_connected or not declared
+        require(is_exact, "Int16 sums of 32 bits, which TFLite rounds twice")
     largest = sizes * (32768 if is_wide else 255) + np.abs(bias.astype(np.float64))
     factors = builder.parameters(source).scale * weights.scales.astype(np.float64)
     factors = factors / builder.parameters(builder.result).scale
     if is_wide or is_connected:
-        check_rescaled(largest, factors)
-    elif _leave_32_bits(largest, factors):
-        raise UnsupportedError("sums that may leave 32 bits when they are shifted up")
+        check_rescaled_sums(largest, factors)
+    else:
+        shifts = np.frexp(factors)[1]  # a factor of 1 or more shifts the sum up before
+        is_narrow = (largest * np.exp2(shifts) < 1 << 31) | (shifts <= 0)
+        require(is_narrow.all(), "sums that may leave 32 bits when they are shifted up")
 
 
-def _leave_32_bits(largest: npt.NDArray[np.float64], factors: npt.NDArray[np.float64]) -> bool:
-    """Whether sums may do so where a factor of 1 or more shifts them up before it is applied."""
-    shifts = np.frexp(factors)[1]
-    return bool(((largest * np.exp2(shifts) >= 1 << 31) & (shifts > 0)).any())
+def check_rescaled_sums(largest: npt.NDArray[np.float64], factors: Array) -> None:
+    """Raise UnsupportedError for sums that may exceed 32 bits once rescaled, where TFLite wraps.
 
-
-def check_rescaled(largest: npt.NDArray[np.float64], factors: Array) -> None:
-    """Refuse sums that may leave 32 bits once they are rescaled: there TFLite wraps.
-
-    Those of Int16, and of fully connected layers; each is wider than 32 bits until then.
+    This concerns Int16 and fully connected layers, whose sums are wider until then.
     """
-    if (largest * factors >= 1 << 31).any():
-        raise UnsupportedError("sums on the result's scale that may leave 32 bits")
+    is_narrow = (largest * factors < 1 << 31).all()
+    require(is_narrow, "sums on the result's scale that may leave 32 bits")
 
 
-def paddings(
-    operator: Operator,
-    shape: tuple[int, ...],
+def window_pads(
+    operator: TFLiteOperator,
+    shape: Shape,
     kernel: tuple[int, int],
     strides: tuple[int, int],
     dilation: tuple[int, int] = (1, 1),
 ) -> tuple[int, int, int, int]:
-    """Top, left, bottom, right of a window's padding; the odd one comes behind.
+    """Return a window's padding at the top, left, bottom and right; the odd one is at the end.
 
     Source: ``ComputePaddingWithOffset`` (tensorflow/lite/kernels/padding.h).
     """
-    if min(*strides, *dilation, *kernel) < 1:
-        raise UnsupportedError(f"strides {strides}, dilation {dilation}, window {kernel}")
-    before, behind = [], []
+    is_known = min(*strides, *dilation, *kernel) > 0
+    require(is_known, f"strides {strides}, dilation {dilation}, window {kernel}")
+    before, after = [], []
     for size, window, stride, step in zip(shape[1:3], kernel, strides, dilation, strict=True):
         extent = (window - 1) * step + 1
         out = -(-size // stride) if operator.options["Padding"] == SAME else 0
         total = max((out - 1) * stride + extent - size, 0)
         before.append(total // 2)
-        behind.append(total - total // 2)
-    return before[0], before[1], behind[0], behind[1]
+        after.append(total - total // 2)
+    return before[0], before[1], after[0], after[1]
+
+
+OPERATORS: dict[str, Translation] = {
+    "CONV_2D": _conv_2d,
+    "DEPTHWISE_CONV_2D": _depthwise_conv_2d,
+    "FULLY_CONNECTED": _fully_connected,
+    "TRANSPOSE_CONV": _transpose_conv,
+}

@@ -115,7 +115,7 @@ def _adaptive_pool(op: str) -> Translation:
         sizes = list(zip(source.shape[-2:], builder.result.shape[-2:], strict=True))
         _check(len(source.shape) == 4 and not any(own % size for own, size in sizes))
         window = tuple(own // size for own, size in sizes)
-        builder.add(op, [builder.name(source)], kernel_shape=window, strides=window)
+        builder.add(op, [source], kernel_shape=window, strides=window)
 
     return translate
 
@@ -176,7 +176,7 @@ def _select(builder: TorchGraphBuilder) -> None:
     axis = given["dim"] % len(source.shape)
     start = given["index"] % source.shape[axis]
     numbers = [builder.add_integers([one]) for one in (start, start + 1, axis)]
-    part = builder.add("Slice", [builder.name(source), *numbers], _temporary(builder, "part"))
+    part = builder.add("Slice", [source, *numbers], _temporary(builder, "part"))
     _reshape(builder, part, builder.result.shape)
 
 
@@ -248,7 +248,7 @@ def _prelu(builder: TorchGraphBuilder) -> None:
         shape[1] = slopes.values.size
     values = np.asarray(slopes.values).reshape(shape)
     name = builder.add_constant(slopes.name or f"{builder.call.name}.weight", values)
-    builder.add("PRelu", [builder.name(source), name])
+    builder.add("PRelu", [source, name])
 
 
 def _pad(builder: TorchGraphBuilder) -> None:
@@ -262,7 +262,7 @@ def _upsample_nearest(builder: TorchGraphBuilder) -> None:
     sizes = builder.add_integers(builder.result.shape)
     builder.add(
         "Resize",
-        [builder.name(builder.source()), "", "", sizes],
+        [builder.source(), "", "", sizes],
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",

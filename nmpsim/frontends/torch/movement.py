@@ -10,14 +10,14 @@ from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 
 def _translate_view(builder: TorchGraphBuilder) -> None:
     shape = builder.result.shape
-    builder.add("Reshape", [builder.name(builder.source())], shape=shape, allowzero=1)
+    builder.add("Reshape", [builder.source()], shape=shape, allowzero=1)
 
 
 def translate_identity(builder: TorchGraphBuilder) -> None:
     """Translate an operation that only changes PyTorch's memory layout."""
     source, result = builder.source(), builder.result
     require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}")
-    builder.add("Identity", [builder.name(source)])
+    builder.add("Identity", [source])
 
 
 def _translate_permutation(builder: TorchGraphBuilder) -> None:
@@ -25,7 +25,7 @@ def _translate_permutation(builder: TorchGraphBuilder) -> None:
     source = builder.source()
     order = _permutation(builder, len(source.shape))
     if builder.is_float:
-        builder.add("Transpose", [builder.name(source)], perm=order)
+        builder.add("Transpose", [source], perm=order)
     else:
         builder.permute(source, order)
 
@@ -61,14 +61,14 @@ def translate_select(builder: TorchGraphBuilder) -> None:
     given, source = builder.call.arguments, builder.source()
     axis = int(given["dim"]) % len(source.shape)
     index = builder.add_integers(int(given["index"]) % source.shape[axis])
-    builder.add("Gather", [builder.name(source), index], axis=axis)
+    builder.add("Gather", [source, index], axis=axis)
 
 
 def _translate_split(builder: TorchGraphBuilder) -> None:
     source, call = builder.source(), builder.call
     axis = int(call.arguments.get("dim", 0)) % len(source.shape)
     sizes = tuple(result.shape[axis] for result in call.results)
-    builder.add("Split", [builder.name(source)], *builder.outputs(), axis=axis, split=sizes)
+    builder.add("Split", [source], *builder.outputs(), axis=axis, split=sizes)
 
 
 def onnx_pads(given: Any, rank: int) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ _AVERAGED_CHANNELS = 16
 
 def translate_quantize(builder: TorchGraphBuilder) -> None:
     """Translate a conversion from float32 to integers."""
-    builder.add_instruction("quantize", [builder.name(builder.tensor("self", "float32"))])
+    builder.add_instruction("quantize", [builder.tensor("self", "float32")])
 
 
 def translate_dequantize(builder: TorchGraphBuilder) -> None:
@@ -54,7 +54,7 @@ def translate_elementwise(builder: TorchGraphBuilder) -> None:
     call = builder.call
     if call.operation == "aten.relu" and builder.tensor("self", "quint8", "float32").scale is None:
         # FX leaves it in float32 where it knows no fused form.
-        builder.add_instruction("relu", [builder.name(builder.tensor("self", "float32"))])
+        builder.add_instruction("relu", [builder.tensor("self", "float32")])
         return
     source = builder.tensor(next(iter(call.arguments)))
     require(
@@ -101,7 +101,7 @@ def translate_softmax(builder: TorchGraphBuilder) -> None:
     axis, rank = builder.call.arguments["dim"], len(shape)
     require(rank and int(axis) % rank == rank - 1, f"softmax along dimension {axis}")
     rows = (math.prod(shape[:-1]), shape[-1])
-    builder.add_instruction("softmax", [builder.name(builder.source())], views=(rows, rows))
+    builder.add_instruction("softmax", [builder.source()], views=(rows, rows))
 
 
 def translate_concatenation(builder: TorchGraphBuilder) -> None:
