@@ -1,11 +1,10 @@
-"""ONNX's backend interface: what takes an ``onnx.backend.base.Backend`` takes this module, too.
+"""ONNX backend: an implementation of ``onnx.backend.base.Backend`` on the simulated device.
 
     import nmpsim.onnx_backend as backend
     outputs = backend.prepare(onnx.load("network.onnx")).run([image])
 
-Weights, scales, zero points, shapes and the like have to be known when a program is compiled. Where
-a model has them among its inputs they are bound at ``run``, which compiles the model for their
-values; other values compile it anew.
+Weights, scales, zero points and shapes must be known at compile time. If they are inputs of a model,
+``run`` compiles the model for their values, once for each set of values.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from nmpsim.report.data import RunReport
 __all__ = [
     "NmpBackend",
     "PreparedModel",
-    "RefusedError",
+    "UnsupportedModelError",
     "is_compatible",
     "prepare",
     "run_model",
@@ -46,28 +45,28 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
-_KEPT = 8
-"""Programs of one model that are kept, for the values that were bound last."""
+_MAX_PROGRAMS = 8
+"""Limit for the cached programs of one model, one for each set of bound values."""
 _PLACE = Place()
 
 
-class RefusedError(UserError, unittest.SkipTest):
-    """A model that nmpsim does not compile; a test that meets it is skipped, with the reason."""
+class UnsupportedModelError(UserError, unittest.SkipTest):
+    """A model that nmpsim does not compile; a test that raises it is skipped."""
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _unsupported_as_skip() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise RefusedError(error.diagnostics) from error
+        raise UnsupportedModelError(error.diagnostics) from error
 
 
 class PreparedModel(BackendRep):
-    """A model, compiled for the values that it is run with, where these decide what it computes."""
+    """A model to run, compiled for the values of those inputs that must be constants."""
 
     report: RunReport | None = None
-    """Of the last run."""
+    """Report of the last run."""
 
     def __init__(self, model: onnx.ModelProto, options: ImportOptions) -> None:
         self._model = model
@@ -79,30 +78,37 @@ class PreparedModel(BackendRep):
         self._infos = {one.name: one for one in model.graph.input}
         self._needed = [name for name in self._infos if name not in held]
         shapes = [_dimensions(self._infos[name]) for name in self._needed]
-        with _refusing():
+        with _unsupported_as_skip():
             graph = read_graph(inline_functions(model, SUPPORTED_OPERATORS), {}, _PLACE)
             if all(shape is not None and None not in shape for shape in shapes):
-                self._check(graph)
+                self._check_supported(graph)
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
-        """Compile what is not compiled yet, and run it.
+        """Compile the model for these inputs if necessary, and run it.
 
-        Args:
-            inputs: an array for each input, by name or in the model's order; those that have an
-                initializer may be left out.
-            kwargs: what other backends know means nothing here.
+        Parameters
+        ----------
+        inputs : mapping of str to array_like, or sequence of array_like
+            An array for each input; those with an initializer may be left out.
+        **kwargs
+            Ignored; other backends take options.
 
-        Returns:
-            The outputs in the model's order; also by name, ``result["y"]``.
+        Returns
+        -------
+        tuple of ndarray
+            Outputs in the model's order; also by name, ``result["y"]``.
 
-        Raises:
-            RefusedError: MODEL, LIR and COMP codes; INPUT002 for NaN, MEM001.
-            UserError: INPUT001, INPUT002.
+        Raises
+        ------
+        UnsupportedModelError
+            MODEL, LIR and COMP codes; INPUT002 for NaN, MEM001.
+        UserError
+            INPUT001, INPUT002.
         """
-        values = self._checked(self._by_name(inputs))
+        values = self._check_inputs(self._name_inputs(inputs))
         program = self._program(values)
         given = {one.name: values[one.name] for one in program.bundle.metadata.user_inputs}
-        with _refusing():  # what is no number
+        with _unsupported_as_skip():  # NaN
             self.report = self._device.run(program, given)
         if self.report.trap is not None:
             raise RuntimeError(f"the run ended in a trap: {self.report.trap}")
@@ -110,7 +116,7 @@ class PreparedModel(BackendRep):
         made: tuple[Array, ...] = namedtupledict("Outputs", names)(*self.report.outputs.values())
         return made
 
-    def _by_name(self, inputs: Any) -> Mapping[str, Any]:
+    def _name_inputs(self, inputs: Any) -> Mapping[str, Any]:
         if isinstance(inputs, Mapping):
             given = dict(inputs)
         else:
@@ -126,8 +132,8 @@ class PreparedModel(BackendRep):
             raise fail("INPUT001", message, found=unknown or None, expected=missing or self._needed)
         return given
 
-    def _checked(self, given: Mapping[str, Any]) -> dict[str, Array]:
-        """Arrays of the types and shapes that the model says, where it does."""
+    def _check_inputs(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        """Return the inputs as arrays, checked against the types and shapes of the model."""
         values = {}
         for name, value in given.items():
             array, info = np.asarray(value), self._infos[name]
@@ -145,24 +151,24 @@ class PreparedModel(BackendRep):
             values[name] = array
         return values
 
-    def _check(self, graph: Graph) -> None:
-        """Refuse what no values could make possible."""
+    def _check_supported(self, graph: Graph) -> None:
+        """Raise LoweringError if the model is unsupported whatever its input values are."""
         try:
-            self._lowered(graph)
+            self._lower(graph)
         except LoweringError as error:
             if not error.unknown:
                 raise
 
     def _program(self, values: Mapping[str, Array]) -> session.Compiled:
-        """What the model is for these values."""
+        """Return the compiled program for these values."""
         key = self._key(values)
         if key not in self.programs:
-            with _refusing():
-                imported = self._imported(values)
+            with _unsupported_as_skip():
+                imported = self._import(values)
                 program = session.compile(imported, slicing="simple")
             key = self._key(values)  # more may be bound than was known
             self.programs[key] = program
-            if len(self.programs) > _KEPT:
+            if len(self.programs) > _MAX_PROGRAMS:
                 del self.programs[next(iter(self.programs))]
         return self.programs[key]
 
@@ -174,22 +180,22 @@ class PreparedModel(BackendRep):
                 digest.update(np.ascontiguousarray(values[name]).tobytes())
         return digest.digest()
 
-    def _imported(self, values: Mapping[str, Array]) -> ImportedModel:
-        """Bind what the lowering asks for, until it asks for nothing more."""
+    def _import(self, values: Mapping[str, Array]) -> ImportedModel:
+        """Import the model, binding those inputs whose values the lowering needs."""
         shapes = {name: values[name].shape for name in self._needed}
         graph = read_graph(inline_functions(self._model, SUPPORTED_OPERATORS), shapes, _PLACE)
         given = {name: values[name] for name in values if name not in self._needed}
         while True:
             bound = {**given, **{name: values[name] for name in self._bound}}
             try:
-                return self._lowered(_with_values(graph, bound))
+                return self._lower(_with_values(graph, bound))
             except LoweringError as error:
                 more = _inputs_of(graph, error.unknown) - self._bound
                 if not more or len(self._bound | more) == len(self._needed):
                     raise
                 self._bound |= more
 
-    def _lowered(self, graph: Graph) -> ImportedModel:
+    def _lower(self, graph: Graph) -> ImportedModel:
         return lower_onnx_graph(
             graph,
             ModuleBuilder(make_legal_name(self._model.graph.name), None),
@@ -199,7 +205,7 @@ class PreparedModel(BackendRep):
 
 
 def _dimensions(info: Any) -> tuple[int | None, ...] | None:
-    """Those of an input, None where they are open; None if even their number is."""
+    """Return the dimensions of an input, None for an open one; None if even the rank is open."""
     kind = info.type.tensor_type
     if not kind.HasField("shape"):
         return None
@@ -207,13 +213,13 @@ def _dimensions(info: Any) -> tuple[int | None, ...] | None:
 
 
 def _with_values(graph: Graph, values: Mapping[str, Array]) -> Graph:
-    """The graph with inputs whose values are known."""
+    """Return the graph with some inputs as constants."""
     inputs = tuple(one for one in graph.inputs if one.name not in values)
     return attrs.evolve(graph, inputs=inputs, constants={**graph.constants, **values})
 
 
 def _inputs_of(graph: Graph, names: frozenset[str]) -> frozenset[str]:
-    """The inputs that tensors depend on."""
+    """Return the inputs that tensors depend on."""
     wanted = set(names)
     for node in reversed(graph.nodes):
         if wanted.intersection(node.results):
@@ -222,11 +228,11 @@ def _inputs_of(graph: Graph, names: frozenset[str]) -> frozenset[str]:
 
 
 class NmpBackend(Backend):
-    """The simulated device, and its host for what the device does not have."""
+    """Backend of the simulated device and its host."""
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether nmpsim compiles a model, as far as can be told without values of its inputs."""
+        """Return whether nmpsim compiles a model, as far as is known without input values."""
         try:
             cls.prepare(model, device, **kwargs)
         except (UserError, onnx.checker.ValidationError):
@@ -235,16 +241,23 @@ class NmpBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
-        """A model that can be run.
+        """Prepare a model to run.
 
-        Args:
-            model: with all its data.
-            device: what :meth:`supports_device` knows.
-            kwargs: ``integer_islands`` is as for :func:`nmpsim.compile`; others mean nothing here.
+        Parameters
+        ----------
+        model : onnx.ModelProto
+            The model with all its data.
+        device : str
+            A device that :meth:`supports_device` accepts.
+        **kwargs
+            ``integer_islands`` as for :func:`nmpsim.compile`; others are ignored.
 
-        Raises:
-            RefusedError: MODEL and LIR codes; ARG001 for another device.
-            onnx.checker.ValidationError: it is no valid model.
+        Raises
+        ------
+        UnsupportedModelError
+            MODEL and LIR codes; ARG001 for another device.
+        onnx.checker.ValidationError
+            If the model is not valid.
         """
         _check_device(device)
         super().prepare(model, device, **kwargs)
@@ -261,15 +274,23 @@ class NmpBackend(Backend):
     ) -> tuple[Array, ...]:
         """Run one operator.
 
-        Args:
-            node: the operator.
-            inputs: an array for each of its inputs, without those that are left out.
-            device: what :meth:`supports_device` knows.
-            outputs_info: not needed.
-            kwargs: ``opset_version``, of ONNX's operators; those of :meth:`prepare`.
+        Parameters
+        ----------
+        node : onnx.NodeProto
+            The operator.
+        inputs : sequence of array_like
+            An array for each input that is not left out.
+        device : str
+            A device that :meth:`supports_device` accepts.
+        outputs_info
+            Ignored.
+        **kwargs
+            ``opset_version`` of ONNX's operators; those of :meth:`prepare`.
 
-        Raises:
-            RefusedError, UserError, onnx.checker.ValidationError: as for a model of this node.
+        Raises
+        ------
+        UnsupportedModelError, UserError, onnx.checker.ValidationError
+            As for a model of this node.
         """
         _check_device(device)
         super().run_node(node, inputs, device, outputs_info, **kwargs)
@@ -290,13 +311,13 @@ class NmpBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """``CPU``: the device is simulated there, and is the only one."""
+        """Return whether a device is ``CPU``, which simulates the only device."""
         return device.partition(":")[0] == "CPU"
 
 
 def _check_device(device: str) -> None:
     if not NmpBackend.supports_device(device):
-        with _refusing():
+        with _unsupported_as_skip():
             raise fail("ARG001", "there is no such device", found=device, expected="CPU")
 
 

@@ -1,6 +1,6 @@
-"""Models as people have them become LIR; a sibling of the compiler, which takes it from there.
+"""Front ends, which import model files as LIR for the compiler.
 
-Whoever takes a program's file asks here first what it is, by its first bytes.
+A file's format is detected by its first bytes.
 """
 
 from __future__ import annotations
@@ -12,43 +12,47 @@ from pathlib import Path
 import attrs
 
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.frontends.formats import is_onnx, is_tflite, other_format
-from nmpsim.frontends.imported_model import DEFAULT_IMPORT_OPTIONS, ImportedModel, ImportOptions
+from nmpsim.frontends.formats import describe_other_format, is_onnx, is_tflite
+from nmpsim.frontends.imported_model import (
+    DEFAULT_IMPORT_OPTIONS,
+    ImportedModel,
+    ImportOptions,
+)
 
 __all__ = [
-    "FRONT_ENDS",
     "DEFAULT_IMPORT_OPTIONS",
+    "FRONT_ENDS",
     "FrontEnd",
-    "ImportedModel",
     "ImportOptions",
+    "ImportedModel",
     "find_front_end",
     "import_model",
 ]
 
-_HEAD = 64
-"""Bytes of a file that tell what it is."""
+_HEAD_BYTES = 64
+"""Bytes of a file from which its format is detected."""
 
 
 @attrs.frozen
 class FrontEnd:
-    """Reads one format."""
+    """Reader of one file format."""
 
     name: str
-    recognize: Callable[[bytes], bool]
-    """Whether a file that begins with these bytes is one."""
+    matches: Callable[[bytes], bool]
+    """Returns whether a file that begins with these bytes has the format."""
     read: Callable[[Path, ImportOptions], ImportedModel]
 
 
 def _read_tflite(path: Path, options: ImportOptions) -> ImportedModel:
-    from nmpsim.frontends import tflite  # slow to import, as is the other one
+    from nmpsim.frontends.tflite import import_tflite  # slow to import
 
-    return tflite.import_tflite(path, options)
+    return import_tflite(path, options)
 
 
 def _read_onnx(path: Path, options: ImportOptions) -> ImportedModel:
-    from nmpsim.frontends import onnx
+    from nmpsim.frontends.onnx import import_onnx  # slow to import
 
-    return onnx.import_onnx(path, options)
+    return import_onnx(path, options)
 
 
 FRONT_ENDS = (
@@ -58,39 +62,43 @@ FRONT_ENDS = (
 
 
 def find_front_end(path: Path) -> FrontEnd | None:
-    """Who reads a file; None if its first bytes are no model's that is known, as LIR's are.
+    """Return the front end for a file, or None if its format is unknown, as that of LIR text.
 
-    None also for what cannot be opened, or only once, as a pipe: who reads it next says why.
+    None is also returned for a file that cannot be opened, or read only once, such as a pipe.
 
     Raises
     ------
     UserError
-        MODEL001 for a model of a format that nmpsim does not read.
+        MODEL001 for a model in a format that nmpsim does not read.
     """
     head = b""
     try:
         if not path.is_file():
             if path.is_dir():
-                _refuse_other_format(path, head)
+                _check_format(path, head)
             return None
         with path.open("rb") as file:
-            head = file.read(_HEAD)
+            head = file.read(_HEAD_BYTES)
     except (OSError, ValueError):
         return None
-    front_end = next((one for one in FRONT_ENDS if one.recognize(head)), None)
-    if front_end is None:
-        _refuse_other_format(path, head)
-    return front_end
+    for front_end in FRONT_ENDS:
+        if front_end.matches(head):
+            return front_end
+    _check_format(path, head)
+    return None
 
 
-def _refuse_other_format(path: Path, head: bytes) -> None:
-    other = other_format(path, head)
+def _check_format(path: Path, head: bytes) -> None:
+    """Raise UserError (MODEL001) for a known format that no front end reads."""
+    other = describe_other_format(path, head)
     if other is not None:
-        found, hint = other
-        message = "this is not a model that nmpsim reads"
-        expected = "a .tflite or .onnx file, LIR text, or a bundle"
         raise fail(
-            "MODEL001", message, place=Place(str(path)), found=found, expected=expected, hint=hint
+            "MODEL001",
+            "this is not a model that nmpsim reads",
+            place=Place(str(path)),
+            found=other[0],
+            expected="a .tflite or .onnx file, LIR text, or a bundle",
+            hint=other[1],
         )
 
 
@@ -100,36 +108,42 @@ def import_model(
     tensors: Path | str | None = None,
     options: ImportOptions = DEFAULT_IMPORT_OPTIONS,
 ) -> ImportedModel | None:
-    """What a front end makes of a model's file; None if it is none's.
+    """Import a model file, or return None if no front end reads its format.
 
-    Raises:
-        UserError: ARG001 for ``weights`` or ``tensors``, which the file has itself, and for
-            options if it is LIR; codes of FILE, PKG, MODEL and LIR.
+    Parameters
+    ----------
+    path : Path
+        The file.
+    weights, tensors : Path or str, optional
+        Files that belong to LIR text; an error for other formats.
+    options : ImportOptions
+        Options of the front end; an error for LIR text.
+
+    Raises
+    ------
+    UserError
+        ARG001 for parameters that do not fit the format; codes of FILE, PKG, MODEL and LIR.
     """
-    front_end = find_front_end(path)
+    front_end, place = find_front_end(path), Place(str(path))
     if front_end is None:
         if options.input_shapes or options.integer_islands is not None:
             message = "shapes of inputs and integer islands are for ONNX models"
-            raise fail("ARG001", message, place=Place(str(path)), found="LIR")
+            raise fail("ARG001", message, place=place, found="LIR")
         return None
-    for given, what in ((weights, "weights"), (tensors, "tensors")):
+    for given, name in ((weights, "weights"), (tensors, "tensors")):
         if given is not None:
-            raise fail(
-                "ARG001",
-                f"a {front_end.name} file has its own {what}",
-                place=Place(str(path)),
-                found=f"--{what} {given}",
-                hint=f"leave out --{what}",
-            )
-    with reported_failures(front_end.name, Place(str(path))):
+            message = f"a {front_end.name} file has its own {name}"
+            found, hint = f"--{name} {given}", f"leave out --{name}"
+            raise fail("ARG001", message, place=place, found=found, hint=hint)
+    with translate_unexpected_errors(front_end.name, place):
         return front_end.read(path, options)
 
 
 @contextmanager
-def reported_failures(name: str, place: Place) -> Iterator[None]:
-    """Raise UserError (MODEL001) for an unexpected exception of a front end.
+def translate_unexpected_errors(name: str, place: Place) -> Iterator[None]:
+    """Context manager that raises UserError (MODEL001) for unexpected exceptions of a front end.
 
-    Errors that are coded already and a lack of memory pass.
+    UserError and MemoryError are not changed.
     """
     try:
         yield

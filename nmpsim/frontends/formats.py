@@ -1,4 +1,4 @@
-"""What a model's file is, by its first bytes."""
+"""Detection of model formats by the first bytes of a file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 
 TFLITE_IDENTIFIER = b"TFL3"
 _ONNX_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
-"""What can follow the version in an ONNX file: texts, the graph, versions of operators."""
+"""Tags of the fields that can follow the version in an ONNX file."""
 
 
 def is_tflite(head: bytes) -> bool:
-    """True for a TFLite file that begins with these bytes."""
+    """Return whether a file that begins with these bytes is a TFLite file."""
     return head[4:8] == TFLITE_IDENTIFIER
 
 
 def is_onnx(head: bytes) -> bool:
-    """True for an ONNX file: the version of its format comes first."""
+    """Return whether a file that begins with these bytes is an ONNX file."""
     return len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x80 and head[2] in _ONNX_FIELDS
 
 
@@ -27,20 +27,20 @@ _TO_TORCH = (
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = b"PK\x03\x04"
 _OLD_PYTORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j"
-"""Pickled magic number with which files of torch.save began before version 1.6."""
+"""Pickled magic number at the beginning of files of torch.save before version 1.6."""
 _LFS_POINTER = b"version https://git-lfs"
 _LIR = b"function"
 
 
-def other_format(path: Path, head: bytes) -> tuple[str, str] | None:
-    """Return what a model of another format is and what to do with it, or None.
+def describe_other_format(path: Path, head: bytes) -> tuple[str, str] | None:
+    """Return the name of a format that is not read and a hint; None if the format is unknown.
 
     Parameters
     ----------
     path : Path
         The file, or a folder.
     head : bytes
-        How the file begins; empty for a folder.
+        First bytes of the file; empty for a folder.
     """
     if path.is_dir():
         is_saved_model = (path / "saved_model.pb").is_file()

@@ -259,7 +259,7 @@ def test_damaged_metadata_are_refused(tmp_path: Path, kept: int) -> None:
 def test_an_unexpected_exception_is_a_coded_error() -> None:
     with (
         pytest.raises(nmpsim.UserError, match="MODEL001") as error,
-        frontends.reported_failures("ONNX", Place("net.onnx")),
+        frontends.translate_unexpected_errors("ONNX", Place("net.onnx")),
     ):
         raise IndexError("list index out of range")
     (finding,) = error.value.diagnostics

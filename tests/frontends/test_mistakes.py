@@ -114,25 +114,30 @@ MISTAKES = [
     ("another format", "run u8.bin --input photo.webp", "INPUT003", "convert it to PNG"),
     ("an empty file", "run u8.bin --input empty.png", "INPUT003", "the file is empty"),
     ("a truncated image", "run u8.bin --input cut.png", "INPUT003", "may be truncated; write or"),
-    ("another size", "run u8.bin --input large.png", "INPUT002", "--resize makes it fit"),
+    ("another size", "run u8.bin --input large.png", "INPUT002", "use --resize"),
     ("with alpha", "run u8.bin --input transparent.png", "INPUT002", "flatten it onto"),
     ("grey", "run u8.bin --input grey.png", "INPUT002", "convert it to RGB"),
     ("for print", "run u8.bin --input cmyk.jpg", "INPUT002", "convert it to RGB"),
     ("16 bits", "run u8.bin --input deep.png", "INPUT002", "convert it to 8 bits a channel"),
     ("animated", "run u8.bin --input moving.png", "INPUT002", "save one frame"),
-    ("a bomb", "run u8.bin --input bomb.png", "INPUT003", "make it smaller before"),
+    ("a bomb", "run u8.bin --input bomb.png", "INPUT003", "make it smaller; --resize"),
     ("a bomb to resize", "run u8.bin --input bomb.png --resize", "INPUT003", "make it smaller"),
     ("no mode", "run i8.bin --input photo.png", "INPUT002", "--image-mode 0to1|neg1to1|"),
-    ("wrong layout", "run u8.bin --input photo.png --image-layout NCHW", "INPUT002", "leave out"),
+    (
+        "wrong layout",
+        "run u8.bin --input photo.png --image-layout NCHW",
+        "INPUT002",
+        "omit --image-layout",
+    ),
     ("two means", "run u8.bin --input photo.png --image-mean 1,2", "ARG001", "or one for all"),
     ("no number", "run u8.bin --input photo.png --image-mean x", "ARG001", "numbers with commas"),
     ("NCHW", "run u8.bin --input nchw.npy", "INPUT002", "is NCHW: x.transpose(0, 2, 3, 1)"),
     ("wrong dtype", "run u8.bin --input int64.npy", "INPUT002", "x.astype('uint8')"),
-    ("five samples", "run u8.bin --input five.npy", "INPUT002", "save each in a file"),
+    ("five samples", "run u8.bin --input five.npy", "INPUT002", "save each in a separate file"),
     ("no numbers", "run u8.bin --input nan.npy", "INPUT002", "expected: numbers"),
     ("raw of another size", "run u8.bin --input short.bin", "INPUT002", "48 bytes: 1x4x4x3 of"),
     ("an empty folder", "run u8.bin --input none", "FILE001", "*.npy, *.npz, *.png"),
-    ("a pattern of nothing", "run u8.bin --input x*.png", "FILE001", "a pattern that fits files"),
+    ("a pattern of nothing", "run u8.bin --input x*.png", "FILE001", "or a pattern such as"),
     ("- twice", "run - --input -", "ARG001", "save it in a file and name that"),
     ("- of nothing", "run u8.bin --input -", "FILE001", "there is nothing to read"),
     ("no input", "run u8.bin", "INPUT001", "--input FILE: an array, an image"),
@@ -141,12 +146,27 @@ MISTAKES = [
         "two images",
         "run u8.bin --input photo.png --input photo.png",
         "INPUT001",
-        "several runs are a folder",
+        "for several runs give a folder",
     ),
     ("a missing file", "run u8.bin --input photo.jpg", "FILE001", "No such file"),
-    ("a path in two words", "run u8.bin --input a photo.png", "ARG001", "need quotes"),
-    ("a pattern by the shell", "run u8.bin --input a.png b.png", "ARG001", "need quotes"),
-    ("several at once", "debug u8.bin --input *.png -c where", "INPUT001", "alone takes several"),
+    (
+        "a path in two words",
+        "run u8.bin --input a photo.png",
+        "ARG001",
+        "quote a path with a space",
+    ),
+    (
+        "a pattern by the shell",
+        "run u8.bin --input a.png b.png",
+        "ARG001",
+        "quote a path with a space",
+    ),
+    (
+        "several at once",
+        "debug u8.bin --input *.png -c where",
+        "INPUT001",
+        "only `nmpsim run` takes several",
+    ),
     ("a text as model", "run notes.txt --input photo.png", "BUN001", "or a TFLite model"),
     ("an image as model", "compile photo.png -o x.bin", "FILE001", "is it the right file?"),
     ("no such model", "compile missing.tflite -o x.bin", "FILE001", "cannot read the program"),
@@ -203,7 +223,7 @@ def test_another_size_is_not_several_samples(command: Callable[..., Result]) -> 
 def test_a_path_with_a_blank_is_fine(command: Callable[..., Result]) -> None:
     result = command("run", "u8.bin", "--input", "a photo.png", "--engine", "reference")
     assert result.exit_code == 0, result.stderr
-    assert result.stderr == "note: images are taken as NHWC RGB, pixels as they are\n"
+    assert result.stderr == "note: images are converted to NHWC RGB, unscaled pixels\n"
 
 
 def test_from_a_model_and_an_image_to_the_best_classes(

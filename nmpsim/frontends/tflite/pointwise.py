@@ -126,7 +126,7 @@ def _leaky_relu(builder: TFLiteGraphBuilder) -> None:
         scales = source.scales[0], builder.result.scales[0]
         builder.add_table(builder.name(source), rescale_leaky(_INT16_VALUES, *scales, alpha))
     elif alpha <= 0:  # the device's factors are positive
-        _add_8_bit_table(builder, source, lambda *given: rescale_leaky(*given, alpha))
+        _add_8_bit_table(builder, source, lambda x, own, out: rescale_leaky(x, own, out, alpha))
     else:
         builder.add_instruction("leakyrelu", [source], Alpha=alpha)
 
