@@ -65,16 +65,19 @@ def _cast(x: Array, to: int = 0) -> Array:
 
 def _constant_of_shape(shape: Array, value: Array | None = None) -> Array:
     dims = tuple(int(dim) for dim in shape.reshape(-1))
-    is_small = min(dims, default=1) >= 0 and math.prod(dims) <= _MAX_ELEMENTS
-    require(is_small, f"a constant {list(dims)}")
+    require(
+        min(dims, default=1) >= 0 and math.prod(dims) <= _MAX_ELEMENTS, f"a constant {list(dims)}"
+    )
     fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
     return np.full(dims, fill.reshape(()), fill.dtype)
 
 
 def _range(*limits: Array) -> Array:
     start, limit, step = (one.reshape(()) for one in limits)
-    is_small = step and 0 <= (limit - start) / step <= _MAX_ELEMENTS
-    require(is_small, f"a range from {start} to {limit} by {step}")
+    require(
+        step and 0 <= (limit - start) / step <= _MAX_ELEMENTS,
+        f"a range from {start} to {limit} by {step}",
+    )
     ends: list[Any] = [start.item(), limit.item(), step.item()]
     values: Array = np.arange(*ends, dtype=start.dtype)
     return values

@@ -40,8 +40,7 @@ def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     result = read_quantization(op.lowering.constants, op.name, op.node.input(1), op.node.input(2))
     result = attrs.evolve(result, dtype=result.dtype or "uint8")
     value = op.read()
-    is_known = result.dtype in ("int8", "uint8", "int16", "uint16")
-    require(is_known, f"a result of {result.dtype}")
+    require(result.dtype in ("int8", "uint8", "int16", "uint16"), f"a result of {result.dtype}")
     if result.scales.size == 1:
         return op.emit("quantize", value, kind=result)
     value = op.read(0, PLAIN)
@@ -87,8 +86,10 @@ def _aligned_parameters(
     if scales.size == 1:
         return scales.reshape(()), zeros.reshape(())
     axis %= max(len(shape), 1)
-    is_fitting = shape and shape[axis] == scales.size and not op.node.attributes.get("block_size")
-    require(is_fitting, f"{scales.size} scales for {list(shape)}")
+    require(
+        shape and shape[axis] == scales.size and not op.node.attributes.get("block_size"),
+        f"{scales.size} scales for {list(shape)}",
+    )
     ends = (1,) * (len(shape) - 1 - axis)
     return scales.reshape(-1, *ends), zeros.reshape(-1, *ends)
 
@@ -186,6 +187,5 @@ def _cast(op: OperatorContext, dtype: str, to: int | None = None) -> LoweringRes
         value = dequantize(op, value)
         if dtype == FLOAT:
             return value
-    is_known = dtype in ("float32", "float16", "int32", "int64", "bool")
-    require(is_known, f"a result of {dtype or to}")
+    require(dtype in ("float32", "float16", "int32", "int64", "bool"), f"a result of {dtype or to}")
     return op.emit("convertto", value, kind=dtype)

@@ -35,10 +35,14 @@ def read_filters(op: OperatorContext, filters: Array) -> tuple[Window, int, Arra
     """Return the window of a convolution, its groups, and the filters as OHWI."""
     shape, attributes = op.image_shape(), op.node.attributes
     groups = int(attributes.get("group", 1))
-    is_fitting = 3 <= len(shape) <= 4 and filters.ndim == len(shape) and groups > 0
-    require(is_fitting, f"a filter {list(filters.shape)} for an input {list(shape)}")
-    is_fitting = filters.shape[1] * groups == shape[1] and len(filters) % groups == 0
-    require(is_fitting, f"{groups} groups, a filter {list(filters.shape)}, {shape[1]}")
+    require(
+        3 <= len(shape) <= 4 and filters.ndim == len(shape) and groups > 0,
+        f"a filter {list(filters.shape)} for an input {list(shape)}",
+    )
+    require(
+        filters.shape[1] * groups == shape[1] and len(filters) % groups == 0,
+        f"{groups} groups, a filter {list(filters.shape)}, {shape[1]}",
+    )
     extra = op.lowering.padding.get(op.names[0], (0, 0, 0, 0))
     window = read_window(shape[2:], filters.shape[2:], extra, **bind(read_window, attributes))
     return window, groups, np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
@@ -88,8 +92,10 @@ def float_bias(op: OperatorContext, outs: int) -> Array:
     if not op.node.input(2):
         return np.zeros(outs, np.float32)
     given = float_values(op, 2)
-    is_row = given.size in (1, outs) and given.size == math.prod(given.shape[-1:])
-    require(is_row, f"a bias {list(given.shape)}")
+    require(
+        given.size in (1, outs) and given.size == math.prod(given.shape[-1:]),
+        f"a bias {list(given.shape)}",
+    )
     return np.broadcast_to(given.reshape(-1), (outs,))
 
 
@@ -113,13 +119,19 @@ def lower_transposed_convolution(op: OperatorContext, *, group: int = 1) -> Lowe
 def _transposed_window(op: OperatorContext, shape: Shape, filters: Shape, groups: int) -> Window:
     """Return the window of a transposed convolution, with rows and columns of its result."""
     attributes, dims = op.node.attributes, len(shape) - 2
-    is_fitting = 1 <= dims <= 2 and len(filters) == len(shape) and groups > 0
-    require(is_fitting, f"a filter {list(filters)} for an input {list(shape)}")
-    is_fitting = filters[0] == shape[1] and shape[1] % groups == 0
-    require(is_fitting, f"{groups} groups, a filter {list(filters)}, {shape[1]}")
+    require(
+        1 <= dims <= 2 and len(filters) == len(shape) and groups > 0,
+        f"a filter {list(filters)} for an input {list(shape)}",
+    )
+    require(
+        filters[0] == shape[1] and shape[1] % groups == 0,
+        f"{groups} groups, a filter {list(filters)}, {shape[1]}",
+    )
     is_open = attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
-    is_known = is_open and "output_shape" not in attributes
-    require(is_known, f"auto_pad {attributes.get('auto_pad')}, or a shape that is given")
+    require(
+        is_open and "output_shape" not in attributes,
+        f"auto_pad {attributes.get('auto_pad')}, or a shape that is given",
+    )
     # A window over an input that is large enough: only its attributes are of interest.
     given = bind(read_window, {**attributes, "ceil_mode": 0})
     window = read_window((1 << 19,) * dims, filters[2:], **given)
@@ -187,8 +199,10 @@ def integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
         # One for each row is no bias of the columns, as many as there may be.
         is_row = values.size in (1, outs) and values.size == math.prod(values.shape[-1:])
         wide = ("int64",) if op.sources[0].dtype == "int16" else ()
-        is_known = is_row and str(values.dtype) in ("int32", *wide)
-        require(is_known, f"a bias {list(values.shape)} of {values.dtype}")
+        require(
+            is_row and str(values.dtype) in ("int32", *wide),
+            f"a bias {list(values.shape)} of {values.dtype}",
+        )
         values = np.broadcast_to(values.reshape(-1), (outs,))
     type = quantized_type(f"i{8 * values.itemsize}", (outs,), scale, 0)
     return op.lowering.builder.add_constant(op.bias or f"{op.name}_bias", values, type)

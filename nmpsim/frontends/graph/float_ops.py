@@ -190,10 +190,11 @@ def lower_batch_normalization(
 ) -> LoweringResult:
     """Lower BatchNormalization: ``(x - mean) / sqrt(variance + epsilon) * scale + bias``."""
     shape, parts = op.shape(), [op.values(index) for index in range(1, 5)]
-    is_fitting = len(shape) > 1 and all(part.shape == (shape[1],) for part in parts)
-    require(is_fitting, f"parameters {list(parts[0].shape)} for an input {list(shape)}")
-    is_float = all(part.dtype == np.float32 for part in parts)
-    require(is_float, "parameters that are no float32")
+    require(
+        len(shape) > 1 and all(part.shape == (shape[1],) for part in parts),
+        f"parameters {list(parts[0].shape)} for an input {list(shape)}",
+    )
+    require(all(part.dtype == np.float32 for part in parts), "parameters that are no float32")
     value = op.read(0, CHANNELS_LAST)
     if AS_CONVOLUTION in op.node.attributes and 3 <= len(shape) <= 4:
         return _convolve_channels(op, value, epsilon)
@@ -237,8 +238,7 @@ def lower_response_normalization(
 ) -> LoweringResult:
     """Lower LRN over an odd number of channels."""
     shape = op.shape()
-    is_known = len(shape) == 4 and size > 0 and size % 2
-    require(is_known, f"{size} channels of {list(shape)}")
+    require(len(shape) == 4 and size > 0 and size % 2, f"{size} channels of {list(shape)}")
     value = op.read(0, CHANNELS_LAST)
     return op.make(
         "localresponsenormalization",

@@ -37,8 +37,10 @@ def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
         rows = op.view(value, (math.prod(shape[:-1]), shape[-1]))
         sums = _multiply(op, rows, _centered_constant(op, 1, 3, 1))
         return op.view(sums, (*shape[:-1], other[1]))
-    is_known = shape[:-2] == other[:-2] and shape[-1] <= _MAX_PRODUCTS
-    require(is_known, f"{list(shape)} times {list(other)}, both no constant")
+    require(
+        shape[:-2] == other[:-2] and shape[-1] <= _MAX_PRODUCTS,
+        f"{list(shape)} times {list(other)}, both no constant",
+    )
     items = math.prod(shape[:-2])
     operands = [
         op.view(side, (items, *side.shape[-2:])) for side in (value, _centered(op, 1, 3, PLAIN))
@@ -53,8 +55,10 @@ def lower_conv_integer(op: OperatorContext) -> LoweringResult:
     window, groups, ordered = read_filters(op, filters)
     depth = filters.shape[1]
     step = min(_MAX_PRODUCTS // math.prod(filters.shape[2:]), depth)
-    is_known = step > 0 and (groups == 1 or step == depth)
-    require(is_known, f"{math.prod(filters.shape[1:])} products in {groups} groups")
+    require(
+        step > 0 and (groups == 1 or step == depth),
+        f"{math.prod(filters.shape[1:])} products in {groups} groups",
+    )
     value, parts = _centered(op, 0, 2, CHANNELS_LAST), []
     zeros = np.zeros(len(filters), np.float32)
     for first in range(0, depth, step):
@@ -76,8 +80,10 @@ def lower_qgemm(op: OperatorContext, *, alpha: float = 1.0) -> LoweringResult:
     if attributes.get("transA"):
         value = op.swap_with_last(value, 0)
     shape = value.shape
-    is_fitting = len(shape) == 2 and weights.ndim == 2 and shape[1] == weights.shape[0]
-    require(is_fitting, f"weights {list(weights.shape)} for an input {list(shape)}")
+    require(
+        len(shape) == 2 and weights.ndim == 2 and shape[1] == weights.shape[0],
+        f"weights {list(weights.shape)} for an input {list(shape)}",
+    )
     size = (shape[0], weights.shape[1])
     bias = op.values(6) if node.input(6) else np.zeros(1, np.int32)
     integers = _multiply(op, value, weights, np.broadcast_to(bias, size))
@@ -119,8 +125,10 @@ def _zero_points(op: OperatorContext, index: int) -> Array:
 def _centered_constant(op: OperatorContext, index: int, zero_index: int, axis: int) -> Array:
     """Return constant 8-bit integers minus the zero points of an axis, in float32."""
     values, zeros = op.values(index), _zero_points(op, zero_index)
-    is_known = str(values.dtype) in _EIGHT_BIT_TYPES and zeros.size in (1, values.shape[axis])
-    require(is_known, f"{op.names[index]} of {values.dtype}, {zeros.size} zero points")
+    require(
+        str(values.dtype) in _EIGHT_BIT_TYPES and zeros.size in (1, values.shape[axis]),
+        f"{op.names[index]} of {values.dtype}, {zeros.size} zero points",
+    )
     ends = (1,) * (values.ndim - 1 - axis)
     return (values.astype(np.int64) - zeros.reshape(-1, *ends)).astype(np.float32)
 

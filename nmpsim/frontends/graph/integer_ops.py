@@ -53,8 +53,10 @@ def lower_integer_division(op: OperatorContext) -> LoweringResult:
         divisor = (divisor - np.float32(other.zero_point)) * np.float32(other.scale)
     else:
         divisor = op.values(1)
-    is_number = divisor.size == 1 and divisor.ndim <= len(op.shape()) and divisor.any()
-    require(is_number, f"a division by {divisor.size} numbers")
+    require(
+        divisor.size == 1 and divisor.ndim <= len(op.shape()) and divisor.any(),
+        f"a division by {divisor.size} numbers",
+    )
     return tabulate(op, lambda x: x / divisor.astype(np.float32).reshape(()))
 
 
@@ -83,8 +85,10 @@ def _table(
     Source: ``QLinearLookupBase`` (onnxruntime/contrib_ops/cpu/quantization/qlinear_lookup_table.cc)
     and MLAS's ``QuantizeLinear``: float32, the zero point after rounding.
     """
-    is_known = source.dtype in ("int8", "uint8") and result.dtype == source.dtype
-    require(is_known, f"{source.dtype} to {result.dtype}")
+    require(
+        source.dtype in ("int8", "uint8") and result.dtype == source.dtype,
+        f"{source.dtype} to {result.dtype}",
+    )
     low, high = INTEGER_RANGES[source.dtype]
     integers = np.arange(low, high + 1) - source.zero_point
     floats = integers.astype(np.float32) * np.float32(source.scale)

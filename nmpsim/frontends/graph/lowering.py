@@ -104,8 +104,10 @@ class Lowering:
     def integers(self, name: str, limit: int = 64) -> list[int]:
         """Return the flattened values of a constant of at most ``limit`` integers."""
         values = self.constant(name)
-        is_short = values.dtype.kind in "iu" and values.size <= limit
-        require(is_short, f"{name} holds {values.size} {values.dtype}")
+        require(
+            values.dtype.kind in "iu" and values.size <= limit,
+            f"{name} holds {values.size} {values.dtype}",
+        )
         return [int(value) for value in values.reshape(-1)]
 
     def shape(self, name: str) -> Shape:
@@ -194,8 +196,9 @@ class Lowering:
         """Add an input of the program; return its name there."""
         kind: Kind = dtype
         if quantization := self.quantization(name):
-            is_equal = quantization.dtype in ("", dtype)
-            require(is_equal, f"{dtype}, its zero point {quantization.dtype}")
+            require(
+                quantization.dtype in ("", dtype), f"{dtype}, its zero point {quantization.dtype}"
+            )
             kind = attrs.evolve(quantization, dtype=dtype)
         value = self.builder.add_variable(name, self.tensor_type(kind, shape))
         self._shapes[name] = shape
@@ -245,8 +248,10 @@ class Lowering:
             self.builder.add_instruction("copy", name, (output, value))
             self._stored[name] = {PLAIN: output}
         stored = self._stored.get(name, {}).get(PLAIN)
-        is_computed = stored is not None and stored.name == self.output_names[name]
-        require(is_computed, "an input, or what nothing makes")
+        require(
+            stored is not None and stored.name == self.output_names[name],
+            "an input, or what nothing makes",
+        )
 
     def is_unsigned(self, name: str) -> bool:
         """Return whether an output is uint8 or uint16 in the file."""
@@ -258,8 +263,10 @@ class Lowering:
 
     def view(self, value: Value, shape: Shape) -> Value:
         """Return all elements of a value with another shape."""
-        is_fitting = math.prod(shape) == math.prod(value.shape)
-        require(is_fitting, f"shape {list(value.shape)} cannot be {list(shape)}")
+        require(
+            math.prod(shape) == math.prod(value.shape),
+            f"shape {list(value.shape)} cannot be {list(shape)}",
+        )
         return self.builder.add_view(value, attrs.evolve(value.type, shape=shape))
 
     def add_instruction(
@@ -294,8 +301,7 @@ class Lowering:
         message = f"{name} {list(own)} broadcast to {list(shape)}"
         if name in self.constants:
             self._broadcast_elements += math.prod(shape)
-            is_small = self._broadcast_elements <= MAX_BROADCAST_ELEMENTS
-            require(is_small, f"the constant {message}")
+            require(self._broadcast_elements <= MAX_BROADCAST_ELEMENTS, f"the constant {message}")
             values = np.broadcast_to(self.constant(name).reshape(full), shape)
             if layout == CHANNELS_LAST:
                 values = np.moveaxis(values, 1, -1)

@@ -27,8 +27,10 @@ _MAX_PRODUCTS = 1 << 12
 def matmul_shapes(op: OperatorContext) -> tuple[Shape, Shape]:
     """Return the shapes of both operands; raise UnsupportedError if they do not fit."""
     shape, other = op.shape(0), op.shape(1)
-    is_fitting = min(len(shape), len(other)) > 1 and shape[-1] == other[-2]
-    require(is_fitting, f"{list(shape)} times {list(other)}")
+    require(
+        min(len(shape), len(other)) > 1 and shape[-1] == other[-2],
+        f"{list(shape)} times {list(other)}",
+    )
     return shape, other
 
 
@@ -80,8 +82,10 @@ def lower_gemm(op: OperatorContext, *, alpha: float = 1.0, beta: float = 1.0) ->
     else:
         right = _matrix(op, 1, "transB")
         shape = right.shape
-    is_fitting = len(shape) == 2 and left.shape[1] == shape[0] and math.isfinite(alpha * beta)
-    require(is_fitting, f"{list(left.shape)} times {list(shape)}, {alpha}, {beta}")
+    require(
+        len(shape) == 2 and left.shape[1] == shape[0] and math.isfinite(alpha * beta),
+        f"{list(left.shape)} times {list(shape)}, {alpha}, {beta}",
+    )
     size = (left.shape[0], shape[1])
     if weights is None:
         operands = [op.view(side, (1, *side.shape)) for side in (left, right)]
@@ -129,8 +133,7 @@ def lower_integer_matmul(op: OperatorContext) -> LoweringResult:
     if op.kind == "MatMul" and op.lowering.is_constant(op.names[1]) and len(other) == 2:
         rows = op.view(op.read(0, PLAIN), (math.prod(shape[:-1]), shape[-1]))
         return op.view(_connect_integers(op, rows, stored_weights(op)), (*shape[:-1], other[1]))
-    is_plain = not op.bias and not op.limits
-    require(is_plain, "a bias or clip of a product of two activations")
+    require(not op.bias and not op.limits, "a bias or clip of a product of two activations")
     batch = _batch_shape(shape, other)
     operands = [op.read(index, PLAIN) for index in range(2)]
     require(math.prod(batch) <= _MAX_PRODUCTS, f"{math.prod(batch)} products in one")
@@ -173,8 +176,10 @@ def lower_integer_gemm(
     if attributes.get("transA"):
         value = op.swap_with_last(value, 0)
     rows = value.shape if rows is None else rows
-    is_fitting = len(rows) > 1 and rows[-1] == weights.shape[0]
-    require(is_fitting, f"weights {list(weights.shape)} for an input {list(rows)}")
+    require(
+        len(rows) > 1 and rows[-1] == weights.shape[0],
+        f"weights {list(weights.shape)} for an input {list(rows)}",
+    )
     flat = op.view(value, (math.prod(rows[:-1]), rows[-1]))
     result = _connect_integers(op, flat, weights)
     return op.view(result, (*rows[:-1], weights.shape[1]) if shape is None else shape)

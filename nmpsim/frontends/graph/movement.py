@@ -65,8 +65,7 @@ def lower_reshape(
         shape = op.integers(1)
     own = op.shape()
     message = f"shape {list(shape)} for {list(own)}"
-    has_source = allowzero or all(d != 0 or i < len(own) for i, d in enumerate(shape))
-    require(has_source, message)
+    require(allowzero or all(d != 0 or i < len(own) for i, d in enumerate(shape)), message)
     dims = [own[i] if d == 0 and not allowzero else int(d) for i, d in enumerate(shape)]
     known = math.prod(d for d in dims if d != -1)
     if dims.count(-1) == 1 and known > 0:
@@ -91,8 +90,7 @@ def normalized_axes(
         if not op.node.input(index):
             return None
         axes = op.integers(index)
-    is_inside = all(-rank <= axis < rank for axis in axes)
-    require(is_inside, f"dimensions {list(axes)} of {rank}")
+    require(all(-rank <= axis < rank for axis in axes), f"dimensions {list(axes)} of {rank}")
     return [int(axis) % rank for axis in axes]
 
 
@@ -155,10 +153,14 @@ def lower_slice(
     else:
         axes = axes or range(len(starts))
     steps = [1] * len(starts) if steps is None else steps
-    is_fitting = len({len(starts), len(ends), len(axes), len(steps)}) == 1 and 0 not in steps
-    require(is_fitting, f"steps {list(steps)}, {len(starts)} beginnings")
-    is_inside = all(-len(own) <= axis < len(own) for axis in axes)
-    require(is_inside, f"dimensions {list(axes)} of {list(own)}")
+    require(
+        len({len(starts), len(ends), len(axes), len(steps)}) == 1 and 0 not in steps,
+        f"steps {list(steps)}, {len(starts)} beginnings",
+    )
+    require(
+        all(-len(own) <= axis < len(own) for axis in axes),
+        f"dimensions {list(axes)} of {list(own)}",
+    )
     axes = [axis % len(own) for axis in axes]
     if any(step != 1 for step in steps):
         boxes = zip(axes, starts, ends, steps, strict=True)
@@ -187,8 +189,7 @@ def lower_split(
     if split is None:
         each = -(-own[axis] // count)
         split = [min(each, own[axis] - i * each) for i in range(count)]
-    is_fitting = len(split) == count and sum(split) == own[axis]
-    require(is_fitting, f"parts {list(split)} of {own[axis]}")
+    require(len(split) == count and sum(split) == own[axis], f"parts {list(split)} of {own[axis]}")
     begin = 0
     for size, result in zip(split, outputs, strict=True):
         if result:
@@ -208,12 +209,13 @@ def _extract(op: OperatorContext, offsets: Integers, shape: Integers, name: str 
 def lower_gather(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
     """Lower Gather with constant indices of one dimension or none."""
     own, index = op.shape(), op.values(1)
-    is_known = -len(own) <= axis < len(own) and index.dtype.kind == "i" and index.ndim <= 1
-    require(is_known, f"indices {list(index.shape)} of {index.dtype} in {list(own)}")
+    require(
+        -len(own) <= axis < len(own) and index.dtype.kind == "i" and index.ndim <= 1,
+        f"indices {list(index.shape)} of {index.dtype} in {list(own)}",
+    )
     axis %= len(own)
     size = own[axis]
-    is_inside = index.size and index.min() >= -size and index.max() < size
-    require(is_inside, f"indices beyond {size}")
+    require(index.size and index.min() >= -size and index.max() < size, f"indices beyond {size}")
     flat = index.reshape(-1).astype(np.int64) % size
     if index.ndim == 1:
         return gather(op, {axis: flat})
@@ -226,8 +228,10 @@ def lower_gather(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
 def lower_tile(op: OperatorContext) -> LoweringResult:
     """Lower Tile: repeat a tensor along its axes."""
     own, counts = op.shape(), op.integers(1)
-    is_known = len(counts) == len(own) and all(1 <= count <= 1 << 16 for count in counts)
-    require(is_known, f"{counts} times {list(own)}")
+    require(
+        len(counts) == len(own) and all(1 <= count <= 1 << 16 for count in counts),
+        f"{counts} times {list(own)}",
+    )
     pairs = enumerate(zip(own, counts, strict=True))
     return gather(op, {a: np.tile(np.arange(d), n) for a, (d, n) in pairs if n > 1})
 
@@ -266,11 +270,12 @@ def lower_pad(
     if pads is None:
         pads = op.integers(1)
     axes = op.integers(3) if op.node.input(3) else range(len(own))
-    is_known = mode in ("constant", "edge", "reflect", "symmetric", "wrap")
-    require(is_known, f"mode {mode}")
+    require(mode in ("constant", "edge", "reflect", "symmetric", "wrap"), f"mode {mode}")
     count = len(axes)
-    is_fitting = len(pads) == 2 * count and all(-len(own) <= axis < len(own) for axis in axes)
-    require(is_fitting, f"pads {list(pads)} for {list(own)}")
+    require(
+        len(pads) == 2 * count and all(-len(own) <= axis < len(own) for axis in axes),
+        f"pads {list(pads)} for {list(own)}",
+    )
     require(all(0 <= pad < 1 << 20 for pad in pads), f"pads {list(pads)}")
     before, after = [0] * len(own), [0] * len(own)
     for i, axis in enumerate(axes):
@@ -329,8 +334,10 @@ def lower_depth_to_space(
 ) -> LoweringResult:
     """Lower DepthToSpace: channels of a pixel to the pixels of a block."""
     own = op.shape()
-    is_fitting = len(own) == 4 and blocksize > 0 and own[1] % (blocksize * blocksize) == 0
-    require(is_fitting, f"blocks of {blocksize} for {list(own)}")
+    require(
+        len(own) == 4 and blocksize > 0 and own[1] % (blocksize * blocksize) == 0,
+        f"blocks of {blocksize} for {list(own)}",
+    )
     images, channels, rows, columns = own
     depth = channels // (blocksize * blocksize)
     block = (blocksize, blocksize)
@@ -347,8 +354,10 @@ def lower_space_to_depth(
 ) -> LoweringResult:
     """Lower SpaceToDepth: the pixels of a block to channels of one pixel."""
     own = op.shape()
-    is_fitting = len(own) == 4 and blocksize > 0 and not any(d % blocksize for d in own[2:])
-    require(is_fitting, f"blocks of {blocksize} for {list(own)}")
+    require(
+        len(own) == 4 and blocksize > 0 and not any(d % blocksize for d in own[2:]),
+        f"blocks of {blocksize} for {list(own)}",
+    )
     images, channels, rows, columns = own
     rows, columns = rows // blocksize, columns // blocksize
     order = (0, 1, 3, 5, 2, 4) if mode == "CRD" else (0, 3, 5, 1, 2, 4)

@@ -212,8 +212,10 @@ def read_quantization(
         scales.dtype == np.float32 and zeros.size in (1, scales.size) and scales.size,
         f"{scales.size} scales of {scales.dtype}, {zeros.size} zero points",
     )
-    is_positive = np.isfinite(scales).all() and (scales > 0).all()
-    require(is_positive, f"a scale of {name} that is not finite and above 0")
+    require(
+        np.isfinite(scales).all() and (scales > 0).all(),
+        f"a scale of {name} that is not finite and above 0",
+    )
     wide = np.broadcast_to(zeros.astype(np.int64), scales.shape)
     return QuantizedTensor(name, dtype, scales.astype(np.float32), wide)
 

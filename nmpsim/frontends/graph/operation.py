@@ -272,8 +272,10 @@ class OperatorContext:
 def check_elems(values: Sequence[Value], elems: Sequence[str], name: str = "") -> None:
     """Raise UnsupportedError unless all values have one element type that is among ``elems``."""
     for value in values:
-        is_allowed = value.type.elem in elems and value.type.elem == values[0].type.elem
-        require(is_allowed, f"{name or value.name} is {value.type.elem}")
+        require(
+            value.type.elem in elems and value.type.elem == values[0].type.elem,
+            f"{name or value.name} is {value.type.elem}",
+        )
 
 
 def as_image(op: OperatorContext, value: Value) -> Value:

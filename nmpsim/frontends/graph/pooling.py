@@ -78,8 +78,7 @@ def read_window(
     ones = (1,) * dims
     sizes = _numbers(kernel if kernel_shape is None else kernel_shape, dims, "kernel_shape")
     if kernel is not None:
-        is_equal = sizes == tuple(kernel)
-        require(is_equal, f"kernel_shape {list(sizes)} for weights of {list(kernel)}")
+        require(sizes == tuple(kernel), f"kernel_shape {list(sizes)} for weights of {list(kernel)}")
     steps = _numbers(ones if strides is None else strides, dims, "strides")
     dilation = _numbers(ones if dilations is None else dilations, dims, "dilations")
     extents = [(k - 1) * d + 1 for k, d in zip(sizes, dilation, strict=True)]
@@ -113,8 +112,10 @@ def read_window(
 
 
 def _numbers(value: Any, dims: int, name: str) -> tuple[int, ...]:
-    is_fitting = isinstance(value, tuple) and len(value) == dims and min(value) > 0
-    require(is_fitting, f"{name} {value} for {dims} dimensions")
+    require(
+        isinstance(value, tuple) and len(value) == dims and min(value) > 0,
+        f"{name} {value} for {dims} dimensions",
+    )
     require(max(value) < _MAX_SIZE, f"{name} {value}")
     return tuple(int(one) for one in value)
 
@@ -130,8 +131,10 @@ def _padding(
         for size, extent, stride in zip(spatial, extents, strides, strict=True):
             total = (-(-size // stride) - 1) * stride + extent - size
             # ONNX Runtime leaves out as much in front as behind, where it computes it at all.
-            is_known = total >= (-1 if is_upper else -2)
-            require(is_known, f"{auto_pad} at strides {list(strides)} beyond the window")
+            require(
+                total >= (-1 if is_upper else -2),
+                f"{auto_pad} at strides {list(strides)} beyond the window",
+            )
             total = max(total, 0)
             less.append(total // 2)
             more.append(total - total // 2)
@@ -139,8 +142,10 @@ def _padding(
     if auto_pad not in ("NOTSET", EXPLICIT) or pads is None:
         pads = (0,) * (2 * dims)
     is_known = auto_pad in ("NOTSET", EXPLICIT, "VALID")
-    is_fitting = is_known and isinstance(pads, tuple) and len(pads) == 2 * dims
-    require(is_fitting, f"pads {pads}, auto_pad {auto_pad}")
+    require(
+        is_known and isinstance(pads, tuple) and len(pads) == 2 * dims,
+        f"pads {pads}, auto_pad {auto_pad}",
+    )
     require(min(pads) >= 0 and max(pads) < _MAX_SIZE, f"pads {list(pads)}")
     return [int(pad) for pad in pads[:dims]], [int(pad) for pad in pads[dims:]]
 
@@ -156,8 +161,10 @@ def lower_average_pool(op: OperatorContext) -> LoweringResult:
     if op.kind == "GlobalAveragePool":
         attributes = {"kernel_shape": spatial}
     window = read_window(spatial, **bind_attributes(read_window, attributes))
-    is_known = window.dilation == (1, 1) and not (window.is_extended and window.counts_padding)
-    require(is_known, f"dilations {window.dilation}, or ceil_mode with counted padding")
+    require(
+        window.dilation == (1, 1) and not (window.is_extended and window.counts_padding),
+        f"dilations {window.dilation}, or ceil_mode with counted padding",
+    )
     counts, words = window.counts_padding, unsigned_attribute(op)
     if is_integer:
         counts = counts or not any(window.pads)
@@ -180,15 +187,19 @@ def lower_average_pool(op: OperatorContext) -> LoweringResult:
 def lower_max_pool(op: OperatorContext, *, auto_pad: str = "NOTSET") -> LoweringResult:
     """Lower MaxPool and GlobalMaxPool."""
     shape, attributes = op.image_shape(), op.node.attributes
-    is_known = 3 <= len(shape) <= 4 and not any(op.node.outputs[1:])
-    require(is_known, f"an input {list(shape)}, or places of the largest values")
+    require(
+        3 <= len(shape) <= 4 and not any(op.node.outputs[1:]),
+        f"an input {list(shape)}, or places of the largest values",
+    )
     if op.kind == "GlobalMaxPool":
         attributes, auto_pad = {"kernel_shape": shape[2:]}, "NOTSET"
     window = read_window(shape[2:], **bind_attributes(read_window, attributes))
     has_gaps = window.dilation != (1, 1)
     # ONNX Runtime pads as for a window without gaps, other than ONNX says.
-    is_known = not (has_gaps and str(auto_pad).startswith("SAME"))
-    require(is_known, f"dilations {list(window.dilation)} and {auto_pad}")
+    require(
+        not (has_gaps and str(auto_pad).startswith("SAME")),
+        f"dilations {list(window.dilation)} and {auto_pad}",
+    )
     value = as_image(op, op.read_any(0, CHANNELS_LAST))
     strides, pads = window.strides, window.pads
     if has_gaps:
@@ -237,8 +248,9 @@ def lower_reduction(
     shape, opcode = op.shape(), _REDUCTION_OPCODES[op.kind]
     axes = normalized_axes(op, axes, len(shape))
     is_noop = not axes and noop_with_empty_axes
-    is_known = not op.sources or (op.limits is None and not is_noop)
-    require(is_known, "a clip of a mean, or no dimensions")
+    require(
+        not op.sources or (op.limits is None and not is_noop), "a clip of a mean, or no dimensions"
+    )
     if is_noop:
         return op.define_view(shape)
     op.read()

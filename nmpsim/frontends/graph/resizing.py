@@ -51,8 +51,10 @@ def lower_resize(
         factors = tuple(float(new) / float(old) for new, old in pairs)
         return op.emit("resizenearest", value, shape=shape, Scale=factors)
     policy = keep_aspect_ratio_policy
-    is_known = not antialias and policy == "stretch" and max(sizes) <= _MAX_SIZE
-    require(is_known, f"antialias, {policy}, or sizes {list(sizes)}")
+    require(
+        not antialias and policy == "stretch" and max(sizes) <= _MAX_SIZE,
+        f"antialias, {policy}, or sizes {list(sizes)}",
+    )
     coordinates = {
         axis: _coordinates(transformation, own[axis], sizes[axis], factors[axis])
         for axis in range(len(own))
@@ -85,16 +87,20 @@ def _sizes_and_scales(
 ) -> tuple[Shape, tuple[float, ...]]:
     """Return sizes and scales of all axes; the file gives only one of them."""
     axes = axes or range(len(own))
-    is_inside = all(-len(own) <= axis < len(own) for axis in axes)
-    require(is_inside, f"dimensions {list(axes)} of {list(own)}")
+    require(
+        all(-len(own) <= axis < len(own) for axis in axes),
+        f"dimensions {list(axes)} of {list(own)}",
+    )
     has_sizes = bool(op.node.input(3))
     given: Any = scales
     if has_sizes:
         given = op.integers(3)
     elif scales is None:
         given = op.values(1 if _is_old(op) else 2).reshape(-1)
-    is_fitting = len(given) == len(axes) and all(0 < float(one) < 1 << 20 for one in given)
-    require(is_fitting, f"{len(given)} sizes or scales for {list(own)}")
+    require(
+        len(given) == len(axes) and all(0 < float(one) < 1 << 20 for one in given),
+        f"{len(given)} sizes or scales for {list(own)}",
+    )
     sizes, factors = list(own), [1.0] * len(own)
     for axis, one in zip(axes, given, strict=True):
         if has_sizes:
@@ -127,8 +133,7 @@ def _coordinates(transformation: str, own: int, size: int, scale: float) -> Arra
         return x / factor
     if transformation == "align_corners":
         # ONNX and its Runtime differ in what the length is
-        is_whole = np.float32(own) * factor == size
-        require(is_whole, f"align_corners from {own} to {own * scale:g}")
+        require(np.float32(own) * factor == size, f"align_corners from {own} to {own * scale:g}")
         return x * np.float32(own - 1) / np.float32(size - 1) if size > 1 else x * 0
     if transformation == "pytorch_half_pixel" and size == 1:
         return x * 0
@@ -215,16 +220,18 @@ def lower_integer_resize(
     transformation = "asymmetric" if _is_old(op) else transformation
     is_exact = all(size == scale * dim for size, scale, dim in zip(sizes, given, own, strict=True))
     is_stretched = keep_aspect_ratio_policy == "stretch" and not antialias
-    is_known = is_exact and is_stretched and transformation in _IS_CENTERED
-    require(is_known, f"{transformation} from {list(own)} to {list(sizes)}")
+    require(
+        is_exact and is_stretched and transformation in _IS_CENTERED,
+        f"{transformation} from {list(own)} to {list(sizes)}",
+    )
     is_whole = all(scale.is_integer() for scale in given)
-    is_known = len(own) == 4 and sizes[:2] == own[:2] and is_whole
-    require(is_known, f"scales {list(given)}")
+    require(len(own) == 4 and sizes[:2] == own[:2] and is_whole, f"scales {list(given)}")
     factors, is_centered = (int(given[2]), int(given[3])), _IS_CENTERED[transformation]
     tents = [_tent(factor, is_centered) for factor in factors]
     weights = np.multiply.outer(tents[0], tents[1])
-    is_known = weights.max() <= _MAX_WEIGHT and mode == "linear"
-    require(is_known, f"mode {mode}, {factors} times as many")
+    require(
+        weights.max() <= _MAX_WEIGHT and mode == "linear", f"mode {mode}, {factors} times as many"
+    )
     value = op.read(0, CHANNELS_LAST)
     for axis, factor in enumerate(factors, 1):
         if factor > 1:

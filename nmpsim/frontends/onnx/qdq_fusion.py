@@ -304,8 +304,9 @@ class _Fusion:
     def _bias(self, name: str, sources: tuple[QuantizedTensor, ...]) -> str:
         """Return the name of an int32 constant nearly on the scale of the sum."""
         source = self._source(name)
-        is_known = source.dtype == "int32" and source.name in self._constants
-        require(is_known, f"a bias of {source.dtype}")
+        require(
+            source.dtype == "int32" and source.name in self._constants, f"a bias of {source.dtype}"
+        )
         products = sources[0].scales * sources[1].scales
         allowed = _BIAS_TOLERANCE * products + _BIAS_DIFFERENCE
         is_near = (np.abs(source.scales - products) <= allowed).all()

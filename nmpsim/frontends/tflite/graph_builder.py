@@ -113,8 +113,10 @@ class TFLiteGraphBuilder(GraphBuilder):
         """Return the flattened values of a constant input that holds a few integers."""
         inputs = self.operator.inputs
         values = constant_values(inputs[index] if index < len(inputs) else None)
-        is_short = values.dtype.kind in "iu" and values.size <= _MAX_INTEGERS
-        require(is_short, f"input {index} holds {values.size} {values.dtype}")
+        require(
+            values.dtype.kind in "iu" and values.size <= _MAX_INTEGERS,
+            f"input {index} holds {values.size} {values.dtype}",
+        )
         return [int(value) for value in values.reshape(-1)]
 
     @property
@@ -130,8 +132,9 @@ class TFLiteGraphBuilder(GraphBuilder):
         return map(self.name, self.operator.outputs)
 
     def _kind(self, tensor: TFLiteTensor, name: str) -> Kind:
-        is_known = tensor.dtype in (*_QUANTIZED_TYPES, *_PLAIN_TYPES)
-        require(is_known, f"{tensor.name} is {tensor.dtype}")
+        require(
+            tensor.dtype in (*_QUANTIZED_TYPES, *_PLAIN_TYPES), f"{tensor.name} is {tensor.dtype}"
+        )
         if not tensor.is_quantized:
             require(tensor.dtype in _PLAIN_TYPES, _unquantized_text(tensor))
             return tensor.dtype

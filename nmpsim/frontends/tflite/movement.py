@@ -31,8 +31,7 @@ def _pad(builder: TFLiteGraphBuilder) -> None:
     source, result = builder.source, builder.result
     check_equal_kinds(source, result)
     given = builder.integers(1)
-    is_known = len(given) == 2 * len(source.shape) and min(given, default=0) >= 0
-    require(is_known, f"paddings {given}")
+    require(len(given) == 2 * len(source.shape) and min(given, default=0) >= 0, f"paddings {given}")
     inputs = [builder.name(source)]
     if result.is_quantized:
         value = builder.parameters(result).zero_point
@@ -48,8 +47,10 @@ def _mirror_pad(builder: TFLiteGraphBuilder) -> None:
     given, edge = builder.integers(1), 1 - int(builder.options["Mode"])
     sizes = [size - edge for size in source.shape for _ in range(2)]
     is_known = len(given) == len(sizes) and edge in (0, 1)
-    is_inside = is_known and all(0 <= n <= most for n, most in zip(given, sizes, strict=True))
-    require(is_inside, f"paddings {given}")
+    require(
+        is_known and all(0 <= n <= most for n, most in zip(given, sizes, strict=True)),
+        f"paddings {given}",
+    )
     mode = ("symmetric", "reflect")[edge]
     builder.add("Pad", [source], pads=(*given[::2], *given[1::2]), mode=mode)
 
@@ -60,8 +61,7 @@ def _concatenation(builder: TFLiteGraphBuilder) -> None:
     axis = single_axis([builder.options["Axis"]], len(whole))
     for part in builder.operator.inputs:
         if part is not None:
-            is_fitting = len(part.shape) == len(whole)
-            require(is_fitting, f"{list(part.shape)} as a part of {list(whole)}")
+            require(len(part.shape) == len(whole), f"{list(part.shape)} as a part of {list(whole)}")
     parts = [_rescaled_part(builder, part) for part in builder.operator.inputs]
     builder.add("Concat", parts, axis=axis)
 
@@ -111,8 +111,10 @@ def _strided_slice(builder: TFLiteGraphBuilder) -> None:
     require(not has_new_axes, "a mask of new dimensions")
     require(not options.get("Offset"), "ends that are counted from the beginnings")
     shape = source.shape
-    is_fitting = len(begins) == len(ends) == len(steps) == len(shape) and 0 not in steps
-    require(is_fitting, f"{len(begins)} beginnings for {len(shape)} dimensions")
+    require(
+        len(begins) == len(ends) == len(steps) == len(shape) and 0 not in steps,
+        f"{len(begins)} beginnings for {len(shape)} dimensions",
+    )
     taken = []
     for d, size in enumerate(shape):
         begin = None if options["BeginMask"] >> d & 1 else begins[d]
@@ -147,8 +149,10 @@ def _add_parts(builder: TFLiteGraphBuilder, source: TFLiteTensor, given: list[in
     axis = single_axis(given, len(source.shape))
     begin = 0
     for result in builder.operator.outputs:
-        is_fitting = len(result.shape) == len(source.shape)
-        require(is_fitting, f"{list(result.shape)} as a part of {list(source.shape)}")
+        require(
+            len(result.shape) == len(source.shape),
+            f"{list(result.shape)} as a part of {list(source.shape)}",
+        )
         _add_part(builder, source, result, axis, begin)
         begin += result.shape[axis]
 
@@ -167,11 +171,15 @@ def _gather(builder: TFLiteGraphBuilder) -> None:
     check_equal_kinds(source, builder.result)
     axis = single_axis([options["Axis"]], len(source.shape))
     indices = constant_values((*builder.operator.inputs, None)[1])
-    is_known = not options["BatchDims"] and indices.dtype.kind in "iu"
-    require(is_known, f"batches, or places of {indices.dtype}")
+    require(
+        not options["BatchDims"] and indices.dtype.kind in "iu",
+        f"batches, or places of {indices.dtype}",
+    )
     size = source.shape[axis]
-    is_inside = not indices.size or (indices.min() >= 0 and indices.max() < size)
-    require(is_inside, f"a place outside of {size}")
+    require(
+        not indices.size or (indices.min() >= 0 and indices.max() < size),
+        f"a place outside of {size}",
+    )
     _add_gather(builder, builder.name(source), axis, indices)
 
 
@@ -182,8 +190,10 @@ def _block_translation(into_channels: bool) -> Translation:
         source, result = builder.source, builder.result
         check_equal_kinds(source, result)
         size = builder.options["BlockSize"]
-        is_known = len(source.shape) == len(result.shape) == 4 and size > 0
-        require(is_known, f"blocks of {size} in {list(source.shape)}")
+        require(
+            len(source.shape) == len(result.shape) == 4 and size > 0,
+            f"blocks of {size} in {list(source.shape)}",
+        )
         images, rows, columns, channels = (result if into_channels else source).shape
         channels //= size * size
         pixels = (images, rows, size, columns, size, channels)
@@ -225,8 +235,10 @@ def _extract(
     shape: Shape = (),
 ) -> None:
     """Add the extraction of a box; ``shape`` is that of the box if the result has another one."""
-    is_fitting = not shape or math.prod(shape) == math.prod(result.shape)
-    require(is_fitting, f"shape {list(result.shape)} cannot be {list(shape)}")
+    require(
+        not shape or math.prod(shape) == math.prod(result.shape),
+        f"shape {list(result.shape)} cannot be {list(shape)}",
+    )
     name, views = builder.name(result), (shape,) if shape else ()
     builder.add_instruction("extracttensor", [source], name, views=views, Offsets=tuple(offsets))
 

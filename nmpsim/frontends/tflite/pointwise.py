@@ -76,8 +76,7 @@ def _on_powers_of_two(
     *shifts, _ = (round(powers[2]) - round(power) for power in powers)
     is_broadcast = builder.operator.name == "ADD" and tensors[0].shape != tensors[1].shape
     rounded = [round(power) for power in powers]
-    is_known = min(shifts) == 0 and not is_broadcast
-    require(is_known, f"Int16 on scales of 2^{rounded}, or broadcast")
+    require(min(shifts) == 0 and not is_broadcast, f"Int16 on scales of 2^{rounded}, or broadcast")
     shift = max(shifts)
     if shift > 0:
         finer = shifts.index(shift)
@@ -138,8 +137,10 @@ def _look_up(builder: TFLiteGraphBuilder) -> None:
         _add_8_bit_table(builder, source, TABLES[name])
         return
     own, result = builder.parameters(source), builder.parameters(builder.result)
-    is_known = result.scale == 1 / 32768 and not result.zero_point and not own.zero_point
-    require(is_known, "zero points, or a result that is not on 1/32768")
+    require(
+        result.scale == 1 / 32768 and not result.zero_point and not own.zero_point,
+        "zero points, or a result that is not on 1/32768",
+    )
     require(own.scale * 3 * 4096 <= 32767, f"a scale of {own.scale:g}")
     builder.add_table(own.name, INT16_FUNCTIONS[name](_INT16_VALUES, own.scale))
 
@@ -148,8 +149,10 @@ def _add_8_bit_table(
     builder: TFLiteGraphBuilder, source: TFLiteTensor, function: TableFunction
 ) -> None:
     result = builder.result
-    is_known = source.dtype in ("int8", "uint8") and result.dtype == source.dtype
-    require(is_known, f"{source.dtype} to {result.dtype}")
+    require(
+        source.dtype in ("int8", "uint8") and result.dtype == source.dtype,
+        f"{source.dtype} to {result.dtype}",
+    )
     least = INTEGER_RANGES[source.dtype][0]
     numbers = np.arange(least, least + 256) - builder.parameters(source).zero_point
     values = function(numbers, source.scales[0], result.scales[0])
@@ -166,8 +169,10 @@ def _prelu(builder: TFLiteGraphBuilder) -> None:
     (source, slopes), result = builder.quantized_inputs(2), builder.result
     _check_broadcast(source.shape, slopes.shape, result.shape)
     _source_of_result_type(builder)
-    is_known = slopes.dtype == source.dtype.replace("int16", "int8")
-    require(is_known, f"{source.dtype} with slopes of {slopes.dtype}")
+    require(
+        slopes.dtype == source.dtype.replace("int16", "int8"),
+        f"{source.dtype} with slopes of {slopes.dtype}",
+    )
     name, wide = builder.name(source), builder.name(slopes)
     below, second = (builder.add_temporary(one, "below") for one in (source, result))
     first = builder.add_temporary(result, "above")
@@ -189,8 +194,10 @@ def _prelu(builder: TFLiteGraphBuilder) -> None:
 
 def _batch_matmul(builder: TFLiteGraphBuilder) -> None:
     (lhs, rhs), result, options = builder.quantized_inputs(2), builder.result, builder.options
-    is_known = lhs.dtype == rhs.dtype and min(len(t.shape) for t in (lhs, rhs, result)) > 1
-    require(is_known, f"{lhs.dtype} {list(lhs.shape)} times {rhs.dtype} {list(rhs.shape)}")
+    require(
+        lhs.dtype == rhs.dtype and min(len(t.shape) for t in (lhs, rhs, result)) > 1,
+        f"{lhs.dtype} {list(lhs.shape)} times {rhs.dtype} {list(rhs.shape)}",
+    )
     _check_broadcast(lhs.shape[:-2], rhs.shape[:-2], result.shape[:-2])
     if lhs.dtype == "int16":
         largest = np.full(1, 32768.0**2 * lhs.shape[-2 if options["AdjX"] else -1])
@@ -217,8 +224,10 @@ def _resize_translation(opcode: str) -> Translation:
     def translate(builder: TFLiteGraphBuilder) -> None:
         source, result = builder.quantized_source, builder.result
         check_equal_scales(source, result)
-        is_image = len(source.shape) == len(result.shape) == 4
-        require(is_image, f"{list(source.shape)} to {list(result.shape)}")
+        require(
+            len(source.shape) == len(result.shape) == 4,
+            f"{list(source.shape)} to {list(result.shape)}",
+        )
         sizes = zip(result.shape, source.shape, strict=True)
         words: dict[str, Any] = {"Scale": tuple(float(o) / float(i) for o, i in sizes)}
         flags = ("AlignCorners", "HalfPixelCenters")
@@ -292,8 +301,7 @@ def _sum(builder: TFLiteGraphBuilder) -> None:
     uint8, and sums of Int16 from memory that nothing writes.
     """
     source, result = builder.quantized_source, builder.result
-    is_known = source.dtype == "uint8"
-    require(is_known, f"a sum of {source.dtype}, which TFLite's kernels get wrong")
+    require(source.dtype == "uint8", f"a sum of {source.dtype}, which TFLite's kernels get wrong")
     name, (outer, rows, _, channels) = _as_rows(builder)
     image = builder.add_temporary(source, "rows", (outer, rows, 1, channels))
     builder.add("Reshape", [name], image, shape=(outer, rows, 1, channels))

@@ -44,8 +44,10 @@ class _Operands:
             raise UnsupportedError(f"{len(operator.inputs)} inputs")
         check_quantized(read)
         check_quantized(weights)
-        is_known = (read.dtype, weights.dtype) in _TYPES
-        require(is_known, f"{read.dtype} inputs with {weights.dtype} weights")
+        require(
+            (read.dtype, weights.dtype) in _TYPES,
+            f"{read.dtype} inputs with {weights.dtype} weights",
+        )
         return cls(read, weights, inputs[bias])
 
     def check_fit(self, condition: bool) -> None:
@@ -128,11 +130,15 @@ def _transpose_conv(builder: TFLiteGraphBuilder) -> None:
 def _fully_connected(builder: TFLiteGraphBuilder) -> None:
     operands = _Operands.read(builder.operator)
     source, weights = operands.source, operands.weights
-    is_known = builder.options["WeightsFormat"] == 0 and len(weights.shape) == 2
-    require(is_known, f"weights {list(weights.shape)} in another order")
+    require(
+        builder.options["WeightsFormat"] == 0 and len(weights.shape) == 2,
+        f"weights {list(weights.shape)} in another order",
+    )
     ins, elements = weights.shape[1], math.prod(source.shape)
-    is_fitting = ins > 0 and elements % ins == 0
-    require(is_fitting, f"weights {list(weights.shape)} for an input {list(source.shape)}")
+    require(
+        ins > 0 and elements % ins == 0,
+        f"weights {list(weights.shape)} for an input {list(source.shape)}",
+    )
     _add_weighted(
         builder,
         "Gemm",
@@ -172,17 +178,24 @@ def _add_weighted(
     """
     source, weights, bias = operands.source, operands.weights, operands.bias
     outs, has_one_scale = weights.shape[axis], weights.scales.size == 1
-    is_along_outs = has_one_scale or weights.axis == axis
-    require(is_along_outs, f"scales along dimension {weights.axis} of the weights")
+    require(
+        has_one_scale or weights.axis == axis,
+        f"scales along dimension {weights.axis} of the weights",
+    )
     is_plain = builder.operator.name == "FULLY_CONNECTED" and has_one_scale
-    is_known = weights.dtype != "uint8" or has_one_scale
-    require(is_known, "uint8 weights with a scale for each channel")
+    require(
+        weights.dtype != "uint8" or has_one_scale, "uint8 weights with a scale for each channel"
+    )
     # TFLite ignores zero points of other types.
-    is_known = weights.dtype == "uint8" or is_plain or not weights.zero_points.any()
-    require(is_known, f"{weights.dtype} weights with zero points")
+    require(
+        weights.dtype == "uint8" or is_plain or not weights.zero_points.any(),
+        f"{weights.dtype} weights with zero points",
+    )
     added = constant_values(bias) if bias else np.zeros(outs, np.int32)
-    is_known = added.shape == (outs,) and added.dtype in (np.int32, np.int64)
-    require(is_known, f"a bias {list(added.shape)} of {added.dtype}")
+    require(
+        added.shape == (outs,) and added.dtype in (np.int32, np.int64),
+        f"a bias {list(added.shape)} of {added.dtype}",
+    )
     sizes = _absolute_sums(constant_values(weights), weights.zero_points, axis)
     _check_sums(builder, operands, added, sizes)
     dtype = weights.dtype.replace("int4", "int8")
@@ -217,8 +230,7 @@ def _check_sums(
         declared = builder.options.get("QuantizedBiasType", 0) == _INT32
         is_declared = declared == (bias.dtype == np.int32)  # else it would be read as another type
         require(is_declared, f"a bias of {bias.dtype}, where another type is declared")
-        is_exact = is_connected or not declared
-        require(is_exact, "Int16 sums of 32 bits, which TFLite rounds twice")
+        require(is_connected or not declared, "Int16 sums of 32 bits, which TFLite rounds twice")
     largest = sizes * (32768 if is_wide else 255) + np.abs(bias.astype(np.float64))
     factors = builder.parameters(source).scale * weights.scales.astype(np.float64)
     factors = factors / builder.parameters(builder.result).scale
@@ -235,8 +247,9 @@ def check_rescaled_sums(largest: npt.NDArray[np.float64], factors: Array) -> Non
 
     This concerns Int16 and fully connected layers, whose sums are wider until then.
     """
-    is_narrow = (largest * factors < 1 << 31).all()
-    require(is_narrow, "sums on the result's scale that may leave 32 bits")
+    require(
+        (largest * factors < 1 << 31).all(), "sums on the result's scale that may leave 32 bits"
+    )
 
 
 def window_pads(
@@ -250,8 +263,10 @@ def window_pads(
 
     Source: ``ComputePaddingWithOffset`` (tensorflow/lite/kernels/padding.h).
     """
-    is_known = min(*strides, *dilation, *kernel) > 0
-    require(is_known, f"strides {strides}, dilation {dilation}, window {kernel}")
+    require(
+        min(*strides, *dilation, *kernel) > 0,
+        f"strides {strides}, dilation {dilation}, window {kernel}",
+    )
     before, after = [], []
     for size, window, stride, step in zip(shape[1:3], kernel, strides, dilation, strict=True):
         extent = (window - 1) * step + 1

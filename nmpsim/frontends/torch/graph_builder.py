@@ -134,8 +134,10 @@ Translation = Callable[[TorchGraphBuilder], None]
 
 def kind_of(tensor: RecordedTensor) -> Kind:
     """Return quantization or element type of a tensor; raise UnsupportedError for other types."""
-    is_known = tensor.dtype == ("float32" if tensor.scale is None else "quint8")
-    require(is_known, f"a tensor of {tensor.dtype}")
+    require(
+        tensor.dtype == ("float32" if tensor.scale is None else "quint8"),
+        f"a tensor of {tensor.dtype}",
+    )
     if tensor.scale is None:
         return tensor.dtype
     scale = np.float32(tensor.scale)

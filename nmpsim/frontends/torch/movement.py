@@ -83,10 +83,14 @@ def translate_pad(builder: TorchGraphBuilder) -> None:
     """Translate zero padding of a quantized tensor."""
     source, result, given = builder.source(), builder.result, builder.call.arguments
     pads = onnx_pads(given["pad"], len(source.shape))
-    is_known = not given.get("value") and min(pads, default=0) >= 0
-    require(is_known, f"paddings {list(given['pad'])} with {given.get('value')}")
-    is_equal = (source.scale, source.zero_point) == (result.scale, result.zero_point)
-    require(is_equal, "input and result of different scales or zero points")
+    require(
+        not given.get("value") and min(pads, default=0) >= 0,
+        f"paddings {list(given['pad'])} with {given.get('value')}",
+    )
+    require(
+        (source.scale, source.zero_point) == (result.scale, result.zero_point),
+        "input and result of different scales or zero points",
+    )
     inputs = [builder.name(source)]
     if source.scale is not None:
         inputs += ["", builder.add_integers(source.zero_point)]

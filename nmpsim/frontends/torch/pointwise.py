@@ -42,8 +42,10 @@ def binary_translation(opcode: str) -> Translation:
 
     def translate(builder: TorchGraphBuilder) -> None:
         sides = [builder.tensor(one) for one in ("qa", "qb")]
-        is_known = builder.result.shape in [side.shape for side in sides]
-        require(is_known, " and ".join(str(list(side.shape)) for side in sides))
+        require(
+            builder.result.shape in [side.shape for side in sides],
+            " and ".join(str(list(side.shape)) for side in sides),
+        )
         add_with_relu(builder, opcode, [builder.name(side) for side in sides], is_broadcast=True)
 
     return translate
@@ -108,8 +110,10 @@ def translate_concatenation(builder: TorchGraphBuilder) -> None:
     """Translate a concatenation; inputs of another scale are rescaled by a table."""
     call = builder.call
     parts = next(iter(call.arguments.values()))
-    is_known = all(isinstance(part, RecordedTensor) and part.shape for part in parts)
-    require(is_known, "parts that are no tensors")
+    require(
+        all(isinstance(part, RecordedTensor) and part.shape for part in parts),
+        "parts that are no tensors",
+    )
     axis = int(call.arguments.get("dim") or 0) % len(parts[0].shape)
     in_blocks = axis == 1 and all(part.channels_last for part in parts)
     names = []
@@ -186,8 +190,10 @@ def translate_average_pool(builder: TorchGraphBuilder) -> None:
     require(given.get("divisor_override") is None, "a divisor of its own")
     is_qnnpack = builder.recording.engine == "qnnpack" and not given.get("ceil_mode")
     counts = bool(given.get("count_include_pad", True))
-    is_inside = not any(window.excess) or not (counts or is_qnnpack)
-    require(is_inside, "windows that reach beyond the padding")
+    require(
+        not any(window.excess) or not (counts or is_qnnpack),
+        "windows that reach beyond the padding",
+    )
     late = source.shape[1] // _AVERAGED_CHANNELS * _AVERAGED_CHANNELS
     late = late if source.channels_last else 0
     _add_average(builder, window, counts, None if is_qnnpack else late)
@@ -198,8 +204,10 @@ def translate_adaptive_average_pool(builder: TorchGraphBuilder) -> None:
     shape = builder.tensor("self").shape
     require(len(shape) == 4, f"an input {list(shape)}")
     sizes, out = shape[2:], builder.result.shape[2:]
-    is_even = all(o and i % o == 0 for i, o in zip(sizes, out, strict=True))
-    require(is_even, f"{list(sizes)} pooled to {list(out)}, by windows of several sizes")
+    require(
+        all(o and i % o == 0 for i, o in zip(sizes, out, strict=True)),
+        f"{list(sizes)} pooled to {list(out)}, by windows of several sizes",
+    )
     kernel = tuple(i // o for i, o in zip(sizes, out, strict=True))
     is_qnnpack = builder.recording.engine == "qnnpack"
     _add_average(builder, _Window(kernel, kernel), True, None if is_qnnpack else 0)
@@ -218,8 +226,10 @@ def _add_average(
     if late is None:
         builder.add_instruction("avgpool", [name], image=True, **words)
         return
-    is_known = not late or counts or not any((*window.pads, *window.excess))
-    require(is_known, "an average that does not count padding, of channels that come last")
+    require(
+        not late or counts or not any((*window.pads, *window.excess)),
+        "an average that does not count padding, of channels that come last",
+    )
     early_profile = _EARLY_PROFILE if engine == "qnnpack" else own
     means = []
     for first, count, profile in (

@@ -99,8 +99,7 @@ class _Conversion:
         elif call.operation in _MOVEMENTS:
             self._move(call)
         else:
-            is_known = call.operation in _RULES
-            require(is_known, "a float operation that has no form in integers")
+            require(call.operation in _RULES, "a float operation that has no form in integers")
             self._floats[call.results[0].number] = _RULES[call.operation](self, call)
 
     def output(self, tensor: RecordedTensor, on_error: ErrorHandler) -> RecordedTensor:
@@ -161,8 +160,10 @@ class _Conversion:
         given, (result,) = call.arguments, call.results
         stored, is_per_channel = given["input"], call.operation.endswith("per_channel")
         if is_per_channel:
-            is_known = given["axis"] == 0 and stored.values is not None
-            require(is_known, f"scales along dimension {given['axis']}")
+            require(
+                given["axis"] == 0 and stored.values is not None,
+                f"scales along dimension {given['axis']}",
+            )
             scales, zeros = given["scales"].values, given["zero_points"].values
         else:
             scales, zeros = np.array([float(given["scale"])]), np.array([int(given["zero_point"])])
@@ -242,8 +243,10 @@ _Rule = Callable[[_Conversion, RecordedCall], _Floats]
 
 def _convolution(conversion: _Conversion, call: RecordedCall) -> _Floats:
     given = call.arguments
-    is_known = not given["transposed"] and len(given["stride"]) == 2
-    require(is_known, "a transposed convolution, or one of another dimension")
+    require(
+        not given["transposed"] and len(given["stride"]) == 2,
+        "a transposed convolution, or one of another dimension",
+    )
     window = {name: given[name] for name in ("stride", "padding", "dilation")}
     groups = int(given["groups"])
     weights = conversion.weights(given["weight"], given["bias"], groups=groups, **window)
@@ -254,8 +257,7 @@ def _convolution(conversion: _Conversion, call: RecordedCall) -> _Floats:
 def _product(source: str, weights: str, bias: str | None) -> _Rule:
     def rule(conversion: _Conversion, call: RecordedCall) -> _Floats:
         given = call.arguments
-        is_known = given.get("beta", 1) == given.get("alpha", 1) == 1
-        require(is_known, "factors of a product")
+        require(given.get("beta", 1) == given.get("alpha", 1) == 1, "factors of a product")
         packed = conversion.weights(given[weights], given[bias] if bias else None)
         operands = {"X": conversion.quantized(given[source]), "W_prepack": _transposed(packed)}
         return _PendingOperation(call, "quantized.linear", operands)
@@ -297,8 +299,9 @@ def _average(conversion: _Conversion, call: RecordedCall) -> _Floats:
     source, given = conversion.quantized(call.arguments["self"]), call.arguments
     if call.operation == "aten.mean":
         axes = sorted(int(axis) % len(source.shape) for axis in given["dim"] or ())
-        is_known = axes == [2, 3] and given["keepdim"] and len(source.shape) == 4
-        require(is_known, f"a mean along {axes}")
+        require(
+            axes == [2, 3] and given["keepdim"] and len(source.shape) == 4, f"a mean along {axes}"
+        )
         return conversion.add_like("aten._adaptive_avg_pool2d", call, source, self=source)
     arguments = {**given, "self": source}
     return conversion.add_like(call.operation, call, source, **arguments)

@@ -16,8 +16,7 @@ from nmpsim.frontends.torch.recording import ENGINE_PROFILES, QuantizedWeights
 def translate_convolution(builder: TorchGraphBuilder) -> None:
     """Translate ``quantized::conv2d`` and its fused ReLU."""
     weights, source = _weights(builder), builder.tensor("qx")
-    is_image = weights.weights.ndim == len(source.shape) == 4
-    require(is_image, f"an input {list(source.shape)}")
+    require(weights.weights.ndim == len(source.shape) == 4, f"an input {list(source.shape)}")
     words: dict[str, Any] = {
         "Kernels": weights.weights.shape[2:],
         "Strides": tuple(weights.stride),
@@ -42,8 +41,10 @@ def translate_linear(builder: TorchGraphBuilder) -> None:
     """Translate ``quantized::linear`` and its fused ReLU."""
     weights, source = _weights(builder), builder.tensor("X")
     outs, ins = weights.weights.shape
-    is_fitting = source.shape and source.shape[-1] == ins
-    require(is_fitting, f"weights {[outs, ins]} for an input {list(source.shape)}")
+    require(
+        source.shape and source.shape[-1] == ins,
+        f"weights {[outs, ins]} for an input {list(source.shape)}",
+    )
     rows = math.prod(source.shape[:-1])
     opcode, matrix = "fullyconnected", weights.weights.T
     if weights.is_per_channel:
