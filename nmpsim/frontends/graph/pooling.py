@@ -67,6 +67,8 @@ def read_window(
         Rows and columns of the weights.
     extra_pads : tuple of int
         Padding by a node before, added on top, left, bottom and right.
+    kernel_shape, strides, dilations, pads, auto_pad, ceil_mode, count_include_pad
+        Attributes of ONNX.
 
     Raises
     ------

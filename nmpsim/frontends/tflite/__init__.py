@@ -93,8 +93,7 @@ def _normalizations(builder: TFLiteGraphBuilder) -> Iterator[Normalization]:
 
 
 def _check_interface(builder: TFLiteGraphBuilder, place: Place) -> None:
-    """Raise UserError (MODEL002) for unsupported types of inputs and outputs, and for outputs that
-    no operator computes."""
+    """Raise UserError (MODEL002) for unsupported types, and for outputs that are not computed."""
     model = builder.model
     computed = {tensor.index for operator in model.operators for tensor in operator.outputs}
     for role, tensors in (("output", model.outputs), ("input", model.inputs)):
