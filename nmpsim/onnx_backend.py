@@ -3,8 +3,8 @@
     import nmpsim.onnx_backend as backend
     outputs = backend.prepare(onnx.load("network.onnx")).run([image])
 
-Weights, scales, zero points and shapes must be known at compile time. If they are inputs of a model,
-``run`` compiles the model for their values, once for each set of values.
+Weights, scales, zero points and shapes must be known at compile time. If they are inputs of a
+model, ``run`` compiles the model for their values, once for each set of values.
 """
 
 from __future__ import annotations
