@@ -1,1 +1,1 @@
-"""What can be said about a program, and about a run of it, beyond the run itself."""
+"""Analyses of programs and runs."""

@@ -1,4 +1,4 @@
-"""Which instruction reads whose results: a program as a graph."""
+"""The data-flow graph of a program."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from nmpsim.lir.opcodes import NO_WORK
 
 @attrs.frozen
 class DataFlow:
-    """A graph of instructions, or of layers, by their names."""
+    """A graph of instructions, or of layers, by name."""
 
     sources: Mapping[str, tuple[str, ...]]
-    """Who computes -> whose results it reads: others of these names, and inputs of the program."""
+    """Node -> the nodes and program inputs that it reads."""
     outputs: Mapping[str, tuple[str, ...]]
-    """Output of the program -> who computes it."""
+    """Program output -> the nodes that write it."""
 
 
 def data_flow(module: Module) -> DataFlow:
-    """The instructions of a module that compute; constants are left out.
+    """Return the graph of a module's computing instructions, without constants.
 
-    A buffer that is written in parts (``inserttensor``, a view) has the result of each of them.
+    A buffer that is written in parts (``inserttensor``, a view) depends on each of the writers.
     """
     inputs = [weight.name for weight in module.weights if not weight.constant]
     storage: dict[str, str] = {}
@@ -55,7 +55,7 @@ def data_flow(module: Module) -> DataFlow:
 
 
 def layer_flow(bundle: Bundle) -> DataFlow:
-    """The layers of a bundle.
+    """Return the graph of a bundle's layers.
 
     Raises:
         UserError: BUN002, BUN003 or BUN005 if the bundle carries no usable module.
@@ -76,7 +76,7 @@ def layer_flow(bundle: Bundle) -> DataFlow:
 
 
 def layer_edges(bundle: Bundle) -> tuple[tuple[int, int], ...]:
-    """Which layers of a bundle read what others computed, for a report; none without its LIR."""
+    """Return the edges (source, reader) between layer indices; empty without the bundle's LIR."""
     try:
         flow = layer_flow(bundle)
     except UserError:

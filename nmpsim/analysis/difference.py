@@ -1,10 +1,8 @@
-"""How far two outputs of a layer are apart: elements that differ, the first, the worst.
+"""Compare two outputs of a layer element by element.
 
-Elements of another kind than the output's are real numbers that it should be near to.
-
-A unit of the last place is one of the integers that an element can hold; of a float element, one
-of the numbers that its format can hold: two neighbours are one unit apart, and zero has one place,
-whatever its sign.
+An expected float array is compared with a quantized output in real values. A unit of the last place
+(ulp) is the distance of two neighbouring values of the element type: 1 for integers, adjacent
+numbers of the format for floats; both zeros are equal.
 """
 
 from __future__ import annotations
@@ -22,27 +20,27 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 
 Array = npt.NDArray[Any]
 NAN_ULP = (1 << 64) - 1
-"""The distance of a NaN from every number: more than between any two numbers."""
+"""Distance of a NaN from every number, larger than between any two numbers."""
 _BITS: dict[int, np.dtype[Any]] = {
     2: np.dtype(np.uint16),
     4: np.dtype(np.uint32),
     8: np.dtype(np.uint64),
 }
-"""Bytes of a float format -> unsigned integers of its bits."""
+"""Item size of a float format -> unsigned integer type of the same size."""
 _BFLOAT16 = "bfloat16"
-"""NumPy has no such type: its arrays hold the bits."""
+"""Element kind that NumPy lacks; arrays hold its bits as uint16."""
 
 
 @attrs.frozen
 class Tolerance:
-    """What does not count as a difference; an element that one of these admits is near enough."""
+    """Limits within which elements count as equal; meeting one of them is enough."""
 
     ulp: int = 0
-    """Units of the last place; not of floats, whose smallest neighbours say nothing."""
+    """Units of the last place; not used for floats."""
     absolute: float = 0.0
-    """Of real values."""
+    """Absolute difference of real values."""
     relative: float = 0.0
-    """Of the expected real value, to which ``absolute`` is added."""
+    """Difference relative to the expected real value, added to ``absolute``."""
 
 
 EXACT = Tolerance()
@@ -50,48 +48,48 @@ EXACT = Tolerance()
 
 @attrs.frozen
 class Element:
-    """One element of two outputs."""
+    """An element of two compared outputs."""
 
     at: tuple[int, ...]
-    """Its coordinates."""
+    """Coordinates."""
     actual: float
-    """What the output stores: an integer, if it is quantized."""
+    """Stored value: an integer if the output is quantized."""
     expected: float
     ulp: int
-    """Units of the last place between the two."""
+    """Distance in units of the last place."""
 
 
 @attrs.frozen
 class Difference:
-    """How far an output is from what it should be."""
+    """Measures of the difference between an output and the expected one."""
 
     shape: tuple[int, ...]
     elements: int
     differing: int
-    """Elements that are not equal; two NaN are."""
+    """Number of unequal elements; two NaN are equal."""
     first: Element | None
-    """In row-major order; None if all are equal."""
+    """First unequal element in row-major order; None if all are equal."""
     worst: Element | None
-    """Furthest in units of the last place, a float in real values; the first of equals."""
+    """First element with the largest distance, in ulp for integers, in value for floats."""
     mean_ulp: float
-    """Over all elements."""
+    """Mean distance over all elements, in units of the last place."""
     sqnr_db: float
-    """Of real values: the expected ones are the signal. Not a number if one of them is none."""
+    """Signal-to-quantization-noise ratio against the expected values; NaN if one of them is."""
     cosine: float
-    """Of the angle between both outputs as vectors of real values; 1 if both are zero."""
+    """Cosine similarity of the real values; 1 if both are zero."""
     max_error: float
-    """The largest distance of two real values; NaN of a NaN and a number."""
+    """Largest absolute error of real values; NaN if only one value is NaN."""
     beyond: int
-    """Elements that differ by more than the tolerance."""
+    """Number of elements that differ by more than the tolerance."""
 
     @property
     def equal(self) -> bool:
-        """True if no element differs."""
+        """Whether no element differs."""
         return self.differing == 0
 
     @property
     def worst_ulp(self) -> int:
-        """The largest distance in units of the last place."""
+        """Largest distance in units of the last place."""
         return 0 if self.worst is None else self.worst.ulp
 
 
@@ -103,18 +101,18 @@ def compare(
     offset: int | None = None,
     tolerance: Tolerance = EXACT,
 ) -> Difference:
-    """How far ``actual`` is from ``expected``, two arrays of one shape.
+    """Compare two arrays of the same shape.
 
     Args:
         actual: an output as the device stores it.
-        expected: what it should be, likewise; or, of a quantized output, real values (float).
+        expected: the expected output, likewise; or real values (float) for a quantized output.
         elem: element kind of the output as the LIR has it: i8, float, ...
-        scale: real size of a unit; None if the output is not quantized.
-        offset: the integer that stands for zero.
-        tolerance: what does not count in ``beyond``.
+        scale: scale; None if the output is not quantized.
+        offset: zero point.
+        tolerance: limits within which elements do not count in ``beyond``.
 
     Raises:
-        UserError: INPUT002 if they are not of one shape, or of types that cannot be compared.
+        UserError: INPUT002 if the shapes differ or the types cannot be compared.
     """
     reals = None
     if scale is not None and actual.dtype.kind in "iu" and expected.dtype.kind == "f":
@@ -154,7 +152,7 @@ def compare(
 
 
 def ulp_between(actual: Array, expected: Array, elem: str) -> npt.NDArray[np.uint64]:
-    """Units of the last place between each two elements, in the arrays' shape."""
+    """Return the distance of each pair of elements in units of the last place."""
     one, other = _places(actual, elem), _places(expected, elem)
     low, high = np.minimum(one, other), np.maximum(one, other)
     # Of a 64-bit type the distance may need all 64 bits: unsigned, it wraps to what is right.
@@ -166,13 +164,13 @@ def ulp_between(actual: Array, expected: Array, elem: str) -> npt.NDArray[np.uin
 def real_values(
     stored: Array, elem: str, scale: float | None, offset: int | None
 ) -> npt.NDArray[np.float64]:
-    """What stored elements stand for: ``scale * (q - offset)``, or themselves."""
+    """Return ``scale * (q - offset)`` as float64; the values themselves if scale is None."""
     real = _numbers(stored, elem).astype(np.float64)
     return real if scale is None else scale * (real - (offset or 0))
 
 
 def nearest_stored(real: Array, elem: str, scale: float, offset: int | None) -> Array:
-    """Real values as a quantized output stores them: the nearest integers, saturated."""
+    """Quantize real values to the nearest integers, saturated."""
     dtype = ELEM_DTYPES[elem]
     limits = np.iinfo(dtype)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -181,19 +179,19 @@ def nearest_stored(real: Array, elem: str, scale: float, offset: int | None) -> 
 
 
 def _no_nan(distance: Array) -> Array:
-    """A NaN is further off than any number."""
+    """Replace NaN by infinity."""
     return np.where(np.isnan(distance), np.inf, distance)
 
 
 def _numbers(stored: Array, elem: str) -> Array:
-    """The elements as numbers: as they are, unless NumPy has no such type."""
+    """Return the elements as numbers; bfloat16 is converted to float32."""
     if elem != _BFLOAT16:
         return stored
     return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def _places(stored: Array, elem: str) -> npt.NDArray[np.int64]:
-    """For each element the number of its place among all that its type can hold, in order."""
+    """Return the rank of each element among all values of its type."""
     if stored.dtype.kind != "f" and elem != _BFLOAT16:
         return stored.astype(np.int64)
     unsigned = _BITS[stored.dtype.itemsize]
@@ -204,7 +202,7 @@ def _places(stored: Array, elem: str) -> npt.NDArray[np.int64]:
 
 
 def _error(actual: Array, expected: Array, ulp: Array) -> Array:
-    """What is equal has no error, two infinities or NaN included."""
+    """Return the error of each element; equal ones, including infinities and NaN, have none."""
     return np.where(ulp == 0, 0.0, actual - expected)
 
 

@@ -1,4 +1,4 @@
-"""Histograms of layers' outputs: how well their types are used."""
+"""Histograms of layer outputs over the range of their types."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.details import Histogram
 
 MAX_BINS = 256
-"""Of a type with no more values, each has its own bin."""
+"""Number of values up to which each value of a type has its own bin."""
 REAL_BINS = 64
-"""Of types whose whole range nobody uses."""
+"""Number of bins of other types."""
 _WHOLE_RANGE = {"i8": (-128, 256), "ui8": (0, 256), "i16": (-32768, 65536)}
-"""Element type -> smallest value, number of values."""
+"""Element kind -> smallest value and number of values."""
 
 
 def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...]:
-    """Of each of the layers, named as :func:`~nmpsim.lir.layers.find_layer` takes them.
+    """Return the histograms of layers, named as in :func:`~nmpsim.lir.layers.find_layer`.
 
-    ``all`` stands for every layer. A layer that a stopped run did not reach has none.
+    ``all`` selects every layer. A layer that a stopped run did not reach has no histogram.
 
     Raises:
         UserError: LAYER001 for an unknown layer, ARG001 if the run has kept no layer outputs.
@@ -38,7 +38,7 @@ def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...
 
 
 def chosen_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
-    """The layers that the names stand for, each once and in order; LAYER001 for an unknown one."""
+    """Return the named layers in order, each once; UserError LAYER001 for an unknown name."""
     chosen: dict[int, Layer] = {}
     for name in names:
         found = layers if name == "all" else [find_layer(layers, name)]
@@ -47,7 +47,7 @@ def chosen_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
 
 
 def histogram(layer: LayerReport, values: npt.NDArray[Any]) -> Histogram:
-    """Of the stored values of one layer's output."""
+    """Return the histogram of a layer's stored output values."""
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     low, width, bins = _bins(layer.elem, finite)
     places = np.floor((finite.reshape(-1).astype(np.float64) - low) / width).astype(np.int64)
@@ -61,7 +61,7 @@ def _output(report: RunReport, layer: LayerReport) -> npt.NDArray[Any] | None:
 
 
 def _bins(elem: str, values: npt.NDArray[Any]) -> tuple[float, float, int]:
-    """Beginning of the first bin, width, number."""
+    """Return the start of the first bin, the bin width and the number of bins."""
     if elem in _WHOLE_RANGE:
         smallest, count = _WHOLE_RANGE[elem]
         return float(smallest), float(count // MAX_BINS), MAX_BINS

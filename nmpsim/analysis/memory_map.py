@@ -1,4 +1,4 @@
-"""What lies where in DRAM, and for which layers."""
+"""The layout of DRAM, with the lifetime of each tensor in layers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nmpsim.report.details import MemoryBlock
 
 
 def memory_map(bundle: Bundle) -> tuple[MemoryBlock, ...]:
-    """The read-only parts, then inputs, outputs and activations by address.
+    """Return read-only sections, then inputs, outputs and activations by address.
 
-    How long an activation is needed, the bundle's LIR says; without it, only that it is written.
+    The bundle's LIR gives the lifetime of activations; without it only their writers are known.
     """
     last = max(len(bundle.metadata.layers) - 1, 0)
     sections = [
@@ -33,7 +33,7 @@ def memory_map(bundle: Bundle) -> tuple[MemoryBlock, ...]:
 
 
 def _always(bundle: Bundle, last: int) -> Iterator[MemoryBlock]:
-    """Inputs and outputs keep their place from the first layer to the last."""
+    """Yield inputs and outputs, which live from the first layer to the last."""
     for tensor in bundle.metadata.inputs:
         yield MemoryBlock(tensor.name, "input", tensor.address, _nbytes(tensor), 0, last)
     for tensor in bundle.metadata.outputs:
@@ -60,7 +60,7 @@ def _written(bundle: Bundle) -> Iterator[MemoryBlock]:
 
 
 def _lives(program: Program) -> Mapping[str, tuple[int, int, int]]:
-    """Buffer -> bytes, first and last layer that touch it."""
+    """Return size, first and last layer of each buffer."""
     layers = program.layer_indices or {}
     sizes: dict[str, int] = {}
     storage: dict[str, str] = {}
@@ -79,7 +79,7 @@ def _lives(program: Program) -> Mapping[str, tuple[int, int, int]]:
 
 
 def _declare(instruction: Instruction, sizes: dict[str, int], storage: dict[str, str]) -> None:
-    """Take note of a buffer, or of what a view looks into."""
+    """Record the size of a buffer, or the storage of a view."""
     type = instruction.attributes.get("Ty")
     if instruction.opcode == "allocactivation" and isinstance(type, TensorType):
         sizes[instruction.name] = type.nbytes

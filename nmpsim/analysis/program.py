@@ -1,4 +1,4 @@
-"""A program to look at: LIR text with what belongs to it, a model, or what a bundle carries."""
+"""Load a program from LIR text, a model or a bundle."""
 
 from __future__ import annotations
 
@@ -28,32 +28,31 @@ _ELF_MAGIC = b"\x7fELF"
 
 @attrs.frozen
 class Program:
-    """A verified module, and what its file says beyond it."""
+    """A verified module and the metadata of its file."""
 
     module: Module
-    """With constants only if their values were given."""
+    """The module, with constants only if their values are known."""
     numerics: str | None = None
-    """Profile that a bundle was compiled for, or that a model's format calls for."""
+    """Numerics profile of the bundle or of the model's format."""
     layer_indices: Mapping[str, int] | None = None
-    """Instruction -> layer of the bundle, or of the one that a model becomes; None for LIR, where
-    each operation is a layer."""
+    """Layer index by instruction name; None for LIR, where each operation is a layer."""
     display_names: Mapping[str, str] | None = None
-    """Instruction -> display name of that layer; None for LIR."""
+    """Display name of the layer by instruction name; None for LIR."""
     layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
-    """Instruction -> profile, where its layer has one of its own or comes from a bundle."""
+    """Numerics profile by instruction name, where it differs from ``numerics``."""
     warnings: tuple[str, ...] = ()
     unsigned: frozenset[str] = frozenset()
-    """Inputs and outputs that a user has as uint8 or uint16."""
+    """Inputs and outputs that users pass as uint8 or uint16."""
     channel_order: str = "BGR"
-    """Of images, if nobody says it; see the bundle's metadata."""
+    """Default channel order of images; see the bundle's metadata."""
     normalizations: tuple[Normalization, ...] = ()
-    """Likewise."""
+    """Default normalization of images; see the bundle's metadata."""
 
 
 def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:
-    """Read a bundle, a model or LIR text; which of them, its first bytes say.
+    """Read a bundle, a model or LIR text, recognized by its first bytes.
 
-    ``weights`` and ``tensors`` belong to LIR only; others hold their constants and exact scales.
+    ``weights`` and ``tensors`` are for LIR only; others contain their constants and exact scales.
 
     Raises:
         UserError: codes of FILE, LIR, CONST, MODEL, PKG and BUN; ARG001 for weights given with a
@@ -77,7 +76,7 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
 
 
 def is_bundle(path: Path) -> bool:
-    """False also for what cannot be opened; reading it as text says why."""
+    """Return whether a file is a bundle; False if it cannot be opened."""
     try:
         if not path.is_file():
             return False
@@ -88,7 +87,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def refuse_files(path: Path, *files: Path | None) -> None:
-    """A bundle needs no constants or scales; given ones would be ignored (ARG001)."""
+    """Raise UserError (ARG001) if constants or scales are given with a bundle."""
     if any(file is not None for file in files):
         raise fail(
             "ARG001",
@@ -99,7 +98,7 @@ def refuse_files(path: Path, *files: Path | None) -> None:
 
 
 def from_imported(imported: ImportedModel) -> Program:
-    """Return the program of a model, with the layers that it has on a device of the usual size."""
+    """Return the program of a model, with its layers on the default device."""
     _, resolved = resolve(imported.module)
     operations = assign_numerics(resolved, imported.numerics, imported.layer_numerics)
     parts = list_layer_parts(fuse(assign_placement(operations, default_device())))
@@ -117,7 +116,7 @@ def from_imported(imported: ImportedModel) -> Program:
 
 
 def from_bundle(bundle: Bundle) -> Program:
-    """The program that a bundle was made from.
+    """Return the program that a bundle was compiled from.
 
     Raises:
         UserError: BUN002, BUN003 or BUN005 if the bundle carries no usable module.

@@ -1,4 +1,4 @@
-"""When the units of a device worked, from its record of work, in bounded memory."""
+"""The time line of a device's units, recorded in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from nmpsim.report.details import UNITS, Timeline, WorkSpan
 
 MAX_SPANS = 10_000
-"""Spans of a time line, where joining across pauses can bring it down to this many."""
+"""Number of spans above which neighbours are joined across pauses."""
 _SPAN = np.dtype([(name, "i8") for name in ("core", "unit", "layer", "begin", "end", "busy")])
 
 
 class TimelineRecorder:
-    """Listens to the work of units: ``device.run(bundle, inputs, work=recorder)``."""
+    """Recorder of the work of units: ``device.run(bundle, inputs, work=recorder)``."""
 
     def __init__(self, most: int = MAX_SPANS) -> None:
         self._most = most
@@ -22,7 +22,7 @@ class TimelineRecorder:
         self._spans = np.zeros(0, _SPAN)
 
     def __call__(self, work: Any) -> None:
-        """Take note of an array of ``nmpsim.core.state.WORK``."""
+        """Record an array of ``nmpsim.core.state.WORK``."""
         done = work[work.is_grant == 0]
         spans = np.zeros(len(done), _SPAN)
         for name in ("core", "unit", "layer", "begin", "end"):
@@ -33,7 +33,7 @@ class TimelineRecorder:
             self._join()
 
     def timeline(self, layers: int) -> Timeline:
-        """What was noted; ``layers`` is how many the program has."""
+        """Return the recorded time line of a program with ``layers`` layers."""
         self._join()
         spans = (
             WorkSpan(core, UNITS[unit], layer if layer < layers else None, begin, end, busy)
@@ -42,7 +42,7 @@ class TimelineRecorder:
         return Timeline(self._resolution, tuple(spans))
 
     def _join(self) -> None:
-        """Join over longer and longer pauses until there are few enough, or no pauses are left."""
+        """Join spans across ever longer pauses until there are few enough or no pauses are left."""
         self._spans = np.sort(self._spans, order=["core", "unit", "begin", "end"])
         last = int(self._spans["end"].max(initial=0))
         while len(self._spans) > self._most and self._resolution < last:
@@ -51,7 +51,7 @@ class TimelineRecorder:
 
 
 def _joined(spans: Any, resolution: int) -> Any:
-    """Neighbours of one core, unit and layer with at most such a pause between them as one."""
+    """Join spans of the same core, unit and layer with pauses of at most ``resolution`` cycles."""
     before, after = spans[:-1], spans[1:]
     apart = after["begin"] - before["end"] > resolution
     for name in ("core", "unit", "layer"):

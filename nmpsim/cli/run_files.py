@@ -110,12 +110,12 @@ def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> 
     if not any(options.outputs):
         yield RunTraces(None, None, None)
         return
-    from nmpsim.analysis.trace import DramTrace, TimelineTrace, selection
+    from nmpsim.analysis.trace import DramTrace, TimelineTrace, parse_selection
     from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
     from nmpsim.timing import costs_of
 
     cores = config.cores_count
-    chosen = selection(bundle.metadata, cores, options.trace_cores, options.trace_layer)
+    chosen = parse_selection(bundle.metadata, cores, options.trace_cores, options.trace_layer)
     with ExitStack() as files:
         timeline = dram = scratchpads = None
         if options.trace is not None:

@@ -125,7 +125,7 @@ class ProgramChanges:
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
         """Change a word in all descriptors or channel records of a layer; return the place count.
 
-        Parameters
+        QuantizationParameters
         ----------
         layer : Layer
         word : str

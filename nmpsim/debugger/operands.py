@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.explain.stages import operand_roles
+from nmpsim.analysis.explain.layers import operand_roles
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.compiler.operations import View
 from nmpsim.compiler.resolve import resolve

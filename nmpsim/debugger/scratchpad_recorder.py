@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.described import described
+from nmpsim.analysis.tensor_instructions import decode_tensor_instruction
 from nmpsim.bundle import Bundle
 from nmpsim.debugger.instructions import list_accesses
 from nmpsim.isa.table import SCRATCHPAD_BASE
@@ -54,7 +54,7 @@ class ScratchpadRecorder:
 
     def _written(self, pc: int, descriptor: int) -> Iterator[_Piece]:
         """Yield the pieces that an instruction writes into its scratchpad."""
-        found = described(self._bundle, pc, descriptor)
+        found = decode_tensor_instruction(self._bundle, pc, descriptor)
         if found is None or not found.words:
             return
         for access in list_accesses(found.instruction, found.words, 0, 0):

@@ -131,10 +131,10 @@ def _note(one: TensorDifference) -> str:
     notes = [] if one.differs else ["equal"]
     if one.problem:
         notes.append("not compared")
-    if one.renamed:
-        notes.append(visible_line(f"{one.renamed} in the first"))
-    if one.turned:
-        notes.append(f"first is {one.turned}")
+    if one.name_in_first:
+        notes.append(visible_line(f"{one.name_in_first} in the first"))
+    if one.source_layout:
+        notes.append(f"first is {one.source_layout}")
     return ", ".join(notes)
 
 

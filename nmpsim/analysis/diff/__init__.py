@@ -1,11 +1,11 @@
-"""Where two runs part: by layer, in units of the last place.
+"""Compare two runs layer by layer, in units of the last place.
 
-``tensors`` says what is compared; ``glow_folder`` and ``glow_console`` read what Glow's own
-instrumentation writes; ``pairs`` matches, ``compare`` compares; ``reports`` does both for reports.
+``tensors`` defines tensors and pairs them, ``compare`` compares them; ``glow_folder`` and
+``glow_console`` read the output of Glow's instrumentation; ``reports`` compares reports.
 """
 
 from nmpsim.analysis.diff.compare import (
-    Parameters,
+    QuantizationParameters,
     RunDifference,
     TensorDifference,
     compare_runs,
@@ -13,14 +13,13 @@ from nmpsim.analysis.diff.compare import (
 from nmpsim.analysis.diff.document import report_document, run_document
 from nmpsim.analysis.diff.glow_console import console_tensors, is_console_text
 from nmpsim.analysis.diff.glow_folder import folder_tensors
-from nmpsim.analysis.diff.pairs import LAYOUTS
 from nmpsim.analysis.diff.reports import Change, ReportDifference, compare_reports
-from nmpsim.analysis.diff.tensors import Tensor, saved_tensors
+from nmpsim.analysis.diff.tensors import LAYOUTS, Tensor, saved_tensors
 
 __all__ = [
     "LAYOUTS",
     "Change",
-    "Parameters",
+    "QuantizationParameters",
     "ReportDifference",
     "RunDifference",
     "Tensor",

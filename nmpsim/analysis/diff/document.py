@@ -1,4 +1,4 @@
-"""Differences as JSON data."""
+"""JSON documents of ``nmpsim diff``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nmpsim.report.fields import OR_NULL, From, Range, RealText, float_text, val
 from nmpsim.report.json import to_json
 
 SCHEMA: Final = "nmpsim-diff-3"
-"""Version of the document."""
+"""Schema and version of the document."""
 Distance = Annotated[int, Range(0, NAN_ULP)]
 
 
@@ -25,7 +25,7 @@ def _number(value: float) -> int | RealText:
 
 
 class ElementDocument(TypedDict):
-    """One element of two tensors."""
+    """JSON form of an element of two tensors."""
 
     at: Annotated[list[int], "its coordinates"]
     first: Annotated[int | RealText, From(lambda element: _number(element.expected))]
@@ -34,11 +34,11 @@ class ElementDocument(TypedDict):
 
 
 class TensorDocument(TypedDict):
-    """A tensor that both runs have."""
+    """JSON form of a tensor that both runs have."""
 
     name: str
     name_in_first: Annotated[
-        str | None, From("renamed"), OR_NULL, "if the first run calls it otherwise"
+        str | None, From("name_in_first"), OR_NULL, "its name in the first run, if different"
     ]
     operand: Annotated[str | None, "which of the instruction's; null for its result"]
     number: int | None
@@ -48,7 +48,7 @@ class TensorDocument(TypedDict):
     differs: bool
     problem: Annotated[str | None, OR_NULL, "why they cannot be compared"]
     layout_of_first: Annotated[
-        str | None, From("turned"), OR_NULL, "if it is another than the second's"
+        str | None, From("source_layout"), OR_NULL, "if it is another than the second's"
     ]
     compared_as_real: Annotated[
         bool, From("is_real"), "one of the two is not quantized: real values are compared"
@@ -77,7 +77,7 @@ class TensorDocument(TypedDict):
 
 
 class TensorsDocument(TypedDict):
-    """Two runs, tensor by tensor."""
+    """JSON form of the comparison of two runs."""
 
     within_ulp: Annotated[
         int, From("tolerance.ulp"), "units of the last place that do not count, but for floats"
@@ -112,7 +112,7 @@ class TensorsDocument(TypedDict):
 
 
 class RunDifferenceDocument(TensorsDocument):
-    """What `nmpsim diff --format json` writes of two runs."""
+    """Output of `nmpsim diff --format json` for two runs."""
 
     schema: Literal["nmpsim-diff-3"]
     kind: Literal["runs"]
@@ -120,7 +120,7 @@ class RunDifferenceDocument(TensorsDocument):
 
 
 class ReportDifferenceDocument(TypedDict):
-    """What `nmpsim diff --format json` writes of two reports."""
+    """Output of `nmpsim diff --format json` for two reports."""
 
     schema: Literal["nmpsim-diff-3"]
     kind: Literal["reports"]
@@ -133,11 +133,11 @@ class ReportDifferenceDocument(TypedDict):
 
 
 def run_document(found: RunDifference) -> RunDifferenceDocument:
-    """Of two runs: every tensor that both have, in the order of the second."""
+    """Return the document of two runs, with tensors in the order of the second."""
     tensors = to_json(found, TensorsDocument)
     return {"schema": SCHEMA, "kind": "runs", "equal": not found.differing, **tensors}
 
 
 def report_document(found: ReportDifference) -> ReportDifferenceDocument:
-    """Of two reports."""
+    """Return the document of two reports."""
     return to_json(found, ReportDifferenceDocument)

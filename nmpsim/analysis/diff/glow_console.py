@@ -1,4 +1,4 @@
-"""What a program instrumented by Glow prints: ``-instrument-debug-format=console``.
+"""Read the console output of a program instrumented by Glow (``-instrument-debug-format=console``).
 
 A line with the name ``debug_print.before|after.INSTRUCTION.OPERAND.KIND``, then
 ``shape: ( n ... )``, the extremes, and up to 100 numbers with three decimals; a tensor of zeros and
@@ -18,13 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from nmpsim.analysis.diff.glow_folder import read_text
-from nmpsim.analysis.diff.printed import NUMBER, printed_values
-from nmpsim.analysis.diff.tensors import Tensor, Values
+from nmpsim.analysis.diff.tensors import NUMBER, Tensor, Values, parse_printed_values
 from nmpsim.diagnostics import Place, fail
 from nmpsim.lir.nodes import find_size_problem
 
 MAX_PRINTED = 100
-"""Elements that Glow prints of a tensor."""
+"""Largest number of elements of a tensor that Glow prints."""
 _TITLE = re.compile(r"debug_print\.(before|after)\.(\S+)\.([^.\s]+)\.([^.\s:]+)")
 _SHAPE = re.compile(r"shape: \(((?: *\d{1,9})*) *\)")
 _SCALAR = re.compile(rf"\[ Scalar containing: ({NUMBER}) \]")
@@ -33,7 +32,7 @@ _NUMBER = re.compile(NUMBER)
 
 
 def is_console_text(path: Path) -> bool:
-    """True if the file's begin looks like what an instrumented program prints."""
+    """Return whether a file begins like the output of an instrumented program."""
     try:
         with path.open("rb") as file:
             return b"debug_print." in file.read(1 << 16)
@@ -42,12 +41,12 @@ def is_console_text(path: Path) -> bool:
 
 
 def console_tensors(path: Path) -> list[Tensor]:
-    """All tensors of a text, in its order; of what was printed twice the last.
+    """Return all tensors of a text in order; the last one if a name repeats.
 
     Raises FILE001 if it cannot be read, DUMP001 if it is damaged.
     """
     found: dict[tuple[str, str], Tensor] = {}
-    for line, lines in _parts(read_text(path).splitlines()):
+    for line, lines in _split_tensors(read_text(path).splitlines()):
         match = _TITLE.search(lines[0])
         assert match is not None
         when, name, operand, _ = match.groups()
@@ -57,8 +56,8 @@ def console_tensors(path: Path) -> list[Tensor]:
     return list(found.values())
 
 
-def _parts(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """Number of the first line, and the lines, of each tensor."""
+def _split_tensors(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the first line, and the lines, of each tensor."""
     starts = [number for number, text in enumerate(lines) if _TITLE.search(text)]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         yield start + 1, lines[start:end]
@@ -71,7 +70,7 @@ def _tensor(name: str, operand: str, is_result: bool, lines: list[str], place: P
 
 def _values(text: str, place: Place) -> Values:
     if scalar := _SCALAR.search(text):
-        return printed_values([scalar[1]], (), None, place)
+        return parse_printed_values([scalar[1]], (), None, place)
     head = _SHAPE.search(text)
     if head is None:
         hint = "the text may be truncated"
@@ -84,11 +83,11 @@ def _values(text: str, place: Place) -> Values:
     rest = text[head.end() :]
     if _ZEROS in rest:
         return Values(shape, np.broadcast_to(np.float64(0), math.prod(shape)), is_typed=False)
-    return printed_values(_numbers(rest, math.prod(shape), place), shape, None, place)
+    return parse_printed_values(_numbers(rest, math.prod(shape), place), shape, None, place)
 
 
 def _numbers(text: str, size: int, place: Place) -> list[str]:
-    """The numbers of the first list in a text; what the program prints next may have some too."""
+    """Return the numbers of the first list in a text; other output may follow."""
     count = min(size, MAX_PRINTED)
     found = _NUMBER.finditer(text, text.find("[")) if "[" in text else iter(())
     numbers = [match[0] for match in islice(found, count)]

@@ -1,4 +1,4 @@
-"""The folder that a program instrumented by Glow fills: ``dataNNNN`` files and what they are.
+"""Read the folder of a program instrumented by Glow: ``dataNNNN`` files and their list.
 
 Glow's compiler, called with ``-instrument-debug -instrument-debug-format=bin|txt|rawbin|rawtxt``,
 writes ``instrument-debug.info`` (older documentation calls it ``debug.info``) and numbers a file
@@ -18,8 +18,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from nmpsim.analysis.diff.printed import NUMBER, printed_values
-from nmpsim.analysis.diff.tensors import Tensor, Values
+from nmpsim.analysis.diff.tensors import NUMBER, Tensor, Values, parse_printed_values
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.interpreter import locate
 from nmpsim.lir.line import Line
@@ -33,15 +32,15 @@ _OPERAND = re.compile(r"\[(\d{1,4})\]\s+([^:\s]+):\s+(data\d{1,9}\.(?:bin|txt))\
 _ENDINGS = ("bin", "txt")
 _NOT_DUMPED = NO_WORK - {"touch"}
 MAX_TEXT_BYTES = 256 << 20
-"""A reader refuses more, so a hostile file cannot make it use much memory."""
+"""Largest text file that is read."""
 _MAX_TYPE_BYTES = 400
 _DIGITS = 32
-"""Bytes that a printed number takes at most, its comma included."""
+"""Largest length of a printed number with its comma."""
 
 
 @attrs.frozen
 class DumpFile:
-    """A ``dataNNNN`` file and the operand whose elements it has."""
+    """A ``dataNNNN`` file and the operand it contains."""
 
     instruction: str
     index: int
@@ -51,12 +50,12 @@ class DumpFile:
 
 
 def info_file(folder: Path) -> Path | None:
-    """The file that says what a folder's ``dataNNNN`` files are; None if there is none."""
+    """Return the file that lists a folder's ``dataNNNN`` files, or None."""
     return next((folder / name for name in INFO_FILES if (folder / name).is_file()), None)
 
 
 def folder_tensors(folder: Path, module: Module | None = None) -> list[Tensor]:
-    """All that a folder holds, in the order of the program.
+    """Return all tensors of a folder in program order.
 
     Args:
         folder: with ``dataNNNN`` files.
@@ -83,7 +82,7 @@ def folder_tensors(folder: Path, module: Module | None = None) -> list[Tensor]:
 
 
 def numbered_files(module: Module, ending: str) -> list[DumpFile]:
-    """What each ``dataNNNN`` file of a program holds: operands in order, as Glow numbers them."""
+    """Return the operand of each ``dataNNNN`` file of a program, as Glow numbers them."""
     places = locate(module)
     operands = (
         (instruction, index, role.name, operand.name)
@@ -104,14 +103,14 @@ def _is_there(folder: Path, ending: str) -> bool:
 
 
 def _format_of(path: Path, entry: DumpFile) -> str:
-    """Typed files begin with the type's name, a letter; raw ones are as long as the tensor."""
+    """Return a file's format: typed ones begin with a letter, raw ones have the tensor's size."""
     if path.suffix == ".txt":
         return "txt" if _read(path, 0)[:1].isalpha() else "rawtxt"
     return "rawbin" if path.stat().st_size == entry.type.nbytes else "bin"
 
 
 def read_info(path: Path) -> tuple[str, list[DumpFile]]:
-    """Format and files that an ``instrument-debug.info`` names."""
+    """Return the format and the files that an ``instrument-debug.info`` lists."""
     lines = read_text(path).splitlines()
     found = lines[0].partition(":")[2].strip() if lines else ""
     if not lines or not lines[0].startswith("Format:") or found not in FORMATS:
@@ -127,7 +126,7 @@ def read_info(path: Path) -> tuple[str, list[DumpFile]]:
 
 
 def read_text(path: Path) -> str:
-    """A text file; raises FILE001, and DUMP001 for what cannot be one."""
+    """Read a text file; UserError FILE001, or DUMP001 if it is not text."""
     data = _read(path, MAX_TEXT_BYTES)
     if len(data) > MAX_TEXT_BYTES:
         expected = f"at most {MAX_TEXT_BYTES:,} bytes"
@@ -202,7 +201,7 @@ def _raw_text(path: Path, type: TensorType) -> Values:
 
 
 def _read(path: Path, most: int) -> bytes:
-    """The file, but not much more than ``most`` bytes of it."""
+    """Read at most slightly more than ``most`` bytes of a file."""
     try:
         if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
             raise fail("FILE001", "cannot read the dump: it is no file", place=Place(str(path)))
@@ -269,4 +268,4 @@ def _numbers(data: bytes, type: TensorType, path: Path) -> Values:
             found=f"{len(tokens):,}",
             expected=f"{type.elements:,}",
         )
-    return printed_values(tokens, type.shape, type.dtype, place)
+    return parse_printed_values(tokens, type.shape, type.dtype, place)

@@ -1,4 +1,4 @@
-"""Two reports: answers, and what each layer cost and saturated."""
+"""Compare two reports: outputs, costs and saturation of each layer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from nmpsim.analysis.diff.compare import Parameters, RunDifference, compare_runs
+from nmpsim.analysis.diff.compare import QuantizationParameters, RunDifference, compare_runs
 from nmpsim.analysis.diff.tensors import Tensor, Values
 from nmpsim.analysis.difference import EXACT, Tolerance
 from nmpsim.lir.nodes import ELEM_DTYPES
@@ -30,12 +30,12 @@ _LAYER_FACTS = (
     "bursts",
     "row_misses",
 )
-"""Attributes of a layer that are compared, in this order; then what saturated."""
+"""Attributes of a layer that are compared, in this order; saturation follows."""
 
 
 @attrs.frozen
 class Change:
-    """A fact that two reports tell differently."""
+    """A value that differs between two reports."""
 
     what: str
     first: str | Number | None
@@ -44,31 +44,31 @@ class Change:
 
 @attrs.frozen
 class LayerChange:
-    """A layer that both reports have and of which they tell something differently."""
+    """A layer with values that differ between two reports."""
 
     name: str
     display_name: str
     index: int
-    """In the first report."""
+    """Index in the first report."""
     changes: tuple[Change, ...]
 
 
 @attrs.frozen
 class ReportDifference:
-    """Two reports; wall time and the engine do not count."""
+    """Comparison of two reports, without wall time and engine."""
 
     facts: tuple[Change, ...]
-    """Of the whole run: program, arithmetic, cycles, trap, settings of the device."""
+    """Changes of the whole run: program, numerics, cycles, trap, device settings."""
     layers: tuple[LayerChange, ...]
     only_first: tuple[str, ...]
     """Layers that only the first report has."""
     only_second: tuple[str, ...]
     outputs: RunDifference | None
-    """None if they have no output in common."""
+    """Comparison of outputs; None if the reports have none in common."""
 
     @property
     def differs(self) -> bool:
-        """True unless both tell the same."""
+        """Whether anything differs."""
         return bool(
             self.facts
             or self.layers
@@ -84,7 +84,7 @@ class ReportDifference:
 def compare_reports(
     first: RunReport, second: RunReport, *, tolerance: Tolerance = EXACT
 ) -> ReportDifference:
-    """What changed from the first report to the second; ``tolerance`` is that of outputs."""
+    """Compare two reports; ``tolerance`` applies to outputs."""
     mine = {layer.name: layer for layer in first.layers}
     theirs = {layer.name: layer for layer in second.layers}
     return ReportDifference(
@@ -142,7 +142,7 @@ def _outputs(first: RunReport, second: RunReport, tolerance: Tolerance) -> RunDi
     if not {one.name for one in before} & {one.name for one in after}:
         return None
     parameters = {
-        output.name: Parameters(output.scale, output.offset or 0)
+        output.name: QuantizationParameters(output.scale, output.offset or 0)
         for output in second.output_reports
         if output.scale is not None
     }
@@ -153,4 +153,4 @@ def _tensor(output: OutputReport) -> Tensor:
     dtype = ELEM_DTYPES.get(output.elem, output.values.dtype)
     with np.errstate(over="ignore"):
         values = output.values.astype(dtype)
-    return Tensor(output.name, None, True, None, lambda: Values.of(values))
+    return Tensor(output.name, None, True, None, lambda: Values.from_array(values))

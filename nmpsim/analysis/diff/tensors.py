@@ -1,16 +1,20 @@
-"""What two runs are compared by: tensors by the names of LIR instructions, in any program."""
+"""Tensors of two runs, and pairs of them by the names of LIR instructions."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import attrs
+import numpy as np
 import numpy.typing as npt
 
+from nmpsim.diagnostics import Place, fail
+from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 from nmpsim.lir.nodes import TensorType
 
 Array = npt.NDArray[Any]
@@ -22,47 +26,47 @@ _OUTPUT = "output/"
 
 @attrs.frozen(eq=False)
 class Values:
-    """Elements, and how well they are known."""
+    """Elements of a tensor and their precision."""
 
     shape: tuple[int, ...]
     array: Array
-    """The first elements in row-major order, flat: all, or as many as somebody printed."""
+    """First known elements in row-major order, flat."""
     tolerance: float | Array = 0.0
-    """Half a unit of the last printed digit of each number, 0 where all bits are known."""
+    """Half a unit of the last printed digit of each number; 0 if all bits are known."""
     is_typed: bool = True
-    """False if the array's type (float64) is not that of the tensor."""
+    """Whether the array has the tensor's element type; otherwise it is float64."""
 
     @property
     def is_whole(self) -> bool:
-        """True if every element is known."""
+        """Whether every element is known."""
         return self.array.size == math.prod(self.shape)
 
     @classmethod
-    def of(cls, array: Array) -> Values:
-        """All elements of an array, exactly."""
+    def from_array(cls, array: Array) -> Values:
+        """Return the exact values of an array."""
         return cls(array.shape, array.reshape(-1))
 
 
 @attrs.frozen(eq=False)
 class Tensor:
-    """A tensor of a run; its elements are read when somebody wants them."""
+    """A tensor of a run; elements are read on demand."""
 
     name: str
-    """Of the LIR instruction."""
+    """Name of the LIR instruction."""
     operand: str | None
-    """Which of its operands; None for its result."""
+    """Operand of the instruction; None for its result."""
     is_result: bool
     type: TensorType | None
     load: Callable[[], Values]
     number: int | None = None
-    """Of the LIR instruction, where it is known."""
+    """Number of the LIR instruction, if known."""
 
 
 def saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator[Tensor]:
-    """Results of a run in an ``.npz`` file.
+    """Yield the results of a run in an ``.npz`` file.
 
     Keys are ``NNNN:name`` (``--save-layers``), ``act/NNNN:name:operand`` (a recorded run of Glow)
-    or just names (``--save-outputs``); constants and inputs are no results.
+    or names (``--save-outputs``); constants and inputs are skipped.
     """
     seen = set()
     for key in keys:
@@ -83,4 +87,197 @@ def saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator
 
 
 def _load(read: Callable[[str], Array], key: str) -> Values:
-    return Values.of(read(key))
+    return Values.from_array(read(key))
+
+
+LAYOUTS = ("auto", "same", "nchw", "nhwc")
+"""Layouts of the first run's 4-D tensors, if the second run has the other one."""
+_TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+_ORDERS = {"nchw": (_TO_NHWC, "NCHW"), "nhwc": (_TO_NCHW, "NHWC")}
+_ONNX_OUTPUT = "_output_0"
+"""Suffix that PyTorch's exporter appends to an operation's name for its result."""
+Pair = tuple[Tensor, Tensor]
+"""A tensor of the second run and the matching one of the first."""
+
+
+def pair_tensors(
+    mine: Sequence[Tensor],
+    theirs: Sequence[Tensor],
+    names: Mapping[str, str],
+    origins: Mapping[str, str],
+) -> list[Pair]:
+    """Pair the tensors that both runs have, in the order of ``mine``.
+
+    Operands are paired by name and operand. Remaining results are paired by the operation they come
+    from or by their name as Glow would write it; then by number, shape and type; then, for runs
+    with other names, by a shape that only one result of each has. Ambiguous tensors are not paired.
+
+    Raises UserError (DIFF001) for names that no result has.
+    """
+    found = [*_pair_mapped(mine, theirs, names)]
+    mapped = [{id(each[side]) for each in found} for side in (0, 1)]
+    found += _pair_by_name(
+        [one for one in mine if id(one) not in mapped[0]],
+        [one for one in theirs if id(one) not in mapped[1]],
+    )
+    keys = [_strip_model_name(origins), _numbered_key]
+    if any(one.number is None for run in (mine, theirs) for one in run):
+        keys.append(
+            _shape_key
+        )  # two runs with numbers are of programs that have them for other things
+    for key in keys:
+        known = [{each[side].name for each in found} for side in (0, 1)]
+        left = [
+            [one for one in run if one.is_result and one.name not in taken]
+            for run, taken in zip((mine, theirs), known, strict=True)
+        ]
+        found += _pair_unique(left[0], left[1], key)
+    place = {id(one): index for index, one in enumerate(mine)}
+    return sorted(found, key=lambda each: place[id(each[0])])
+
+
+def _pair_mapped(
+    mine: Sequence[Tensor], theirs: Sequence[Tensor], names: Mapping[str, str]
+) -> Iterator[Pair]:
+    results = [{one.name: one for one in run if one.is_result} for run in (theirs, mine)]
+    for both in names.items():
+        for name, run, which in zip(both, results, ("first", "second"), strict=True):
+            if name not in run:
+                message = f"--map names {name}, which the {which} run does not have"
+                raise fail("DIFF001", message, expected=", ".join(list(run)[:4]))
+        yield results[1][both[1]], results[0][both[0]]
+
+
+def _pair_by_name(mine: Sequence[Tensor], theirs: Sequence[Tensor]) -> Iterator[Pair]:
+    """Pair tensors by name and operand; results also by name alone."""
+    by_operand = {(one.name, one.operand): one for one in theirs}
+    results = {one.name: one for one in theirs if one.is_result}
+    for one in mine:
+        other = by_operand.get((one.name, one.operand))
+        if other is None and one.is_result:
+            other = results.get(one.name)
+        if other is not None:
+            yield one, other
+
+
+def _pair_unique(
+    mine: Sequence[Tensor], theirs: Sequence[Tensor], key: Callable[[Tensor], Hashable | None]
+) -> Iterator[Pair]:
+    """Pair tensors by a key that no other tensor of either run has."""
+    keys = [[key(one) for one in run] for run in (mine, theirs)]
+    counts = [Counter(each) for each in keys]
+    others = dict(zip(keys[1], theirs, strict=True))
+    for one, its_key in zip(mine, keys[0], strict=True):
+        if its_key is not None and counts[0][its_key] == counts[1][its_key] == 1:
+            yield one, others[its_key]
+
+
+def _strip_model_name(origins: Mapping[str, str]) -> Callable[[Tensor], str]:
+    """Return a key function: the name without changes by Glow, an exporter or a front end."""
+
+    def name(one: Tensor) -> str:
+        text = make_legal_name(strip_numeric_suffix(origins.get(one.name, one.name)))
+        return text.removesuffix(_ONNX_OUTPUT).strip("_")
+
+    return name
+
+
+def _numbered_key(one: Tensor) -> Hashable | None:
+    """Return number, shape and type; None without a number."""
+    if one.number is None:
+        return None
+    values = one.load()
+    return one.number, values.shape, values.array.dtype.name
+
+
+def _shape_key(one: Tensor) -> Hashable:
+    """Return the sorted shape without ones, which is the same in every layout."""
+    return tuple(sorted(size for size in one.load().shape if size != 1))
+
+
+def find_axis_order(
+    mine: tuple[int, ...], theirs: tuple[int, ...], layout: str
+) -> tuple[tuple[int, ...], str] | None:
+    """Return the axis permutation of ``theirs`` to ``mine`` (() if none) and the layout."""
+    if layout in _ORDERS and len(mine) == len(theirs) == 4:
+        axes, name = _ORDERS[layout]
+        return (axes, name) if permute_shape(theirs, axes) == mine else None
+    if [n for n in mine if n != 1] == [n for n in theirs if n != 1]:
+        return (), ""
+    if layout == "auto" and len(mine) == len(theirs) == 4:
+        for axes, name in _ORDERS.values():
+            if permute_shape(theirs, axes) == mine:
+                return axes, name
+    return None
+
+
+def permute_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape with its axes permuted."""
+    return tuple(shape[axis] for axis in axes)
+
+
+NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
+_FIXED = re.compile(r"-?\d+\.(\d+)")
+_STREAM_DIGITS = 6
+"""Significant digits of a C++ stream."""
+
+
+def parse_printed_values(
+    tokens: list[str], shape: tuple[int, ...], dtype: np.dtype[Any] | None, place: Place
+) -> Values:
+    """Return the tensor, or its first elements, from printed numbers.
+
+    Args:
+        tokens: texts that match NUMBER.
+        shape: of the tensor.
+        dtype: of its elements; None if the text does not say.
+        place: where the text is, for messages.
+
+    Raises:
+        UserError: DUMP001 if there are more numbers than elements.
+    """
+    size = math.prod(shape)
+    if len(tokens) > size:
+        raise fail(
+            "DUMP001",
+            "there are more numbers than the tensor has elements",
+            place=place,
+            found=f"{len(tokens):,}",
+            expected=f"{size:,}",
+        )
+    numbers = np.array(tokens, np.float64)
+    return Values(
+        shape=shape,
+        array=convert_to_type(numbers, dtype),
+        tolerance=_tolerance(tokens, numbers),
+        is_typed=dtype is not None,
+    )
+
+
+def convert_to_type(
+    numbers: npt.NDArray[np.float64], dtype: np.dtype[Any] | None
+) -> npt.NDArray[Any]:
+    """Convert numbers to a dtype, saturated; unchanged if the dtype is None."""
+    if dtype is None:
+        return numbers
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return numbers.astype(dtype)
+    if dtype.kind == "b":
+        return np.not_equal(numbers, 0)
+    limits = np.iinfo(dtype)
+    highest = np.nextafter(float(limits.max) + 1, 0)  # the largest that astype can take
+    whole = np.clip(np.rint(np.nan_to_num(numbers)), limits.min, highest)
+    elements: npt.NDArray[Any] = whole.astype(dtype)
+    return elements
+
+
+def _tolerance(tokens: list[str], numbers: npt.NDArray[np.float64]) -> Any:
+    """Return half a unit of the last digit, for fixed decimals or fixed significant digits."""
+    decimals = {len(match[1]) if (match := _FIXED.fullmatch(t)) else None for t in tokens[:100]}
+    (fixed,) = decimals if len(decimals) == 1 else (None,)
+    if fixed is not None and fixed >= 3:
+        return 0.5 * 10.0**-fixed * (1 + 1e-6)
+    size = np.abs(np.nan_to_num(numbers))
+    exponent = np.floor(np.log10(np.maximum(size, 1e-300))) + 1 - _STREAM_DIGITS
+    return 0.5 * 10.0**exponent * (1 + 1e-6)

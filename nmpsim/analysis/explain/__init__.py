@@ -1,16 +1,23 @@
-"""Integer forms of real factors: what Glow derives from scales and prints nowhere."""
+"""Explain how layers rescale: the integers that replace real factors."""
 
 from nmpsim.analysis.explain.document import layers_json, scale_json, schemas_json
-from nmpsim.analysis.explain.errors import ErrorBand, FormErrors, error_band, form_errors
-from nmpsim.analysis.explain.factors import Factor, factor_of
+from nmpsim.analysis.explain.factors import (
+    ErrorBand,
+    Factor,
+    FormErrors,
+    SchemaFit,
+    fit_schemas,
+    make_factor,
+    measure_error_band,
+    measure_errors,
+)
 from nmpsim.analysis.explain.layers import (
     LayerFacts,
     OperandFacts,
+    Stage,
     explain_layers,
 )
 from nmpsim.analysis.explain.profiles import ProfileFacts, ProfileForm
-from nmpsim.analysis.explain.schemas import SchemaFit, fit_schemas
-from nmpsim.analysis.explain.stages import Stage
 
 __all__ = [
     "ErrorBand",
@@ -22,12 +29,12 @@ __all__ = [
     "ProfileForm",
     "SchemaFit",
     "Stage",
-    "error_band",
     "explain_layers",
-    "factor_of",
     "fit_schemas",
-    "form_errors",
     "layers_json",
+    "make_factor",
+    "measure_error_band",
+    "measure_errors",
     "scale_json",
     "schemas_json",
 ]

@@ -1,16 +1,13 @@
-"""Explanations as JSON data; docs/explain.md describes each field."""
+"""JSON documents of ``nmpsim explain``; docs/explain.md describes each field."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
-from nmpsim.analysis.explain.errors import FormErrors
-from nmpsim.analysis.explain.factors import Factor
-from nmpsim.analysis.explain.layers import LayerFacts, OperandFacts
+from nmpsim.analysis.explain.factors import Factor, FormErrors, SchemaFit
+from nmpsim.analysis.explain.layers import LayerFacts, OperandFacts, Stage
 from nmpsim.analysis.explain.profiles import ProfileForm
-from nmpsim.analysis.explain.schemas import SchemaFit
-from nmpsim.analysis.explain.stages import Stage
 from nmpsim.report.fields import OR_NULL, From
 from nmpsim.report.json import to_json
 
@@ -30,7 +27,7 @@ def _forms(form: ProfileForm) -> list[FormDocument]:
 
 
 class IntegersDocument(TypedDict):
-    """Glow's integers for a factor."""
+    """JSON form of Glow's integers for a factor."""
 
     pre: int
     post: int
@@ -38,7 +35,7 @@ class IntegersDocument(TypedDict):
 
 
 class FactorDocument(TypedDict):
-    """A factor in each form."""
+    """JSON form of a factor."""
 
     real: float
     integers: Annotated[IntegersDocument, From("integer")]
@@ -51,14 +48,14 @@ class FactorDocument(TypedDict):
 
 
 class BadFactorDocument(TypedDict):
-    """A factor that is not positive and finite, and so has no integers."""
+    """JSON form of a factor without integers, because it is not positive and finite."""
 
     real: Annotated[float | None, OR_NULL, "null if it is not finite"]
     integers: None
 
 
 class StageDocument(TypedDict):
-    """One rescaling of an operation."""
+    """JSON form of a rescaling of an operation."""
 
     stage: Annotated[str, From("name")]
     formula: str
@@ -68,7 +65,7 @@ class StageDocument(TypedDict):
 
 
 class FormDocument(TypedDict):
-    """A factor as a profile has it."""
+    """JSON form of a factor in a profile."""
 
     pre: int
     mul: int
@@ -77,7 +74,7 @@ class FormDocument(TypedDict):
 
 
 class ProfileStageDocument(TypedDict):
-    """One rescaling in one profile."""
+    """JSON form of a rescaling in a profile."""
 
     stage: str
     kind: str
@@ -85,7 +82,7 @@ class ProfileStageDocument(TypedDict):
 
 
 class ProfileDocument(TypedDict):
-    """An operation in one profile."""
+    """JSON form of an operation in a profile."""
 
     numerics: Annotated[str, From("name")]
     refused: Annotated[str | None, OR_NULL, "why the profile cannot do it; null if it can"]
@@ -93,7 +90,7 @@ class ProfileDocument(TypedDict):
 
 
 class LayerDocument(TypedDict):
-    """How a layer rescales."""
+    """JSON form of a layer's rescalings."""
 
     index: int
     number: int
@@ -110,7 +107,7 @@ class LayerDocument(TypedDict):
 
 
 class LayersDocument(TypedDict):
-    """What `nmpsim explain NET --format json` writes."""
+    """Output of `nmpsim explain NET --format json`."""
 
     schema: Literal["nmpsim-explain-1"]
     program: str
@@ -118,14 +115,14 @@ class LayersDocument(TypedDict):
 
 
 class OverflowDocument(TypedDict):
-    """Inputs from which on the 32-bit product overflows; null for never."""
+    """JSON form of the inputs beyond which the 32-bit product overflows; null for never."""
 
     low: int | None
     high: int | None
 
 
 class ErrorsDocument(TypedDict):
-    """Error of an integer form, in units of the last place of its result."""
+    """JSON form of an integer form's error, in units of the last place of its result."""
 
     precision: str
     offset: int
@@ -140,7 +137,7 @@ class ErrorsDocument(TypedDict):
 
 
 class ScaleDocument(TypedDict):
-    """What `nmpsim explain --scale --format json` writes."""
+    """Output of `nmpsim explain --scale --format json`."""
 
     schema: Literal["nmpsim-explain-1"]
     factor: FactorDocument
@@ -148,14 +145,14 @@ class ScaleDocument(TypedDict):
 
 
 class RangeDocument(TypedDict):
-    """A range of real numbers."""
+    """JSON form of a range of real numbers."""
 
     low: float
     high: float
 
 
 class SchemasDocument(TypedDict):
-    """What `nmpsim explain --range --format json` writes."""
+    """Output of `nmpsim explain --range --format json`."""
 
     schema: Literal["nmpsim-explain-1"]
     range: RangeDocument
@@ -163,15 +160,15 @@ class SchemasDocument(TypedDict):
 
 
 def layers_json(program: str, layers: Sequence[LayerFacts]) -> LayersDocument:
-    """Layers with all channels of each stage."""
+    """Return the document of layers, with all channels of each stage."""
     return to_json({"program": program, "layers": layers}, LayersDocument)
 
 
 def scale_json(factor: Factor, errors: FormErrors | None) -> ScaleDocument:
-    """A bare factor and its error over the inputs; no errors if the factor vanishes."""
+    """Return the document of a factor and its error; None for errors if the factor is 0."""
     return to_json({"factor": factor, "errors": errors}, ScaleDocument)
 
 
 def schemas_json(low: float, high: float, fits: Sequence[SchemaFit]) -> SchemasDocument:
-    """What each schema makes of a range."""
+    """Return the document of a range in each quantization schema."""
     return to_json({"range": {"low": low, "high": high}, "schemas": fits}, SchemasDocument)

@@ -1,53 +1,232 @@
-"""One real factor of the rescale unit, and what stands for it in each profile."""
+"""Integer forms of a real factor, their errors, and quantization schemas for a range.
+
+The form ``((x >> pre) * mul + half) >> post`` is a staircase: between two steps its error falls
+linearly. So the worst and mean error and the share of inputs that round differently are known
+exactly from the ends of the steps.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
-from nmpsim.kernels.scale import IntegerScale, integer_scale
+from nmpsim.compiler.numerics.ratios import Overflow, overflow_of
+from nmpsim.kernels.scale import IntegerScale, apply_integer_scale, integer_scale
+from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.quantization.parameters import SCHEMAS, Schema, choose_parameters
 
 LONGEST_SHIFT = 31
-"""The unit shifts a 32-bit number; of a longer shift nothing is left but zero."""
+"""Longest shift of the unit's 32-bit numbers; a longer one always gives zero."""
 
 
 @attrs.frozen
 class Factor:
-    """A positive real factor as Glow's integers and as the other profiles have it."""
+    """A positive real factor in Glow's integer form and in other forms."""
 
     real: float
-    """The factor as float32: what the float profiles multiply with."""
+    """The factor as float32, which float profiles multiply by."""
     integer: IntegerScale
     """Glow's ``quantizeScaleOffset32To8``."""
     exponent: int | None
-    """``real == 2**exponent``; None if it is no power of two."""
+    """``real == 2**exponent``; None if it is not a power of two."""
 
     @property
     def approximation(self) -> float:
-        """The real factor that the integers stand for."""
+        """Real factor that the integers represent."""
         return math.ldexp(self.integer.mul, -self.integer.pre - self.integer.post)
 
     @property
     def relative_error(self) -> float:
-        """How far the integers' factor is from the real one, of the real one."""
+        """Relative error of the integers' factor."""
         return self.approximation / self.real - 1.0
 
     @property
     def vanishes(self) -> bool:
-        """True if the shift is so long that every 32-bit input becomes zero."""
+        """Whether the shift is so long that every 32-bit input becomes zero."""
         return self.integer.post > LONGEST_SHIFT
 
 
-def factor_of(real: float) -> Factor:
-    """Every form of a factor, which is taken as float32.
+def make_factor(real: float) -> Factor:
+    """Return a factor in every form, rounded to float32.
 
     Raises:
-        InvalidScaleError: it is not a positive finite float32.
+        InvalidScaleError: if it is not a positive finite float32.
     """
     with np.errstate(over="ignore"):  # too large a number is told as what it becomes, infinite
         single = float(np.float32(real))
     integer = integer_scale(single)
     mantissa, exponent = math.frexp(single)
     return Factor(single, integer, exponent - 1 if mantissa == 0.5 else None)
+
+
+Array: TypeAlias = npt.NDArray[Any]
+
+RESULT_BITS = {"int8": 8, "int16": 16}
+ACCUMULATOR_BITS = {"int8": 32, "int16": 48}
+
+
+@attrs.frozen(eq=False)
+class FormErrors:
+    """Error of an integer form in units of the last place of its result."""
+
+    precision: str
+    offset: int
+    input_low: int
+    """First input whose result neither saturates nor overflows."""
+    input_high: int
+    worst: float
+    """Error (result minus exact product) with the largest magnitude."""
+    worst_input: int
+    worst_result: int
+    """Result with the worst error, without the offset."""
+    mean: float
+    """Mean magnitude of the error over all inputs."""
+    differing: float
+    """Share of inputs whose result is not the nearest integer (halves round up)."""
+    overflow: Overflow
+
+    @property
+    def inputs(self) -> int:
+        """Number of inputs."""
+        return self.input_high - self.input_low + 1
+
+
+def measure_errors(factor: Factor, precision: str, offset: int = 0) -> FormErrors:
+    """Compare the integer form with the real factor on every input that does not saturate.
+
+    ``precision`` is int8 or int16 and gives the ranges of result and accumulator (32 or 48 bits).
+    ``offset`` is added to the result. The factor must not vanish.
+    """
+    first, last, result = _steps(factor, precision, offset)
+    real = factor.real
+    at_first, at_last = result - real * first, result - real * last
+    ends = np.concatenate([at_first, at_last])
+    worst = int(np.argmax(np.abs(ends)))
+    counts = (last - first + 1).astype(np.float64)
+    return FormErrors(
+        precision=precision,
+        offset=offset,
+        input_low=int(first[0]),
+        input_high=int(last[-1]),
+        worst=float(ends[worst]),
+        worst_input=int(np.concatenate([first, last])[worst]),
+        worst_result=int(np.concatenate([result, result])[worst]),
+        mean=float(_magnitudes(at_first, at_last, real, counts).sum() / counts.sum()),
+        differing=_differing(first, last, result, real),
+        overflow=overflow_of(factor.integer, ACCUMULATOR_BITS[precision]),
+    )
+
+
+def _steps(factor: Factor, precision: str, offset: int) -> tuple[Array, Array, Array]:
+    """Return first and last input, and result, of each step: int64 [steps], ascending."""
+    bits = RESULT_BITS[precision]
+    low, high = _input_limits(factor.integer, ACCUMULATOR_BITS[precision])
+    results = np.arange(-(1 << (bits - 1)) - offset, (1 << (bits - 1)) - offset + 1, dtype=object)
+    begins = np.array([_first_input(factor.integer, int(r)) for r in results], dtype=object)
+    first = np.clip(begins[:-1], low, high + 1).astype(np.int64)
+    last = np.clip(begins[1:] - 1, low - 1, high).astype(np.int64)
+    kept = first <= last
+    return first[kept], last[kept], results[:-1][kept].astype(np.int64)
+
+
+def _first_input(form: IntegerScale, result: int) -> int:
+    """Return the smallest input whose result is at least ``result``."""
+    half = (1 << form.post) >> 1
+    return -(-((result << form.post) - half) // form.mul) << form.pre
+
+
+def _input_limits(form: IntegerScale, accumulator_bits: int) -> tuple[int, int]:
+    """Return the accumulator's range without inputs that overflow."""
+    overflow = overflow_of(form, accumulator_bits)
+    low, high = -(1 << (accumulator_bits - 1)), (1 << (accumulator_bits - 1)) - 1
+    return (
+        low if overflow.low is None else overflow.low + 1,
+        high if overflow.high is None else overflow.high - 1,
+    )
+
+
+def _magnitudes(at_first: Array, at_last: Array, real: float, counts: Array) -> Array:
+    """Return the sum of error magnitudes of each step: arithmetic series above and below 0."""
+    above = np.clip(np.floor(at_first / real) + 1.0, 0.0, counts)
+    below = counts - above
+    upper = above * (2.0 * at_first - real * (above - 1.0)) / 2.0
+    lower = below * (2.0 * at_last + real * (below - 1.0)) / 2.0
+    total: Array = np.where(above > 0, upper, 0.0) - np.where(below > 0, lower, 0.0)
+    return total
+
+
+def _differing(first: Array, last: Array, result: Array, real: float) -> float:
+    nearest_first = np.ceil((result - 0.5) / real)
+    nearest_last = np.ceil((result + 0.5) / real) - 1.0
+    common = np.minimum(last, nearest_last) - np.maximum(first, nearest_first) + 1.0
+    total = float((last - first + 1).sum())
+    return 1.0 - float(np.maximum(common, 0.0).sum()) / total
+
+
+@attrs.frozen(eq=False)
+class ErrorBand:
+    """Smallest and largest error in equal parts of the input range, for a plot."""
+
+    edges: Array
+    """int64 [parts + 1]: part i has the inputs from edges[i] to edges[i + 1] - 1."""
+    low: Array
+    """Smallest errors: float64 [parts]."""
+    high: Array
+    """float64 [parts]"""
+
+
+def measure_error_band(factor: Factor, precision: str, offset: int, parts: int) -> ErrorBand:
+    """Return the error over inputs that do not saturate, in at most ``parts`` parts."""
+    first, last, _ = _steps(factor, precision, offset)
+    begin, end = int(first[0]), int(last[-1]) + 1
+    parts = min(parts, end - begin)
+    edges = np.array([begin + (end - begin) * i // parts for i in range(parts + 1)], np.int64)
+    points = np.unique(np.concatenate([first, last, edges[:-1], edges[1:] - 1]))
+    errors = apply_integer_scale(points, factor.integer) - factor.real * points
+    part = np.searchsorted(edges, points, side="right") - 1
+    low, high = np.full(parts, np.inf), np.full(parts, -np.inf)
+    np.minimum.at(low, part, errors)
+    np.maximum.at(high, part, errors)
+    return ErrorBand(edges, low, high)
+
+
+ELEMS = ("i8", "i16")
+
+
+@attrs.frozen
+class SchemaFit:
+    """Scale and offset of a quantization schema for a range of real numbers."""
+
+    schema: Schema
+    elem: str
+    scale: float
+    """Scale: float32."""
+    offset: int
+    low: float
+    """Real value of the lowest integer."""
+    high: float
+    use: float
+    """Share of the representable range that is used, 0 to 1."""
+
+
+def fit_schemas(low: float, high: float) -> tuple[SchemaFit, ...]:
+    """Return Glow's scale and offset for a range in each schema and precision.
+
+    Glow widens the range to include zero.
+    """
+    return tuple(_fit(low, high, schema, elem) for elem in ELEMS for schema in SCHEMAS)
+
+
+def _fit(low: float, high: float, schema: Schema, elem: str) -> SchemaFit:
+    chosen = choose_parameters(low, high, schema, elem)
+    scale, offset = float(chosen.scale), int(chosen.offset)
+    bits = 8 * ELEM_DTYPES[elem].itemsize
+    bottom, top = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    represented = (scale * (bottom - offset), scale * (top - offset))
+    span = represented[1] - represented[0]
+    held = min(max(high, 0.0), represented[1]) - max(min(low, 0.0), represented[0])
+    return SchemaFit(schema, elem, scale, offset, *represented, held / span)

@@ -1,4 +1,4 @@
-"""What each arithmetic profile makes of an operation's factors: the words of its descriptor."""
+"""Rescale factors of an operation in each numerics profile, from the words of its descriptor."""
 
 from __future__ import annotations
 
@@ -41,47 +41,49 @@ _PREFIXES = ("bias", "lhs", "rhs", "out", "leaky")
 
 @attrs.frozen
 class ProfileForm:
-    """One factor as a profile has it."""
+    """A factor in a numerics profile."""
 
     stage: str
     scale_form: ScaleForm
     forms: tuple[IntegerScale, ...]
-    """One, or one a channel; of float32 ``mul`` holds the bits."""
+    """One form, or one per channel; for float32 ``mul`` has the bits."""
 
     @property
     def kind(self) -> ScaleKind:
-        """How the forms are to be read."""
+        """Kind of the forms."""
         return self.scale_form.kind
 
     def values(self) -> tuple[float, ...]:
-        """The real factors that the forms stand for."""
+        """Real factors that the forms represent."""
         return tuple(real_factor(self.kind, s.pre, s.mul, s.post) for s in self.forms)
 
 
 @attrs.frozen
 class ProfileFacts:
-    """An operation in one profile."""
+    """An operation in a numerics profile."""
 
     name: str
-    """As ``--numerics`` has it."""
+    """Name of the profile, as for ``--numerics``."""
     forms: tuple[ProfileForm, ...]
     refused: str = ""
-    """Why the profile cannot do it; empty if it can."""
+    """Why the profile refuses the operation; empty if it does not."""
 
 
-def profile_facts(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
-    """The factors of a quantized operation in every profile; empty where nothing is rescaled."""
+def explain_profiles(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
+    """Return the factors of a quantized operation in every profile; empty without rescaling."""
     ask = _question(module, op)
     if ask is None or any(view.type.quant is None for view in op.operands[:2]):
         return ()
     return tuple(_facts(name, op, ask) for name in PROFILES)
 
 
-def real_biases(module: Module, op: Operation) -> tuple[int, float, Mapping[str, float]] | None:
-    """What a real bias is at run time, that of the channel where it is largest.
+def find_float_bias_forms(
+    module: Module, op: Operation
+) -> tuple[int, float, Mapping[str, float]] | None:
+    """Return the largest float bias and its form in each profile.
 
-    The channel, the bias, and what each profile that has one keeps in the channel's record: an
-    integer or, of fbgemm and onednn, a real number. None where the bias is not real, or not known.
+    The result is the channel, the bias, and the value in the channel's record of each profile: an
+    integer or, for fbgemm and onednn, a real number. None if the bias is not float or not known.
     """
     sums = _sums(module, op) if op.instruction.opcode in WEIGHTED else None
     if sums is None or not sums.bias.is_float or constant_values(module, op.operands[3]) is None:
@@ -99,10 +101,10 @@ def real_biases(module: Module, op: Operation) -> tuple[int, float, Mapping[str,
 
 
 _REAL = (FBGEMM, ONEDNN)
-"""Profiles of the device whose channel records hold real biases."""
+"""Device profiles with real biases in channel records."""
 
 _Answer: TypeAlias = tuple[int, Mapping[str, tuple[IntegerScale, ...]]]
-"""The number of the device's profile, and the forms of each stage."""
+"""Number of the device's profile, and the forms of each stage."""
 _Question: TypeAlias = Callable[[Profile], _Answer]
 
 
@@ -133,7 +135,7 @@ def _question(module: Module, op: Operation) -> _Question | None:
 
 
 def _sums(module: Module, op: Operation) -> WeightedScales | None:
-    """The layer's scales as the compiler hands them to a profile; a bias not known counts as 0."""
+    """Return a layer's scales as the compiler passes them to a profile; an unknown bias is 0."""
     scales = layer_scales(module, op)
     if scales is None:
         return None
@@ -179,7 +181,7 @@ def _of_words(words: Words) -> _Answer:
 
 
 def _form(words: Words, prefix: str) -> IntegerScale:
-    """The factor of a stage; a shift that both sides share belongs to it."""
+    """Return the factor of a stage, including a shift that both sides share."""
     has_common_shift = ROWS[words["profile"]].form.has_common_shift
     shift = words["out_post"] if has_common_shift else 0
     post = words[f"{prefix}_post"] + shift

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.lint.findings import Finding, Severity, layer_finding
 from nmpsim.analysis.lint.subject import SAME_SCALE, Bias, LintSubject, OriginalBias
-from nmpsim.analysis.shadow.batch_norms import forms_of
+from nmpsim.analysis.shadow.constants import array_variants
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 
@@ -233,7 +233,7 @@ def find_float_bias(bias: Bias, arrays: Mapping[str, Array]) -> FloatBias | None
     legal = {make_legal_name(name): name for name in arrays}
     exact = legal.get(bias.view.buffer.name)
     if exact is not None and arrays[exact].size == bias.payload.size:
-        forms = forms_of(exact, arrays)
+        forms = array_variants(exact, arrays)
         near = [form for form in forms if _has_direction_of(bias, arrays[form])]
         return _float_bias((near or forms)[0], arrays)
     stem = legal.get(strip_numeric_suffix(bias.view.buffer.name))

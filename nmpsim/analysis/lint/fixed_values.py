@@ -12,10 +12,8 @@ import numpy.typing as npt
 from nmpsim.analysis.lint.bias_payload import MAX_INTEGER_ERROR, MAX_RELATIVE_ERROR
 from nmpsim.analysis.lint.findings import Fact, Finding, Severity, layer_finding
 from nmpsim.analysis.lint.subject import LintSubject, are_valid_scales
-from nmpsim.analysis.shadow.batch_norms import FOLDED, forms_of
-from nmpsim.analysis.shadow.constants import quantized_constants
-from nmpsim.analysis.shadow.layouts import layouts
-from nmpsim.analysis.shadow.matching import LEAST_SQNR_DB, match_constants
+from nmpsim.analysis.shadow.constants import FOLDED, array_variants, layouts, quantized_constants
+from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, match_constants
 from nmpsim.analysis.weighted import WEIGHTED, layer_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.interpreter import sqnr_db
@@ -162,7 +160,7 @@ def _compare_by_name(
     """Compare weights with the float array of their name, with and without folded batch norm."""
     if one.fits(floats):
         return None
-    forms = {form: arrays[form] for form in forms_of(source.removesuffix(FOLDED), arrays)}
+    forms = {form: arrays[form] for form in array_variants(source.removesuffix(FOLDED), arrays)}
     cause = _find_fault(one, floats)
     explained = (source, cause) if cause else _find_explanation(one, forms)
     if explained is not None:
@@ -170,7 +168,7 @@ def _compare_by_name(
     near = sqnr_db(floats, one.reals - floats)
     text = f"are not its float values: {near:.1f} dB of SQNR"
     hint = "are they of another training, or in another layout?"
-    severity: Severity = "error" if near < LEAST_SQNR_DB else "warning"
+    severity: Severity = "error" if near < MIN_MATCH_SQNR_DB else "warning"
     return _fault_finding(
         one, source, WeightFault(text, hint, {"cause": "other"}), subject, severity
     )

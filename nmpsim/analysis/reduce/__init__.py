@@ -1,31 +1,31 @@
-"""The smallest part of a program that still fails.
+"""Find the smallest part of a program that still fails.
 
-``failures`` says what a failure is, ``extract`` copies layers of a module, ``instruction`` makes a
-program of the one instruction that trapped, ``removal`` leaves out instructions, ``search`` tries
-parts from the smallest up, ``repro`` writes what was found so that it checks itself.
+``failures`` defines failures, ``extract`` copies layers of a module, ``crop`` reduces a layer to
+one element, ``instruction`` makes a program of one instruction or removes instructions, ``search``
+tries parts in order of size, ``repro`` writes the result as a folder that checks itself.
 """
 
 from nmpsim.analysis.reduce.failures import (
-    Differs,
+    DifferenceFailure,
     Failure,
-    Saturates,
-    Traps,
-    Violates,
+    SaturationFailure,
+    TrapFailure,
+    ViolationFailure,
+    add_program_outputs,
     first_difference,
-    with_last_results,
 )
 from nmpsim.analysis.reduce.repro import write_repro
 from nmpsim.analysis.reduce.search import Reduced, reduce
 
 __all__ = [
-    "Differs",
+    "DifferenceFailure",
     "Failure",
     "Reduced",
-    "Saturates",
-    "Traps",
-    "Violates",
+    "SaturationFailure",
+    "TrapFailure",
+    "ViolationFailure",
+    "add_program_outputs",
     "first_difference",
     "reduce",
-    "with_last_results",
     "write_repro",
 ]

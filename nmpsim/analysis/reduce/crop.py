@@ -1,4 +1,4 @@
-"""One layer cropped to one element of its result, and to what that element needs."""
+"""Crop a layer to one element of its result and the inputs of that element."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from nmpsim.lir.verify import verify
 
 Array = npt.NDArray[Any]
 Slices = tuple[slice, ...]
-"""Of each dimension what is kept."""
+"""Slice of each dimension that is kept."""
 _ALL = slice(None)
 _SPATIAL = (1, 2)
-"""Dimensions of rows and columns, NHWC."""
+"""Axes of rows and columns in NHWC."""
 
 
 @attrs.frozen
 class _Needs:
-    """What of its operands an instruction needs for a box of its result."""
+    """Parts of its operands that an instruction needs for a box of its result."""
 
     boxes: tuple[Slices, ...]
-    """Of each operand after the result."""
+    """Box of each operand after the result."""
     attributes: Mapping[str, Any]
-    """Those that change."""
+    """Attributes that change."""
 
 
 @attrs.frozen(eq=False)
 class _Crop:
-    """What is kept of a layer."""
+    """The kept part of a layer."""
 
     boxes: Mapping[str, Slices]
-    """Of its tensors, by name."""
+    """Box of each tensor by name."""
     instructions: Sequence[Instruction]
 
 
-def first_computed(part: Part, places: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """The first of these elements of its result to which the part's layer can be cropped.
+def find_computed_element(part: Part, places: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Return the first of these result elements that the layer computes, or None.
 
-    Not every element is the layer's: an insertion leaves the rest as it was.
+    An insertion leaves the other elements unchanged.
     """
     tensors = _Tensors(part)
     return next((at for at in places if _crop_of(part, tensors, at) is not None), None)
 
 
 def crop(part: Part, at: Sequence[int]) -> Part:
-    """The part's layer for the element ``at`` of its result.
+    """Crop a part's layer to the element ``at`` of its result.
 
     Args:
         part: a module of one layer, and its inputs.
         at: coordinates in the layer's result.
 
     Raises:
-        UserError: COMP001 for an operation without a rule, LIR codes if the outcome is no program.
+        UserError: COMP001 for an operation without a rule, LIR codes if the result is not valid.
     """
     tensors = _Tensors(part)
     found = _crop_of(part, tensors, at)
@@ -87,7 +87,7 @@ def _crop_of(part: Part, tensors: _Tensors, at: Sequence[int]) -> _Crop | None:
 
 
 class _Tensors:
-    """Types and contents of a part's tensors, views among them."""
+    """Types and contents of a part's tensors and views."""
 
     def __init__(self, part: Part) -> None:
         self._memory = Memory(part.module, lambda type: type.dtype)
@@ -165,7 +165,7 @@ def _pool(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | 
 def _window(
     instruction: Instruction, box: Slices, tensors: _Tensors, dilation: Any
 ) -> tuple[slice, slice, dict[str, Any]] | None:
-    """Rows and columns under the window of one pixel, and the attributes that change."""
+    """Return the rows and columns in the window of one pixel, and the attributes that change."""
     numbers: Any = instruction.attributes
     kernels, strides, pads = numbers["Kernels"], numbers["Strides"], numbers["Pads"]
     shape = tensors.type(instruction.operands[1].name).shape
@@ -211,7 +211,7 @@ def _splat(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs |
 
 
 def _insert(instruction: Instruction, box: Slices, tensors: _Tensors) -> _Needs | None:
-    """None where the element lies outside what is inserted."""
+    """Return the needs of an insertion; None if the element is outside of it."""
     numbers: Any = instruction.attributes
     shape = tensors.type(instruction.operands[1].name).shape
     source = []

@@ -1,4 +1,4 @@
-"""Some layers of a module as a module of its own."""
+"""Extract layers of a module as a program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOWHERE = Span(0, 0)
 
 @attrs.frozen(eq=False)
 class Part:
-    """A program, and what its inputs held in the run that it was extracted from."""
+    """An extracted program and the values of its inputs in the original run."""
 
     module: Module
     inputs: Mapping[str, Array]
@@ -34,20 +34,20 @@ def extract(
     given: Mapping[str, Array],
     outputs: Mapping[str, Array],
 ) -> Part:
-    """The layers of these indices as a program.
+    """Extract layers as a program.
 
-    What they read and do not make is an input with the contents that it had when the first of them
-    began; what they leave is an output.
+    Tensors that they read but do not write become inputs with their contents at the start of the
+    first layer; results become outputs.
 
     Args:
         module: the whole program, with its constants.
         layers: all of its layers, in the order of the run.
-        wanted: indices of those to keep.
+        wanted: indices of the layers to extract.
         given: inputs of the run as the device stored them, by name.
-        outputs: of all layers before, by the key of saved layers.
+        outputs: outputs of all earlier layers by the keys of saved layers.
 
     Raises:
-        UserError: LIR codes if that is no program.
+        UserError: LIR codes if the result is not a valid program.
     """
     kept = _instructions(module, [layers[index] for index in wanted])
     used = {operand.name for instruction in kept for operand in instruction.operands}
@@ -77,7 +77,7 @@ def _instructions(module: Module, layers: Iterable[Layer]) -> list[Instruction]:
 
 
 def _views(module: Module, used: set[str]) -> list[Instruction]:
-    """The tensorviews among what is used, and those that they are views of; adds to ``used``."""
+    """Return the used tensorviews and their sources, which are added to ``used``."""
     views = []
     for instruction in reversed(module.instructions):
         if instruction.opcode == "tensorview" and instruction.name in used:
@@ -87,7 +87,7 @@ def _views(module: Module, used: set[str]) -> list[Instruction]:
 
 
 def _read_first(kept: Sequence[Instruction], storage_of: Mapping[str, str]) -> set[str]:
-    """Storages whose contents before the first instruction matter."""
+    """Return storages that are read before they are written."""
     read: set[str] = set()
     written: set[str] = set()
     for instruction in kept:
@@ -101,7 +101,7 @@ def _read_first(kept: Sequence[Instruction], storage_of: Mapping[str, str]) -> s
 
 
 def _left(kept: Sequence[Instruction], places: Mapping[str, Any], storages: set[str]) -> set[str]:
-    """Storages that hold a result nobody of the part reads any more: its outputs."""
+    """Return storages whose last result is not read in the part: its outputs."""
     left: set[str] = set()
     for instruction in kept:
         left -= {places[o.name].storage for o in instruction.operands if o.kind == IN}
@@ -124,7 +124,7 @@ def _contents(
 
 
 def _weights(module: Module, storages: set[str], outside: set[str]) -> tuple[WeightVar, ...]:
-    """Constants, inputs and outputs; a buffer that lies on the border becomes a weight."""
+    """Return constants, inputs and outputs; a buffer at the border becomes a weight."""
     weights = [weight for weight in module.weights if weight.name in storages]
     for instruction in module.instructions:
         type = instruction.attributes.get("Ty")

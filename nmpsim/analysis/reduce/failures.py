@@ -1,4 +1,4 @@
-"""What is wrong with a run, in a way that can be asked of a part of its program too."""
+"""Failures of a run, which can be checked in a run of a part of the program."""
 
 from __future__ import annotations
 
@@ -21,99 +21,103 @@ Coordinates = tuple[int, ...]
 
 
 @attrs.frozen
-class Traps:
-    """The run does not reach its end."""
+class TrapFailure:
+    """Failure of a run that ends with a trap."""
 
     kind: str
     cause: int | None
     fault: str
-    """What the message says of the descriptor's word at fault; empty for other traps."""
+    """Description of the invalid descriptor word in the message; empty for other traps."""
 
     @classmethod
-    def of(cls, trap: TrapReport) -> Traps:
-        """The failure of a run that ended with this trap."""
+    def of(cls, trap: TrapReport) -> TrapFailure:
+        """Return the failure of a run that ended with this trap."""
         return cls(trap.kind, trap.cause, _fault(trap))
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Description of the failure."""
         return f"{self.kind.replace('_', ' ')} {self.fault}".rstrip()
 
-    def happens(self, report: RunReport) -> bool:
-        """True if a run of a part ends in the same way."""
+    def occurs_in(self, report: RunReport) -> bool:
+        """Return whether a run of a part ends with the same trap."""
         trap = report.trap
-        return trap is not None and Traps.of(trap) == self
+        return trap is not None and TrapFailure.of(trap) == self
 
-    def places(self, report: RunReport) -> Iterator[Coordinates]:
-        """None: no element of a result shows it."""
+    def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
+        """Return no elements: the failure does not show in a result."""
         return iter(())
 
-    def at(self, place: Sequence[int]) -> Traps:
-        """Itself: it is the same for every part."""
+    def at(self, place: Sequence[int]) -> TrapFailure:
+        """Return the failure itself, which is the same for every part."""
         return self
 
 
 @attrs.frozen
-class Violates:
-    """The program breaks the contract of the instruction set: it has this hazard."""
+class ViolationFailure:
+    """Failure of a program that violates the contract of the instruction set."""
 
     category: str
     case: str
     operand: str
     instruction: str
-    """Mnemonic; empty for the host. So is ``other``, where there is no earlier one."""
+    """Mnemonic; empty for the host. ``other`` is empty without an earlier instruction."""
     other: str
     place: tuple[int | None, ...] | None = None
-    """Cores and addresses of both; None for a part that is compiled again."""
+    """Cores and addresses of both; None for a part that is recompiled."""
 
     @classmethod
-    def of(cls, found: ViolationReport) -> Violates:
-        """The failure of a run that this ended."""
+    def of(cls, found: ViolationReport) -> ViolationFailure:
+        """Return the failure of a run that ended with this violation."""
         names = (_mnemonic(found.instruction), _mnemonic(found.other_instruction))
         return cls(found.category, found.case, found.operand, *names)
 
     @classmethod
-    def there(cls, found: ViolationReport) -> Violates:
-        """The same by the same instructions of the same cores."""
+    def at_instructions(cls, found: ViolationReport) -> ViolationFailure:
+        """Return the failure restricted to the same instructions of the same cores."""
         place = (found.core, found.pc, found.other_core, found.other_pc)
         return attrs.evolve(cls.of(found), place=place)
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Description of the failure."""
         after = f" after {self.other}" if self.other else ""
         return f"{self.category}: {self.operand} of {self.instruction or 'the host'}{after}"
 
-    def happens(self, report: RunReport) -> bool:
-        """True if the first violation of a run of a part is this one."""
+    def occurs_in(self, report: RunReport) -> bool:
+        """Return whether the first violation in a run of a part is this one."""
         found = report.contract.violation
         if found is None:
             return False
-        return self == (Violates.of(found) if self.place is None else Violates.there(found))
+        return self == (
+            ViolationFailure.of(found)
+            if self.place is None
+            else ViolationFailure.at_instructions(found)
+        )
 
-    def places(self, report: RunReport) -> Iterator[Coordinates]:
-        """None: no element of a result shows it."""
+    def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
+        """Return no elements: the failure does not show in a result."""
         return iter(())
 
-    def at(self, place: Sequence[int]) -> Violates:
-        """Itself: it is the same for every part."""
+    def at(self, place: Sequence[int]) -> ViolationFailure:
+        """Return the failure itself, which is the same for every part."""
         return self
 
 
 @attrs.frozen(eq=False)
-class Differs:
-    """A layer's result is not what it should be."""
+class DifferenceFailure:
+    """Failure of a layer whose result differs from the expected one."""
 
     layer: str
     expected: Array
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Description of the failure."""
         return f"{self.layer} differs from the reference"
 
-    def happens(self, report: RunReport) -> bool:
-        """True if the layer's result is wrong in a run of a part that reaches its end."""
+    def occurs_in(self, report: RunReport) -> bool:
+        """Return whether the layer's result is wrong in a completed run of a part."""
         if report.trap is not None:
             return False
         return any(
@@ -121,48 +125,48 @@ class Differs:
             for key, values in report.layer_outputs.items()
         )
 
-    def places(self, report: RunReport) -> Iterator[Coordinates]:
-        """Coordinates of the layer's wrong elements."""
+    def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
+        """Return the coordinates of the layer's wrong elements."""
         values = next(v for k, v in report.layer_outputs.items() if _name(k) == self.layer)
         for place in np.argwhere(values != self.expected.reshape(values.shape)):
             yield tuple(place.tolist())
 
-    def at(self, place: Sequence[int]) -> Differs:
-        """The same of one element."""
-        return Differs(self.layer, self.expected[tuple(slice(i, i + 1) for i in place)])
+    def at(self, place: Sequence[int]) -> DifferenceFailure:
+        """Return the failure restricted to one element."""
+        return DifferenceFailure(self.layer, self.expected[tuple(slice(i, i + 1) for i in place)])
 
 
 @attrs.frozen
-class Saturates:
-    """Values of a layer saturate."""
+class SaturationFailure:
+    """Failure of a layer with saturated values."""
 
     layer: str
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Description of the failure."""
         return f"{self.layer} saturates"
 
-    def happens(self, report: RunReport) -> bool:
-        """True if the layer saturates in a run of a part that reaches its end."""
+    def occurs_in(self, report: RunReport) -> bool:
+        """Return whether the layer saturates in a completed run of a part."""
         return report.trap is None and any(
             layer.name == self.layer and layer.saturated > 0 for layer in report.layers
         )
 
-    def places(self, report: RunReport) -> Iterator[Coordinates]:
-        """Coordinates of saturated values of a part's only layer."""
+    def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
+        """Return the coordinates of saturated values of a part's only layer."""
         return (one.first for layer in report.layers for one in layer.saturation if not one.wanted)
 
-    def at(self, place: Sequence[int]) -> Saturates:
-        """Itself: a part may be any."""
+    def at(self, place: Sequence[int]) -> SaturationFailure:
+        """Return the failure itself, for any part."""
         return self
 
 
-Failure = Traps | Violates | Differs | Saturates
+Failure = TrapFailure | ViolationFailure | DifferenceFailure | SaturationFailure
 
 
-def with_last_results(report: RunReport, layers: Sequence[Layer]) -> RunReport:
-    """The report with the outputs of layers that no barrier ends, where they are the program's."""
+def add_program_outputs(report: RunReport, layers: Sequence[Layer]) -> RunReport:
+    """Add the program's outputs to a report as outputs of layers without a closing barrier."""
     if report.trap is not None:
         return report
     last = {
@@ -175,8 +179,8 @@ def with_last_results(report: RunReport, layers: Sequence[Layer]) -> RunReport:
 
 def first_difference(
     report: RunReport, layers: Sequence[Layer], reference: Mapping[str, Array]
-) -> Differs | None:
-    """The first layer, in order of the run, that is not as ``reference`` has it by name.
+) -> DifferenceFailure | None:
+    """Return the first layer of a run whose output differs from the reference, by name.
 
     Raises DIFF001 if the reference has no result to compare with.
     """
@@ -196,11 +200,11 @@ def first_difference(
             hint="`nmpsim run --save-layers` writes results under the names of layers",
         )
     wrong = ((n, v, e) for n, v, e in alike if not _same(v, e))
-    return next((Differs(n, e.reshape(v.shape)) for n, v, e in wrong), None)
+    return next((DifferenceFailure(n, e.reshape(v.shape)) for n, v, e in wrong), None)
 
 
 def _name(key: str) -> str:
-    """Of the instruction, from the key of a saved layer."""
+    """Return the instruction's name from the key of a saved layer."""
     return key.partition(":")[2]
 
 
@@ -217,7 +221,7 @@ def _same(values: Array, expected: Array) -> bool:
 
 
 def _fault(trap: TrapReport) -> str:
-    """``WORD is VALUE`` without the value: a part has its tensors at other addresses."""
+    """Return ``WORD is VALUE`` without the value, because addresses differ in a part."""
     if trap.kind != "trap":
         return ""
     words = trap.message.partition("): ")[2].split(", ")

@@ -1,22 +1,25 @@
-"""One instruction, with its descriptor, registers and scratchpad, as a program in assembly.
+"""Reduce a compiled program to one instruction, or remove instructions from it.
 
-The tensor instruction that computes an element of a layer's result is found in a run: this works on
-the program as it is, of any compiler, and compiles nothing again.
+One instruction with its descriptor, registers and scratchpad becomes a program in assembly. For a
+violation of the contract, whose order of accesses depends on the code, removed instructions are
+replaced by ones without effect. Both work on programs of any compiler and recompile nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.described import described
-from nmpsim.bundle import Bundle
+from nmpsim.analysis.reduce.failures import ViolationFailure
+from nmpsim.analysis.tensor_instructions import decode_tensor_instruction
+from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.metadata import Layer
+from nmpsim.bundle.patch import Change, apply_patch
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.engines import make_engine
@@ -26,8 +29,9 @@ from nmpsim.core.load import load_machine
 from nmpsim.core.run import TURNS
 from nmpsim.core.state import Machine, Outcome, end_segment, reset, start_cores
 from nmpsim.core.stop_conditions import StopConditions, make_stop_conditions
+from nmpsim.diagnostics import UserError
 from nmpsim.isa.assembly import disassemble_word
-from nmpsim.isa.codec import decode
+from nmpsim.isa.codec import decode, encode
 from nmpsim.isa.shared_words import ELEMENTS
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Unit
 from nmpsim.memory.address_map import word_at
@@ -38,15 +42,15 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen
 class _Issue:
-    """A tensor instruction that a core issued, and how often it had issued this one before."""
+    """A tensor instruction that a core issued, and how often it had issued it before."""
 
     core: int
     pc: int
     earlier: int
-    element: Element
+    element: InstructionElement
 
 
-def computing_instruction(
+def find_computing_instruction(
     bundle: Bundle,
     inputs: Mapping[str, Array],
     config: DeviceConfig,
@@ -54,9 +58,9 @@ def computing_instruction(
     layer: Layer,
     at: Sequence[int],
 ) -> InstructionPart | None:
-    """The last instruction of a layer that writes the element ``at`` of its result.
+    """Return the last instruction of a layer that writes the element ``at`` of its result.
 
-    None if none tells (only instructions that can saturate tell which elements they compute).
+    None if it is not known; only instructions that can saturate record their elements.
     """
     flat = int(np.ravel_multi_index(tuple(at), layer.output.shape))
     notes: list[Any] = []
@@ -67,7 +71,7 @@ def computing_instruction(
     machine = _machine_before(bundle, inputs, config, engine, issue)
     if machine is None:
         return None
-    return instruction_part(machine, issue.core, issue.pc, config, issue.element)
+    return extract_instruction(machine, issue.core, issue.pc, config, issue.element)
 
 
 def _last_issue(work: Any, bundle: Bundle, layer: Layer, flat: int) -> _Issue | None:
@@ -83,15 +87,17 @@ def _last_issue(work: Any, bundle: Bundle, layer: Layer, flat: int) -> _Issue | 
     return None
 
 
-def _element(bundle: Bundle, pc: int, descriptor: int, layer: Layer, flat: int) -> Element | None:
-    """Where an instruction puts the layer's element of this index; None if it does not."""
-    found = described(bundle, pc, descriptor)
+def _element(
+    bundle: Bundle, pc: int, descriptor: int, layer: Layer, flat: int
+) -> InstructionElement | None:
+    """Return where an instruction writes a layer element; None if it does not write it."""
+    found = decode_tensor_instruction(bundle, pc, descriptor)
     offset = None if found is None else found.offset_of(flat)
     if found is None or offset is None:
         return None
     words = found.words
     elem = {"int8": "i8", "int16": "i16"}[ELEMENTS[words["element"]]]
-    return Element(layer.name, elem, 1 << words["element"], words["output"] + offset)
+    return InstructionElement(layer.name, elem, 1 << words["element"], words["output"] + offset)
 
 
 def _machine_before(
@@ -101,7 +107,7 @@ def _machine_before(
     engine: str,
     issue: _Issue,
 ) -> Machine | None:
-    """The machine just before an instruction; None if the run does not come there."""
+    """Return the machine state just before an instruction; None if the run does not reach it."""
     machine = load_machine(bundle, config)
     reset(machine)
     values = prepare_inputs(bundle.metadata, inputs)
@@ -124,7 +130,7 @@ def _machine_before(
 def _run(
     machine: Machine, config: DeviceConfig, engine: str, stops: StopConditions, core: int, left: int
 ) -> tuple[Outcome, int]:
-    """Up to the end of a segment, or to the instruction for which ``left`` are passed before."""
+    """Run to the end of a segment, or until ``left`` issues of the instruction have passed."""
     runner, costs = make_engine(engine), costs_of(config)
     while True:
         outcome = runner.run(machine, costs, TURNS, False, stops)
@@ -136,12 +142,12 @@ def _run(
 
 
 SCRATCHPAD, RESULT = "scratchpad", "result"
-"""Names of the input that holds what lay in the scratchpad, and of the output."""
+"""Names of the input with the scratchpad's contents and of the output."""
 
 
 @attrs.frozen(eq=False)
 class InstructionPart:
-    """A program that does one instruction."""
+    """A program that executes one instruction."""
 
     text: str
     bundle: bytes
@@ -149,30 +155,34 @@ class InstructionPart:
 
 
 @attrs.frozen
-class Element:
-    """An element that a tensor instruction computes, and the layer that it is a part of."""
+class InstructionElement:
+    """An element that a tensor instruction computes, and its layer."""
 
     layer: str
     elem: str
     nbytes: int
     address: int
-    """In the scratchpad."""
+    """Address in the scratchpad."""
 
 
-def instruction_part(
-    machine: Machine, core: int, pc: int, config: DeviceConfig, wanted: Element | None = None
+def extract_instruction(
+    machine: Machine,
+    core: int,
+    pc: int,
+    config: DeviceConfig,
+    wanted: InstructionElement | None = None,
 ) -> InstructionPart | None:
-    """What a core is about to do, on one core; None if no word of its program says what that is.
+    """Return a one-core program of a core's next instruction; None if it cannot be decoded.
 
     Args:
-        machine: as it is just before the instruction.
+        machine: state just before the instruction.
         core: the core.
         pc: address of the instruction.
         config: the device.
         wanted: an element of the instruction's result that is the program's output.
 
     Raises:
-        UserError: ASM codes if that is no program.
+        UserError: ASM codes if the result is not a valid program.
     """
     word = word_at(machine, core, pc)
     if word is None:
@@ -199,8 +209,8 @@ def instruction_part(
     return InstructionPart(text, assemble(text, "repro.s", one_core.settings()).bundle(), inputs)
 
 
-def _data(size: int, words: Sequence[int], wanted: Element | None) -> list[str]:
-    """Input, output, descriptors; the instruction's work is for layer 0."""
+def _data(size: int, words: Sequence[int], wanted: InstructionElement | None) -> list[str]:
+    """Return the directives of input, output and descriptors."""
     lines = [f".input {SCRATCHPAD}, i8[S:1.0 O:0]<{size}>"]
     if wanted is not None:
         lines += [
@@ -240,3 +250,87 @@ def _descriptor(machine: Machine, core: int, base: int, name: str) -> list[int] 
     words = [word_at(machine, core, address) for address in addresses]
     known = [word for word in words if word is not None]
     return known if len(known) == len(words) and base % 4 == 0 else None
+
+
+MAX_TRIES = 400
+"""Largest number of programs that are run."""
+_NOTHING = encode("addi", {"rd": 0, "rs1": 0, "imm": 0}).to_bytes(4, "little")
+
+Inputs = Mapping[str, npt.NDArray[Any]]
+
+
+@attrs.frozen(eq=False)
+class ReducedProgram:
+    """A program with instructions removed."""
+
+    image: bytes
+    kept: int
+    """Number of remaining tensor instructions at different addresses."""
+    of: int
+
+
+def remove_instructions(
+    bundle: Bundle, inputs: Inputs, device: Device, failure: ViolationFailure
+) -> ReducedProgram:
+    """Return the program with few tensor instructions that still has the violation."""
+    notes: list[Any] = []
+    device.run(bundle, inputs, work=notes.append, strict=False)
+    work = np.concatenate(notes)
+    issued = work[work["is_grant"] == 0]
+    order = np.lexsort((issued["begin"], issued["core"], issued["layer"]))
+    all_of_them = [pc for pc in dict.fromkeys(issued["pc"][order].tolist()) if _is_code(bundle, pc)]
+    tries = 0
+
+    def fails(kept: Sequence[int]) -> bool:
+        nonlocal tries
+        tries += 1
+        if tries > MAX_TRIES:
+            return False
+        image = _without(bundle, set(all_of_them) - set(kept))
+        try:
+            report = device.run(bundle_from_bytes(image, "repro.bin"), inputs)
+        except UserError:  # it is no program without them
+            return False
+        return failure.occurs_in(report)
+
+    needed = minimize(all_of_them, fails)
+    return ReducedProgram(
+        _without(bundle, set(all_of_them) - set(needed)), len(needed), len(all_of_them)
+    )
+
+
+def minimize(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Return a part of ``items`` that fails and from which no item can be removed.
+
+    This is the ddmin algorithm of Zeller and Hildebrandt, which removes larger parts first.
+    """
+    kept, pieces = list(items), 2
+    while len(kept) > 1:
+        size = -(-len(kept) // pieces)
+        rests = (kept[:n] + kept[n + size :] for n in range(0, len(kept), size))
+        smaller = next((rest for rest in rests if fails(rest)), None)
+        if smaller is not None:
+            kept, pieces = smaller, max(pieces - 1, 2)
+        elif size == 1:
+            break
+        else:
+            pieces = min(2 * pieces, len(kept))
+    return kept
+
+
+def _is_code(bundle: Bundle, pc: int) -> bool:
+    return 0 <= pc - bundle.image_base <= bundle.image.size - 4
+
+
+def _without(bundle: Bundle, removed: set[int]) -> bytes:
+    changes = tuple(
+        Change(pc, _word(bundle, pc), _NOTHING, "left out")
+        for pc in sorted(removed)
+        if _word(bundle, pc) != _NOTHING
+    )
+    return apply_patch(bytes(bundle.file), changes, bundle.path) if changes else bytes(bundle.file)
+
+
+def _word(bundle: Bundle, pc: int) -> bytes:
+    start = pc - bundle.image_base
+    return bundle.image[start : start + 4].tobytes()

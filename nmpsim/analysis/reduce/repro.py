@@ -1,4 +1,4 @@
-"""What was found as a folder that checks itself."""
+"""Write a reduced program as a folder that checks itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 import numpy.typing as npt
 
-from nmpsim.analysis.reduce.failures import Differs, Saturates
+from nmpsim.analysis.reduce.failures import DifferenceFailure, SaturationFailure
 from nmpsim.analysis.reduce.search import Reduced
 from nmpsim.atomic import cannot_write, write_file, write_npz
 from nmpsim.core.run import layer_key
@@ -23,7 +23,7 @@ SUITE, FACTS, ASSEMBLY, LIR = "suite.toml", "repro.json", "repro.s", "repro.lir"
 
 
 class ReproDocument(TypedDict):
-    """The `repro.json` that `nmpsim reduce` writes."""
+    """The `repro.json` of `nmpsim reduce`."""
 
     schema: Literal["nmpsim-repro-1"]
     failure: str
@@ -36,9 +36,10 @@ class ReproDocument(TypedDict):
 
 
 def write_repro(folder: Path, found: Reduced) -> tuple[str, ...]:
-    """Write a new folder; names of its files. Raises FILE002 if it is there and not empty.
+    """Write a new folder and return the names of its files.
 
-    ``nmpsim check FOLDER/suite.toml`` fails as long as the failure is there.
+    ``nmpsim check FOLDER/suite.toml`` fails as long as the failure exists. UserError FILE002 if the
+    folder exists and is not empty.
     """
     _make(folder)
     image = bytes(found.bundle.file) if found.image is None else found.image
@@ -73,7 +74,7 @@ def _write_text(path: Path, text: str) -> None:
 
 def _expected(found: Reduced) -> Mapping[str, npt.NDArray[Any]]:
     failure = found.failure
-    if not isinstance(failure, Differs):
+    if not isinstance(failure, DifferenceFailure):
         return {}
     return {
         layer_key(layer): failure.expected.reshape(layer.output.shape)
@@ -89,9 +90,9 @@ def _suite(found: Reduced) -> str:
         f'bundle = "{BUNDLE}"',
         *([f'input = "{INPUTS}"'] if found.inputs else []),
     ]
-    if isinstance(found.failure, Differs):
+    if isinstance(found.failure, DifferenceFailure):
         lines.append(f'expect.layers = "{EXPECTED}"')
-    elif isinstance(found.failure, Saturates):
+    elif isinstance(found.failure, SaturationFailure):
         lines.append('budget.saturation = "none"')
     else:  # a run that reaches the end has passed
         lines.append(f"budget.cycles = {found.report.device['limits_cycles']}")

@@ -1,4 +1,4 @@
-"""Trying parts of a program, the smallest first, until one fails as the whole did."""
+"""Try parts of a program, the smallest first, until one fails as the whole program did."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
-from nmpsim.analysis.reduce.crop import crop, first_computed
+from nmpsim.analysis.reduce.crop import crop, find_computed_element
 from nmpsim.analysis.reduce.extract import Part, extract
-from nmpsim.analysis.reduce.failures import Differs, Failure, Saturates, Violates
+from nmpsim.analysis.reduce.failures import (
+    DifferenceFailure,
+    Failure,
+    SaturationFailure,
+    ViolationFailure,
+)
 from nmpsim.analysis.reduce.instruction import (
     InstructionPart,
-    computing_instruction,
-    instruction_part,
+    extract_instruction,
+    find_computing_instruction,
+    remove_instructions,
 )
-from nmpsim.analysis.reduce.removal import without_the_rest
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS
@@ -32,40 +37,40 @@ from nmpsim.report.data import RunReport
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
-Made = tuple[bytes, Inputs, Module | None, str | None]
-"""A part: its bundle file, its inputs, its LIR or its assembly."""
+BuiltPart = tuple[bytes, Inputs, Module | None, str | None]
+"""A part: bundle file, inputs, and LIR or assembly."""
 
 _MAX_PLACES = 1000
-"""Elements that show a failure of which one is tried as a part."""
+"""Number of failing elements that are tried as a part."""
 _TILINGS = (DEFAULT_TILING, *(one for one in TILINGS if one != DEFAULT_TILING))
 
 
 @attrs.frozen(eq=False)
 class Reduced:
-    """A part of a program that fails as the whole does."""
+    """A part of a program that fails as the whole program does."""
 
     failure: Failure
     image: bytes | None
-    """The part's bundle file; None for the whole program's own."""
+    """Bundle file of the part; None for the whole program."""
     bundle: Bundle
     inputs: Inputs
     report: RunReport
-    """Of its run, with the outputs of its layers."""
+    """Report of its run, with the outputs of its layers."""
     what: str
-    """In words: which part, on how many cores."""
+    """Description of the part and number of cores."""
     tried: int
-    """Parts that were compiled and run."""
+    """Number of parts that were compiled and run."""
     module: Module | None = None
-    """The part's LIR, if it was compiled again."""
+    """LIR of the part, if it was recompiled."""
     assembly: str | None = None
-    """The part's text, if it is an instruction."""
+    """Assembly text of the part, if it is one instruction."""
     slicing: str | None = None
-    """How its layers were tiled, if it was compiled again."""
+    """Tiling mode of its layers, if it was recompiled."""
 
 
 @attrs.frozen(eq=False)
-class _Whole:
-    """The run that failed."""
+class _FailedRun:
+    """The failed run of the whole program."""
 
     bundle: Bundle
     inputs: Inputs
@@ -82,29 +87,34 @@ def reduce(
     failure: Failure,
     progress: Callable[[str], None] | None = None,
 ) -> Reduced:
-    """The smallest part found that fails in the same way; the whole program, if no part does.
+    """Return the smallest part found that fails in the same way, or the whole program.
 
-    Tried are: the instruction that trapped, on one core; the layer at fault, tiled in all ways, and
-    more and more layers before it, compiled again, on one core and on all; the instruction that
-    computes a wrong element, or the program without the instructions that a violation of the
-    contract does not need. Where a layer fails alone, one element of its result is tried too.
+    Tried in this order: the instruction that trapped, on one core; the failing layer with each
+    tiling mode, and ever more layers before it, recompiled for one core and for all; the
+    instruction that computes a wrong element, or the program without instructions that a violation
+    does not need. If a single layer fails, one element of its result is tried too.
 
     Args:
         bundle: the program.
-        inputs: what it ran on.
-        device: on which it ran last.
-        report: of that run, with ``save_layers=True`` (and ``with_last_results``).
-        failure: what is wrong with it.
-        progress: told what is tried.
+        inputs: inputs of the run.
+        device: the device of the last run.
+        report: report of that run, with ``save_layers=True`` (and ``add_program_outputs``).
+        failure: the failure to reproduce.
+        progress: called with a description of each attempt.
     """
-    whole = _Whole(bundle, inputs, device, report, failure)
+    whole = _FailedRun(bundle, inputs, device, report, failure)
     tried, told = 0, progress or (lambda what: None)
-    for attempt in chain(_trapped(whole), _windows(whole), _computing(whole), _rest(whole, told)):
+    for attempt in chain(
+        _trap_attempts(whole),
+        _windows(whole),
+        _instruction_attempts(whole),
+        _removal_attempts(whole, told),
+    ):
         tried += 1
         told(attempt.what)
         found = attempt.run(whole.failure, whole.report.engine)
         if found is not None:
-            smaller = _one_element(whole, found, attempt.config)
+            smaller = _crop_to_element(whole, found, attempt.config)
             return attrs.evolve(smaller or found, tried=tried + (smaller is not None))
     return Reduced(failure, None, bundle, inputs, report, "the whole program", tried)
 
@@ -112,47 +122,47 @@ def reduce(
 @attrs.frozen(eq=False)
 class _Attempt:
     what: str
-    make: Callable[[], Made]
+    make: Callable[[], BuiltPart]
     config: DeviceConfig
     failure: Failure | None = None
-    """What this part would have to show, if that is not the same as for the whole."""
+    """Failure that the part has to show, if it differs from the whole program's."""
     slicing: str | None = None
-    """How layers are tiled, if the part is compiled again."""
+    """Tiling mode, if the part is recompiled."""
 
     def run(self, failure: Failure, engine: str) -> Reduced | None:
-        """The part, if it can be made and fails."""
+        """Return the part if it can be made and fails."""
         try:
             image, inputs, module, assembly = self.make()
             bundle = bundle_from_bytes(image, "repro.bin")
             device = Device(self.config, engine)
             failure = self.failure or failure
-            strict = isinstance(failure, Violates)
+            strict = isinstance(failure, ViolationFailure)
             report = device.run(bundle, inputs, save_layers=True, strict=strict)
         except UserError:  # this part is no program of its own: a larger one may be
             return None
-        if not failure.happens(report):
+        if not failure.occurs_in(report):
             return None
         what, slicing = self.what, self.slicing
         return Reduced(failure, image, bundle, inputs, report, what, 0, module, assembly, slicing)
 
 
-def _trapped(whole: _Whole) -> Iterator[_Attempt]:
+def _trap_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
     trap = whole.report.trap
     if trap is None or trap.kind != "trap" or trap.core is None or trap.pc is None:
         return
     core, pc, config = trap.core, trap.pc, whole.device.config
     machine = whole.device.machine_after(whole.bundle)
     what = f"one instruction ({trap.instruction}) on one core"
-    make = partial(_made, lambda: instruction_part(machine, core, pc, config))
+    make = partial(_instruction_maker, lambda: extract_instruction(machine, core, pc, config))
     yield _Attempt(what, make, attrs.evolve(config, cores_count=1))
 
 
-def _computing(whole: _Whole) -> Iterator[_Attempt]:
-    """The instruction of the program as it is that computes a wrong element."""
-    if not isinstance(whole.failure, Differs):
+def _instruction_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
+    """Return an attempt with the compiled instruction that computes a wrong element."""
+    if not isinstance(whole.failure, DifferenceFailure):
         return
-    layer = whole.bundle.metadata.layers[_layer_at_fault(whole)]
-    at = next(whole.failure.places(whole.report), None)
+    layer = whole.bundle.metadata.layers[_failing_layer(whole)]
+    at = next(whole.failure.failing_elements(whole.report), None)
     if at is None:
         return
     bundle, inputs, config = whole.bundle, whole.inputs, whole.device.config
@@ -160,42 +170,45 @@ def _computing(whole: _Whole) -> Iterator[_Attempt]:
     place = ", ".join(map(str, at))
     yield _Attempt(
         f"the instruction that computes element [{place}] of layer {layer.name} on one core",
-        partial(_made, lambda: computing_instruction(bundle, inputs, config, engine, layer, at)),
+        partial(
+            _instruction_maker,
+            lambda: find_computing_instruction(bundle, inputs, config, engine, layer, at),
+        ),
         attrs.evolve(config, cores_count=1),
         whole.failure.at(at),
     )
 
 
-def _rest(whole: _Whole, told: Callable[[str], None]) -> Iterator[_Attempt]:
-    """The program as it is, with the tensor instructions only that a violation needs."""
+def _removal_attempts(whole: _FailedRun, told: Callable[[str], None]) -> Iterator[_Attempt]:
+    """Return an attempt with only those tensor instructions that a violation needs."""
     found = whole.report.contract.violation
-    if not isinstance(whole.failure, Violates) or found is None:
+    if not isinstance(whole.failure, ViolationFailure) or found is None:
         return
-    there = Violates.there(found)
+    there = ViolationFailure.at_instructions(found)
     told("the program with fewer and fewer tensor instructions")
-    rest = without_the_rest(whole.bundle, whole.inputs, whole.device, there)
-    made: Made = (rest.image, whole.inputs, None, None)
+    rest = remove_instructions(whole.bundle, whole.inputs, whole.device, there)
+    made: BuiltPart = (rest.image, whole.inputs, None, None)
     what = f"the program with {rest.kept} of its {rest.of} tensor instructions"
     if rest.kept < rest.of:
         yield _Attempt(what, lambda: made, whole.device.config, there)
 
 
-def _made(find: Callable[[], InstructionPart | None]) -> Made:
+def _instruction_maker(find: Callable[[], InstructionPart | None]) -> BuiltPart:
     part = find()
     if part is None:
         raise fail("COMP001", "there is no such instruction")
     return part.bundle, part.inputs, None, part.text
 
 
-def _windows(whole: _Whole) -> Iterator[_Attempt]:
+def _windows(whole: _FailedRun) -> Iterator[_Attempt]:
     try:
         module = whole.bundle.module()
     except UserError:  # it carries none: nothing can be compiled again
         return
-    last = _layer_at_fault(whole)
+    last = _failing_layer(whole)
     layers = whole.bundle.metadata.layers
     config = whole.device.config
-    for count in _growing(last + 1):
+    for count in _growing_counts(last + 1):
         wanted = range(last + 1 - count, last + 1)
         name = layers[last].name
         what = f"layer {name}" if count == 1 else f"{count} layers up to {name}"
@@ -204,12 +217,12 @@ def _windows(whole: _Whole) -> Iterator[_Attempt]:
             device = attrs.evolve(config, cores_count=cores)
             on = "one core" if cores == 1 else f"{cores} cores"
             tiled = "" if slicing == DEFAULT_TILING else f", tiling {slicing}"
-            make = _maker(whole, module, wanted, device, slicing)
+            make = _part_maker(whole, module, wanted, device, slicing)
             yield _Attempt(f"{what} on {on}{tiled}", make, device, slicing=slicing)
 
 
-def _growing(most: int) -> Iterator[int]:
-    """1, 2, 3, 5, 8, ... and the most."""
+def _growing_counts(most: int) -> Iterator[int]:
+    """Yield 1, 2, 3, 5, 8, ... and ``most``."""
     one, other = 1, 2
     while one < most:
         yield one
@@ -217,21 +230,21 @@ def _growing(most: int) -> Iterator[int]:
     yield most
 
 
-def _maker(
-    whole: _Whole, module: Module, wanted: range, config: DeviceConfig, slicing: str
-) -> Callable[[], Made]:
-    def make() -> Made:
+def _part_maker(
+    whole: _FailedRun, module: Module, wanted: range, config: DeviceConfig, slicing: str
+) -> Callable[[], BuiltPart]:
+    def make() -> BuiltPart:
         metadata = whole.bundle.metadata
         given = prepare_inputs(metadata, whole.inputs)
         outputs = whole.report.layer_outputs
         part = extract(module, metadata.layers, wanted, given, outputs)
-        return _compiled(whole, part, config, slicing)
+        return _compile_part(whole, part, config, slicing)
 
     return make
 
 
-def _compiled(whole: _Whole, part: Part, config: DeviceConfig, slicing: str) -> Made:
-    """A part as the whole was compiled, for some device."""
+def _compile_part(whole: _FailedRun, part: Part, config: DeviceConfig, slicing: str) -> BuiltPart:
+    """Compile a part with the options of the whole program for a device."""
     metadata = whole.bundle.metadata
     names = {instruction.name for instruction in part.module.instructions}
     own = {
@@ -250,30 +263,30 @@ def _compiled(whole: _Whole, part: Part, config: DeviceConfig, slicing: str) -> 
     return bytes(made), part.inputs, part.module, None
 
 
-def _one_element(whole: _Whole, found: Reduced, config: DeviceConfig) -> Reduced | None:
-    """One element of a layer's result, if that alone fails too."""
+def _crop_to_element(whole: _FailedRun, found: Reduced, config: DeviceConfig) -> Reduced | None:
+    """Return the part cropped to one element of its result, if it still fails."""
     slicing = found.slicing
     if found.module is None or slicing is None or len(found.bundle.metadata.layers) != 1:
         return None
     layer = Part(found.module, found.inputs)
-    places = islice(found.failure.places(found.report), _MAX_PLACES)
-    at = first_computed(layer, places)
+    places = islice(found.failure.failing_elements(found.report), _MAX_PLACES)
+    at = find_computed_element(layer, places)
     if at is None:
         return None
 
-    def make() -> Made:
-        return _compiled(whole, crop(layer, at), config, slicing)
+    def make() -> BuiltPart:
+        return _compile_part(whole, crop(layer, at), config, slicing)
 
     what = f"element [{', '.join(map(str, at))}] of {found.what}"
     attempt = _Attempt(what, make, config, slicing=slicing)
     return attempt.run(found.failure.at(at), whole.report.engine)
 
 
-def _layer_at_fault(whole: _Whole) -> int:
-    """Index of the layer in which the failure shows."""
+def _failing_layer(whole: _FailedRun) -> int:
+    """Return the index of the layer in which the failure shows."""
     layers = whole.bundle.metadata.layers
     failure = whole.failure
-    if isinstance(failure, Differs | Saturates):
+    if isinstance(failure, DifferenceFailure | SaturationFailure):
         return next(layer.index for layer in layers if layer.name == failure.layer)
     outputs = whole.report.layer_outputs
     missing = (layer.index for layer in layers if layer_key(layer) not in outputs)

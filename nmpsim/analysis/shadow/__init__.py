@@ -1,11 +1,16 @@
-"""A second, exact evaluation to compare the device's with: where each layer's error comes from.
+"""Find the sources of each layer's error by a second evaluation in real arithmetic.
 
-Read ``errors`` first: it says what the parts of an error are. ``recording`` finds what every
-operand held, ``layers`` evaluates one layer, ``compare`` a run; ``matching`` finds the float values
-of the quantized constants.
+``compare`` defines the parts of an error and compares a run; ``run`` restores the operands of each
+layer; ``constants`` and ``matching`` find the float values of quantized constants.
 """
 
 from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
 from nmpsim.analysis.shadow.run import ShadowEvaluation, float_weights
 
-__all__ = ["RecordedRun", "RunLayer", "ShadowEvaluation", "compare_run", "float_weights"]
+__all__ = [
+    "RecordedRun",
+    "RunLayer",
+    "ShadowEvaluation",
+    "compare_run",
+    "float_weights",
+]

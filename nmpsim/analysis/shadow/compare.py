@@ -1,4 +1,24 @@
-"""A run compared with its exact evaluation, layer by layer."""
+"""Errors of a run against its evaluation in real arithmetic, layer by layer.
+
+With ``y`` the device's dequantized output of a layer and ``op`` its operation in real arithmetic,
+
+    F   the float network's value                          (float weights, float inputs)
+    L   op on the layer's actual, quantized inputs             (float weights and bias)
+    B   as L, with the quantized bias
+    R   as B, with the quantized weights too
+    C   R clipped to the range that the type of the output has
+
+the error ``y - F`` is the sum of
+
+    inherited     L - F   from earlier layers
+    bias          B - L   quantization of the bias
+    weights       R - B   quantization of the weights
+    saturation    C - R   values beyond the range, or saturated on the way
+    rescale       y - C   rounding
+
+A ReLU that the network asks for, hidden in a type or not, is part of ``op``: it clips, but does
+not saturate.
+"""
 
 from __future__ import annotations
 
@@ -9,51 +29,44 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.shadow.errors import (
-    Evaluations,
-    Real,
-    cut_to_range,
-    error_size,
-    split,
-    with_cuts,
-)
-from nmpsim.analysis.shadow.recording import Executed, LayerInstruction, executed_layers, part
-from nmpsim.interpreter import dequantize, execute_real, real_operands, real_operation
-from nmpsim.lir.nodes import QUANTIZED_ELEMS, Module
+from nmpsim.analysis.shadow.recording import ExecutedLayer, LayerInstruction, part, replay_layers
+from nmpsim.interpreter import dequantize, execute_real, real_operands, real_operation, sqnr_db
+from nmpsim.lir.nodes import QUANTIZED_ELEMS, Module, TensorType
 from nmpsim.lir.opcodes import OPCODES, Kind
-from nmpsim.report.shadow import ErrorSize, ShadowLayer
+from nmpsim.report.shadow import ErrorSize, ShadowLayer, Split
 
+Real = npt.NDArray[np.float64]
 Floats = Mapping[str, Real]
-"""Constant -> its float values, in the LIR's layout."""
+"""Float values of constants by name, in the LIR's layout."""
 
 _BIASES = {
     Kind.CONVOLUTION: "Bias",
     Kind.FULLY_CONNECTED: "Bias",
     Kind.BATCHED_ADD: "Slice",
 }
-"""What is added to every result; other constants are weights."""
+"""Operands that are added to every result; other constants are weights."""
 
 
 def compare_layer(
     index: int,
-    layer: Executed,
+    layer: ExecutedLayer,
     floats: Floats | None,
     network: Real | None,
-    cut_channels: Collection[int] = (),
+    saturated_channels: Collection[int] = (),
 ) -> ShadowLayer:
-    """The errors of one layer.
+    """Compute the errors of one layer.
 
     Args:
         index: position of the layer in the report.
-        layer: its operands and its output, as the device had them.
+        layer: its operands and its output on the device.
         floats: float values of constants; None without float weights.
-        network: what the float network has in place of the output; None without float weights.
-        cut_channels: channels in which the device saturated values before the result.
+        network: output of the float network; None without float weights.
+        saturated_channels: channels in which the device saturated values before the result.
     """
     name = layer.steps[-1].instruction.name
     if reason := _not_comparable(layer):
         return ShadowLayer(index, layer.number, name, reason)
-    values = evaluate(layer, floats, network, cut_channels)
+    values = evaluate(layer, floats, network, saturated_channels)
     quant = layer.result.type.quant
     unit = quant.scale if quant else None
 
@@ -67,24 +80,24 @@ def compare_layer(
         layer.number,
         name,
         accumulated=against(values.network),
-        layer_alone=against(values.alone),
+        layer_alone=against(values.isolated),
         rounding_alone=against(values.real),
-        bias_alone=against(values.alone, values.quantized_bias) if _has_bias(layer) else None,
-        split=split(values, unit),
+        bias_alone=against(values.isolated, values.quantized_bias) if _has_bias(layer) else None,
+        split=split_error(values, unit),
     )
 
 
 def evaluate(
-    layer: Executed,
+    layer: ExecutedLayer,
     floats: Floats | None,
     network: Real | None,
-    cut_channels: Collection[int] = (),
+    saturated_channels: Collection[int] = (),
 ) -> Evaluations:
     """Compute a layer in real arithmetic: with its quantized constants, and with float ones."""
     type_ = layer.result.type
     real = _real(layer, {}, {})
     device = dequantize(layer.output, type_)
-    in_range = with_cuts(cut_to_range(real, type_), device, cut_channels, type_)
+    in_range = with_saturation(clip_to_range(real, type_), device, saturated_channels, type_)
     if floats is None:
         return Evaluations(device, real, in_range)
     bias, weights = (
@@ -92,12 +105,12 @@ def evaluate(
         for of_bias in (True, False)
     )
     quantized_bias = _real(layer, weights, {}) if weights else real
-    alone = _real(layer, weights, bias) if bias else quantized_bias
-    return Evaluations(device, real, in_range, quantized_bias, alone, network)
+    isolated = _real(layer, weights, bias) if bias else quantized_bias
+    return Evaluations(device, real, in_range, quantized_bias, isolated, network)
 
 
-def _real(layer: Executed, weights: Floats, bias: Floats) -> Real:
-    """The layer's output in real arithmetic, with these constants in float."""
+def _real(layer: ExecutedLayer, weights: Floats, bias: Floats) -> Real:
+    """Return the layer's output in real arithmetic, with these constants in float."""
     results: dict[str, Real] = {}
     for step in layer.steps:
         values = _operands(step, weights, bias)
@@ -110,7 +123,7 @@ def _real(layer: Executed, weights: Floats, bias: Floats) -> Real:
 
 
 def _operands(step: LayerInstruction, weights: Floats, bias: Floats) -> list[Real]:
-    """Real values of all operands, in print order."""
+    """Return real values of all operands, in print order."""
     values = real_operands(step.instruction, step.types, [o.stored for o in step.operands])
     for index, (role, operand) in enumerate(zip(_roles(step), step.operands, strict=True)):
         floats = bias if _is_bias(step, role) else weights
@@ -119,8 +132,8 @@ def _operands(step: LayerInstruction, weights: Floats, bias: Floats) -> list[Rea
     return values
 
 
-def _constants(layer: Executed, of_bias: bool) -> set[str]:
-    """Names of the constants that are a bias of the layer, or of those that are not."""
+def _constants(layer: ExecutedLayer, of_bias: bool) -> set[str]:
+    """Return the names of the constants that are a bias of the layer, or of the others."""
     return {
         operand.place.storage
         for step in layer.steps
@@ -129,7 +142,7 @@ def _constants(layer: Executed, of_bias: bool) -> set[str]:
     }
 
 
-def _has_bias(layer: Executed) -> bool:
+def _has_bias(layer: ExecutedLayer) -> bool:
     return bool(_constants(layer, of_bias=True))
 
 
@@ -141,7 +154,7 @@ def _roles(step: LayerInstruction) -> list[str]:
     return [role.name for role in OPCODES[step.instruction.opcode].operands]
 
 
-def _not_comparable(layer: Executed) -> str:
+def _not_comparable(layer: ExecutedLayer) -> str:
     elem = layer.result.type.elem
     if elem not in QUANTIZED_ELEMS and not elem.startswith("float"):
         return f"its output is of {elem}, not of real numbers"
@@ -153,54 +166,54 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen
 class RunLayer:
-    """What is known of one layer besides its output."""
+    """Instructions of a layer of a recorded run."""
 
     numbers: tuple[int, ...]
     """Numbers of its instructions, in order."""
-    cut_channels: frozenset[int] = frozenset()
+    saturated_channels: frozenset[int] = frozenset()
     """Channels in which the device saturated values before the result."""
 
 
 @attrs.frozen(eq=False)
 class RecordedRun:
-    """What is known of a run."""
+    """Inputs, layers and outputs of a recorded run."""
 
     inputs: Mapping[str, Array]
-    """What each input of the program held, as it is stored."""
+    """Stored values of the program's inputs by name."""
     real_inputs: Mapping[str, Array]
-    """The real numbers that were meant: those before quantization, if the inputs are quantized."""
+    """Real values of the inputs: those before quantization, if the inputs are quantized."""
     layers: Sequence[RunLayer]
     outputs: Mapping[int, Array]
-    """Number of a layer's last instruction -> its output in the logical shape."""
+    """Output in the logical shape by the number of a layer's last instruction."""
 
 
 def compare_run(
     module: Module, run: RecordedRun, floats: Floats | None = None
 ) -> Iterator[ShadowLayer]:
-    """The errors of every layer of a run, in program order.
+    """Compute the errors of every layer of a run, in program order.
 
     Args:
         module: the program, with its constants.
-        run: what the device did.
-        floats: float values of constants, in the LIR's layout; None without float weights, then
-            only what needs none is told.
+        run: the recorded run.
+        floats: float values of constants, in the LIR's layout; without them only some errors
+            are known.
     """
     network = None if floats is None else _FloatNetwork(module, run, floats)
     chains = [layer.numbers for layer in run.layers]
     index_of = {numbers[-1]: index for index, numbers in enumerate(chains)}
-    for layer in executed_layers(module, chains, run.inputs, run.outputs):
+    for layer in replay_layers(module, chains, run.inputs, run.outputs):
         index = index_of[layer.number]
         yield compare_layer(
             index,
             layer,
             floats,
             None if network is None else network.output(layer.number),
-            run.layers[index].cut_channels,
+            run.layers[index].saturated_channels,
         )
 
 
 class _FloatNetwork:
-    """The float network, executed as far as its outputs are asked for."""
+    """The float network, executed on demand."""
 
     def __init__(self, module: Module, run: RecordedRun, floats: Floats) -> None:
         self._results = execute_real(module, run.real_inputs, floats)
@@ -208,10 +221,87 @@ class _FloatNetwork:
         self._ready: dict[int, Real] = {}
 
     def output(self, number: int) -> Real:
-        """What the network has in place of an instruction's first result; to be asked once."""
+        """Return the value of an instruction's first result; call once per instruction."""
         while number not in self._ready:
             instruction, _, values = next(self._results)
             if instruction.number in self._wanted:
                 self._wanted.remove(instruction.number)
                 self._ready[instruction.number] = np.asarray(values, np.float64)
         return self._ready.pop(number)
+
+
+@attrs.frozen(eq=False)
+class Evaluations:
+    """A layer's output on the device and in real arithmetic; all arrays have the same shape."""
+
+    device: Real
+    """``y``: the device's dequantized output."""
+    real: Real
+    """``R``: with quantized weights and bias."""
+    in_range: Real
+    """``C``: clipped to the output type's range."""
+    quantized_bias: Real | None = None
+    """``B``: with quantized bias; None, as the next two, without float weights."""
+    isolated: Real | None = None
+    """``L``: with float weights and bias."""
+    network: Real | None = None
+    """``F``: of the float network."""
+
+
+def error_size(reference: Real, error: Real, step: float | None) -> ErrorSize:
+    """Measure an error relative to the expected values.
+
+    Args:
+        reference: the expected values.
+        error: actual values minus expected ones.
+        step: real size of one unit of the last place; None if the output is float.
+    """
+    size = np.abs(error)
+    return ErrorSize(
+        sqnr_db=sqnr_db(reference, error),
+        mean_units=None if step is None else float(size.mean()) / step,
+        worst_units=None if step is None else float(size.max(initial=0.0)) / step,
+    )
+
+
+def clip_to_range(real: Real, type_: TensorType) -> Real:
+    """Clip real values to a type's range; a float type has none."""
+    if type_.quant is None:
+        return real
+    limits = np.iinfo(type_.dtype)
+    low, high = (type_.quant.scale * (q - type_.quant.offset) for q in (limits.min, limits.max))
+    return np.clip(real, low, high)
+
+
+def with_saturation(
+    in_range: Real, device: Real, channels: Collection[int], type_: TensorType
+) -> Real:
+    """Return ``C`` with saturation before the result, in an accumulator or a scale.
+
+    In the channels that the device reports, an error of more than one unit of the last place is
+    saturation; rounding errors are smaller.
+    """
+    if not channels or type_.quant is None:
+        return in_range
+    concerned = np.isin(np.arange(type_.shape[-1]), list(channels))
+    saturated = concerned & (np.abs(device - in_range) > type_.quant.scale)
+    return np.where(saturated, device, in_range)
+
+
+def split_error(values: Evaluations, step: float | None) -> Split:
+    """Split a layer's error; the SQNR is against the float network, or ``R`` without one."""
+    network, isolated, bias = values.network, values.isolated, values.quantized_bias
+    reference = values.real if network is None else network
+
+    def size(right: Real | None, found: Real | None) -> ErrorSize | None:
+        if right is None or found is None:
+            return None
+        return error_size(reference, found - right, step)
+
+    return Split(
+        inherited=size(network, isolated),
+        bias=size(isolated, bias),
+        weights=size(bias, values.real),
+        saturation=error_size(reference, values.in_range - values.real, step),
+        rescale=error_size(reference, values.device - values.in_range, step),
+    )

@@ -1,17 +1,23 @@
-"""Which constants of a program were quantized, what they stand for, and float weights in files."""
+"""Real values of quantized constants, float weights in files, and their layouts.
+
+Glow converts convolution filters from OIHW to OHWI, transposes the weights of fully connected
+layers if necessary, and permutes those after a flattened NCHW activation, because its own
+activations are NHWC. It folds batch norms into the convolutions before them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.shadow.batch_norms import folded_arrays
-from nmpsim.analysis.shadow.errors import Real
+from nmpsim.analysis.shadow.compare import Real
 from nmpsim.analysis.shadow.recording import part
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
@@ -26,12 +32,12 @@ Array = npt.NDArray[Any]
 
 
 def read_floats(path: Path, sizes: Collection[int]) -> dict[str, Array]:
-    """Every float array of a file that has one of these numbers of elements, by name.
+    """Return the float arrays of a file with one of these numbers of elements, by name.
 
     Args:
         path: an ``.npz`` file, or an ONNX model (``.onnx``), of which only the initializers are
             read and nothing is run; its batch norms are folded, into arrays of their own.
-        sizes: numbers of elements that are of interest; no other data is read.
+        sizes: numbers of elements; other arrays are not read.
 
     Raises:
         UserError: FILE001 if the file cannot be read, CONST001 if it is damaged or something
@@ -72,7 +78,7 @@ def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]
         for name, tensor in tensors.items():
             if math.prod(tensor.dims) in sizes:
                 yield name, np.asarray(values(name))
-        folded = folded_arrays(graph, values)
+        folded = fold_batch_norms(graph, values)
         yield from ((name, array) for name, array in folded if array.size in sizes)
     except Exception as error:  # whatever protobuf and onnx raise for damaged files
         raise _unusable(path, str(error)) from error
@@ -84,10 +90,9 @@ def _unusable(path: Path, found: str) -> UserError:
 
 
 def quantized_constants(module: Module) -> dict[str, Real]:
-    """The real values of every constant that holds quantized weights, by name.
+    """Return the real values of all quantized weights and biases by name.
 
-    Filters and biases whose scales are constants themselves get those. Look-up tables are no
-    weights and are left out.
+    Scales of channelwise filters and biases come from their tables. Look-up tables are left out.
     """
     own: dict[str, Real] = {}
     tables: set[str] = set()
@@ -102,8 +107,8 @@ def quantized_constants(module: Module) -> dict[str, Real]:
     }
 
 
-def filters_of_biases(module: Module) -> dict[str, str]:
-    """Constant that is a bias -> constant that is the filter of its layer."""
+def map_biases_to_filters(module: Module) -> dict[str, str]:
+    """Return the filter's name by the bias's name for each layer with both."""
     return {
         places[3].storage: places[2].storage
         for instruction, places in _uses(module)
@@ -127,3 +132,128 @@ def _with_own_scales(
             array, scales, offsets = (part(module.constants[p.storage], p) for p in used)
             found[used[0].storage] = dequantize_rows(array, scales, offsets)
     return found
+
+
+Values: TypeAlias = Callable[[str], Array | None]
+"""Function from a tensor's name to its values; None if the model computes them."""
+
+FOLDED = " with its batch norm"
+"""Suffix of a folded array's name after the name of the unfolded one."""
+
+
+def fold_batch_norms(graph: Any, values: Values) -> Iterator[tuple[str, Array]]:
+    """Return folded filters and biases of convolutions that only a batch norm reads: float64.
+
+    The folded bias of a convolution without one has the name of the batch norm's result.
+    """
+    readers = Counter(name for node in graph.node for name in node.input)
+    readers.update(output.name for output in graph.output)
+    convolutions = {node.output[0]: node for node in graph.node if node.op_type == "Conv"}
+    for node in graph.node:
+        convolution = convolutions.get(node.input[0]) if node.input else None
+        if node.op_type != "BatchNormalization" or convolution is None:
+            continue
+        if readers[node.input[0]] == 1 and readers[convolution.input[1]] == 1:
+            yield from _fold(node, convolution, values)
+
+
+def _fold(node: Any, convolution: Any, values: Values) -> Iterator[tuple[str, Array]]:
+    """Fold ``(w * x + b - mean) * gamma / sqrt(variance + epsilon) + beta`` into a convolution."""
+    known = [values(name) for name in (convolution.input[1], *node.input[1:5])]
+    if any(array is None for array in known):
+        return
+    filter_, gamma, beta, mean, variance = (np.asarray(array, np.float64) for array in known)
+    own_bias = convolution.input[2] if len(convolution.input) > 2 else ""
+    bias = values(own_bias) if own_bias else np.zeros_like(mean)
+    epsilon = next((one.f for one in node.attribute if one.name == "epsilon"), 1e-5)
+    factors = gamma / np.sqrt(variance + epsilon)
+    yield convolution.input[1] + FOLDED, filter_ * factors.reshape(-1, *[1] * (filter_.ndim - 1))
+    if bias is not None:
+        yield (own_bias or node.output[0]) + FOLDED, (bias - mean) * factors + beta
+
+
+def array_variants(name: str, arrays: Mapping[str, Array]) -> list[str]:
+    """Return the existing names of an array, unfolded and folded."""
+    return [form for form in (name, name + FOLDED) if form in arrays]
+
+
+AS_IS = "as it is"
+_SAMPLES = 4096
+"""Number of elements on which layouts are compared."""
+
+
+@attrs.frozen(eq=False)
+class Layout:
+    """A way to convert an array to the shape of a constant."""
+
+    name: str
+    base: Array
+    """The array, reshaped or transposed."""
+    axis: int = 0
+    order: Array | None = None
+    """Order of the indices along ``axis`` in the constant; None if unchanged."""
+
+    def values(self) -> npt.NDArray[np.float64]:
+        """Return the whole array in this layout."""
+        moved = self.base if self.order is None else np.take(self.base, self.order, self.axis)
+        return np.asarray(moved, np.float64)
+
+    def sample(self, places: tuple[Array, ...]) -> Array:
+        """Return the elements at these indices, one array per dimension."""
+        if self.order is not None:
+            moved = self.order[places[self.axis]]
+            places = (*places[: self.axis], moved, *places[self.axis + 1 :])
+        elements: Array = self.base[places]
+        return elements
+
+
+def best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | None:
+    """Return the layout of ``array`` that is closest to ``real``.
+
+    Args:
+        array: values of the float model, any shape.
+        real: real values of the constant, in the LIR's shape.
+
+    Returns:
+        None if no layout has the constant's shape.
+    """
+    flat = np.arange(real.size)
+    if real.size > _SAMPLES:
+        flat = np.random.default_rng(0).choice(real.size, _SAMPLES, replace=False)
+    places = np.unravel_index(flat, real.shape)
+    wanted = real[places]
+    return min(
+        layouts(array, real.shape),
+        key=lambda layout: float(np.square(layout.sample(places) - wanted).sum()),
+        default=None,
+    )
+
+
+def layouts(array: Array, shape: tuple[int, ...]) -> Iterator[Layout]:
+    """Yield every layout with this shape, the simplest first."""
+    if array.shape == shape:
+        yield Layout(AS_IS, array)
+    if array.ndim == len(shape) == 4 and array.transpose(0, 2, 3, 1).shape == shape:
+        yield Layout("OIHW to OHWI", array.transpose(0, 2, 3, 1))
+    if array.ndim == len(shape) == 2:
+        if array.T.shape == shape:
+            yield Layout("transposed", array.T)
+        for name, matrix in (("", array), ("transposed, ", array.T)):
+            if matrix.shape == shape:
+                yield from _permuted(name, matrix)
+    if array.shape != shape and _without_ones(array.shape) == _without_ones(shape):
+        yield Layout("reshaped", array.reshape(shape))
+
+
+def _permuted(name: str, matrix: Array) -> Iterator[Layout]:
+    """Yield matrices with inputs reordered from channel-first to channel-last."""
+    for axis, of in ((0, "rows"), (1, "columns")):
+        size = matrix.shape[axis]
+        for channels in (d for d in range(2, size // 2 + 1) if size % d == 0):
+            order = np.arange(size).reshape(channels, -1).T.reshape(-1)
+            text = f"{name}{of} from NCHW to NHWC with {channels} channels"
+            yield Layout(text, matrix, axis, order)
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dim for dim in shape if dim != 1)

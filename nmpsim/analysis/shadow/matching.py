@@ -1,9 +1,9 @@
-"""Which array of a float model each quantized constant was made from.
+"""Match quantized constants with the arrays of a float model.
 
-Glow keeps the model's names where they are legal, and appends ``__N`` where it changed a
-constant; the constants of channelwise operations get names of their own. So a constant is looked
-for by its name, by its name without the suffix, and at last by its values. A filter with a batch
-norm folded into it is the model's, each channel times a factor.
+Glow keeps the model's names if they are legal, appends ``__N`` to names of changed constants, and
+renames the constants of channelwise operations. So a constant is matched by its name, by its name
+without the suffix, and then by its values. A filter with a folded batch norm equals the model's,
+each channel multiplied by a factor.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.shadow.batch_norms import forms_of
-from nmpsim.analysis.shadow.errors import Real
-from nmpsim.analysis.shadow.layouts import AS_IS, Layout, best_layout
+from nmpsim.analysis.shadow.compare import Real
+from nmpsim.analysis.shadow.constants import AS_IS, Layout, array_variants, best_layout
 from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 from nmpsim.report.shadow import FloatWeight
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-LEAST_SQNR_DB = 10.0
-"""Values alone say that an array is a constant's only if they are at least this near."""
-MULTIPLE_SQNR_DB = 15.0
-"""So near are the channels of a filter to multiples of the model's, if they are that."""
-SAME_FACTOR = 0.02
-"""Factors that differ by less are one factor for the whole filter: another scale, no batch norm."""
+MIN_MATCH_SQNR_DB = 10.0
+"""Lowest SQNR at which an array matches a constant by values alone."""
+MIN_MULTIPLE_SQNR_DB = 15.0
+"""Lowest SQNR at which a filter's channels count as multiples of the model's."""
+MAX_FACTOR_SPREAD = 0.02
+"""Relative spread below which factors count as one factor: a scale, not a batch norm."""
 MULTIPLE = ", by channel times a factor"
 
 
@@ -37,7 +36,7 @@ class Matches:
     """Float values for the constants of a program."""
 
     floats: Mapping[str, Real] = attrs.field(eq=False)
-    """Constant -> float values in the LIR's layout."""
+    """Float values in the LIR's layout by constant name."""
     found: tuple[FloatWeight, ...]
     unmatched: tuple[str, ...]
     """Constants without float values."""
@@ -51,11 +50,11 @@ class _Match:
 
     @property
     def is_multiple(self) -> bool:
-        """Whether its values are the array's, each channel times a factor."""
+        """Whether the values are the array's, each channel multiplied by a factor."""
         return self.how.endswith(MULTIPLE)
 
     def error_db(self, real: Real) -> float:
-        """How near the constant is."""
+        """Return the SQNR of the constant in dB."""
         values = self.layout.values()
         return sqnr_db(values, real - values)
 
@@ -63,19 +62,19 @@ class _Match:
 def match_constants(
     constants: Mapping[str, Real], arrays: Arrays, filters: Mapping[str, str] | None = None
 ) -> Matches:
-    """Find the float values of constants, each in the layout that is nearest to the constant.
+    """Find the float values of constants, each in the closest layout.
 
     Args:
         constants: real values of the quantized constants, in the LIR's layout.
         arrays: the float model's, by their names.
-        filters: constant that is a bias -> the filter of its layer. Where that has a batch norm in
-            it which the array has not, neither has the array of the bias's name, if it is far off.
+        filters: bias -> filter of its layer. If a batch norm is folded into the filter but not into
+            the model's array, the array of the bias's name is not used if it differs too much.
     """
     legal = {make_legal_name(name): name for name in arrays}
     named = {n: m for n, real in constants.items() if (m := _by_name(n, real, arrays, legal))}
     for bias, filter_ in (filters or {}).items():
         unfolded = filter_ in named and named[filter_].is_multiple
-        if unfolded and bias in named and named[bias].error_db(constants[bias]) < LEAST_SQNR_DB:
+        if unfolded and bias in named and named[bias].error_db(constants[bias]) < MIN_MATCH_SQNR_DB:
             del named[bias]
     used = {match.source for match in named.values()}
     others = {name: array for name, array in arrays.items() if name not in used}
@@ -92,7 +91,7 @@ def match_constants(
 
 
 def known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
-    """The float values of constants whose names and shapes they have."""
+    """Return float values of constants with the same names and shapes."""
     matches = {
         name: _Match(name, "name", Layout(AS_IS, floats[name]))
         for name in constants
@@ -106,10 +105,10 @@ def known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
 
 
 def _by_name(name: str, real: Real, arrays: Arrays, legal: Mapping[str, str]) -> _Match | None:
-    """The array of a constant's name, with or without the suffix, if it fits."""
+    """Return the array with a constant's name, with or without the suffix, if it fits."""
     for how, wanted in (("name", name), ("name without suffix", strip_numeric_suffix(name))):
         source = legal.get(wanted)
-        forms = [] if source is None else forms_of(source, arrays)
+        forms = [] if source is None else array_variants(source, arrays)
         layouts = [(form, best_layout(arrays[form], real)) for form in forms]
         found = [_Match(form, how, layout) for form, layout in layouts if layout is not None]
         if len(found) == 1:
@@ -120,22 +119,22 @@ def _by_name(name: str, real: Real, arrays: Arrays, legal: Mapping[str, str]) ->
 
 
 def _times_factors(match: _Match, real: Real) -> _Match:
-    """The array with each channel times the factor that brings it nearest, if that explains it."""
+    """Return the array with each channel scaled to the constant, if that explains it."""
     values = match.layout.values()
-    if real.ndim < 4 or match.error_db(real) >= MULTIPLE_SQNR_DB:
+    if real.ndim < 4 or match.error_db(real) >= MIN_MULTIPLE_SQNR_DB:
         return match
     axes = tuple(range(1, real.ndim))
     power = np.square(values).sum(axes, keepdims=True)
     common = (values * real).sum(axes, keepdims=True)
     factors = np.divide(common, power, out=np.zeros_like(power), where=power > 0)
     scaled = _Match(match.source, match.how + MULTIPLE, Layout(match.layout.name, values * factors))
-    alike = np.ptp(factors) <= SAME_FACTOR * np.abs(factors).max(initial=0.0)
-    return match if alike or scaled.error_db(real) < MULTIPLE_SQNR_DB else scaled
+    alike = np.ptp(factors) <= MAX_FACTOR_SPREAD * np.abs(factors).max(initial=0.0)
+    return match if alike or scaled.error_db(real) < MIN_MULTIPLE_SQNR_DB else scaled
 
 
 def _by_values(real: Real, arrays: Arrays) -> _Match | None:
-    """The array whose values are nearest, if they are near."""
-    best, best_db = None, LEAST_SQNR_DB
+    """Return the array with the closest values, if they are close enough."""
+    best, best_db = None, MIN_MATCH_SQNR_DB
     for name, array in arrays.items():
         layout = best_layout(array, real)
         if layout is None:

@@ -1,7 +1,7 @@
-"""What every operand held when a layer of a run used it.
+"""Operands of each layer of a run, restored from the recorded outputs.
 
-A run keeps each layer's output. Buffers are shared and written in place, so the operands of a
-layer are found by going through the program once more, putting each output where it belongs.
+A run keeps each layer's output. Buffers are shared and written in place, so the operands of a layer
+are restored by replaying the program with the recorded outputs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen
 class Operand:
-    """An operand, and what it held before the layer."""
+    """An operand and its contents before the layer."""
 
     place: Location
     is_constant: bool
     stored: Array = attrs.field(eq=False)
-    """Contents as the program stores them, in the logical shape."""
+    """Stored contents, in the logical shape."""
 
     @property
     def type(self) -> TensorType:
@@ -37,57 +37,57 @@ class Operand:
 
 @attrs.frozen
 class LayerInstruction:
-    """One instruction of a layer with its operands in print order."""
+    """An instruction of a layer with its operands in print order."""
 
     instruction: Instruction
     operands: tuple[Operand, ...]
 
     @property
     def types(self) -> list[TensorType]:
-        """Of all operands."""
+        """Types of all operands."""
         return [operand.type for operand in self.operands]
 
     @property
     def written(self) -> int:
-        """Index of the operand that holds the result."""
+        """Index of the result operand."""
         kinds = [operand.kind for operand in self.instruction.operands]
         return next(index for index, kind in enumerate(kinds) if kind != IN)
 
 
 @attrs.frozen
-class Executed:
-    """A layer as it ran: an instruction and what was fused into it."""
+class ExecutedLayer:
+    """An executed layer: an instruction and the ones fused into it."""
 
     steps: tuple[LayerInstruction, ...]
     output: Array = attrs.field(eq=False)
-    """What the device left there, as it is stored."""
+    """Stored output of the device."""
     complete: bool
-    """False for a buffer that is put together of parts while some are missing."""
+    """Whether all parts of the output's buffer have been written."""
 
     @property
     def result(self) -> Operand:
-        """The operand that the layer wrote; it holds what was there before."""
+        """The written operand, with its previous contents."""
         return self.steps[-1].operands[self.steps[-1].written]
 
     @property
     def number(self) -> int:
-        """Number of the LIR instruction whose output it is."""
+        """Number of the LIR instruction that writes the output."""
         return self.steps[-1].instruction.number
 
 
-def executed_layers(
+def replay_layers(
     module: Module,
     chains: Iterable[Sequence[int]],
     inputs: Mapping[str, Array],
     outputs: Mapping[int, Array],
-) -> Iterator[Executed]:
-    """Every layer of a run, in program order, until one has no output.
+) -> Iterator[ExecutedLayer]:
+    """Yield the layers of a run in program order, up to the first without an output.
 
     Args:
         module: the program, with its constants.
         chains: for each layer the numbers of its instructions, in order.
-        inputs: what each input of the program held.
-        outputs: number of a layer's last instruction -> its output, in the logical shape.
+        inputs: stored values of the program's inputs.
+        outputs: output in the logical shape by the number of a layer's last instruction.
     """
     memory = _Memory(module, inputs)
     by_start = {chain[0]: tuple(chain) for chain in chains}
@@ -102,11 +102,11 @@ def executed_layers(
         steps = tuple(memory.step(module.instructions[number]) for number in chain)
         memory.write(steps, outputs[chain[-1]])
         complete = memory.is_complete(steps[-1])
-        yield Executed(steps, outputs[chain[-1]], complete)
+        yield ExecutedLayer(steps, outputs[chain[-1]], complete)
 
 
 class _Memory:
-    """All tensors of a program as they are stored."""
+    """Stored contents of all tensors of a program."""
 
     def __init__(self, module: Module, inputs: Mapping[str, Array]) -> None:
         self._places = locate(module)
@@ -122,13 +122,13 @@ class _Memory:
             part(self._buffers[name], self._places[name])[...] = array
 
     def step(self, instruction: Instruction) -> LayerInstruction:
-        """An instruction with what its operands hold now."""
+        """Return an instruction with the present contents of its operands."""
         return LayerInstruction(
             instruction, tuple(self._operand(o.name) for o in instruction.operands)
         )
 
     def write(self, steps: Sequence[LayerInstruction], output: Array) -> None:
-        """A layer's output takes its place."""
+        """Store a layer's output."""
         last = steps[-1]
         target = last.operands[last.written].place
         part(self._buffers[target.storage], target)[...] = output
@@ -136,12 +136,12 @@ class _Memory:
             part(self._missing[target.storage], target)[...] &= ~_wrote(last)
 
     def touch(self, name: str) -> None:
-        """From here on the buffer's contents are undefined."""
+        """Mark a buffer's contents as undefined."""
         storage = self._places[name].storage
         self._missing[storage] = np.ones(self._buffers[storage].size, np.bool_)
 
     def is_complete(self, step: LayerInstruction) -> bool:
-        """Whether everything that the result's buffer holds has been written."""
+        """Return whether the whole buffer of the result has been written."""
         place = step.operands[step.written].place
         missing = self._missing.get(place.storage)
         return missing is None or not part(missing, place).any()
@@ -154,13 +154,13 @@ class _Memory:
 
 
 def part(values: Array, place: Location) -> Array:
-    """The piece of a weight or buffer that lies at a place, in its logical shape."""
+    """Return the part of a weight or buffer at a location, in its logical shape."""
     flat = values.reshape(-1)
     return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)
 
 
 def _wrote(step: LayerInstruction) -> Array:
-    """Which elements of its result an instruction writes; all, but where it puts in a part."""
+    """Return which elements of its result an instruction writes."""
     if step.instruction.opcode != "inserttensor":
         return np.ones(step.operands[step.written].type.shape, np.bool_)
     values = [np.full(type_.shape, value) for type_, value in zip(step.types, (0, 1), strict=True)]

@@ -1,4 +1,4 @@
-"""The shadow of a device run: from its report to where its errors come from."""
+"""Evaluate a device run in real arithmetic, from its report to the parts of each error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
-from nmpsim.analysis.shadow.constants import filters_of_biases, quantized_constants, read_floats
+from nmpsim.analysis.shadow.constants import map_biases_to_filters, quantized_constants, read_floats
 from nmpsim.analysis.shadow.matching import Matches, known_floats, match_constants
 from nmpsim.diagnostics import Place, fail
 from nmpsim.interpreter import dequantize
@@ -22,26 +22,24 @@ from nmpsim.report.shadow import ShadowLayer, ShadowReport
 Arrays = Mapping[str, npt.NDArray[Any]]
 Listener = Callable[[ShadowLayer], None]
 IN_BUNDLE = "the bundle"
-"""Where float values are that no file was given for."""
+"""Source of float values that are not from a file."""
 _CUT_LAST = ("input", "result", "activation")
-"""Stages of saturation that the range of the output's type explains."""
+"""Saturation stages that are explained by the output type's range."""
 
 
 @attrs.frozen(eq=False)
 class ShadowEvaluation:
-    """A program with the float values of its constants, to compare its runs with."""
+    """A program with float values of its constants, to evaluate its runs."""
 
     module: Module
     weights: str | None
-    """Where the float values are from."""
+    """Source of the float values."""
     matches: Matches | None
-    """None without float values."""
+    """Matched float values; None without float weights."""
 
     @classmethod
     def of(cls, module: Module, weights: Path | None) -> ShadowEvaluation:
-        """From what the bundle was made of, and a file of float values if there is one.
-
-        Without such a file the float values are those that the module itself knows, if any.
+        """Return the evaluation of a module, with float values from a file or the module itself.
 
         Raises:
             UserError: FILE001, CONST001, PKG001 (see :func:`read_floats`), or CONST003 if no
@@ -56,13 +54,13 @@ class ShadowEvaluation:
     def beside(
         self, report: RunReport, stored: Arrays, given: Arrays, done: Listener | None = None
     ) -> ShadowReport:
-        """Where the errors of a run come from.
+        """Split the errors of a run by layer and source.
 
         Args:
             report: the run, with ``layer_outputs`` of all its layers.
-            stored: what the program's inputs held, in their own types.
-            given: the same inputs as the user gave them, real numbers or integers.
-            done: called with every layer.
+            stored: stored values of the program's inputs.
+            given: the same inputs as passed by the user, real numbers or integers.
+            done: called with each layer.
 
         Raises:
             UserError: INPUT002 for an infinite input.
@@ -82,10 +80,10 @@ class ShadowEvaluation:
 
 
 def float_weights(module: Module, path: Path) -> Matches:
-    """The float values of a program's constants out of a file."""
+    """Return the float values of a program's constants from a file."""
     constants = quantized_constants(module)
     arrays = read_floats(path, {real.size for real in constants.values()})
-    matches = match_constants(constants, arrays, filters_of_biases(module))
+    matches = match_constants(constants, arrays, map_biases_to_filters(module))
     if constants and not matches.found:
         raise fail(
             "CONST003",
@@ -99,7 +97,7 @@ def float_weights(module: Module, path: Path) -> Matches:
 
 
 def recorded_run(module: Module, report: RunReport, stored: Arrays, given: Arrays) -> RecordedRun:
-    """What a report tells of a run, by numbers of LIR instructions."""
+    """Return the recorded run of a report, by numbers of LIR instructions."""
     numbers = {instruction.name: instruction.number for instruction in module.instructions}
 
     def run_layer(layer: LayerReport) -> RunLayer:
@@ -115,7 +113,7 @@ def recorded_run(module: Module, report: RunReport, stored: Arrays, given: Array
 
 
 def _real_inputs(module: Module, stored: Arrays, given: Arrays) -> dict[str, npt.NDArray[Any]]:
-    """Real numbers that were quantized on the way in count as they were given."""
+    """Return the inputs as real numbers, before quantization if they were quantized."""
     types = {weight.name: weight.type for weight in module.weights}
     reals: dict[str, npt.NDArray[Any]] = {}
     for name, values in stored.items():
@@ -132,7 +130,7 @@ def _real_inputs(module: Module, stored: Arrays, given: Arrays) -> dict[str, npt
 
 
 def _channels_cut_early(layer: LayerReport) -> frozenset[int]:
-    """Channels in which the device saturated values before the result."""
+    """Return the channels in which the device saturated values before the result."""
     return frozenset(
         channel
         for cut in layer.saturation

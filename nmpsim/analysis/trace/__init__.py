@@ -1,11 +1,16 @@
-"""What the units of a run did, cycle by cycle, for tools that draw or replay it.
+"""Write traces of a run for other tools.
 
-``timeline`` writes a trace for Perfetto and Chrome, ``dram`` the addresses for a DRAM simulator;
-both are listeners of :mod:`nmpsim.core.work` and write while the run goes on.
+``timeline`` writes a trace for Perfetto and Chrome, ``dram`` a trace for a DRAM simulator; both
+listen to the work of units and write during the run.
 """
 
 from nmpsim.analysis.trace.dram import DramTrace
-from nmpsim.analysis.trace.selection import Selection, selection
+from nmpsim.analysis.trace.instructions import Selection, parse_selection
 from nmpsim.analysis.trace.timeline import TimelineTrace
 
-__all__ = ["DramTrace", "Selection", "TimelineTrace", "selection"]
+__all__ = [
+    "DramTrace",
+    "Selection",
+    "TimelineTrace",
+    "parse_selection",
+]

@@ -1,7 +1,7 @@
-"""The addresses that a run asks of the DRAM, as DRAMsim3 reads them.
+"""Write DRAM accesses in the format of DRAMsim3.
 
-A line for each burst: address in hexadecimal, ``READ`` or ``WRITE``, cycle; as ``src/common.cc`` of
-DRAMsim3 parses a transaction.
+Each line is a burst: address in hexadecimal, ``READ`` or ``WRITE``, and cycle, as ``src/common.cc``
+of DRAMsim3 parses a transaction.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any
 
-from nmpsim.analysis.trace.selection import Selection
+from nmpsim.analysis.trace.instructions import Selection
 from nmpsim.isa.table import DRAM_BASE, Unit
 from nmpsim.memory.dram import next_address, take_grant
 from nmpsim.timing import Costs
@@ -17,16 +17,16 @@ from nmpsim.timing.compute import grant_ticks
 
 
 class DramTrace:
-    """Listens to a run's work and writes what the DRAM served, in that order."""
+    """Writer of the DRAM's bursts in the order of service."""
 
     def __init__(self, file: IO[bytes], costs: Costs, chosen: Selection) -> None:
-        """``file`` is written to while the run goes on."""
+        """Create a writer to an open binary file."""
         self._file = file
         self._costs = costs
         self._chosen = chosen
 
     def __call__(self, work: Any) -> None:
-        """Write an array of WORK."""
+        """Write the bursts of an array of WORK."""
         chosen = self._chosen.of(work)
         lines = [line for entry in chosen[chosen["is_grant"] == 1] for line in self._lines(entry)]
         self._file.write("".join(lines).encode("ascii"))
@@ -42,7 +42,7 @@ class DramTrace:
 
 
 def _bursts(cursor: Any, count: int, costs: Costs) -> Iterator[int]:
-    """Addresses in DRAM of a grant's bursts."""
+    """Return the DRAM addresses of a grant's bursts."""
     cursor = cursor.tolist()
     one_burst = costs._replace(dram_row_bytes=costs.dram_burst_bytes)
     for _ in range(count):

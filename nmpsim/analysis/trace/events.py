@@ -1,18 +1,24 @@
-"""A stream of events in Chrome's JSON trace format, bounded in size.
+"""A bounded stream of events in Chrome's JSON trace format, and counters for it.
 
-The format is Google's "Trace Event Format"; Perfetto, Chrome (``chrome://tracing``) and speedscope
-read it. It counts in microseconds; here one microsecond stands for one cycle. There is no
-``displayTimeUnit``: old versions of Perfetto take it for the unit of the numbers.
+The format is Google's "Trace Event Format", which Perfetto, Chrome (``chrome://tracing``) and
+speedscope read. One microsecond of the format is one cycle. ``displayTimeUnit`` is left out:
+old versions of Perfetto use it as the unit of the numbers.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import IO, Annotated, Any, Literal, NotRequired, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.isa.table import Unit
 
 
 class EventDocument(TypedDict):
-    """An event; which keys it has depends on its kind."""
+    """JSON form of an event; its keys depend on its kind."""
 
     ph: Annotated[
         Literal["X", "i", "s", "f", "M", "C"],
@@ -32,7 +38,7 @@ class EventDocument(TypedDict):
 
 
 class FactsDocument(TypedDict):
-    """The whole trace."""
+    """JSON form of facts about the whole trace."""
 
     program: str
     cycles: int
@@ -41,17 +47,17 @@ class FactsDocument(TypedDict):
 
 
 class TraceDocument(TypedDict):
-    """What `nmpsim run --trace` writes."""
+    """Output of `nmpsim run --trace`."""
 
     traceEvents: list[EventDocument]
     otherData: FactsDocument
 
 
 class EventStream:
-    """Writes events as they come; what does not fit within the limit is counted."""
+    """Writer of events up to a size limit; further events are counted."""
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
-        """``limit``: bytes of events that may be left out."""
+        """Create a writer of at most ``limit`` bytes of optional events."""
         self._file = file
         self._left = limit
         self._separator = ""
@@ -60,7 +66,7 @@ class EventStream:
         file.write(b'{"traceEvents":[\n')
 
     def add(self, *events: str) -> bool:
-        """Write JSON of events that belong together, all or none; False if they do not fit."""
+        """Write related events, all or none; return False if they do not fit."""
         text = ",\n".join(events).encode()
         self._left -= len(text)
         if self._left < 0:
@@ -70,18 +76,74 @@ class EventStream:
         return True
 
     def add_always(self, event: dict[str, Any]) -> None:
-        """Write an event that must not be missing; the few of them do not count."""
-        self._write(json_of(event).encode())
+        """Write an event regardless of the limit."""
+        self._write(compact_json(event).encode())
 
     def close(self, facts: dict[str, Any]) -> None:
-        """End the document with facts about the whole."""
-        self._file.write(b'\n],"otherData":' + json_of(facts).encode() + b"}\n")
+        """End the document with facts about the whole trace."""
+        self._file.write(b'\n],"otherData":' + compact_json(facts).encode() + b"}\n")
 
     def _write(self, text: bytes) -> None:
         self._file.write(self._separator.encode() + text)
         self._separator = ",\n"
 
 
-def json_of(data: dict[str, Any] | str | None) -> str:
-    """JSON as short as can be."""
+def compact_json(data: dict[str, Any] | str | None) -> str:
+    """Return compact JSON."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
+
+
+WINDOWS = 2048
+"""Largest number of windows; their length doubles when a run needs more."""
+_FIRST_CYCLES = 16
+"""Initial length of a window in cycles."""
+TRANSFERS = {Unit.LOAD: "load", Unit.STORE: "store"}
+UNITS = {Unit.MAC: "MAC arrays", Unit.VECTOR: "vector units"}
+_BUSY = "busy"
+_SERIES = (_BUSY, *TRANSFERS.values(), *UNITS.values())
+
+
+class ActivityCounters:
+    """Counters of simultaneous work over time, in memory independent of the run's length.
+
+    For each window it keeps the number of work items that begin and end in it and the sums of these
+    cycles. That gives the exact sum of overlaps: work from b to e overlaps the time before x by
+    max(0, x - b) - max(0, x - e) cycles.
+    """
+
+    def __init__(self) -> None:
+        self._cycles = _FIRST_CYCLES
+        # [series, begins or ends, how many or their sum, window]
+        self._sums = np.zeros((len(_SERIES), 2, 2, WINDOWS))
+
+    def __call__(self, work: Any) -> None:
+        """Count an array of WORK."""
+        if not work.size:
+            return
+        while int(work["end"].max()) >= self._cycles * WINDOWS:
+            pairs = self._sums.reshape(*self._sums.shape[:-1], -1, 2).sum(axis=-1)
+            self._sums = np.concatenate([pairs, np.zeros_like(pairs)], axis=-1)
+            self._cycles *= 2
+        is_grant = work["is_grant"] != 0
+        self._note(_BUSY, work[is_grant])
+        for unit, series in (TRANSFERS | UNITS).items():
+            self._note(series, work[~is_grant & (work["unit"] == unit)])
+
+    def means(self, cycles: int) -> Iterator[tuple[int, Mapping[str, float]]]:
+        """Return the first cycle of each window before ``cycles`` and the mean counts in it."""
+        ends = self._cycles * np.arange(1, WINDOWS + 1)
+        counts, sums = np.cumsum(self._sums, axis=-1).swapaxes(0, 2)
+        before = (ends * counts - sums)[0] - (ends * counts - sums)[1]
+        inside: npt.NDArray[np.float64] = np.diff(before, axis=-1, prepend=0)
+        for window in range(-(-cycles // self._cycles)):
+            begin = window * self._cycles
+            length = min(self._cycles, cycles - begin)
+            shares = np.round(inside[:, window] / length, 3).tolist()
+            yield begin, dict(zip(_SERIES, shares, strict=True))
+
+    def _note(self, series: str, work: Any) -> None:
+        found = self._sums[_SERIES.index(series)]
+        for place, field in enumerate(("begin", "end")):
+            windows = work[field] // self._cycles
+            found[place, 0] += np.bincount(windows, minlength=WINDOWS)
+            found[place, 1] += np.bincount(windows, work[field], minlength=WINDOWS)

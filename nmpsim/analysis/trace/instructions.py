@@ -1,57 +1,67 @@
-"""What the tensor instructions of a program are, by the addresses that a record of work has."""
+"""Traced tensor instructions, the times at which they end, and the selection of a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
+import numpy as np
 
-from nmpsim.analysis.described import described
+from nmpsim.analysis.tensor_instructions import decode_tensor_instruction
+from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.read import Bundle
+from nmpsim.diagnostics import fail
 from nmpsim.isa.table import DESCRIPTORS
+from nmpsim.lir.layers import find_layer
 from nmpsim.memory.bounds import span
 
 _RESULTS = frozenset({"output", "partial", "dram", "spm"})
-"""Address words of a descriptor that name no source in the scratchpad."""
+"""Address words of a descriptor that are not sources in the scratchpad."""
 
 
 @attrs.frozen
-class Traced:
+class TracedInstruction:
     """A tensor instruction with its descriptor."""
 
     mnemonic: str
-    """Without ``nmp.``; empty if the code does not lie in the program's image."""
+    """Mnemonic without ``nmp.``; empty if the code is not in the program's image."""
     sources: tuple[int, ...] = ()
-    """Scratchpad addresses where what it reads begins."""
+    """Scratchpad addresses of its sources."""
     filled: tuple[int, int] = (0, 0)
-    """Scratchpad addresses that a load fills: from the first up to the second."""
+    """Range of scratchpad addresses that a load writes: first, and one past the last."""
 
 
-class Instructions:
-    """Looks each up once."""
+class InstructionCache:
+    """Cache of decoded tensor instructions."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
-        self._known: dict[tuple[int, int], Traced] = {}
+        self._known: dict[tuple[int, int], TracedInstruction] = {}
 
-    def at(self, pc: int, descriptor: int) -> Traced:
-        """The instruction at an address, with the descriptor at another."""
+    def at(self, pc: int, descriptor: int) -> TracedInstruction:
+        """Return the instruction at ``pc`` with the descriptor at ``descriptor``."""
         key = (pc, descriptor)
         if key not in self._known:
             self._known[key] = self._read(pc, descriptor)
         return self._known[key]
 
-    def _read(self, pc: int, descriptor: int) -> Traced:
-        found = described(self._bundle, pc, descriptor)
+    def _read(self, pc: int, descriptor: int) -> TracedInstruction:
+        found = decode_tensor_instruction(self._bundle, pc, descriptor)
         if found is None:
-            return Traced("")
+            return TracedInstruction("")
         mnemonic = found.instruction.mnemonic.removeprefix("nmp.")
         if not found.words:
-            return Traced(mnemonic)
+            return TracedInstruction(mnemonic)
         if found.name == "load":
-            return Traced(mnemonic, filled=_filled(found.words))
+            return TracedInstruction(mnemonic, filled=_filled(found.words))
         addresses = (w.name for w in DESCRIPTORS[found.name] if w.address)
-        return Traced(mnemonic, tuple(found.words[w] for w in addresses if w not in _RESULTS))
+        return TracedInstruction(
+            mnemonic, tuple(found.words[w] for w in addresses if w not in _RESULTS)
+        )
 
 
 def _filled(words: Mapping[str, int]) -> tuple[int, int]:
@@ -59,3 +69,96 @@ def _filled(words: Mapping[str, int]) -> tuple[int, int]:
     wide = words["pad_x_before"] + words["count_x"] + words["pad_x_after"]
     extent = span(high, words["spm_stride_y"], wide, words["spm_stride_x"], words["run_bytes"])
     return words["spm"], words["spm"] + extent
+
+
+@attrs.frozen
+class Finish:
+    """Time at which an instruction ended."""
+
+    cycle: int
+    core: int
+
+
+class FinishTimes:
+    """Record of when each instruction of each layer first ended."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._ends: dict[int, dict[tuple[int, int], Finish]] = defaultdict(dict)
+
+    def note(self, layer: int, pc: int, descriptor: int, finish: Finish) -> None:
+        """Record the end of an instruction of the MAC array or the vector unit."""
+        self._ends[layer].setdefault((pc, descriptor), finish)
+
+    def of(self, layer: int, shape: Sequence[int], at: Sequence[int]) -> Finish | None:
+        """Return when the element ``at`` of a layer's result was computed, or None.
+
+        Args:
+            layer: index of the layer.
+            shape: shape of its result.
+            at: coordinates; () if they are not known.
+        """
+        if len(at) != len(shape) or not math.prod(shape):
+            return None
+        element = int(np.ravel_multi_index(tuple(at), tuple(shape)))
+        ends = [
+            finish
+            for (pc, descriptor), finish in self._ends[layer].items()
+            if (found := decode_tensor_instruction(self._bundle, pc, descriptor)) is not None
+            and found.offset_of(element) is not None
+        ]
+        return min(ends, key=lambda finish: finish.cycle, default=None)
+
+
+_CORES = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
+
+
+@attrs.frozen
+class Selection:
+    """Cores and layers of a trace; None selects all."""
+
+    cores: frozenset[int] | None = None
+    layers: frozenset[int] | None = None
+    """Layer indices."""
+
+    def of(self, work: Any) -> Any:
+        """Return the selected entries of an array of WORK."""
+        for field, wanted in (("core", self.cores), ("layer", self.layers)):
+            if wanted is not None:
+                work = work[np.isin(work[field], list(wanted))]
+        return work
+
+
+def parse_selection(
+    metadata: Metadata, count: int, cores: str | None, layers: Iterable[str]
+) -> Selection:
+    """Parse the selection of cores and layers.
+
+    Args:
+        metadata: metadata of the bundle.
+        count: number of cores of the device.
+        cores: numbers and ranges, such as ``0-3,8``; None for all.
+        layers: names as in :func:`~nmpsim.lir.layers.find_layer`; empty for all.
+
+    Raises:
+        UserError: ARG001 for cores that do not exist, LAYER001 for layers.
+    """
+    wanted = frozenset(find_layer(metadata.layers, name).index for name in layers)
+    return Selection(None if cores is None else _cores(cores, count), wanted or None)
+
+
+def _cores(text: str, count: int) -> frozenset[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _CORES.fullmatch(part.strip())
+        first = int(match[1]) if match else count
+        last = int(match[2] or match[1]) if match else count
+        if not first <= last < count:
+            raise fail(
+                "ARG001",
+                "these are no cores of the device",
+                found=repr(part[:40]),
+                expected=f"numbers and ranges from 0 to {count - 1}, such as 0-3,8",
+            )
+        found.update(range(first, last + 1))
+    return frozenset(found)

@@ -1,4 +1,4 @@
-"""A trace for Perfetto and Chrome: a track for each unit of each core, the DRAM and the layers."""
+"""Write a trace for Perfetto and Chrome with tracks for units, the DRAM and layers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ from typing import IO, Any
 
 import attrs
 
-from nmpsim.analysis.trace.counters import TRANSFERS, UNITS, Counters
-from nmpsim.analysis.trace.events import EventStream, json_of
-from nmpsim.analysis.trace.finished import Finish, Finished
-from nmpsim.analysis.trace.instructions import Instructions, Traced
-from nmpsim.analysis.trace.selection import Selection
+from nmpsim.analysis.trace.events import (
+    TRANSFERS,
+    UNITS,
+    ActivityCounters,
+    EventStream,
+    compact_json,
+)
+from nmpsim.analysis.trace.instructions import (
+    Finish,
+    FinishTimes,
+    InstructionCache,
+    Selection,
+    TracedInstruction,
+)
 from nmpsim.bundle.read import Bundle
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import next_address
@@ -20,12 +29,12 @@ from nmpsim.report.data import LayerReport, RunReport, Saturation
 from nmpsim.visible import visible_line
 
 DEFAULT_LIMIT = 100 << 20
-"""Bytes of a trace unless something else is asked for; Perfetto's page takes some hundred MB."""
+"""Default limit in bytes; Perfetto reads a few hundred MB."""
 LAYERS, DRAM, CORES = 1, 2, 10
-"""Process numbers: of the layers, of the DRAM, and of core 0; core 1 is the next."""
+"""Process numbers of the layers, the DRAM and core 0; core 1 is the next."""
 LAYER_TRACK, SATURATION_TRACK, DRAM_TRACK = 11, 12, 21
 _TRACKS = 10
-"""Thread numbers of a process, so that each is used once."""
+"""Thread numbers of a process."""
 _UNIT_NAMES = {
     Unit.LOAD: "load DMA",
     Unit.STORE: "store DMA",
@@ -38,12 +47,12 @@ _FIELDS = (
     *("core", "unit", "is_grant", "pc", "descriptor"),
     *("layer", "begin", "end", "done", "bytes"),
 )
-"""Of WORK, but for the cursor, which only a grant has."""
+"""Fields of WORK, except the cursor, which only a grant has."""
 _MOVING = (Unit.LOAD, Unit.STORE)
 _MAX_UNUSED = 64
-"""Loads of a core that may wait for their first use."""
+"""Largest number of a core's loads that wait for their first use."""
 _MAX_CHANNELS = 16
-"""Channels that an instant of saturation names."""
+"""Largest number of channels in a saturation event."""
 
 
 _GRANTS = f'"pid":{DRAM},"tid":{DRAM_TRACK}'
@@ -51,7 +60,7 @@ _GRANTS = f'"pid":{DRAM},"tid":{DRAM_TRACK}'
 
 @attrs.frozen
 class _Load:
-    """A load that nothing has used yet."""
+    """A load that no instruction has used yet."""
 
     number: int
     begin: int
@@ -59,7 +68,7 @@ class _Load:
 
 
 class TimelineTrace:
-    """Listens to a run's work and writes it; then takes the report for layers and saturation."""
+    """Writer of a run's work, and of layers and saturation from the report."""
 
     def __init__(
         self,
@@ -69,23 +78,23 @@ class TimelineTrace:
         chosen: Selection,
         limit: int = DEFAULT_LIMIT,
     ) -> None:
-        """Begin a trace.
+        """Start a trace.
 
         Args:
-            file: what it is written to while the run goes on.
-            bundle: what is run.
-            cores: of the device.
-            chosen: cores and layers whose work is told; all layers have a slice of their own.
-            limit: bytes of the units' events; what comes after is left out and counted.
+            file: open binary file, written during the run.
+            bundle: the program.
+            cores: number of cores of the device.
+            chosen: cores and layers whose work is traced; all layers have a slice.
+            limit: largest size of the units' events in bytes; further events are counted.
         """
         self._events = EventStream(file, limit)
-        self._instructions = Instructions(bundle)
-        self._finished = Finished(bundle)
+        self._instructions = InstructionCache(bundle)
+        self._finished = FinishTimes(bundle)
         self._names = [
-            json_of(visible_line(layer.display_name)) for layer in bundle.metadata.layers
+            compact_json(visible_line(layer.display_name)) for layer in bundle.metadata.layers
         ]
         self._tracks = [[_place(_track(core, unit)) for unit in Unit] for core in range(cores)]
-        self._counters = Counters()
+        self._counters = ActivityCounters()
         self._chosen = chosen
         self._unused: list[deque[_Load]] = [deque(maxlen=_MAX_UNUSED) for _ in range(cores)]
         self._flows = 0
@@ -94,11 +103,11 @@ class TimelineTrace:
 
     @property
     def dropped(self) -> int:
-        """Events left out because of the limit."""
+        """Number of events left out because of the limit."""
         return self._events.dropped
 
     def __call__(self, work: Any) -> None:
-        """Write an array of WORK."""
+        """Write the events of an array of WORK."""
         self._note_ends(work)
         self._counters(work)
         work = self._chosen.of(work)
@@ -123,7 +132,7 @@ class TimelineTrace:
                 self._tie(core, unit, begin, instruction)
 
     def finish(self, report: RunReport) -> None:
-        """Write what only the report knows, and end the trace."""
+        """Write layers and saturation from the report, and end the trace."""
         begin = 0
         for layer in report.layers:
             self._events.add_always(_layer_slice(layer, begin))
@@ -148,7 +157,7 @@ class TimelineTrace:
         )
 
     def _counted(self, report: RunReport) -> Iterator[dict[str, Any]]:
-        """Counters; of the scratchpads if the report tells what lay in them."""
+        """Write counters, including the scratchpads' if the report has them."""
         shown: dict[str, dict[str, float]] = {}
         for cycle, means in self._counters.means(report.device_cycles):
             values = {
@@ -176,8 +185,8 @@ class TimelineTrace:
         for layer, pc, descriptor, end, core in zip(*columns, strict=True):
             self._finished.note(layer, pc, descriptor, Finish(end, core))
 
-    def _tie(self, core: int, unit: int, begin: int, instruction: Traced) -> None:
-        """Keep a load for its first use; draw arrows from loads to what uses them first."""
+    def _tie(self, core: int, unit: int, begin: int, instruction: TracedInstruction) -> None:
+        """Record a load until its first use, and write flow events from loads to first uses."""
         unused = self._unused[core]
         if unit == Unit.LOAD:
             first, last = instruction.filled
@@ -198,7 +207,7 @@ def _slice(name: str, begin: int, end: int, facts: dict[str, Any]) -> dict[str, 
     return {"ph": "X", "ts": begin, "dur": end - begin, "name": name, "args": facts}
 
 
-def _uses(instruction: Traced, load: _Load) -> bool:
+def _uses(instruction: TracedInstruction, load: _Load) -> bool:
     first, last = load.filled
     return any(first <= source < last for source in instruction.sources)
 
@@ -213,7 +222,7 @@ def _flow(load: _Load, core: int, unit: int, begin: int) -> tuple[str, str]:
 
 
 def _slice_text(name: str, begin: int, end: int, facts: str, place: str) -> str:
-    """As ``_slice`` has it, but at once as JSON: a run has a million of them.
+    """Return the JSON of ``_slice`` directly, which is faster for millions of events.
 
     ``name`` is an instruction's and needs no escapes; ``facts`` and ``place`` are JSON.
     """
@@ -222,7 +231,7 @@ def _slice_text(name: str, begin: int, end: int, facts: str, place: str) -> str:
 
 
 def _place(track: dict[str, int]) -> str:
-    return json_of(track)[1:-1]
+    return compact_json(track)[1:-1]
 
 
 def _counter(process: int, name: str, cycle: int, values: dict[str, float]) -> dict[str, Any]:
@@ -276,7 +285,7 @@ def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
 def _saturated(
     layer: LayerReport, found: Saturation, end: int, done: Finish | None
 ) -> dict[str, Any]:
-    """When the first value that saturated was done, at the end of the layer if nothing tells."""
+    """Return the event of a layer's first saturated value, at the layer's end if not known."""
     facts = {
         "layer": visible_line(layer.display_name),
         "count": found.count,

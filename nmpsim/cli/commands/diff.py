@@ -25,7 +25,7 @@ from nmpsim.input_files import read_text
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
-    from nmpsim.analysis.diff import Parameters, ReportDifference, RunDifference
+    from nmpsim.analysis.diff import QuantizationParameters, ReportDifference, RunDifference
     from nmpsim.analysis.difference import Tolerance as Tolerances
     from nmpsim.bundle import Bundle
 
@@ -188,8 +188,8 @@ def _read_lines(path: Path) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
-def _quantization_of(bundle: Bundle | None) -> Mapping[str, Parameters]:
-    from nmpsim.analysis.diff import Parameters
+def _quantization_of(bundle: Bundle | None) -> Mapping[str, QuantizationParameters]:
+    from nmpsim.analysis.diff import QuantizationParameters
 
     if bundle is None:
         return {}
@@ -197,7 +197,7 @@ def _quantization_of(bundle: Bundle | None) -> Mapping[str, Parameters]:
     results = {layer.name: layer.output for layer in metadata.layers}
     results |= {tensor.name: tensor for tensor in metadata.user_outputs}
     return {
-        name: Parameters(tensor.scale, tensor.offset or 0)
+        name: QuantizationParameters(tensor.scale, tensor.offset or 0)
         for name, tensor in results.items()
         if tensor.scale is not None
     }

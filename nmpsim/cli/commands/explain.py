@@ -113,7 +113,7 @@ def _explain_program(request: Request) -> None:
 
 
 def _explain_scale(request: Request, scale: float) -> None:
-    from nmpsim.analysis.explain import error_band, form_errors, scale_json
+    from nmpsim.analysis.explain import measure_error_band, measure_errors, scale_json
     from nmpsim.views.error_plot import FIGURE_PARTS, TEXT_PARTS, check_figure, write_figure
     from nmpsim.views.explain_text import print_factor
 
@@ -129,8 +129,8 @@ def _explain_scale(request: Request, scale: float) -> None:
             raise click.UsageError("--plot: there is nothing to plot, every result is the offset")
     errors = band = None
     if not factor.vanishes:
-        errors = form_errors(factor, precision, offset)
-        band = error_band(factor, precision, offset, FIGURE_PARTS if plot else TEXT_PARTS)
+        errors = measure_errors(factor, precision, offset)
+        band = measure_error_band(factor, precision, offset, FIGURE_PARTS if plot else TEXT_PARTS)
     if plot is not None and band is not None:
         write_figure(plot, factor, band)
         print_message(f"wrote {plot}")
@@ -142,11 +142,11 @@ def _explain_scale(request: Request, scale: float) -> None:
 
 
 def _checked_factor(scale: float) -> Factor:
-    from nmpsim.analysis.explain import factor_of
+    from nmpsim.analysis.explain import make_factor
     from nmpsim.kernels.scale import InvalidScaleError
 
     try:
-        return factor_of(scale)
+        return make_factor(scale)
     except InvalidScaleError as error:
         raise click.UsageError(f"--scale: {error}") from error
 

@@ -56,7 +56,7 @@ def command(request: Request) -> int:
     """
     config = load_device(request.device)
     from nmpsim import session
-    from nmpsim.analysis.reduce import reduce, with_last_results, write_repro
+    from nmpsim.analysis.reduce import add_program_outputs, reduce, write_repro
     from nmpsim.cli.inputs import load_inputs
     from nmpsim.views.progress import RunProgress, stderr_console
 
@@ -71,7 +71,7 @@ def command(request: Request) -> int:
         # A wrong or saturated result may come after a violation of the contract.
         strict = request.reference is None and request.saturates is None
         report = device.run(bundle, arrays, save_layers=True, progress=progress, strict=strict)
-    report = with_last_results(report, bundle.metadata.layers)
+    report = add_program_outputs(report, bundle.metadata.layers)
     failure = _find_failure(request, bundle, report)
     if failure is None:
         print_message("the program does not fail: there is nothing to reduce")
@@ -87,7 +87,12 @@ def command(request: Request) -> int:
 
 
 def _find_failure(request: Request, bundle: Bundle, report: RunReport) -> Failure | None:
-    from nmpsim.analysis.reduce import Saturates, Traps, Violates, first_difference
+    from nmpsim.analysis.reduce import (
+        SaturationFailure,
+        TrapFailure,
+        ViolationFailure,
+        first_difference,
+    )
     from nmpsim.lir.layers import find_layer
 
     if request.reference is not None:
@@ -96,10 +101,10 @@ def _find_failure(request: Request, bundle: Bundle, report: RunReport) -> Failur
             return first_difference(report, bundle.metadata.layers, reference)
     if request.saturates is not None:
         layer = report.layers[find_layer(bundle.metadata.layers, request.saturates).index]
-        return Saturates(layer.name) if layer.saturated else None
+        return SaturationFailure(layer.name) if layer.saturated else None
     if report.contract.violation is not None:
-        return Violates.of(report.contract.violation)
-    return None if report.trap is None else Traps.of(report.trap)
+        return ViolationFailure.of(report.contract.violation)
+    return None if report.trap is None else TrapFailure.of(report.trap)
 
 
 def _load_results(path: Path) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Two runs, matched by names, turned where their layouts differ."""
+"""Two runs, matched by names, transposed where their layouts differ."""
 
 from functools import partial
 
 import numpy as np
 import pytest
 
-from nmpsim.analysis.diff import Parameters, compare_runs, run_document, saved_tensors
+from nmpsim.analysis.diff import QuantizationParameters, compare_runs, run_document, saved_tensors
 from nmpsim.analysis.difference import Tolerance
 from nmpsim.diagnostics import UserError
 from nmpsim.views.console import text_of
@@ -66,7 +66,7 @@ def test_layouts(layout, axes, told):
     other = np.ascontiguousarray(A.transpose(axes))
     for asked in ("auto", layout):
         (one,) = compare_runs(run(a=other), run(a=A), layout=asked).tensors
-        assert (one.turned, one.worst_ulp, one.problem) == (told, 0, "")
+        assert (one.source_layout, one.worst_ulp, one.problem) == (told, 0, "")
     (one,) = compare_runs(run(a=other), run(a=A), layout="same").differing
     shape = "x".join(map(str, other.shape))
     assert one.problem == f"shapes differ: {shape} in the first, 1x5x6x4 in the second"
@@ -98,7 +98,7 @@ def test_within():
     assert not compare_runs(run(a=other), run(a=A), tolerance=Tolerance(ulp=1)).differing
 
 
-SCALED = {"a": Parameters(0.5, 3)}
+SCALED = {"a": QuantizationParameters(0.5, 3)}
 REAL = 0.5 * (A.astype(np.float32) - 3)
 
 
@@ -147,14 +147,14 @@ def test_names_of_a_model_are_matched_where_they_leave_no_doubt():
     onnx = {"/conv1/Conv_output_0": A, "x:0": b, "other": c, "twice": A, "more": A}
     mine = keyed({"0001:conv1_Conv__2": A, "0002:fc__1": b, "0003:pool": c, "0004:relu": A})
     found = compare_runs(run(**onnx), mine, origins={"fc__1": "x:0"})
-    pairs = {one.name: one.renamed for one in found.tensors}
+    pairs = {one.name: one.name_in_first for one in found.tensors}
     assert pairs == {"conv1_Conv__2": "/conv1/Conv_output_0", "fc__1": "x:0", "pool": "other"}
     assert (found.only_first, found.only_second) == (("twice", "more"), ("relu",))
 
 
 def test_a_map_comes_before_all_else():
     found = compare_runs(run(a=A, b=A), run(a=A, c=A), names={"b": "a", "a": "c"})
-    assert {one.name: one.renamed for one in found.tensors} == {"a": "b", "c": "a"}
+    assert {one.name: one.name_in_first for one in found.tensors} == {"a": "b", "c": "a"}
     with pytest.raises(UserError, match="--map names z, which the first run does not have"):
         compare_runs(run(a=A), run(a=A), names={"z": "a"})
     with pytest.raises(UserError, match="--map names z, which the second run does not have"):
@@ -166,7 +166,7 @@ def test_sqnr_needs_scale_and_offset():
     other[0, 0, 0, 0] ^= 1
     (one,) = run_document(compare_runs(run(a=other), run(a=A)))["tensors"]
     assert one["sqnr_db"] is None
-    found = compare_runs(run(a=other), run(a=A), parameters={"a": Parameters(0.5, 3)})
+    found = compare_runs(run(a=other), run(a=A), parameters={"a": QuantizationParameters(0.5, 3)})
     (one,) = run_document(found)["tensors"]
     assert (one["first"]["first"], one["first"]["second"]) == (other[0, 0, 0, 0], A[0, 0, 0, 0])
     signal = ((other.astype(float) - 3) ** 2).sum()
@@ -183,7 +183,7 @@ def test_a_renamed_tensor_is_compared_by_its_number():
     b[0, 1, 2, 3] ^= 1
     first = keyed({"0001:a": A, "0002:old": A, "0003:gone": A, "0004:short": A[:, :1]})
     found = compare_runs(first, keyed({"0001:a": A, "0002:new": b, "0004:long": A}))
-    assert [(one.name, one.renamed) for one in found.tensors] == [("a", ""), ("new", "old")]
+    assert [(one.name, one.name_in_first) for one in found.tensors] == [("a", ""), ("new", "old")]
     assert [one.name for one in found.differing] == ["new"]
     assert (found.only_first, found.only_second) == (("gone", "short"), ("long",))
     assert run_document(found)["tensors"][1]["name_in_first"] == "old"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
-from nmpsim.analysis.explain import Factor, error_band, factor_of, form_errors
+from nmpsim.analysis.explain import Factor, make_factor, measure_error_band, measure_errors
 from nmpsim.compiler.numerics.ratios import overflow_of
 from nmpsim.kernels.scale import IntegerScale, InvalidScaleError
 
@@ -36,8 +36,8 @@ def every_input(
 
 
 def check_against_every_input(scale: float, precision: str, offset: int) -> None:
-    factor = factor_of(scale)
-    errors = form_errors(factor, precision, offset)
+    factor = make_factor(scale)
+    errors = measure_errors(factor, precision, offset)
     x, y, wrong = every_input(factor, precision, offset)
     assert (errors.input_low, errors.input_high, errors.inputs) == (x[0], x[-1], x.size)
     assert abs(errors.worst) == pytest.approx(np.abs(wrong).max(), rel=1e-9)
@@ -57,7 +57,7 @@ def test_int8(scale: float, offset: int) -> None:
 @pytest.mark.parametrize("exponent", range(-9, 9))
 def test_powers_of_two_are_as_near_as_integers_can_be(exponent: int) -> None:
     check_against_every_input(2.0**exponent, "int8", 3)
-    errors = form_errors(factor_of(2.0**exponent), "int8")
+    errors = measure_errors(make_factor(2.0**exponent), "int8")
     assert abs(errors.worst) <= 0.5
     assert errors.differing == 0.0
 
@@ -69,12 +69,12 @@ def test_int16(scale: float, offset: int) -> None:
 
 def test_nine_bits_are_few_for_int16() -> None:
     """Glow's multiplier errs by up to 2^-9; of 2^15 steps that is many."""
-    assert abs(form_errors(factor_of(0.00123), "int16").worst) > 40
+    assert abs(measure_errors(make_factor(0.00123), "int16").worst) > 40
 
 
 @pytest.mark.parametrize("scale", [2.0**-31, 2.0**-30, 1e-9, 1e-8, 3e-6, 0.01, 1.0, 200.0])
 def test_overflow_begins_where_it_is_told(scale: float) -> None:
-    form = factor_of(scale).integer
+    form = make_factor(scale).integer
     for bits in (32, 48):
         overflow, limit = overflow_of(form, bits), 1 << (bits - 1)
         for end, step in ((overflow.low, -1), (overflow.high, 1)):
@@ -90,25 +90,25 @@ def overflows(form: IntegerScale, x: int) -> bool:
 
 
 def test_a_shift_that_leaves_nothing_is_told() -> None:
-    assert factor_of(2.0**-32).vanishes
-    assert not factor_of(2.0**-31).vanishes
+    assert make_factor(2.0**-32).vanishes
+    assert not make_factor(2.0**-31).vanishes
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 1e39, 1e-46])
 def test_what_is_no_factor(scale: float) -> None:
     with np.errstate(over="ignore"), pytest.raises(InvalidScaleError):
-        factor_of(scale)
+        make_factor(scale)
 
 
 def test_a_power_of_two_is_known_by_its_exponent() -> None:
-    assert [factor_of(s).exponent for s in (1.0, 0.25, 1024.0, 0.3)] == [0, -2, 10, None]
+    assert [make_factor(s).exponent for s in (1.0, 0.25, 1024.0, 0.3)] == [0, -2, 10, None]
 
 
 @examples(30)
 @given(st.floats(2.0**-7, 300.0, width=32), st.integers(-128, 127), st.integers(1, 50))
 def test_the_band_holds_every_error(scale: float, offset: int, parts: int) -> None:
-    factor = factor_of(scale)
-    band = error_band(factor, "int8", offset, parts)
+    factor = make_factor(scale)
+    band = measure_error_band(factor, "int8", offset, parts)
     x, _, wrong = every_input(factor, "int8", offset)
     assert len(band.low) == len(band.high) == len(band.edges) - 1 == min(parts, x.size)
     for low, high, begin, end in zip(

@@ -12,7 +12,7 @@ from small_programs import SMALL, bundle_of, convolve, image, out_kind
 from tiers import each_value, program_parts
 
 from nmpsim.analysis.explain import explain_layers, layers_json
-from nmpsim.analysis.explain.stages import ARITHMETIC
+from nmpsim.analysis.explain.layers import ARITHMETIC
 from nmpsim.analysis.program import from_bundle, load_program
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcodes import OPCODES

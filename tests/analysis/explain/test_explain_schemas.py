@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nmpsim.analysis.explain import fit_schemas
-from nmpsim.analysis.explain.schemas import ELEMS
+from nmpsim.analysis.explain.factors import ELEMS
 from nmpsim.quantization.parameters import SCHEMAS
 
 RECORDED = ("asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale")

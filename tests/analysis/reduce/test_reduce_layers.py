@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.analysis.reduce import Differs, reduce
+from nmpsim.analysis.reduce import DifferenceFailure, reduce
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.core.run import layer_key
 
@@ -48,7 +48,7 @@ def test_every_layer(shared, network, flavour):
         at = some_element(bundle, layer)
         wrong = values.copy()
         wrong.reshape(-1)[at] += 1
-        found = reduce(bundle, inputs, device, report, Differs(layer.name, wrong))
+        found = reduce(bundle, inputs, device, report, DifferenceFailure(layer.name, wrong))
         assert found.what.endswith(f"layer {layer.name} on one core")
         assert [x.name for x in found.bundle.metadata.layers] == [layer.name]
         (again,) = found.report.layer_outputs.values()
@@ -60,12 +60,12 @@ def test_every_layer(shared, network, flavour):
 
 
 @attrs.frozen(eq=False)
-class DiffersIfSo(Differs):
+class DiffersIfSo(DifferenceFailure):
     """A failure of one way to cut: it takes so many bursts."""
 
     bursts: int
 
-    def happens(self, report):
+    def occurs_in(self, report):
         return report.layers[-1].bursts == self.bursts
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmpsim.analysis.reduce.removal import smallest
+from nmpsim.analysis.reduce.instruction import minimize
 
 
 @pytest.mark.parametrize("needed", [{0}, {99}, {3, 4}, {0, 50, 99}, set(range(0, 100, 7))])
@@ -13,9 +13,9 @@ def test_only_what_is_needed_is_left(needed):
         asked.append(kept)
         return needed <= set(kept)
 
-    assert smallest(range(100), fails) == sorted(needed)
+    assert minimize(range(100), fails) == sorted(needed)
     assert len(asked) < 400
 
 
 def test_where_all_is_needed_all_is_left():
-    assert smallest(range(5), lambda kept: len(kept) == 5) == [0, 1, 2, 3, 4]
+    assert minimize(range(5), lambda kept: len(kept) == 5) == [0, 1, 2, 3, 4]

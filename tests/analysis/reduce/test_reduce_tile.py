@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.analysis.reduce.instruction import computing_instruction
+from nmpsim.analysis.reduce.instruction import find_computing_instruction
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.core.run import layer_key
 
@@ -35,7 +35,7 @@ def test_elements_of_recorded_networks(shared, network, flavour):
             continue
         values = report.layer_outputs[layer_key(layer)]
         at = tuple(int(RNG.integers(size)) for size in values.shape)
-        part = computing_instruction(bundle, inputs, device.config, "compiled", layer, at)
+        part = find_computing_instruction(bundle, inputs, device.config, "compiled", layer, at)
         assert (part is None) == (layer.op in SILENT), layer.op
         if part is not None:
             again = one_core.run(bundle_from_bytes(part.bundle), part.inputs)

@@ -12,8 +12,7 @@ import pytest
 from shadow_samples import module_of
 
 from nmpsim.analysis.shadow import float_weights
-from nmpsim.analysis.shadow.constants import quantized_constants, read_floats
-from nmpsim.analysis.shadow.layouts import best_layout
+from nmpsim.analysis.shadow.constants import best_layout, quantized_constants, read_floats
 from nmpsim.analysis.shadow.matching import match_constants
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.extras import install_command

@@ -19,7 +19,7 @@ from shared_files import shared_folder
 from tiers import pairwise
 
 from nmpsim import Device, default_device
-from nmpsim.analysis.shadow.recording import Executed, LayerInstruction, executed_layers
+from nmpsim.analysis.shadow.recording import ExecutedLayer, LayerInstruction, replay_layers
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.lir.constants import attach_constants
@@ -131,11 +131,11 @@ def expected(steps: tuple[LayerInstruction, ...]) -> tuple[Saturation, ...]:
 
 def compared_layers(
     report: RunReport, module: Module, inputs: dict[str, Array]
-) -> Iterator[tuple[LayerReport, Executed]]:
+) -> Iterator[tuple[LayerReport, ExecutedLayer]]:
     numbers = {i.name: i.number for i in module.instructions}
     chains = [[numbers[n] for n in layer.fused] or [layer.number] for layer in report.layers]
     outputs = {int(key.split(":")[0]): array for key, array in report.layer_outputs.items()}
-    done = executed_layers(module, chains, inputs, outputs)
+    done = replay_layers(module, chains, inputs, outputs)
     yield from zip(report.layers, done, strict=True)
 
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from nmpsim.analysis.shadow.errors import (
+from nmpsim.analysis.shadow.compare import (
     Evaluations,
-    cut_to_range,
+    clip_to_range,
     error_size,
-    split,
+    split_error,
     sqnr_db,
-    with_cuts,
+    with_saturation,
 )
 from nmpsim.lir.nodes import Quantization, TensorType
 
@@ -43,29 +43,35 @@ def test_size_in_units_of_the_last_place() -> None:
 
 def test_the_range_of_a_type() -> None:
     real = np.array([-1000.0, -69.0, 0.3, 58.5, 58.6])
-    assert cut_to_range(real, INT8).tolist() == [-69.0, -69.0, 0.3, 58.5, 58.5]
-    assert cut_to_range(real, FLOAT) is real
+    assert clip_to_range(real, INT8).tolist() == [-69.0, -69.0, 0.3, 58.5, 58.5]
+    assert clip_to_range(real, FLOAT) is real
 
 
 def test_what_was_cut_on_the_way_counts_as_saturation() -> None:
     in_range = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
     device = np.array([[9.0, 9.0, 1.5], [1.5, 0.9, 9.0]])
-    found = with_cuts(in_range, device, {1, 2}, INT8)
+    found = with_saturation(in_range, device, {1, 2}, INT8)
     # Channel 0 was not cut; half a unit and less is rounding.
     assert found.tolist() == [[1.0, 9.0, 1.0], [1.0, 1.0, 9.0]]
-    assert with_cuts(in_range, device, (), INT8) is in_range
-    assert with_cuts(in_range, device, {0}, FLOAT) is in_range
+    assert with_saturation(in_range, device, (), INT8) is in_range
+    assert with_saturation(in_range, device, {0}, FLOAT) is in_range
 
 
 @given(REALS, REALS, REALS, REALS, REALS)
 def test_the_parts_are_the_whole(
-    device: np.ndarray, real: np.ndarray, bias: np.ndarray, alone: np.ndarray, network: np.ndarray
+    device: np.ndarray,
+    real: np.ndarray,
+    bias: np.ndarray,
+    isolated: np.ndarray,
+    network: np.ndarray,
 ) -> None:
     """One element at a time, so that a mean error is the error."""
     for i in range(device.size):
-        y, r, b, own, net = (a.reshape(-1)[i : i + 1] for a in (device, real, bias, alone, network))
-        c = cut_to_range(r, INT8)
-        parts = split(Evaluations(y, r, c, b, own, net), 0.5)
+        y, r, b, own, net = (
+            a.reshape(-1)[i : i + 1] for a in (device, real, bias, isolated, network)
+        )
+        c = clip_to_range(r, INT8)
+        parts = split_error(Evaluations(y, r, c, b, own, net), 0.5)
         for part, error in (
             (parts.inherited, own - net),
             (parts.bias, b - own),
@@ -83,7 +89,7 @@ def test_the_parts_are_the_whole(
 def test_without_float_weights_two_parts_are_known() -> None:
     real = np.array([100.0, 1.0])
     device = np.array([58.5, 1.5])
-    parts = split(Evaluations(device, real, cut_to_range(real, INT8)), 0.5)
+    parts = split_error(Evaluations(device, real, clip_to_range(real, INT8)), 0.5)
     assert parts.inherited is parts.bias is parts.weights is None
     assert parts.saturation.worst_units == 83.0
     assert parts.rescale.worst_units == 1.0

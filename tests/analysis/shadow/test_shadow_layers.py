@@ -10,7 +10,7 @@ import pytest
 from shadow_samples import module_of
 
 from nmpsim.analysis.shadow import RecordedRun, RunLayer, compare_run
-from nmpsim.analysis.shadow.recording import executed_layers
+from nmpsim.analysis.shadow.recording import replay_layers
 from nmpsim.lir.nodes import Module
 from nmpsim.report.shadow import ShadowLayer
 
@@ -53,7 +53,7 @@ IN_PLACE = module_of(
 def test_operands_are_what_they_were_at_the_time() -> None:
     x = int8(2, 4, 100)
     run = run_of(IN_PLACE, {"x": x}, n1=x, n2=int8(3, 4, 100), n3=int8(5, 8, 127))
-    layers = list(executed_layers(IN_PLACE, [(1,), (2,), (3,)], {"x": x}, run.outputs))
+    layers = list(replay_layers(IN_PLACE, [(1,), (2,), (3,)], {"x": x}, run.outputs))
     held = [[o.stored.tolist()[0] for o in layer.steps[0].operands[1:]] for layer in layers]
     assert held == [[[2, 4, 100]], [[2, 4, 100]], [[3, 4, 100], [2, 4, 100]]]
     copy, half, total = compare_run(IN_PLACE, run, {})

@@ -16,7 +16,7 @@ from tiers import each_value, program_parts
 
 from nmpsim.analysis.shadow import compare_run
 from nmpsim.analysis.shadow.compare import compare_layer
-from nmpsim.analysis.shadow.recording import executed_layers
+from nmpsim.analysis.shadow.recording import replay_layers
 from nmpsim.report.shadow import ErrorSize, FloatWeight, ShadowLayer
 
 Row = dict[str, str]
@@ -93,9 +93,7 @@ def test_errors_against_the_recorded_float_model(name: str) -> None:
     chains = [layer.numbers for layer in program.run.layers]
     layers = {
         layer.number: compare_layer(0, layer, program.matches.floats, network.get(layer.number))
-        for layer in executed_layers(
-            program.module, chains, program.run.inputs, program.run.outputs
-        )
+        for layer in replay_layers(program.module, chains, program.run.inputs, program.run.outputs)
     }
     check(layers, name, {})
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmpsim.analysis.trace.counters import WINDOWS, Counters
+from nmpsim.analysis.trace.events import WINDOWS, ActivityCounters
 from nmpsim.core.state import WORK
 from nmpsim.isa.table import Unit
 
@@ -17,7 +17,7 @@ def work(*entries):
 
 
 def test_means_of_the_first_windows():
-    counters = Counters()
+    counters = ActivityCounters()
     counters(work((Unit.LOAD, 0, 0, 24), (Unit.LOAD, 0, 8, 16), (Unit.LOAD, 1, 4, 8)))
     counters(work())
     counters(work((Unit.MAC, 0, 20, 32), (Unit.STORE, 0, 33, 36)))
@@ -34,7 +34,7 @@ def test_a_long_run_is_added_up_as_cycle_by_cycle(cycles):
     random = np.random.default_rng(cycles)
     begins = np.sort(random.integers(0, cycles - 1, 400))
     ends = np.minimum(begins + random.integers(1, cycles // 9, 400), cycles)
-    counters = Counters()
+    counters = ActivityCounters()
     for part in np.array_split(np.arange(400), 7):
         counters(work(*((Unit.VECTOR, 0, int(begins[n]), int(ends[n])) for n in part)))
     means = list(counters.means(cycles))

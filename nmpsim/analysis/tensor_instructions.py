@@ -1,4 +1,4 @@
-"""Tensor instructions of a program, by the addresses that a record of work has."""
+"""Decode tensor instructions of a program by address."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from nmpsim.isa.codec import decode, decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, Instruction
 
 _CHANNELS = {"conv": "out_channels", "dwconv": "channels_count", "avgpool": "channels"}
-"""Descriptor of an instruction that works on images -> its word with the result's channels."""
+"""Descriptor of an instruction on images -> its word with the number of result channels."""
 _MATRICES = ("gemm", "eltwise")
 _UNFINISHED = (1, 2)
-"""Values of ``part`` whose result is a sum that goes on."""
+"""Values of ``part`` whose result is a partial sum."""
 
 
 @attrs.frozen
-class Described:
+class TensorInstruction:
     """A tensor instruction with its descriptor."""
 
     instruction: Instruction
     name: str
-    """Of the descriptor."""
+    """Name of the descriptor."""
     words: Mapping[str, int]
-    """Of the descriptor, empty if it does not lie in the program's image."""
+    """Words of the descriptor; empty if it is not in the program's image."""
 
     def offset_of(self, element: int) -> int | None:
-        """Where an element of the layer's result lies, in bytes from the begin of this one's.
+        """Return the byte offset of a layer element in this instruction's result.
 
         Args:
             element: its index in the layer's output, row-major.
 
         Returns:
-            None if this instruction does not compute it, or only a part of its sum. Only
-            instructions that can saturate tell: all of the MAC array, avgpool, eltwise, rescale.
+            None if this instruction does not compute it or only a partial sum. Known only for
+            instructions that can saturate: those of the MAC array, avgpool, eltwise, rescale.
         """
         if "event_origin" not in self.words or self.words.get("part", 0) in _UNFINISHED:
             return None
         return _offset(self.name, self.words, element - self.words["event_origin"])
 
 
-def described(bundle: Bundle, pc: int, descriptor: int) -> Described | None:
-    """The instruction at an address, with the descriptor at another.
+def decode_tensor_instruction(bundle: Bundle, pc: int, descriptor: int) -> TensorInstruction | None:
+    """Decode the instruction at ``pc`` and the descriptor at ``descriptor``.
 
-    None if the code does not lie in the program's image, or is no tensor instruction.
+    None if the code is not in the program's image or is not a tensor instruction.
     """
     code = _bytes(bundle, pc, 4)
     instruction = _instruction(int.from_bytes(code, "little")) if code else None
@@ -54,12 +54,12 @@ def described(bundle: Bundle, pc: int, descriptor: int) -> Described | None:
         return None
     name = instruction.descriptor
     data = _bytes(bundle, descriptor, DESCRIPTORS[name].nbytes)
-    return Described(instruction, name, decode_descriptor(name, data) if data else {})
+    return TensorInstruction(instruction, name, decode_descriptor(name, data) if data else {})
 
 
 @lru_cache(maxsize=1024)
 def _instruction(word: int) -> Instruction | None:
-    """Programs repeat a few words very often."""
+    """Decode an instruction word; cached, because programs repeat few words."""
     decoded = decode(word)
     return None if decoded is None else decoded.instruction
 
