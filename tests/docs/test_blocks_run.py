@@ -163,6 +163,30 @@ def test_command_lines_have_known_options(path):
         assert set(named) <= options | {"--help", "-h"}, line
 
 
+OPTIONS_OF_OTHER_PROGRAMS = {
+    "docs/campaigns.md",  # tests.campaign, tests.fuzz, pytest
+    "docs/graph.md",  # model-explorer
+    "docs/howto/bundle-with-binutils.md",
+    "docs/mutation.md",
+    "docs/pytest.md",
+    "docs/speed.md",  # benchmarks
+    "programs/ci/README.md",  # pytest
+}
+KNOWN_OPTIONS = {"--help", "--version", "--debug", "--dist", "--only-section", "--list"}
+
+
+@pytest.mark.parametrize("path", pages(ROOT), ids=name_of)
+def test_tables_and_sentences_name_known_options(path):
+    from nmpsim.cli.app import COMMANDS, app
+
+    if name_of(path) in OPTIONS_OF_OTHER_PROGRAMS:
+        return
+    parameters = [one for name in COMMANDS for one in app.get_command(None, name).params]
+    known = {option for one in parameters for option in (*one.opts, *one.secondary_opts)}
+    named = re.findall(r"(?<![\w-])--[a-z][\w-]+", path.read_text(encoding="utf-8"))
+    assert set(named) <= known | KNOWN_OPTIONS
+
+
 def test_command_lines_fit_the_site():
     for path in pages(ROOT):
         for block in blocks_of(path.read_text(encoding="utf-8")):
