@@ -70,9 +70,9 @@ def numba_settings(environment: Mapping[str, str]) -> dict[str, str]:
     setting = environment.get(SETTING)
     if not setting:
         return {}
-    from nmpsim.kernels.host_cpu import usable_features
+    from nmpsim.kernels.host_cpu import find_usable_features
 
-    features = usable_features(environment)
+    features = find_usable_features(environment)
     target = choose_target(setting, features)
     if target == choose_target(None, features):
         return {}

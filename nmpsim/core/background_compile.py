@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nmpsim.host_memory import available_bytes
-from nmpsim.kernels.cache_folder import CacheFolder, cache_folder, lock
-from nmpsim.kernels.sources import source_digest
+from nmpsim.kernels.cache_folder import CacheFolder, lock, open_cache_folder
+from nmpsim.kernels.sources import compute_source_digest
 from nmpsim.records import frozen
 
 REQUIRED_BYTES = 1_000_000_000
@@ -78,10 +78,10 @@ def kernel_cache_status(parent: str, host: str) -> KernelCacheStatus | None:
     host : str
         Processor that Numba was told to compile for; empty if it was not.
     """
-    folder = cache_folder("", parent)
+    folder = open_cache_folder("", parent)
     if folder is None or sys.platform == "win32":  # there are no such locks
         return None
-    return KernelCacheStatus(folder, f"complete-{source_digest(_processor(), host)}")
+    return KernelCacheStatus(folder, f"complete-{compute_source_digest(_processor(), host)}")
 
 
 def _processor() -> str:

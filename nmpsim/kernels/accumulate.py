@@ -22,7 +22,7 @@ _INT16_PRODUCT: Any = np.int64(65535 * 32768)
 
 
 @jit
-def max_accumulator(element: Int) -> Any:
+def get_accumulator_max(element: Int) -> Any:
     """Return the largest value of an accumulator; the smallest is one below its negative."""
     return _INT48_HIGH if element == INT16 else _INT32_HIGH
 
@@ -31,11 +31,11 @@ def max_accumulator(element: Int) -> Any:
 def may_overflow(largest_start: Int, terms: Int, element: Int) -> Any:
     """Return whether a sum of ``terms`` products and an initial value may leave the accumulator."""
     product = _INT16_PRODUCT if element == INT16 else _INT8_PRODUCT
-    return largest_start + terms * product > max_accumulator(element)
+    return largest_start + terms * product > get_accumulator_max(element)
 
 
 @jit
-def max_magnitude(values: Int32s | Int64s) -> Any:
+def find_max_magnitude(values: Int32s | Int64s) -> Any:
     """Return the largest magnitude of some integers, at most 2^62."""
     most = np.int64(0)
     for i in range(values.size):
@@ -44,11 +44,11 @@ def max_magnitude(values: Int32s | Int64s) -> Any:
 
 
 @jit
-def max_partial_sum(spm: Scratchpad, element: Int, start: Int, count: Int) -> Any:
+def find_max_partial_sum(spm: Scratchpad, element: Int, start: Int, count: Int) -> Any:
     """Return the largest magnitude of ``count`` running sums from byte ``start`` on."""
     if element == INT16:
-        return max_magnitude(spm.i64[start >> 3 : (start >> 3) + count])
-    return max_magnitude(spm.i32[start >> 2 : (start >> 2) + count])
+        return find_max_magnitude(spm.i64[start >> 3 : (start >> 3) + count])
+    return find_max_magnitude(spm.i32[start >> 2 : (start >> 2) + count])
 
 
 @jit
@@ -62,12 +62,12 @@ def read_partial_sums(spm: Scratchpad, element: Int, start: Int, run: Int64s) ->
 @jit
 def saturate_sum(value: Int, element: Int, index: Int, counters: SaturationCounters) -> Any:
     """Saturate a sum to the accumulator; ``index`` is its position in the layer's output."""
-    high = max_accumulator(element)
+    high = get_accumulator_max(element)
     return limit_value(value, -high - ONCE, high, ACCUMULATOR, ONCE, index, counters)
 
 
 @jit
 def saturate_sums(sums: Int64s, element: Int, index: Int, counters: SaturationCounters) -> None:
     """Saturate a run of sums in place; ``index`` is the first one's position."""
-    high = max_accumulator(element)
+    high = get_accumulator_max(element)
     limit_run(sums, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, counters)

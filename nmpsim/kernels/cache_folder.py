@@ -184,7 +184,7 @@ def is_trusted(folder: Path) -> bool:
 
 
 @functools.cache
-def cache_folder(name: str, parent: str) -> CacheFolder | None:
+def open_cache_folder(name: str, parent: str) -> CacheFolder | None:
     """Return the folder of a name in ``parent``, or None if it cannot be used.
 
     An empty ``parent`` stands for the user's cache folder.

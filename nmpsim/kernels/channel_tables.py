@@ -8,16 +8,16 @@ import numpy as np
 
 from nmpsim.isa.profiles import GLOW_INT, NMP
 from nmpsim.isa.words import INT16
-from nmpsim.kernels.accumulate import max_accumulator
+from nmpsim.kernels.accumulate import get_accumulator_max
 from nmpsim.kernels.array_types import Float64s, Int, Int64s
 from nmpsim.kernels.channels import ADDEND, OFFSET, START, read_channel_record, read_channel_scales
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import OperandOffsets, OutputPosition, Quantizer
 from nmpsim.kernels.profiles import (
+    compute_initial_bias,
     fill_float_factors,
     fill_integer_scale,
-    initial_bias,
     is_float_profile,
     zero_point_before_rounding,
 )
@@ -78,13 +78,13 @@ def fill_starts(
     is_plain = q.element != INT16 and q.profile in (GLOW_INT, NMP)
     if is_plain and fill_unsaturated_starts(spm, at, q, first, integers):
         return True
-    high, before = max_accumulator(q.element), count_saturated_starts(place, counters)
+    high, before = get_accumulator_max(q.element), count_saturated_starts(place, counters)
     low = -high - ONCE
     for c in range(integers.shape[1]):
         index = place.origin + first + c
         _, scale, _ = read_channel_scales(spm, at, first + c, q)
         stored, zero_term = read_channel_record(spm, at, first + c)
-        bias = initial_bias(q, stored, scale, low, high, pixels, index, counters)
+        bias = compute_initial_bias(q, stored, scale, low, high, pixels, index, counters)
         start = bias + zero_term
         start = limit_value(start, low, high, ACCUMULATOR, pixels, index, counters)
         integers[START, c] = start

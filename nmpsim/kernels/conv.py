@@ -10,14 +10,14 @@ import numpy as np
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import (
-    max_partial_sum,
+    find_max_partial_sum,
     may_overflow,
     read_partial_sums,
     saturate_sum,
 )
 from nmpsim.kernels.array_types import Int, Int16s, Int64s
 from nmpsim.kernels.channels import OFFSET, START
-from nmpsim.kernels.conv_batches import output_index, write_run_of_pixel
+from nmpsim.kernels.conv_batches import get_output_index, write_run_of_pixel
 from nmpsim.kernels.conv_groups import conv_int8, conv_int16
 from nmpsim.kernels.conv_workspace import (
     ConvWorkspace,
@@ -27,14 +27,14 @@ from nmpsim.kernels.conv_workspace import (
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import gather_window, padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.kernels.operands import ConvTile
+from nmpsim.kernels.operands import MacTile
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import IS_VALID, MAX_START
 
 
 @jit
 def sum_exactly(
-    t: ConvTile, first: Int, patch: Int16s, workspace: ConvWorkspace, index: Int
+    t: MacTile, first: Int, patch: Int16s, workspace: ConvWorkspace, index: Int
 ) -> None:
     """Sum a pixel's products for the channels from ``first`` on, saturating at every step.
 
@@ -55,7 +55,7 @@ def sum_exactly(
 
 
 @jit_allocating
-def convolve_exactly(t: ConvTile, group: Int, workspace: ConvWorkspace) -> None:
+def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
     """Convolve one group of a tile product by product, with the tables of the group's channels."""
     w, q, run = t.shape, t.q, workspace.run
     first, size = group * run.size, 2 + q.element
@@ -69,20 +69,20 @@ def convolve_exactly(t: ConvTile, group: Int, workspace: ConvWorkspace) -> None:
             read_partial_sums(t.spm, q.element, partial, workspace.integers[START])
         start = corner + y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
         gather_window(t.spm, q.element, w, start, patch)
-        index = output_index(t, pixel, first)
+        index = get_output_index(t, pixel, first)
         sum_exactly(t, first, patch, workspace, index)
         write_run_of_pixel(t, pixel, first, partial, workspace)
 
 
 @jit_allocating
-def conv(t: ConvTile, memory: Int64s) -> None:
+def conv(t: MacTile, memory: Int64s) -> None:
     """Convolve a tile, group by group; ``memory`` is for a workspace."""
     w, element = t.shape, t.q.element
     pixels, depth = w.out_h * w.out_w, w.kernel_h * padded_row_length(w, element)
     count = w.out_channels // w.groups
     most = np.int64(0)
     if not t.parts.begins:
-        most = max_partial_sum(t.spm, element, t.at.partial, pixels * w.out_channels)
+        most = find_max_partial_sum(t.spm, element, t.at.partial, pixels * w.out_channels)
     for group in range(w.groups):
         first = group * count
         lanes = (first % LANES + count + LANES - 1) // LANES * LANES

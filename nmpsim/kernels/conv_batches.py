@@ -21,7 +21,7 @@ from nmpsim.kernels.movement import (
     padded_row_length,
     write_run,
 )
-from nmpsim.kernels.operands import ConvShape, ConvTile, InputWindow
+from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
 from nmpsim.kernels.profiles import zero_point_before_rounding
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.requantize_blocks import requantize_blocks
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
     """Whether windows are copied to ``patches`` before they are read."""
     is_vectorized: bool
     """Whether vector code may compute the results."""
-    is_uniform: bool
+    has_uniform_results: bool
     """Whether results fill whole blocks of channels, and all pixels are equally far apart."""
     patches: Any
     """[pixels, depth]"""
@@ -84,7 +84,7 @@ def is_contiguous(w: ConvShape, element: Int) -> Any:
 
 
 @jit
-def input_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
+def choose_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
     """Return the window of inputs that vector code reads for each pixel."""
     row, step = w.dilation_h * w.in_row_stride, w.dilation_w * w.in_pixel_stride
     if is_gathered:
@@ -95,7 +95,7 @@ def input_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
 
 
 @jit
-def is_uniform(w: ConvShape, element: Int, lane: Int, count: Int) -> Any:
+def has_uniform_results(w: ConvShape, element: Int, lane: Int, count: Int) -> Any:
     """Return whether results fill whole blocks, and all pixels are equally far apart."""
     is_disjoint = w.out_pixel_stride >= count << element
     is_even = w.out_row_stride == w.out_w * w.out_pixel_stride
@@ -121,7 +121,7 @@ def write_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
 
 
 @jit
-def output_byte(t: ConvTile, pixel: Int, first: Int) -> Any:
+def get_output_byte(t: MacTile, pixel: Int, first: Int) -> Any:
     """Return the byte of a pixel's result in channel ``first``."""
     w = t.shape
     y = pixel // w.out_w
@@ -130,7 +130,7 @@ def output_byte(t: ConvTile, pixel: Int, first: Int) -> Any:
 
 
 @jit
-def output_index(t: ConvTile, pixel: Int, first: Int) -> Any:
+def get_output_index(t: MacTile, pixel: Int, first: Int) -> Any:
     """Return the index of a pixel's result in channel ``first`` in the layer's output."""
     y = pixel // t.shape.out_w
     x = pixel - y * t.shape.out_w
@@ -165,7 +165,7 @@ def sum_windows(
 
 @jit
 def sum_products(
-    t: ConvTile,
+    t: MacTile,
     inputs: Int8s | Int16s,
     base: Int,
     b: Batch,
@@ -189,7 +189,7 @@ def sum_products(
 
 @jit
 def compute_sums(
-    t: ConvTile, b: Batch, workspace: ConvWorkspace, multiply: Any, begin: Int, pixels: Int
+    t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: Any, begin: Int, pixels: Int
 ) -> None:
     """Compute the sums of a batch of pixels, whose windows are read in place or gathered."""
     offsets, element = workspace.offsets, t.q.element
@@ -206,7 +206,7 @@ def compute_sums(
 
 @jit
 def add_partial_sums(
-    t: ConvTile, b: Batch, workspace: ConvWorkspace, start: Int, pixels: Int
+    t: MacTile, b: Batch, workspace: ConvWorkspace, start: Int, pixels: Int
 ) -> None:
     """Add the running sums of earlier instructions, from byte ``start`` on, to a batch's sums."""
     run, kind, element = workspace.run, b.sums.dtype.type, t.q.element
@@ -223,7 +223,7 @@ def add_partial_sums(
 
 @jit
 def requantize_pixels(
-    t: ConvTile,
+    t: MacTile,
     b: Batch,
     workspace: ConvWorkspace,
     sums: Int32s | Int64s,
@@ -234,20 +234,20 @@ def requantize_pixels(
     q, step, first = t.q, t.shape.out_pixel_stride, b.first
     how = b.table, b.mode, np.float32(zero_point_before_rounding(q)), q.clip
     tables = workspace.integers, workspace.reals
-    if b.is_uniform:
-        to = b.elements, output_byte(t, begin, first), step
+    if b.has_uniform_results:
+        to = b.elements, get_output_byte(t, begin, first), step
         return requantize_blocks(sums, pixels, *how, *to, *tables)
     to = b.results.reshape(-1), ZERO, b.results.shape[1] << q.element
     found = requantize_blocks(sums, pixels, *how, *to, *tables)
     for p in range(pixels):
-        at = output_byte(t, begin + p, first) >> q.element
+        at = get_output_byte(t, begin + p, first) >> q.element
         copy_run(b.results[p], b.lane, b.elements, at, workspace.run.size)
     return found
 
 
 @jit
 def requantize_batch(
-    t: ConvTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int
+    t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int
 ) -> Any:
     """Compute and write the results of the pixels from ``begin`` on with vector code.
 
@@ -261,7 +261,7 @@ def requantize_batch(
     lowest = t.place.origin + begin // t.shape.out_w * t.place.stride_y + b.first
     if may_be_first(lowest, found, clip, counters):
         for p in range(pixels):
-            index = output_index(t, begin + p, b.first)
+            index = get_output_index(t, begin + p, b.first)
             if may_be_first(index, found, clip, counters):
                 # The counts of this pixel alone, which are counted already.
                 requantize_pixels(t, b, workspace, b.sums[p:], begin + p, ONCE)
@@ -272,21 +272,21 @@ def requantize_batch(
 
 @jit
 def write_run_of_pixel(
-    t: ConvTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace
+    t: MacTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace
 ) -> None:
     """Write the workspace's run of sums as results, or as running sums to byte ``partial``."""
     run, element = workspace.run, t.q.element
     if t.parts.ends:
-        index = output_index(t, pixel, first)
+        index = get_output_index(t, pixel, first)
         requantize(run, workspace.integers, workspace.reals, t.q, index, t.counters)
-        write_run(run, t.spm, element, output_byte(t, pixel, first))
+        write_run(run, t.spm, element, get_output_byte(t, pixel, first))
     else:
         write_run(run, t.spm, 2 + element, partial)
 
 
 @jit
 def write_pixels(
-    t: ConvTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
+    t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
 ) -> None:
     """Write results, or running sums from byte ``partial`` on, with 64-bit arithmetic."""
     run, starts, size = workspace.run, workspace.integers[START], 2 + t.q.element
@@ -300,7 +300,7 @@ def write_pixels(
 
 
 @jit
-def convolve_batches(t: ConvTile, b: Batch, workspace: ConvWorkspace, multiply: Any) -> None:
+def convolve_batches(t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: Any) -> None:
     """Compute the results of a group's pixels in batches.
 
     ``multiply(batch, inputs, base, offsets, pixels)`` sums products into ``batch.sums``.

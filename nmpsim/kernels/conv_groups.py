@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.isa.words import INT8, INT16
-from nmpsim.kernels.accumulate import max_magnitude
+from nmpsim.kernels.accumulate import find_max_magnitude
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.channels import ADDEND
 from nmpsim.kernels.conv_batches import (
     Batch,
+    choose_window,
     convolve_batches,
-    input_window,
+    has_uniform_results,
     is_contiguous,
-    is_uniform,
 )
 from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.jit import jit, jit_allocating
@@ -32,21 +32,21 @@ from nmpsim.kernels.microkernel_int16 import (
     GRANULE,
     MIDDLE_STEPS,
     CarrySearch,
-    max_energy,
+    bound_energy,
+    find_carry_steps,
     products_int16,
-    steps_between_carries,
 )
 from nmpsim.kernels.movement import ZERO, Scratchpad, padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.kernels.operands import ConvShape, ConvTile, InputWindow
+from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
 from nmpsim.kernels.packed_weights import packed_weights_size
 from nmpsim.kernels.requantize_blocks import MAX_ADDEND
 from nmpsim.kernels.result_table import (
     COUNT_ROWS,
     FIXED_POINT,
     INTEGER,
+    choose_scaling_mode,
     clear_counts,
-    scaling_mode,
 )
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.vector_code import LANES
@@ -97,7 +97,7 @@ def multiply_int8(b: Batch, inputs: Int8s, base: Int, offsets: Int64s, pixels: I
 
 
 @jit_allocating
-def conv_int8(t: ConvTile, group: Int, workspace: ConvWorkspace) -> None:
+def conv_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
     """Convolve one group of a tile; the tables in the workspace are those of its channels."""
     w, spm, count = t.shape, t.spm, workspace.run.size
     first = group * count
@@ -118,15 +118,15 @@ def conv_int8(t: ConvTile, group: Int, workspace: ConvWorkspace) -> None:
             initialize_packed_weights(packed)
     batch = Batch(
         spm.i8,
-        input_window(w, INT8, is_gathered),
+        choose_window(w, INT8, is_gathered),
         weights,
         t.at.input + group * w.in_channels,
         first,
         lane,
-        scaling_mode(t.q),
+        choose_scaling_mode(t.q),
         is_gathered,
         True,
-        is_uniform(w, INT8, lane, count),
+        has_uniform_results(w, INT8, lane, count),
         np.zeros((MAX_PIXELS, depth), np.int8) if is_gathered else workspace.results,
         workspace.sums,
         workspace.windows,
@@ -158,7 +158,7 @@ class Int16Buffers(NamedTuple):
 
 
 @jit
-def value_range(inputs: Int16s) -> Any:
+def find_range(inputs: Int16s) -> Any:
     """Return the smallest and largest of some numbers and 0."""
     low, high = np.int16(0), np.int16(0)
     for i in range(inputs.size):
@@ -168,7 +168,7 @@ def value_range(inputs: Int16s) -> Any:
 
 
 @jit
-def input_runs(w: ConvShape) -> Any:
+def find_input_runs(w: ConvShape) -> Any:
     """Return rows, runs in each, and length of the runs that hold the inputs of all windows."""
     rows = (w.out_h - 1) * w.stride_h + (w.kernel_h - 1) * w.dilation_h + 1
     columns = (w.out_w - 1) * w.stride_w + (w.kernel_w - 1) * w.dilation_w + 1
@@ -178,27 +178,27 @@ def input_runs(w: ConvShape) -> Any:
 
 
 @jit
-def range_of_inputs(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
+def find_input_range(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
     """Return the smallest and largest of the inputs of all windows and 0."""
-    rows, runs, length = input_runs(w)
+    rows, runs, length = find_input_runs(w)
     low, high = ZERO, ZERO
     for y in range(rows):
         for x in range(runs):
             start = (corner + y * w.in_row_stride + x * w.in_pixel_stride) >> 1
-            least, most = value_range(spm.i16[start : start + length])
+            least, most = find_range(spm.i16[start : start + length])
             low, high = min(low, least), max(high, most)
     return low, high
 
 
 @jit
-def energy_of_inputs(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
-    """Return :func:`max_energy` of the inputs of all windows, which begin with a granule."""
-    rows, runs, length = input_runs(w)
+def find_input_energy(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
+    """Return :func:`bound_energy` of the inputs of all windows, which begin with a granule."""
+    rows, runs, length = find_input_runs(w)
     energy = ZERO
     for y in range(rows):
         for x in range(runs):
             start = (corner + y * w.in_row_stride + x * w.in_pixel_stride) >> 1
-            energy = max_energy(spm.i16, start, length // GRANULE, energy)
+            energy = bound_energy(spm.i16, start, length // GRANULE, energy)
     return energy
 
 
@@ -214,16 +214,16 @@ def find_steps(
     is_cached: bool,
 ) -> Any:
     """Return the number of steps after which a tile's sums must be carried."""
-    low, high = range_of_inputs(spm, w, corner)
+    low, high = find_input_range(spm, w, corner)
     if not is_cached and w.out_h * w.out_w < FEW_PIXELS and low > -32768:
         return ONCE
     workspace = np.empty(3 * LANES, np.int32)
     run_steps, runs = (window.length + 1) >> 1, window.rows * window.runs * blocks
     read = spm.i16, weights, runs, run_steps, low, high
     search = CarrySearch(*read, is_cached, bounds, workspace)
-    steps = steps_between_carries(search, -ONCE)
+    steps = find_carry_steps(search, -ONCE)
     if steps < MIDDLE_STEPS and w.in_channels % GRANULE == 0:
-        steps = steps_between_carries(search, energy_of_inputs(spm, w, corner))
+        steps = find_carry_steps(search, find_input_energy(spm, w, corner))
     return steps
 
 
@@ -254,11 +254,11 @@ def multiply_int16(b: Batch, inputs: Int16s, base: Int, offsets: Int64s, pixels:
 
 
 @jit_allocating
-def conv_int16(t: ConvTile, group: Int, workspace: ConvWorkspace) -> None:
+def conv_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
     """Convolve one group of a tile; the tables in the workspace are those of its channels."""
     w, spm = t.shape, t.spm
     count, addends = workspace.run.size, workspace.integers[ADDEND]
-    first, mode = group * count, scaling_mode(t.q)
+    first, mode = group * count, choose_scaling_mode(t.q)
     lane = first % LANES
     depth = w.kernel_h * padded_row_length(w, INT16)
     weights = (t.at.weights >> 1) + (first - lane) * depth
@@ -266,15 +266,15 @@ def conv_int16(t: ConvTile, group: Int, workspace: ConvWorkspace) -> None:
     corner = t.at.input + group * w.in_channels * 2
     length = w.in_channels * (w.kernel_w if is_contiguous(w, INT16) else ONCE)
     is_gathered = length & 1 != 0
-    window = input_window(w, INT16, is_gathered)
+    window = choose_window(w, INT16, is_gathered)
     is_cached = bool(t.parts.begins and t.parts.ends and t.at.partial >= 0)
     own = np.empty(2 * LEVELS, np.int64)
     own[:] = -1
     bounds = spm.i64[t.at.partial >> 3 : (t.at.partial >> 3) + 2 * LEVELS] if is_cached else own
     steps = find_steps(spm, w, window, corner, weights, blocks, bounds, is_cached)
     split = blocks * LANES * depth if steps == 0 else 0
-    has_small_addends = mode in (INTEGER, FIXED_POINT) or max_magnitude(addends) < MAX_ADDEND
-    is_whole = is_uniform(w, INT16, lane, count)
+    has_small_addends = mode in (INTEGER, FIXED_POINT) or find_max_magnitude(addends) < MAX_ADDEND
+    is_whole = has_uniform_results(w, INT16, lane, count)
     counts = np.empty((blocks, COUNT_ROWS, LANES), np.int32)
     clear_counts(counts)
     batch = Batch(

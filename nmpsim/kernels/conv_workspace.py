@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.isa.words import CHANNEL_BYTES, INT16, SCALE_BYTES
-from nmpsim.kernels.accumulate import max_magnitude
+from nmpsim.kernels.accumulate import find_max_magnitude
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.channel_tables import fill_channel_tables, fill_starts
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import ConvTile, OperandOffsets, Quantizer
+from nmpsim.kernels.operands import MacTile, OperandOffsets, Quantizer
 from nmpsim.kernels.result_table import fill_result_table
 from nmpsim.kernels.workspace_size import (
     FIRST_KEY,
@@ -163,7 +163,7 @@ def remember_key(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) 
 
 
 @jit
-def update_tables(t: ConvTile, first: Int, workspace: ConvWorkspace) -> None:
+def update_tables(t: MacTile, first: Int, workspace: ConvWorkspace) -> None:
     """Fill the tables of the channels from ``first`` on, unless they are valid."""
     spm, at, q, begins = t.spm, t.at, t.q, t.parts.begins
     write_key(at, q, begins, workspace)
@@ -175,7 +175,7 @@ def update_tables(t: ConvTile, first: Int, workspace: ConvWorkspace) -> None:
     if begins:
         pixels = t.shape.out_h * t.shape.out_w
         is_unsaturated = fill_starts(spm, at, q, first, integers, pixels, t.place, t.counters)
-        most = max_magnitude(integers[START])
+        most = find_max_magnitude(integers[START])
     for c in range(workspace.run.size):
         offsets |= integers[OFFSET, c]
     workspace.head[MAX_START], workspace.head[HAS_OFFSETS] = most, 1 if offsets != 0 else 0

@@ -6,12 +6,12 @@ The kernels of all targets give the same results.
 
 from __future__ import annotations
 
-from nmpsim.kernels.host_cpu import SETTINGS, cpu_features, cpu_name, usable_features
+from nmpsim.kernels.host_cpu import SETTINGS, find_usable_features, get_cpu_features, get_cpu_name
 from nmpsim.kernels.numba_settings import read_settings
 from nmpsim.kernels.targets import TARGETS, choose_target
 
 _SETTINGS = read_settings(*SETTINGS)
-FEATURES = usable_features(_SETTINGS)
+FEATURES = find_usable_features(_SETTINGS)
 if FEATURES.issuperset(TARGETS["amx"]):
     from nmpsim.kernels.amx_check import emit_check, is_correct  # few hosts need it
 
@@ -19,7 +19,7 @@ if FEATURES.issuperset(TARGETS["amx"]):
         FEATURES = FEATURES.difference(TARGETS["amx"])
 """Features of the processor that kernels may use, as LLVM names them."""
 TARGET = choose_target(None, FEATURES)
-CPU = cpu_name(_SETTINGS), cpu_features(_SETTINGS)
+CPU = get_cpu_name(_SETTINGS), get_cpu_features(_SETTINGS)
 """LLVM's name and features of the processor that kernels are compiled for."""
 PROCESSOR = " ".join(CPU)
 """Kernels compiled for another processor are not run."""

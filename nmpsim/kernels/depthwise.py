@@ -9,16 +9,16 @@ import numpy as np
 from llvmlite.ir import IRBuilder, Value
 
 from nmpsim.isa.words import INT16
-from nmpsim.kernels.accumulate import max_magnitude, may_overflow, saturate_sums
+from nmpsim.kernels.accumulate import find_max_magnitude, may_overflow, saturate_sums
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.channel_tables import fill_channel_tables, fill_starts
 from nmpsim.kernels.channels import OFFSET, START
-from nmpsim.kernels.conv_batches import output_byte, output_index
+from nmpsim.kernels.conv_batches import get_output_byte, get_output_index
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, write_run
-from nmpsim.kernels.operands import ConvShape, ConvTile
-from nmpsim.kernels.pointers import address_of
+from nmpsim.kernels.operands import ConvShape, MacTile
+from nmpsim.kernels.pointers import get_address
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.vector_code import (
     I64,
@@ -93,8 +93,8 @@ def add_taps(
         int64 [C]. 32 bits must hold what is added if the elements are Int8.
     """
     blocks = factors.shape[1] // LANES
-    where = (taps.size, address_of(factors), 4 * factors.shape[1], address_of(sums), blocks)
-    arguments = (address_of(spm.i8) + corner, address_of(taps), *where)
+    where = (taps.size, get_address(factors), 4 * factors.shape[1], get_address(sums), blocks)
+    arguments = (get_address(spm.i8) + corner, get_address(taps), *where)
     if element == INT16:
         _tap_sums_int16(arguments)
     else:
@@ -134,14 +134,14 @@ def fill_tap_offsets(w: ConvShape, taps: Int64s) -> None:
 
 
 @jit
-def convolve_pixels(t: ConvTile, buffers: DepthwiseBuffers) -> None:
+def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
     """Compute all pixels of a depthwise convolution."""
     spm, w, at, element, counters = t.spm, t.shape, t.at, t.q.element, t.counters
     taps, factors, integers = buffers.taps, buffers.factors, buffers.integers
     run, pixels = buffers.sums[: w.out_channels], w.out_h * w.out_w
     fill_channel_tables(spm, at, t.q, ZERO, integers, buffers.reals)
     fill_starts(spm, at, t.q, ZERO, integers, pixels, t.place, counters)
-    is_checked = may_overflow(max_magnitude(integers[START]), taps.size, element)
+    is_checked = may_overflow(find_max_magnitude(integers[START]), taps.size, element)
     fill_tap_offsets(w, taps)
     if element == INT16:
         fill_factors(spm.i16, at.weights >> 1, integers[OFFSET], factors)
@@ -151,7 +151,7 @@ def convolve_pixels(t: ConvTile, buffers: DepthwiseBuffers) -> None:
         y = pixel // w.out_w
         x = pixel - y * w.out_w
         corner = at.input + y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
-        index = output_index(t, pixel, ZERO)
+        index = get_output_index(t, pixel, ZERO)
         copy_run(integers[START], ZERO, run, ZERO, run.size)
         if is_checked:
             for tap in range(taps.size):
@@ -161,12 +161,12 @@ def convolve_pixels(t: ConvTile, buffers: DepthwiseBuffers) -> None:
         else:
             add_taps(spm, element, corner, taps, factors, buffers.sums)
         requantize(run, integers, buffers.reals, t.q, index, counters)
-        write_run(run, spm, element, output_byte(t, pixel, ZERO))
+        write_run(run, spm, element, get_output_byte(t, pixel, ZERO))
     counters.layers[counters.layer].elements += pixels * run.size
 
 
 @jit_allocating
-def depthwise(t: ConvTile) -> None:
+def depthwise(t: MacTile) -> None:
     """Convolve a tile whose channels are groups of their own."""
     taps, channels = t.shape.kernel_h * t.shape.kernel_w, t.shape.out_channels
     lanes = (channels + LANES - 1) // LANES * LANES

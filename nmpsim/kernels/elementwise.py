@@ -12,6 +12,7 @@ import numpy as np
 from nmpsim.isa.profiles import GLOW_FLOAT
 from nmpsim.isa.words import INT16, OP_ADD
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s
+from nmpsim.kernels.binary_profiles import compute_binary
 from nmpsim.kernels.elementwise_int8 import (
     CLIPS,
     PARAMETERS,
@@ -35,7 +36,6 @@ from nmpsim.kernels.operands import (
     RescaleParameters,
     RunOffsets,
 )
-from nmpsim.kernels.pair_profiles import compute_binary
 from nmpsim.kernels.profiles import is_float_profile, rescale_values
 from nmpsim.kernels.rounding import float_from_bits, round_to_int32
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run, saturate_run
@@ -49,7 +49,7 @@ _LARGEST: Any = np.float64(1 << 15)
 
 
 @jit
-def max_operand(scale: IntegerScale, offset: Int) -> Any:
+def bound_operand(scale: IntegerScale, offset: Int) -> Any:
     """Return an upper bound of an Int16 operand's magnitude, without zero point and rescaled."""
     magnitude = _LARGEST + np.abs(offset)
     return magnitude + magnitude * abs(np.float64(float_from_bits(scale.mul)))
@@ -61,8 +61,8 @@ def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
     is_int16 = t.element == INT16 and t.rhs_size == INT16
     if not is_int16 or t.operation != OP_ADD or q.profile != GLOW_FLOAT:
         return False
-    left = max_operand(q.lhs_scale, q.lhs_offset)
-    right = max_operand(q.rhs_scale, q.rhs_offset)
+    left = bound_operand(q.lhs_scale, q.lhs_offset)
+    right = bound_operand(q.rhs_scale, q.rhs_offset)
     factor = abs(np.float64(float_from_bits(q.out_scale.mul)))
     # Comparisons with NaN are false.
     return left + right < _MAX and (left + right) * factor + np.abs(q.out_offset) < _MAX
@@ -80,7 +80,7 @@ def add_int16(left: Int16s, right: Int16s, q: BinaryScales, values: Int32s) -> N
 
 
 @jit
-def row_offsets(t: BinaryShape, row: Int) -> Any:
+def get_row_offsets(t: BinaryShape, row: Int) -> Any:
     """Return the byte offsets of a row of left, right and result."""
     return t.lhs + row * t.lhs_stride, t.rhs + row * t.rhs_stride, t.output + row * t.out_stride
 
@@ -104,12 +104,12 @@ def add_tile_int8(
         rows, count = ONCE, rows * count
     for row in range(rows):
         index = place.origin + row * place.stride_y
-        if not can_use_blocks(row_offsets(t, row), index, count, channels):
+        if not can_use_blocks(get_row_offsets(t, row), index, count, channels):
             return False
     table = np.empty((CLIPS, ROWS, min(count, channels)), np.int16)
     buffer = np.empty(2 * max(RUN_BYTES, channels), np.int8)
     for row in range(rows):
-        sides, index = row_offsets(t, row), place.origin + row * place.stride_y
+        sides, index = get_row_offsets(t, row), place.origin + row * place.stride_y
         compute_run(spm, SUM, sides, count, numbers, table, buffer, q.clip, index, counters)
     return True
 
@@ -128,7 +128,7 @@ def add_tile_int16(
     count = t.columns
     values = np.empty(count, np.int32)
     for row in range(t.rows):
-        lhs, rhs, output = row_offsets(t, row)
+        lhs, rhs, output = get_row_offsets(t, row)
         left, right = lhs >> 1, rhs >> 1
         add_int16(spm.i16[left : left + count], spm.i16[right : right + count], q, values)
         index = place.origin + row * place.stride_y
@@ -156,7 +156,7 @@ def eltwise(
     other = np.zeros(count, np.float32)
     for row in range(t.rows):
         index = place.origin + row * place.stride_y
-        lhs, rhs, output = row_offsets(t, row)
+        lhs, rhs, output = get_row_offsets(t, row)
         read_run(spm, t.element, lhs, left)
         read_run(spm, t.rhs_size, rhs, right)
         add_to_run(left, -q.lhs_offset)

@@ -32,8 +32,8 @@ from nmpsim.kernels.operands import (
     RescaleParameters,
     RunOffsets,
 )
-from nmpsim.kernels.pointers import address_of
-from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_stages
+from nmpsim.kernels.pointers import get_address
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, get_clip_stages
 from nmpsim.kernels.saturation_stages import ACTIVATION, HIGH, LOW
 from nmpsim.kernels.vector_code import (
     LANES,
@@ -229,9 +229,9 @@ def compute_blocks(
     table
         int16 [CLIPS, ROWS, blocks * LANES or more], which is filled.
     """
-    base, (lhs, rhs, out) = address_of(spm), sides
-    shape = (base + lhs, base + rhs, address_of(results) + out, step, pixels, blocks)
-    arguments = (*shape, address_of(numbers), address_of(table), 2 * table.shape[2])
+    base, (lhs, rhs, out) = get_address(spm), sides
+    shape = (base + lhs, base + rhs, get_address(results) + out, step, pixels, blocks)
+    arguments = (*shape, get_address(numbers), get_address(table), 2 * table.shape[2])
     if operation == SUM:
         _sums(arguments)
     elif operation == RESCALE_UNCLIPPED:
@@ -398,9 +398,9 @@ def count_clips(operation: Int) -> Any:
 
 
 @jit
-def stages_of_clip(operation: Int, number: Int, clip: Clip) -> Any:
+def get_stages_of_clip(operation: Int, number: Int, clip: Clip) -> Any:
     """Return the stages of values that a clip of an operation limits from below and above."""
-    low, high = clip_stages(clip)
+    low, high = get_clip_stages(clip)
     if operation != SUM and number == 0:
         low, high = ACTIVATION, ACTIVATION
     return low, high
@@ -422,7 +422,7 @@ def add_clip_counts(
     """
     missing = np.int64(0)
     for number in range(count_clips(operation)):
-        low_stage, high_stage = stages_of_clip(operation, number, clip)
+        low_stage, high_stage = get_stages_of_clip(operation, number, clip)
         least, most = np.int16(_INT16_HIGH), np.int16(_INT16_LOW)
         for i in range(width):
             least, most = min(least, table[number, LEAST, i]), max(most, table[number, MOST, i])
@@ -471,7 +471,7 @@ def record_firsts(
     """Record the first limited values of a pixel where none came before; return their number."""
     found = np.int64(0)
     for number in range(count_clips(operation)):
-        low_stage, high_stage = stages_of_clip(operation, number, clip)
+        low_stage, high_stage = get_stages_of_clip(operation, number, clip)
         below, above = table[number, BELOW, :width], table[number, ABOVE, :width]
         found += record_side_first(below, low_stage, LOW, index, counters)
         found += record_side_first(above, high_stage, HIGH, index, counters)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from nmpsim.isa.words import INT16
-from nmpsim.kernels.accumulate import max_magnitude, may_overflow, read_partial_sums, saturate_sums
+from nmpsim.kernels.accumulate import (
+    find_max_magnitude,
+    may_overflow,
+    read_partial_sums,
+    saturate_sums,
+)
 from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.channel_tables import fill_channel_tables
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ZERO, Scratchpad, read_run, write_run
-from nmpsim.kernels.operands import MatmulShape, OperandOffsets, OutputPosition, Quantizer, SumParts
+from nmpsim.kernels.operands import MacTile, MatmulShape
 from nmpsim.kernels.requantize import requantize
-from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.workspace_size import INTEGERS, REALS
 
 
@@ -58,63 +62,45 @@ def add_rows(
 
 @jit
 def multiply_rows(
-    spm: Scratchpad,
-    g: MatmulShape,
-    at: OperandOffsets,
-    parts: SumParts,
-    q: Quantizer,
-    place: OutputPosition,
-    counters: SaturationCounters,
-    integers: Int64s,
-    reals: Float64s,
-    factors: Int64s,
-    sums: Int64s,
+    t: MacTile, integers: Int64s, reals: Float64s, factors: Int64s, sums: Int64s
 ) -> None:
     """Compute all rows of a matrix product.
 
     ``factors`` [inner] and ``sums`` [columns] are buffers.
     """
-    element = q.element
-    fill_channel_tables(spm, at, q, ZERO, integers, reals)
+    spm, g, at, element, counters = t.spm, t.shape, t.at, t.q.element, t.counters
+    fill_channel_tables(spm, at, t.q, ZERO, integers, reals)
     for row in range(g.rows):
-        index = place.origin + row * place.stride_y
+        index = t.place.origin + row * t.place.stride_y
         partial = at.partial + ((row * g.columns) << (2 + element))
-        if parts.begins:
+        if t.parts.begins:
             sums[:] = 0
         else:
             read_partial_sums(spm, element, partial, sums)
-        checked = may_overflow(max_magnitude(sums), 2 * g.inner, element)
+        is_checked = may_overflow(find_max_magnitude(sums), 2 * g.inner, element)
         read_run(spm, element, at.input + row * g.lhs_stride, factors)
         for k in range(g.inner):
             factors[k] -= g.lhs_offset
-        if checked:
+        if is_checked:
             for k in range(g.inner):
                 start = at.weights + k * g.rhs_stride
                 add_rows(spm, element, start, g, factors[k : k + 1], sums)
                 saturate_sums(sums, element, index, counters)
         else:
             add_rows(spm, element, at.weights, g, factors, sums)
-        if parts.ends:
-            requantize(sums, integers, reals, q, index, counters)
+        if t.parts.ends:
+            requantize(sums, integers, reals, t.q, index, counters)
             write_run(sums, spm, element, at.output + row * g.out_stride)
         else:
             write_run(sums, spm, 2 + element, partial)
-    if parts.ends:
+    if t.parts.ends:
         counters.layers[counters.layer].elements += g.rows * g.columns
 
 
 @jit_allocating
-def gemm(
-    spm: Scratchpad,
-    g: MatmulShape,
-    at: OperandOffsets,
-    parts: SumParts,
-    q: Quantizer,
-    place: OutputPosition,
-    counters: SaturationCounters,
-) -> None:
+def gemm(t: MacTile) -> None:
     """Multiply ``at.input`` by ``at.weights``, adding in the order of the inner dimension."""
-    integers = np.zeros((INTEGERS, g.columns), np.int64)
-    reals = np.zeros((REALS, g.columns), np.float64)
-    factors, sums = np.zeros(g.inner, np.int64), np.zeros(g.columns, np.int64)
-    multiply_rows(spm, g, at, parts, q, place, counters, integers, reals, factors, sums)
+    inner, columns = t.shape.inner, t.shape.columns
+    integers = np.zeros((INTEGERS, columns), np.int64)
+    reals = np.zeros((REALS, columns), np.float64)
+    multiply_rows(t, integers, reals, np.zeros(inner, np.int64), np.zeros(columns, np.int64))

@@ -81,12 +81,12 @@ def initialize_llvm() -> None:
     binding.initialize_native_asmprinter()
 
 
-def cpu_name(settings: Mapping[str, str]) -> str:
+def get_cpu_name(settings: Mapping[str, str]) -> str:
     """Return LLVM's name of the processor that Numba compiles for: the host unless set."""
     return settings[NAME] if NAME in settings else str(binding.get_host_cpu_name())
 
 
-def cpu_features(settings: Mapping[str, str]) -> str:
+def get_cpu_features(settings: Mapping[str, str]) -> str:
     """Return the features that Numba compiles for, as LLVM lists them: ``+avx,-avx2``."""
     if FEATURES in settings:
         return settings[FEATURES]
@@ -101,11 +101,11 @@ def cpu_features(settings: Mapping[str, str]) -> str:
     return str(features.flatten())
 
 
-def usable_features(settings: Mapping[str, str]) -> frozenset[str]:
+def find_usable_features(settings: Mapping[str, str]) -> frozenset[str]:
     """Return the features that kernels may use, including those that LLVM does not list."""
     initialize_llvm()
-    features = frozenset(cpu_features(settings).split(","))
-    name = cpu_name(settings)
+    features = frozenset(get_cpu_features(settings).split(","))
+    name = get_cpu_name(settings)
     return remove_forbidden_features(
         add_implied_features(features, binding.get_process_triple(), name)
     )

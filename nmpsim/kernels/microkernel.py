@@ -29,7 +29,7 @@ from nmpsim.kernels.microkernel_avx2 import (
     workspace_size_avx2,
 )
 from nmpsim.kernels.operands import InputWindow
-from nmpsim.kernels.pointers import address_of, window_rows
+from nmpsim.kernels.pointers import get_address, make_window_rows
 from nmpsim.kernels.vector_code import (
     I32,
     I64,
@@ -299,13 +299,13 @@ def _products_any(
     _: Int64s,
     __: Int64s,
 ) -> None:
-    rows = window_rows(address_of(inputs) + base, window, 4)
+    rows = make_window_rows(get_address(inputs) + base, window, 4)
     stride = rows.rows * rows.runs * rows.steps * (4 * LANES)
-    pixel, excess_at = address_of(offsets), address_of(excess)
+    pixel, excess_at = get_address(offsets), get_address(excess)
     if _HAS_EXCESS:
         for first in range(0, pixels, EXCESS_PIXELS):
             _excess((pixel + 8 * first, rows, excess_at + 4 * first))
-    block, to, row = address_of(weights) + start, address_of(out), 4 * out.shape[1]
+    block, to, row = get_address(weights) + start, get_address(out), 4 * out.shape[1]
     left = out.shape[1] // LANES
     while left > 0:
         blocks = _SHAPES[pixels - 1, min(left, _MAX_BLOCKS) - 1, 1]

@@ -26,7 +26,7 @@ from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import InputWindow
-from nmpsim.kernels.pointers import address_of, window_rows
+from nmpsim.kernels.pointers import get_address, make_window_rows
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
@@ -97,11 +97,11 @@ def products_amx(
     __: Int64s,
 ) -> None:
     """Compute :func:`~nmpsim.kernels.microkernel.products` with AMX tiles."""
-    rows = window_rows(address_of(inputs) + base, window, 4)
+    rows = make_window_rows(get_address(inputs) + base, window, 4)
     steps, blocks = rows.rows * rows.runs * rows.steps, np.int64(out.shape[1]) // LANES
     chunks, rest = steps // SIDE, steps % SIDE
-    block, block_stride = address_of(weights) + start, steps * ROW_BYTES
-    w = _workspace_at(address_of(workspace), blocks, 4 * steps)
+    block, block_stride = get_address(weights) + start, steps * ROW_BYTES
+    w = _workspace_at(get_address(workspace), blocks, 4 * steps)
     if rest and not workspace[_HAS_TAILS]:
         _pack_tails((blocks, block + chunks * TILE_BYTES, block_stride, rest, w.tails))
         workspace[_HAS_TAILS] = 1
@@ -110,7 +110,7 @@ def products_amx(
         stride = _uniform_stride(offsets, pixels)
     if stride < 0:
         patches, stride = w.patches, w.patch_stride
-        _gather((pixels, address_of(offsets), rows, patches, stride))
+        _gather((pixels, get_address(offsets), rows, patches, stride))
     tiles = (pixels + SIDE - 1) // SIDE
     height = np.int64((pixels + tiles - 1) // tiles)
     _configure((w.configuration, height))
@@ -124,6 +124,6 @@ def products_amx(
             apart = min((t + 1) * height, pixels - height) - p
             shape = (min(MAX_TILES, tiles - t), min(MAX_TILES, blocks - n))
             read = (patches + p * stride, stride, apart * stride, chunks)
-            to = address_of(out) + p * row + n * ROW_BYTES
+            to = get_address(out) + p * row + n * ROW_BYTES
             _products((*shape, *read, *of_blocks, *tail, to, row, apart * row))
     _release(())

@@ -33,9 +33,9 @@ from nmpsim.kernels.packed_weights import (
     OFFSETS_BYTES,
     STARTS_BYTES,
     STEP_BYTES,
-    packed_weights_at,
+    locate_packed_weights,
 )
-from nmpsim.kernels.pointers import address_of, window_rows
+from nmpsim.kernels.pointers import get_address, make_window_rows
 from nmpsim.kernels.vector_code import (
     I32,
     I64,
@@ -277,17 +277,17 @@ def products_avx2(
     packed: Int64s,
 ) -> None:
     """Compute :func:`~nmpsim.kernels.microkernel.products` with AVX2 instructions."""
-    rows = window_rows(address_of(inputs) + base, window, 4)
+    rows = make_window_rows(get_address(inputs) + base, window, 4)
     steps, blocks = rows.rows * rows.runs * rows.steps, np.int64(out.shape[1]) // LANES
-    original, at = address_of(weights) + start, address_of(workspace)
+    original, at = get_address(weights) + start, get_address(workspace)
     patches = at + 8 * _PATCHES
     pair_words, half_words = packed[: packed.size >> 1], packed[packed.size >> 1 :]
-    pairs = packed_weights_at(address_of(pair_words), blocks, 4 * steps)
-    halves = packed_weights_at(address_of(half_words), blocks, 4 * steps)
+    pairs = locate_packed_weights(get_address(pair_words), blocks, 4 * steps)
+    halves = locate_packed_weights(get_address(half_words), blocks, 4 * steps)
     at_once = _gathered_at_once(pixels, 4 * steps)
     for first in range(0, pixels, at_once):
         count = min(at_once, pixels - first)
-        windows = (count, address_of(offsets) + 8 * first, rows)
+        windows = (count, get_address(offsets) + 8 * first, rows)
         is_any = atomic_load(halves.state) == PACKED
         signs = _SIGNS if is_any else np.int64(0)
         if _gather((*windows, signs, patches)) != 0 and not is_any:
@@ -315,7 +315,7 @@ def products_avx2(
                 w.residuals + before * STEP_BYTES,
             )
             p, row = np.int64(0), 4 * np.int64(out.shape[1])
-            to = address_of(out) + first * row + 4 * block * LANES
+            to = get_address(out) + first * row + 4 * block * LANES
             while p < count:
                 left = count - p
                 taken = left // ((left + most - 1) // most)

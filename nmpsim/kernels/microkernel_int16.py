@@ -24,7 +24,7 @@ from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import InputWindow
-from nmpsim.kernels.pointers import address_of, window_rows
+from nmpsim.kernels.pointers import get_address, make_window_rows
 from nmpsim.kernels.targets import TARGETS
 from nmpsim.kernels.vector_code import (
     I32,
@@ -262,10 +262,10 @@ def products_int16(
     out
         int64 [pixels or more, blocks * 16].
     """
-    rows = window_rows(address_of(inputs) + base, window, 2)
+    rows = make_window_rows(get_address(inputs) + base, window, 2)
     stride = rows.rows * rows.runs * rows.steps * STEP_BYTES
-    pixel, row = address_of(offsets), 8 * out.shape[1]
-    block, to = address_of(weights) + 2 * start, address_of(out)
+    pixel, row = get_address(offsets), 8 * out.shape[1]
+    block, to = get_address(weights) + 2 * start, get_address(out)
     left = out.shape[1] // LANES
     while left > 0:
         blocks = np.int64(2 if left > 1 and _MAX_PIXELS_OF[2] > 0 else 1)
@@ -283,12 +283,12 @@ def products_int16(
 
 
 @jit
-def max_energy(inputs: Int16s, start: Int, granules: Int, known: Int) -> Any:
+def bound_energy(inputs: Int16s, start: Int, granules: Int, known: Int) -> Any:
     """Return an upper bound of the sum of squares of any granule, divided by 256.
 
     ``inputs`` are int16, granules from element ``start``; ``known`` is returned if it is larger.
     """
-    return _energy((address_of(inputs) + 2 * start, granules, known))
+    return _energy((get_address(inputs) + 2 * start, granules, known))
 
 
 _MIDDLE = 3
@@ -323,8 +323,8 @@ class CarrySearch(NamedTuple):
 @jit
 def _compute_bounds(s: CarrySearch, level: Int) -> None:
     """Store the bounds of one level, over all lanes."""
-    address, workspace = address_of(s.weights) + 2 * s.start, s.workspace
-    _bounds((address, s.runs, s.run_steps, np.int64(1) << level, address_of(workspace)))
+    address, workspace = get_address(s.weights) + 2 * s.start, s.workspace
+    _bounds((address, s.runs, s.run_steps, np.int64(1) << level, get_address(workspace)))
     one_sign, all_weights, squares = np.int64(0), np.int64(0), np.int64(0)
     for lane in range(LANES):
         one_sign = max(one_sign, np.int64(workspace[lane]))
@@ -350,10 +350,10 @@ def _is_exact(s: CarrySearch, energy: Int, level: Int) -> Any:
 
 
 @jit
-def steps_between_carries(s: CarrySearch, energy: Int) -> Any:
+def find_carry_steps(s: CarrySearch, energy: Int) -> Any:
     """Return the number of steps between two carries, or 0 if even one step may be too much.
 
-    ``energy`` is the bound of :func:`max_energy` for the inputs of any MIDDLE_STEPS steps, or
+    ``energy`` is the bound of :func:`bound_energy` for the inputs of any MIDDLE_STEPS steps, or
     negative if it is not known.
     """
     level = np.int64(_MIDDLE)

@@ -115,11 +115,12 @@ class SumParts(NamedTuple):
     ends: bool
 
 
-class ConvTile(NamedTuple):
-    """Operands of the convolution of one tile; in compiled code, most are passed by address."""
+class MacTile(NamedTuple):
+    """Operands of an instruction of the MAC array; in compiled code, most are passed by address."""
 
     spm: Any
-    shape: ConvShape
+    shape: Any
+    """:class:`ConvShape` or :class:`MatmulShape`."""
     at: OperandOffsets
     parts: SumParts
     q: Quantizer

@@ -35,7 +35,7 @@ class PackedWeights(NamedTuple):
     end: Int
 
 
-def packed_weights_at(address: Int, blocks: Int, depth: Int) -> Any:
+def locate_packed_weights(address: Int, blocks: Int, depth: Int) -> Any:
     """Return the layout at an address of blocks of weights of ``depth`` inputs each."""
     steps = blocks * (((depth >> 2) + 1) & -2)
     starts = address + ((8 * (FIRST_RESIDUALS + blocks + 1) + 63) & -64)
@@ -47,7 +47,7 @@ def packed_weights_at(address: Int, blocks: Int, depth: Int) -> Any:
 
 
 def _size_avx2(blocks: Int, depth: Int) -> Any:
-    return packed_weights_at(0, blocks, depth).end >> 2
+    return locate_packed_weights(0, blocks, depth).end >> 2
 
 
 def _size_zero(blocks: Int, depth: Int) -> Any:
@@ -58,5 +58,5 @@ packed_weights_size = _size_avx2 if TARGET == "avx2" else _size_zero
 """``packed_weights_size(blocks, depth)`` returns the 64-bit words that the target needs to pack
 blocks of weights of ``depth`` inputs each, of which only few are ever touched."""
 
-FUNCTIONS = (packed_weights_at, packed_weights_size)
+FUNCTIONS = (locate_packed_weights, packed_weights_size)
 """Functions that compiled code calls."""

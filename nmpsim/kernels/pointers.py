@@ -43,13 +43,13 @@ pointer: Any = intrinsic(_infer_pointer)
 
 
 @jit
-def address_of(array: Numbers) -> Any:
+def get_address(array: Numbers) -> Any:
     """Return the address of an array's first element."""
     return np.int64(array.ctypes.data)
 
 
 @jit
-def window_rows(base: Int, window: InputWindow, inputs_per_step: Int) -> Any:
+def make_window_rows(base: Int, window: InputWindow, inputs_per_step: Int) -> Any:
     """Return the window that vector code reads at an address."""
     return WindowRows(
         base,

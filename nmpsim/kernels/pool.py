@@ -17,7 +17,7 @@ from nmpsim.kernels.saturate import SaturationCounters, clip_run
 
 
 @jit
-def window_range(position: Int, stride: Int, pad: Int, kernel: Int, size: Int) -> Any:
+def find_window_range(position: Int, stride: Int, pad: Int, kernel: Int, size: Int) -> Any:
     """Return the first row (or column) of a window inside the tile, and the one after the last."""
     begin = position * stride - pad
     return max(begin, 0), min(begin + kernel, size)
@@ -32,9 +32,9 @@ def maxpool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value: Int) ->
     """
     best = np.zeros(w.channels, spm.dtype)
     for y in range(w.out_h):
-        top, bottom = window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
+        top, bottom = find_window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
         for x in range(w.out_w):
-            left, right = window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
+            left, right = find_window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
             best[:] = empty_value if top >= bottom or left >= right else lowest
             for row in range(top, bottom):
                 for column in range(left, right):
@@ -123,9 +123,9 @@ def avgpool(
     sums = np.zeros(w.channels, np.int64)
     reals = np.zeros(w.channels, np.float32)
     for y in range(w.out_h):
-        rows = window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
+        rows = find_window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
         for x in range(w.out_w):
-            columns = window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
+            columns = find_window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
             taps: Int = np.int64(0)
             if a.profile == ONNX:
                 taps = sum_dequantized(spm, w, a, rows, columns, reals)

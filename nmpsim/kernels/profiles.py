@@ -3,7 +3,7 @@
 The definitions are the slow modules of ``core/reference/profiles/``, with which this file shares
 nothing. A run is a row of a tile; unless stated otherwise, the result replaces the first argument.
 ``index`` is the first value's in the layer's output; ``reals`` (float32) and ``below`` (int64) are
-buffers. :mod:`nmpsim.kernels.pair_profiles` has binary operations.
+buffers. :mod:`nmpsim.kernels.binary_profiles` has binary operations.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from nmpsim.isa.profiles import (
 )
 from nmpsim.isa.words import INT16, OP_ADD
 from nmpsim.kernels.array_types import Float32s, Float64s, Int, Int64s
+from nmpsim.kernels.binary_profiles import apply_operation
 from nmpsim.kernels.channels import (
     ADDEND,
     FACTOR,
@@ -44,7 +45,6 @@ from nmpsim.kernels.channels import (
 )
 from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.kernels.operands import AverageParameters, IntegerScale, Quantizer, RescaleParameters
-from nmpsim.kernels.pair_profiles import apply_operation
 from nmpsim.kernels.rounding import (
     MAX_MAGNITUDE,
     clamp_magnitude,
@@ -64,8 +64,8 @@ from nmpsim.kernels.scaling import (
     UNSIGNED,
     add_to_floats,
     add_to_run,
-    channel_scale,
     divide_run,
+    get_channel_scale,
     multiply_to_floats,
     round_run_away,
     round_run_even,
@@ -147,7 +147,7 @@ def fill_float_factors(
 
 @jit
 @dispatches_on_profiles("conv")
-def initial_bias(
+def compute_initial_bias(
     q: Quantizer,
     stored: Int,
     scale: IntegerScale,
@@ -187,11 +187,11 @@ def scale_sums(
     elif q.profile == Q31_ONCE:
         scale_once(run, integers)
     elif q.profile in (GLOW_INT, NMP, Q31) and q.element == INT16:
-        scale_wide(run, integers, channel_scale, index, counters)
+        scale_wide(run, integers, get_channel_scale, index, counters)
     elif q.profile == Q31:
-        scale_fixed_point(run, integers, channel_scale, index, counters)
+        scale_fixed_point(run, integers, get_channel_scale, index, counters)
     elif q.profile in (GLOW_INT, NMP):
-        scale_narrow(run, integers, channel_scale, index, counters)
+        scale_narrow(run, integers, get_channel_scale, index, counters)
 
 
 @jit_inlined

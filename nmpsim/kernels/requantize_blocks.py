@@ -21,7 +21,7 @@ from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Clip
-from nmpsim.kernels.pointers import address_of
+from nmpsim.kernels.pointers import get_address
 from nmpsim.kernels.result_table import (
     ABOVE,
     ADDEND,
@@ -419,18 +419,18 @@ def requantize_blocks(
     for i in range(table.shape[0]):
         lanes = LANES * i
         block = Block(
-            address_of(sums) + sums.itemsize * lanes,
+            get_address(sums) + sums.itemsize * lanes,
             sums.itemsize * sums.shape[1],
             pixels,
-            address_of(table) + table.itemsize * lanes * table.shape[1],
+            get_address(table) + table.itemsize * lanes * table.shape[1],
             np.int64(np.float32(zero_point).view(np.int32)),
             clip.low,
             clip.high,
-            address_of(results) + start + results.itemsize * lanes,
+            get_address(results) + start + results.itemsize * lanes,
             step,
         )
         if is_int16:
-            tables = address_of(integers) + 8 * lanes, address_of(reals) + 8 * lanes
+            tables = get_address(integers) + 8 * lanes, get_address(reals) + 8 * lanes
             found |= _requantize_int16(mode, (block, *tables, 8 * integers.shape[1]))
         else:
             found |= _requantize_int8(mode, block)

@@ -32,7 +32,7 @@ from nmpsim.kernels.saturate import (
     INT32_MIN,
     ONCE,
     SaturationCounters,
-    clip_stages,
+    get_clip_stages,
     record_limited,
 )
 from nmpsim.kernels.saturation_stages import HIGH, LOW
@@ -72,7 +72,7 @@ _MAX_ADDEND = 1 << 14
 
 @jit
 @dispatches_on_profiles("conv")
-def scaling_mode(q: Quantizer) -> Any:
+def choose_scaling_mode(q: Quantizer) -> Any:
     """Return the mode in which vector code scales sums, or -1 if it cannot."""
     if q.leaky or q.profile == Q31_ONCE:
         return -ONCE
@@ -103,7 +103,7 @@ def fill_result_table(
     table[:, PRE] = 31
     table[:, LIMIT] = INT32_MAX
     clear_counts(table)
-    mode = scaling_mode(q)
+    mode = choose_scaling_mode(q)
     for c in range(integers.shape[1]):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES
         rows[BASE, i] = np.int32(integers[channels.START, c] if begins else np.int64(0))
@@ -177,7 +177,7 @@ def may_be_first(index: Int, limited: Int, clip: Clip, counters: SaturationCount
     Bit 0 of ``limited`` says that some were limited from below, bit 1 from above.
     """
     first = counters.layers[counters.layer].first
-    low_stage, high_stage = clip_stages(clip)
+    low_stage, high_stage = get_clip_stages(clip)
     is_low = limited & 1 and index < first[low_stage, LOW]
     return is_low or (limited & 2 and index < first[high_stage, HIGH])
 
@@ -196,7 +196,7 @@ def record_first(
     ``index`` is that of its first channel in the layer's output, which is in lane ``lane``.
     """
     first = counters.layers[counters.layer].first
-    low_stage, high_stage = clip_stages(clip)
+    low_stage, high_stage = get_clip_stages(clip)
     for c in range(count):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES
         if rows[BELOW, i] != rows[SAVED + BELOW, i]:
@@ -219,7 +219,7 @@ def add_counts(
     The first limited result must be recorded already; ``index`` is that of the first channel's
     last result.
     """
-    low_stage, high_stage = clip_stages(clip)
+    low_stage, high_stage = get_clip_stages(clip)
     for c in range(count):
         rows, i = table[(lane + c) // LANES], (lane + c) % LANES
         below, above = np.int64(rows[BELOW, i]), np.int64(rows[ABOVE, i])

@@ -103,7 +103,7 @@ def saturate_run(values: Int64s, stage: Int, index: Int, counters: SaturationCou
 
 
 @jit
-def clip_stages(clip: Clip) -> Any:
+def get_clip_stages(clip: Clip) -> Any:
     """Return the stages of values that a clip limits from below and above."""
     return ACTIVATION if clip.wanted & 1 else RESULT, ACTIVATION if clip.wanted & 2 else RESULT
 
@@ -116,7 +116,7 @@ def clip_run(
     counters: SaturationCounters,
 ) -> None:
     """Clip a run of values in place and count those that are limited."""
-    low_stage, high_stage = clip_stages(clip)
+    low_stage, high_stage = get_clip_stages(clip)
     limit_run(values, clip.low, clip.high, low_stage, high_stage, index, counters)
 
 

@@ -65,14 +65,14 @@ class RunScale(NamedTuple):
 
 
 @jit
-def channel_scale(integers: Int64s, c: Int) -> Any:
+def get_channel_scale(integers: Int64s, c: Int) -> Any:
     """Return the scale of channel ``c`` in the table of ``channels.py``."""
     pre, mul, half = integers[PRE, c], integers[MUL, c], integers[HALF, c]
     return RunScale(pre, mul, half, integers[POST, c], integers[MOST, c])
 
 
 @jit
-def common_scale(scale: RunScale, _: Int) -> Any:
+def get_common_scale(scale: RunScale, _: Int) -> Any:
     """Return the scale, which is the same for all values."""
     return scale
 
@@ -90,11 +90,11 @@ def scale_integers(
     half, most = (ONCE << scale.post) >> ONCE, MAX_PRODUCT // max(abs(scale.mul), ONCE)
     scales = RunScale(scale.pre, scale.mul, half, scale.post, most)
     if profile == Q31:
-        scale_fixed_point(values, scales, common_scale, index, counters)
+        scale_fixed_point(values, scales, get_common_scale, index, counters)
     elif element == INT16:
-        scale_wide(values, scales, common_scale, index, counters)
+        scale_wide(values, scales, get_common_scale, index, counters)
     else:
-        scale_narrow(values, scales, common_scale, index, counters)
+        scale_narrow(values, scales, get_common_scale, index, counters)
 
 
 @jit

@@ -30,7 +30,7 @@ COMPILERS = ("numpy", "numba", "llvmlite")
 """Packages on whose versions compiled code depends."""
 
 
-def compiled_sources() -> list[Path]:
+def list_compiled_sources() -> list[Path]:
     """Return the files that match COMPILED_SOURCES."""
     root = Path(__file__).parents[1]
     return [path for pattern in COMPILED_SOURCES for path in sorted(root.glob(pattern))]
@@ -60,7 +60,7 @@ def _installed_version(package: str) -> str:
         raise incomplete(package) from None
 
 
-def source_digest(*chosen: str) -> str:
+def compute_source_digest(*chosen: str) -> str:
     """Return the digest of sources, versions of the compilers, and ``chosen`` texts.
 
     All environments of a machine in which these are equal share it.
@@ -78,6 +78,6 @@ def source_digest(*chosen: str) -> str:
 def _digest() -> str:
     """Return the digest of the sources, which are read once."""
     digest = hashlib.sha256()
-    for path in compiled_sources():
+    for path in list_compiled_sources():
         digest.update(path.read_bytes())
     return digest.hexdigest()

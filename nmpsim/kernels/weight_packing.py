@@ -18,9 +18,9 @@ from nmpsim.kernels.packed_weights import (
     STARTS_BYTES,
     STATE,
     STEP_BYTES,
-    packed_weights_at,
+    locate_packed_weights,
 )
-from nmpsim.kernels.pointers import address_of
+from nmpsim.kernels.pointers import get_address
 from nmpsim.kernels.vector_code import (
     I64,
     Loop,
@@ -203,7 +203,7 @@ def _begin_packing(state: Int) -> Any:
 @jit
 def pack_blocks(weights: Int, steps: Int, blocks: Int, words: Int64s, in_pairs: bool) -> None:
     """Pack the weights at an address, unless another thread does so."""
-    w = packed_weights_at(address_of(words), blocks, 4 * steps)
+    w = locate_packed_weights(get_address(words), blocks, 4 * steps)
     if not _begin_packing(w.state):
         return
     residuals, stride = np.int64(0), (w.residuals - w.packed) // blocks

@@ -16,7 +16,7 @@ from nmpsim.cli.environment import BACKGROUND_SETTING, choose_engine, compiles_i
 from nmpsim.core import background_compile as module
 from nmpsim.core.background_compile import RETRY_SECONDS, KernelCacheStatus, kernel_cache_status
 from nmpsim.core.compiled.engine import CompiledEngine
-from nmpsim.kernels.cache_folder import cache_folder
+from nmpsim.kernels.cache_folder import open_cache_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled ahead here")
 
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is comp
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    cache_folder.cache_clear()
+    open_cache_folder.cache_clear()
     yield tmp_path / "cache"
-    cache_folder.cache_clear()
+    open_cache_folder.cache_clear()
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_none_is_started_where_nothing_can_be_kept(
         start_background_compile()
     cache.mkdir(mode=0o700)
     cache.chmod(0o777)  # anybody could put code there
-    cache_folder.cache_clear()
+    open_cache_folder.cache_clear()
     start_background_compile()
     assert started == []
 
@@ -160,7 +160,7 @@ def test_what_is_complete_is_noted(is_complete: bool, monkeypatch: pytest.Monkey
     monkeypatch.setattr("nmpsim.core.compiled.replay.prepare_replay", lambda: done.append("replay"))
     from nmpsim.kernels import entries
 
-    folder = cache_folder("kernels-1", str(known().folder.path))
+    folder = open_cache_folder("kernels-1", str(known().folder.path))
     assert folder is not None
     folder.write("run", b"code")
     monkeypatch.setattr(entries, "CACHE", folder)

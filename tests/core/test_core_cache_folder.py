@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nmpsim.kernels import cache_folder as cache_folder_module
-from nmpsim.kernels.cache_folder import CacheFolder, cache_folder, fcntl, is_trusted, lock
+from nmpsim.kernels import open_cache_folder as cache_folder_module
+from nmpsim.kernels.cache_folder import CacheFolder, fcntl, is_trusted, lock, open_cache_folder
 
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
@@ -22,9 +22,9 @@ NOBODY = 65534
 
 @pytest.fixture(autouse=True)
 def _no_folder_is_remembered() -> Iterator[None]:
-    cache_folder.cache_clear()
+    open_cache_folder.cache_clear()
     yield
-    cache_folder.cache_clear()
+    open_cache_folder.cache_clear()
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> CacheFolder:
 
 
 def chosen(path: Path | str) -> CacheFolder | None:
-    return cache_folder("kernels", str(path))
+    return open_cache_folder("kernels", str(path))
 
 
 def test_what_is_kept_is_found_again(folder: CacheFolder) -> None:
@@ -141,7 +141,7 @@ def test_a_folder_gives_way_to_an_entry_and_what_a_link_in_it_names_stays(
 def test_a_folder_that_others_may_write_is_not_used(folder: CacheFolder, mode: int) -> None:
     assert chosen(folder.path.parent) is not None
     folder.path.chmod(mode)
-    cache_folder.cache_clear()
+    open_cache_folder.cache_clear()
     assert chosen(folder.path.parent) is None
     folder.write("run-2", b"code")
     assert not (folder.path / "run-2").exists()
@@ -174,7 +174,7 @@ def test_a_link_counts_as_what_it_names(folder: CacheFolder, tmp_path: Path) -> 
     link.symlink_to(folder.path)
     assert chosen(link.parent) is not None
     folder.path.chmod(0o777)
-    cache_folder.cache_clear()
+    open_cache_folder.cache_clear()
     assert chosen(link.parent) is None
 
 
@@ -195,13 +195,13 @@ def test_a_file_gives_way_to_the_folder(tmp_path: Path) -> None:
 
 def test_a_file_that_is_named_as_the_cache_stays(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
-    assert cache_folder("", str(tmp_path / "mine")) is None
+    assert open_cache_folder("", str(tmp_path / "mine")) is None
     assert chosen(tmp_path / "mine") is None
 
 
 def test_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda _: "~/.cache/nmpsim")
-    assert cache_folder("kernels", "") is None
+    assert open_cache_folder("kernels", "") is None
 
 
 def test_nothing_is_made_by_looking(tmp_path: Path) -> None:

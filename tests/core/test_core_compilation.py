@@ -70,8 +70,8 @@ def test_the_digest_of_the_cache_covers_what_is_compiled() -> None:
     code = (
         "import sys, nmpsim.core.compiled.engine, nmpsim.core.compiled.contract_entry\n"
         "import nmpsim.core.compiled.event_loop, nmpsim.core.compiled.replay_loop\n"
-        "from nmpsim.kernels.sources import compiled_sources\n"
-        "known = {str(p) for p in compiled_sources()}\n"
+        "from nmpsim.kernels.sources import list_compiled_sources\n"
+        "known = {str(p) for p in list_compiled_sources()}\n"
         "names = [n for n, m in sys.modules.items() if n.split('.')[0] == 'nmpsim'\n"
         "         and m.__file__ not in known]\n"
         "print(*names)"

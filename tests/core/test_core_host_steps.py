@@ -13,7 +13,7 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.diagnostics import UserError
 from nmpsim.isa import words
-from nmpsim.kernels import pair_profiles
+from nmpsim.kernels import binary_profiles
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -48,7 +48,7 @@ def test_what_does_not_fit_is_told(changes: dict[str, Any]) -> None:
 
 
 def test_kernels_number_operations_as_the_table_does() -> None:
-    numbers = [name for name in vars(pair_profiles) if name.startswith("OP_")]
+    numbers = [name for name in vars(binary_profiles) if name.startswith("OP_")]
     assert numbers
     for name in numbers:
-        assert getattr(pair_profiles, name) == getattr(words, name)
+        assert getattr(binary_profiles, name) == getattr(words, name)

@@ -214,7 +214,7 @@ print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs
         ("avgpool", "onednn", "nmpsim.core.reference.profiles", "AVERAGES"),
         ("avgpool", "onednn", "nmpsim.kernels.profiles", "average_results"),
         ("eltwise", "onednn", "nmpsim.core.reference.profiles", "PAIRS"),
-        ("eltwise", "onednn", "nmpsim.kernels.pair_profiles", "pair_results"),
+        ("eltwise", "onednn", "nmpsim.kernels.binary_profiles", "pair_results"),
         ("rescale", "fbgemm", "nmpsim.core.reference.profiles", "RESCALES"),
         ("rescale", "fbgemm", "nmpsim.kernels.profiles", "rescale_results"),
     ],

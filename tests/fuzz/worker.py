@@ -26,7 +26,7 @@ from typing import Any
 import atheris
 
 import nmpsim
-from nmpsim.kernels.sources import compiled_sources
+from nmpsim.kernels.sources import list_compiled_sources
 
 from .target import CORPUS, Target, corpus, target
 
@@ -47,7 +47,7 @@ READERS = ("nmpsim.isa.assembly", "nmpsim.isa.expressions")
 def uninstrumented() -> list[str]:
     """What Numba compiles: it would compile the instrumentation with it."""
     root = Path(nmpsim.__file__).parents[1]
-    paths = (path.relative_to(root).with_suffix("") for path in compiled_sources())
+    paths = (path.relative_to(root).with_suffix("") for path in list_compiled_sources())
     return [name for name in (".".join(path.parts) for path in paths) if name not in READERS]
 
 

@@ -22,7 +22,7 @@ from nmpsim.core.device import Device
 from nmpsim.kernels import entries
 from nmpsim.kernels.cache_folder import CacheFolder
 from nmpsim.kernels.entries import CACHE, Entry
-from nmpsim.kernels.host_cpu import cpu_features, cpu_name
+from nmpsim.kernels.host_cpu import get_cpu_features, get_cpu_name
 from nmpsim.kernels.machine_code import ENTRY, EXTERNAL_FUNCTIONS
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 
@@ -114,11 +114,11 @@ def test_the_processor_is_the_one_that_numba_compiles_for() -> None:
     from numba.core.registry import cpu_target
 
     _, name, features = cpu_target.target_context.codegen().magic_tuple()
-    assert (cpu_name({}), cpu_features({})) == (name, features)
+    assert (get_cpu_name({}), get_cpu_features({})) == (name, features)
     told = {"NUMBA_CPU_NAME": "generic"}
-    assert (cpu_name(told), cpu_features(told)) == ("generic", "")
-    assert cpu_features({"NUMBA_CPU_FEATURES": "+sse2"}) == "+sse2"
-    assert "+avx" not in cpu_features({"NUMBA_ENABLE_AVX": "0"})
+    assert (get_cpu_name(told), get_cpu_features(told)) == ("generic", "")
+    assert get_cpu_features({"NUMBA_CPU_FEATURES": "+sse2"}) == "+sse2"
+    assert "+avx" not in get_cpu_features({"NUMBA_ENABLE_AVX": "0"})
 
 
 @pytest.fixture(scope="module")

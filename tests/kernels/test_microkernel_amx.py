@@ -167,7 +167,7 @@ def recorded() -> Iterator[list[Call]]:
     with pytest.MonkeyPatch.context() as patch:
         for name in EMITTED:
             patch.setattr(microkernel_amx, name, lambda given, n=name: calls.append((n, given)))
-        for name in ("_workspace_at", "_uniform_stride", "address_of", "window_rows"):
+        for name in ("_workspace_at", "_uniform_stride", "get_address", "make_window_rows"):
             plain = plain_function(getattr(microkernel_amx, name))
             patch.setattr(microkernel_amx, name, plain)
         yield calls

@@ -13,9 +13,9 @@ from nmpsim.kernels.microkernel_int16 import (
     GRANULE,
     MAX_PRODUCTS,
     CarrySearch,
-    max_energy,
+    bound_energy,
+    find_carry_steps,
     products_int16,
-    steps_between_carries,
 )
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.vector_code import LANES
@@ -28,9 +28,9 @@ products: Any = numba.njit(
         inputs, base, offsets, window, steps, weights, start, pixels, out
     )
 )
-steps_entry: Any = numba.njit(lambda search, energy: steps_between_carries(search, energy))
+steps_entry: Any = numba.njit(lambda search, energy: find_carry_steps(search, energy))
 energy_entry: Any = numba.njit(
-    lambda inputs, start, granules, known: max_energy(inputs, start, granules, known)
+    lambda inputs, start, granules, known: bound_energy(inputs, start, granules, known)
 )
 LOW, HIGH = -(1 << 15), (1 << 15) - 1
 WINDOWS = {

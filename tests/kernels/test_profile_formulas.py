@@ -32,7 +32,7 @@ from rescale_oracle import (
     rounded_even,
 )
 
-from nmpsim.kernels import pair_profiles, profiles
+from nmpsim.kernels import binary_profiles, profiles
 from nmpsim.kernels.operands import (
     AverageParameters,
     BinaryScales,
@@ -43,7 +43,7 @@ from nmpsim.kernels.operands import (
 )
 
 pair_entry: Any = numba.njit(
-    lambda left, right, reals, other, count, t, q, index, counters: pair_profiles.compute_binary(
+    lambda left, right, reals, other, count, t, q, index, counters: binary_profiles.compute_binary(
         left[:count], right[:count], reals[:count], other[:count], t, q, index, counters
     )
 )

@@ -36,9 +36,9 @@ from nmpsim.kernels.result_table import (
     LEAST,
     MOST,
     TOO_LARGE,
+    choose_scaling_mode,
     fill_result_table,
     record_first,
-    scaling_mode,
     undo_counts,
 )
 from nmpsim.kernels.workspace_size import INTEGERS, REALS, ROWS
@@ -77,7 +77,7 @@ finish_entry: Any = numba.njit(
     )
 )
 undo_entry: Any = numba.njit(lambda table: undo_counts(table))
-mode_entry: Any = numba.njit(lambda q: scaling_mode(q))
+mode_entry: Any = numba.njit(lambda q: choose_scaling_mode(q))
 record_entry: Any = numba.njit(
     lambda table, lane, count, clip, index, counters: record_first(
         table, lane, count, clip, index, counters

@@ -23,7 +23,7 @@ from rescale_oracle import (
 
 from nmpsim.core.reference import arithmetic as reference
 from nmpsim.core.reference import operands
-from nmpsim.kernels import pair_profiles
+from nmpsim.kernels import binary_profiles
 from nmpsim.kernels import rounding as kernels
 
 float_entry: Any = numba.njit(lambda word: kernels.float_from_bits(word))
@@ -33,7 +33,7 @@ word_entry: Any = numba.njit(lambda value: kernels.round_to_int32(value))
 held_entry: Any = numba.njit(lambda value, limit: kernels.clamp_magnitude(value, limit))
 product_entry: Any = numba.njit(lambda x, mul: kernels.doubling_high(x, mul))
 fused_entry: Any = numba.njit(
-    lambda x, factor, addend: pair_profiles.fused_multiply_add(x, factor, addend)
+    lambda x, factor, addend: binary_profiles.fused_multiply_add(x, factor, addend)
 )
 shift_entry: Any = numba.njit(lambda x, shift: kernels.rounding_shift(x, shift))
 

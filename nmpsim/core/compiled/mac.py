@@ -24,8 +24,8 @@ from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import (
     PART_CACHED,
     ConvShape,
-    ConvTile,
     IntegerScale,
+    MacTile,
     MatmulShape,
     OperandOffsets,
     OutputPosition,
@@ -93,7 +93,7 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
     parts = SumParts(is_all or part == PART_FIRST, is_all or part == PART_LAST)
     place = OutputPosition(d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
     q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
-    tile = ConvTile(
+    tile = MacTile(
         struct_pointer(w.spm),
         struct_pointer(window),
         struct_pointer(at),
@@ -138,7 +138,7 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x]
     )
     q = requantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)
-    tile = ConvTile(
+    tile = MacTile(
         struct_pointer(w.spm),
         struct_pointer(window),
         struct_pointer(at),
@@ -187,7 +187,16 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         clip_at(d, GEMM.clip_low),
     )
     place = OutputPosition(d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
-    gemm(w.spm, g, at, parts, q, place, layer_counters(w, layer))
+    tile = MacTile(
+        struct_pointer(w.spm),
+        struct_pointer(g),
+        struct_pointer(at),
+        parts,
+        struct_pointer(q),
+        struct_pointer(place),
+        struct_pointer(layer_counters(w, layer)),
+    )
+    gemm(struct_pointer(tile))
 
 
 KERNELS = {"nmp.conv": do_conv, "nmp.dwconv": do_dwconv, "nmp.gemm": do_gemm}
