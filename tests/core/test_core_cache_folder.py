@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nmpsim.kernels import open_cache_folder as cache_folder_module
+from nmpsim.kernels import cache_folder as cache_folder_module
 from nmpsim.kernels.cache_folder import CacheFolder, fcntl, is_trusted, lock, open_cache_folder
 
 needs_root = pytest.mark.skipif(
