@@ -10,6 +10,9 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.bundle.metadata import Tensor
+from nmpsim.lir.nodes import ELEM_DTYPES
+
 Space = Literal["dram", "scratchpad", "control"]
 
 
@@ -102,6 +105,12 @@ class ByteRuns:
         np.add.at(edges, begin, 1)
         np.add.at(edges, end, -1)
         return np.cumsum(edges[:-1]) > 0
+
+
+def get_tensor_bytes(tensor: Tensor) -> ByteRuns:
+    """Return the bytes of a tensor in DRAM."""
+    nbytes = math.prod(tensor.shape) * ELEM_DTYPES[tensor.elem].itemsize
+    return ByteRuns("dram", tensor.address, nbytes)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -8,7 +8,6 @@ import attrs
 
 from nmpsim.bundle.metadata import ProgramStep, Tensor
 from nmpsim.core.counters import host_saturation
-from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.stop_conditions import TraceColumn
 from nmpsim.debugger.breakpoints import (
     AccessCondition,
@@ -19,7 +18,7 @@ from nmpsim.debugger.breakpoints import (
     SaturationCondition,
     StallCondition,
 )
-from nmpsim.debugger.byte_runs import ByteRuns
+from nmpsim.debugger.byte_runs import get_tensor_bytes
 from nmpsim.debugger.execution import Execution, Pause
 from nmpsim.debugger.hazards import Hazard, HazardDetector
 from nmpsim.debugger.instructions import (
@@ -74,8 +73,7 @@ class HazardLog:
         accesses = [] if step is None else sorted(list_host_accesses(step), key=lambda one: one[0])
         ends = execution.bundle.metadata.outputs if execution.step is None else ()
         for kind, tensor in (*accesses, *(("read", tensor) for tensor in ends)):
-            nbytes = read_tensor(execution.machine, tensor).nbytes
-            yield MemoryAccess(kind, tensor.name, ByteRuns("dram", tensor.address, nbytes))
+            yield MemoryAccess(kind, tensor.name, get_tensor_bytes(tensor))
 
 
 def find_host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
@@ -206,9 +204,8 @@ class EventObserver:
             return
         layer = self.execution.layers[pause.layers[0]]
         for kind, tensor in list_host_accesses(step):
-            end = tensor.address + read_tensor(self.execution.machine, tensor).nbytes
             is_kind = condition.access in (kind, "access")
-            if is_kind and tensor.address < condition.end and condition.start < end:
+            if is_kind and get_tensor_bytes(tensor).overlaps_range(condition.start, condition.end):
                 yield f"the host {kind}s {tensor.name} ({layer.display_name})"
 
 

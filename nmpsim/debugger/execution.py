@@ -203,31 +203,21 @@ class Execution:
         until = min(until, *(e.position for e in self.edits if e.position > start), FOREVER)
         if start < self._furthest:  # so a pause is wholly new to who has seen all before it, or not
             until = min(until, self._furthest)
-        pause = self._move(step, until, cycle, after, cores, addresses)
+        self.trap = None
+        if step.kind == "host":
+            pause = self._host(step)
+        elif not self._is_started:
+            pause = self._start(step)
+        else:
+            stops = self._stops._replace(until_cycle=cycle, after=after)
+            if cores is not None:
+                stops = stops._replace(cores=cores)
+            if addresses is not None:
+                stops = stops._replace(addresses=addresses)
+            pause = self._device(step, stops, min(until - self.position, MAX_TURNS))
         self._furthest = max(self._furthest, self.position)
         self._edit_here()
         return pause
-
-    def _move(
-        self,
-        step: ProgramStep,
-        until: int,
-        cycle: int,
-        after: int,
-        cores: npt.NDArray[np.bool_] | None,
-        addresses: npt.NDArray[np.int64] | None,
-    ) -> Pause:
-        self.trap = None
-        if step.kind == "host":
-            return self._host(step)
-        if not self._is_started:
-            return self._start(step)
-        stops = self._stops._replace(until_cycle=cycle, after=after)
-        if cores is not None:
-            stops = stops._replace(cores=cores)
-        if addresses is not None:
-            stops = stops._replace(addresses=addresses)
-        return self._device(step, stops, min(until - self.position, MAX_TURNS))
 
     @contextmanager
     def limit_time(self, budget: TimeBudget) -> Iterator[None]:

@@ -22,9 +22,10 @@ from nmpsim.debugger.arithmetic import (
     list_terms,
     trace_result,
 )
+from nmpsim.debugger.byte_runs import get_tensor_bytes
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.events import list_host_accesses
-from nmpsim.debugger.inspect import ravel_index, read_values, unravel_index
+from nmpsim.debugger.inspect import ravel_index, unravel_index
 from nmpsim.debugger.instructions import ExecutedInstruction
 from nmpsim.debugger.tracing import (
     ScratchpadSources,
@@ -370,7 +371,7 @@ def _list_uses(debugger: Debugger, layer: Layer, address: int) -> tuple[list[Ele
         kinds = {
             kind
             for kind, tensor in list_host_accesses(step)
-            if tensor.address <= address < tensor.address + read_values(debugger, tensor).nbytes
+            if get_tensor_bytes(tensor).contains(address)
         }
         position = debugger.layer_ends[layer.index]
         event = ElementEvent("read", -1, step.opcode or "", 0, 0, 0, position, layer.name)

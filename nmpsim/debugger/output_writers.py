@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.core.host_steps import read_tensor
-from nmpsim.debugger.byte_runs import ByteRuns
+from nmpsim.debugger.byte_runs import ByteRuns, get_tensor_bytes
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import ErrorPattern
 from nmpsim.debugger.error_regions import ElementOwners, Mask, describe_extent
@@ -70,9 +69,7 @@ def describe_store(done: ExecutedInstruction) -> str:
 
 def find_writers(layer: Layer, trace: Sequence[ExecutedInstruction]) -> OutputWriters:
     """Return which instructions of a layer's trace wrote its output."""
-    dtype, tensor = np.dtype(ELEM_DTYPES[layer.output.elem]), layer.output
-    elements = int(np.prod(tensor.shape, dtype=np.int64))
-    whole = ByteRuns("dram", tensor.address, elements * dtype.itemsize)
+    whole = get_tensor_bytes(layer.output)
     first, last = (np.full(whole.run, -1, np.int64) for _ in range(2))
     stores: list[ExecutedInstruction] = []
     for done in trace:
@@ -84,7 +81,7 @@ def find_writers(layer: Layer, trace: Sequence[ExecutedInstruction]) -> OutputWr
             first[places] = np.where(first[places] < 0, len(stores), first[places])
             last[places] = len(stores)
             stores.append(done)
-    shape = (*tensor.shape, dtype.itemsize)
+    shape = (*layer.output.shape, ELEM_DTYPES[layer.output.elem].itemsize)
     firsts, lasts = (one.reshape(shape)[..., 0] for one in (first, last))
     return OutputWriters(tuple(stores), firsts, lasts)
 
@@ -153,13 +150,11 @@ def _two_of(known: OutputWriters) -> str:
 
 def _outside(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[ExecutedInstruction]:
     """Yield stores of a layer that write outside of its output."""
-    tensor = layer.output
-    dtype = np.dtype(ELEM_DTYPES[tensor.elem])
-    end = tensor.address + int(np.prod(tensor.shape, dtype=np.int64)) * dtype.itemsize
+    output = get_tensor_bytes(layer.output)
     for done in trace:
         if done.layer == layer.index:
             for box in _written(done):
-                if not tensor.address <= box.coalesce().start <= box.end <= end:
+                if not output.start <= box.coalesce().start <= box.end <= output.end:
                     yield done
 
 
@@ -174,7 +169,7 @@ def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPat
     if layer.placement == "host":
         step = debugger.find_step(index)
         read = [
-            _all_of(debugger, tensor) for kind, tensor in list_host_accesses(step) if kind == "read"
+            get_tensor_bytes(tensor) for kind, tensor in list_host_accesses(step) if kind == "read"
         ]
     else:
         trace = trace_layer(debugger, index)
@@ -188,13 +183,8 @@ def find_overwritten_results(debugger: Debugger) -> Iterator[ErrorPattern]:
 
     All layers must have run.
     """
-    results = [_all_of(debugger, tensor) for tensor in debugger.bundle.metadata.outputs]
+    results = [get_tensor_bytes(tensor) for tensor in debugger.bundle.metadata.outputs]
     yield from _spoiled(debugger, debugger.get_layer_order(), results, FOREVER, "the host")
-
-
-def _all_of(debugger: Debugger, tensor: Tensor) -> ByteRuns:
-    nbytes = read_tensor(debugger.execution.machine, tensor).nbytes
-    return ByteRuns("dram", tensor.address, nbytes)
 
 
 def _within(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[ErrorPattern]:
@@ -275,7 +265,7 @@ def _by_whom(debugger: Debugger, later: Sequence[int], address: int) -> str:
         if layer.placement == "host":
             step = debugger.find_step(index)
             written = [t for kind, t in list_host_accesses(step) if kind == "write"]
-            if any(_all_of(debugger, tensor).contains(address) for tensor in written):
+            if any(get_tensor_bytes(tensor).contains(address) for tensor in written):
                 return f", last by the host in {layer.display_name}"
             continue
         done = find_last_writer(trace_layer(debugger, index), "dram", address)

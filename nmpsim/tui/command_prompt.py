@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import attrs
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input
@@ -19,6 +19,7 @@ from textual.widgets import Input
 from nmpsim.atomic import write_file
 from nmpsim.debugger.commands.command import make_result
 from nmpsim.diagnostics import fail
+from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.view import View
 from nmpsim.visible import visible_line
@@ -74,10 +75,10 @@ class CommandPrompt(Input):
     """Command line of one row with history and completion."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "recall(-1)", "Earlier command", show=False),
-        Binding("down", "recall(1)", "Later command", show=False),
-        Binding("tab", "complete", "Complete", show=False),
-        Binding("escape", "leave", "Back to the pane", show=False),
+        bind("up", "recall(-1)", "Earlier command"),
+        bind("down", "recall(1)", "Later command"),
+        bind("tab", "complete", "Complete"),
+        bind("escape", "leave", "Back to the pane"),
     ]
 
     class Closed(Message):

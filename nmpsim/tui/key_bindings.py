@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 from textual.binding import Binding, BindingType
+from textual.keys import format_key
 
 from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
 from nmpsim.tui.view import View
@@ -62,6 +63,11 @@ def format_breakpoint_command(view: View, condition: AddressCondition | LayerCon
     return f"break address {condition.address:#x}"
 
 
+def bind(keys: str, action: str, description: str) -> Binding:
+    """Return a binding that the footer does not show."""
+    return Binding(keys, action, description, show=False)
+
+
 def make_bindings(panes: Sequence[str]) -> list[BindingType]:
     """Return the bindings that work in every pane; ``panes`` are names in the order of the tabs."""
     moves = [
@@ -75,7 +81,7 @@ def make_bindings(panes: Sequence[str]) -> list[BindingType]:
         for one in KEY_COMMANDS
     ]
     numbers = [
-        Binding(str(number), f"pane({number - 1})", f"Pane {name}", show=False)
+        bind(str(number), f"pane({number - 1})", f"Pane {name}")
         for number, name in enumerate(panes, 1)
     ]
     return [*moves, *_OTHERS, *numbers]
@@ -83,29 +89,29 @@ def make_bindings(panes: Sequence[str]) -> list[BindingType]:
 
 _OTHERS = (
     Binding("b", "breakpoint", "Break", tooltip="Breakpoint at the line, or none again"),
-    Binding("escape,ctrl+c", "interrupt", "Stop what runs", show=False),
-    Binding("colon", "prompt('')", "Command line", show=False),
-    Binding("slash", "prompt('/')", "Search in the pane", show=False),
-    Binding("full_stop,f3", "search_again(1)", "Next match", show=False),
-    Binding("comma,shift+f3", "search_again(-1)", "Match before", show=False),
-    Binding("w", "copy", "Copy the pane's text to a file", show=False),
-    Binding("less_than_sign", "core(-1)", "Look at the core before", show=False),
-    Binding("greater_than_sign", "core(1)", "Look at the next core", show=False),
-    Binding("K", "neighbour('sources')", "To a layer that the selected one reads", show=False),
-    Binding("J", "neighbour('readers')", "To a layer that reads the selected one", show=False),
-    Binding("z", "zoom", "One pane, or all", show=False),
-    Binding("right_curly_bracket,ctrl+right", "resize(4, 0)", "Wider pane", show=False),
-    Binding("left_curly_bracket,ctrl+left", "resize(-4, 0)", "Narrower pane", show=False),
-    Binding("right_parenthesis,ctrl+down", "resize(0, 2)", "Higher pane", show=False),
-    Binding("left_parenthesis,ctrl+up", "resize(0, -2)", "Lower pane", show=False),
-    Binding("H", "hide_pane", "Hide the pane; its number shows it", show=False),
-    Binding("B", "split_pane", "A place of its own for the pane, beside the others", show=False),
-    Binding("L", "keep_layout", "Keep these layouts in a file", show=False),
-    Binding("0", "standard_layout", "The layout as it was made", show=False),
+    bind("escape,ctrl+c", "interrupt", "Stop what runs"),
+    bind("colon", "prompt('')", "Command line"),
+    bind("slash", "prompt('/')", "Search in the pane"),
+    bind("full_stop,f3", "search_again(1)", "Next match"),
+    bind("comma,shift+f3", "search_again(-1)", "Match before"),
+    bind("w", "copy", "Copy the pane's text to a file"),
+    bind("less_than_sign", "core(-1)", "Look at the core before"),
+    bind("greater_than_sign", "core(1)", "Look at the next core"),
+    bind("K", "neighbour('sources')", "To a layer that the selected one reads"),
+    bind("J", "neighbour('readers')", "To a layer that reads the selected one"),
+    bind("z", "zoom", "One pane, or all"),
+    bind("right_curly_bracket,ctrl+right", "resize(4, 0)", "Wider pane"),
+    bind("left_curly_bracket,ctrl+left", "resize(-4, 0)", "Narrower pane"),
+    bind("right_parenthesis,ctrl+down", "resize(0, 2)", "Higher pane"),
+    bind("left_parenthesis,ctrl+up", "resize(0, -2)", "Lower pane"),
+    bind("H", "hide_pane", "Hide the pane; its number shows it"),
+    bind("B", "split_pane", "A place of its own for the pane, beside the others"),
+    bind("L", "keep_layout", "Keep these layouts in a file"),
+    bind("0", "standard_layout", "The layout as it was made"),
     Binding("question_mark,f1", "help", "Help"),
-    Binding("h", "keys_panel", "Keys of the pane, beside it", show=False),
-    Binding("ctrl+p", "command_palette", "Command palette: everything by its name", show=False),
-    Binding("ctrl+l", "repaint", "Repaint the screen", show=False),
+    bind("h", "keys_panel", "Keys of the pane, beside it"),
+    bind("ctrl+p", "command_palette", "Command palette: everything by its name"),
+    bind("ctrl+l", "repaint", "Repaint the screen"),
     Binding("q", "quit", "Quit"),
 )
 
@@ -123,48 +129,15 @@ def list_key_actions(bindings: Iterable[BindingType]) -> list[tuple[str, str, st
 
 def format_keys(keys: str) -> str:
     """Return key names as they are printed on a keyboard."""
-    return " ".join(NAMES.get(key, key) for key in keys.split(","))
+    return " ".join(map(_format_key, keys.split(",")))
 
 
-NAMES = {
-    "question_mark": "?",
-    "slash": "/",
-    "colon": ":",
-    "full_stop": ".",
-    "comma": ",",
-    "plus": "+",
-    "minus": "-",
-    "equals_sign": "=",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "left_curly_bracket": "{",
-    "right_curly_bracket": "}",
-    "left_parenthesis": "(",
-    "right_parenthesis": ")",
-    "ctrl+left": "Ctrl-Left",
-    "ctrl+right": "Ctrl-Right",
-    "ctrl+up": "Ctrl-Up",
-    "ctrl+down": "Ctrl-Down",
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
-    "escape": "Esc",
-    "enter": "Enter",
-    "space": "Space",
-    "tab": "Tab",
-    "shift+tab": "Shift-Tab",
-    "shift+f3": "Shift-F3",
-    "f1": "F1",
-    "f3": "F3",
-    "ctrl+c": "Ctrl-C",
-    "ctrl+p": "Ctrl-P",
-    "ctrl+l": "Ctrl-L",
-    "pageup": "PgUp",
-    "pagedown": "PgDn",
-    "home": "Home",
-    "end": "End",
-    "up": "Up",
-    "down": "Down",
-    "left": "Left",
-    "right": "Right",
-}
-"""Textual's name of a key -> name printed on the key."""
+def _format_key(key: str) -> str:
+    text = format_key(key)
+    if len(text) == 1 and text.isascii():
+        return text
+    return NAMES.get(key, key.title().replace("+", "-"))
+
+
+NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
+"""Textual's name of a key -> name printed on the key, where it is not the same in title case."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from rich.style import Style
 from rich.text import Text
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -16,6 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
+from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.theme import UNICODE, Glyphs
 from nmpsim.tui.view import View
 
@@ -27,15 +28,15 @@ class LinePane(ScrollView, can_focus=True):
     """Scrolling list of lines with a cursor and a fixed heading."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Line up", show=False),
-        Binding("down,j", "move(1)", "Line down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown,space", "page(1)", "Page down", show=False),
-        Binding("home", "move(-1000000000)", "First line", show=False),
-        Binding("end", "move(1000000000)", "Last line", show=False),
-        Binding("enter", "choose", "Choose what the cursor is at", show=False),
-        Binding("tab", "app.next_pane(1)", "Next pane", show=False),
-        Binding("shift+tab", "app.next_pane(-1)", "Pane before", show=False),
+        bind("up,k", "move(-1)", "Line up"),
+        bind("down,j", "move(1)", "Line down"),
+        bind("pageup", "page(-1)", "Page up"),
+        bind("pagedown,space", "page(1)", "Page down"),
+        bind("home", "move(-1000000000)", "First line"),
+        bind("end", "move(1000000000)", "Last line"),
+        bind("enter", "choose", "Choose what the cursor is at"),
+        bind("tab", "app.next_pane(1)", "Next pane"),
+        bind("shift+tab", "app.next_pane(-1)", "Pane before"),
     ]
 
     title = ""
@@ -47,6 +48,7 @@ class LinePane(ScrollView, can_focus=True):
     cursor = reactive(0)
     virtual_size = reactive(Size(0, 0))
     view: View | None = None
+    _lines: Sequence[Text] = ()
     _heading_rows = 0
     _followed: object = None
     _pending_lines: tuple[int, ...] = ()
@@ -72,12 +74,12 @@ class LinePane(ScrollView, can_focus=True):
         """Read what the lines need; the debugger does not move meanwhile."""
 
     def count_lines(self) -> int:
-        """Return the number of lines."""
-        raise NotImplementedError
+        """Return the number of lines; by default those of ``_lines``."""
+        return len(self._lines)
 
     def make_line(self, index: int, width: int) -> Text:
-        """Return a line for a pane of this width."""
-        raise NotImplementedError
+        """Return a line for a pane of this width; by default one of ``_lines``."""
+        return self._lines[index].copy()
 
     def make_heading(self, width: int) -> list[Text]:
         """Return the fixed lines above the list."""

@@ -8,18 +8,20 @@ from typing import ClassVar
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
+
+from nmpsim.tui.key_bindings import bind
 
 
 class SelectMenu(ModalScreen[int | None]):
     """Menu that closes with the index of the selected option, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss(None)", "Close", show=False),
-        Binding("j", "app.simulate_key('down')", "Next", show=False),
-        Binding("k", "app.simulate_key('up')", "Before", show=False),
+        bind("escape,q", "dismiss(None)", "Close"),
+        bind("j", "app.simulate_key('down')", "Next"),
+        bind("k", "app.simulate_key('up')", "Before"),
     ]
 
     def __init__(self, title: str, options: Sequence[str]) -> None:

@@ -24,34 +24,26 @@ class WrappedPane(LinePane):
         super().__init__(id=id)
         self.texts: list[Text] = []
         self._lines: list[Text] = []
-        self._folded_at = self._longest = 0
+        self._wrapped_at = self._longest = 0
 
     def measure(self) -> None:
         """Wrap for another width."""
-        self.fold()
+        self.wrap_lines()
         super().measure()
 
-    def fold(self) -> None:
+    def wrap_lines(self) -> None:
         """Compute the lines if the width of the pane has changed."""
-        if self.size and self._folded_at != self.columns:
-            self._folded_at = self.columns
-            self._lines = self._folded(self.texts)
+        if self.size and self._wrapped_at != self.columns:
+            self._wrapped_at = self.columns
+            self._lines = self._wrap(self.texts)
         self._longest = max((line.cell_len for line in self._lines), default=0)
 
     def compute_width(self) -> int:
         """Return the columns of the longest line."""
         return self._longest
 
-    def count_lines(self) -> int:
-        """Return the number of lines."""
-        return len(self._lines)
-
-    def make_line(self, index: int, width: int) -> Text:
-        """Return a line."""
-        return self._lines[index].copy()
-
-    def _folded(self, texts: Iterable[Text]) -> list[Text]:
-        width = max(self._folded_at, FEWEST_COLUMNS)
+    def _wrap(self, texts: Iterable[Text]) -> list[Text]:
+        width = max(self._wrapped_at, FEWEST_COLUMNS)
         console = self.app.console
         return [
             part

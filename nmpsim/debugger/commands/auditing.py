@@ -135,7 +135,6 @@ def show_constants(context: Context, arguments: Arguments) -> CommandResult:
 
 COMMANDS = (
     Command(
-        "integers",
         "integers [LAYER] [all]",
         "rescale integers compared with those that the LIR's scales ask for",
         show_integers,
@@ -145,7 +144,6 @@ COMMANDS = (
         " float32. Where each channel has its own, wrong channels are listed; all lists every one.",
     ),
     Command(
-        "constants",
         "constants FILE.npz",
         "the program's weights and biases compared with a file's",
         show_constants,

@@ -167,7 +167,6 @@ def _numbers(context: Context, arguments: Arguments) -> list[int]:
 
 COMMANDS = (
     Command(
-        "break",
         "break " + " | ".join(FORMS) + "  [if EXPRESSION]",
         "stop at a place or on an event",
         add_breakpoint,
@@ -199,7 +198,6 @@ COMMANDS = (
         " it: break address 0x80000400 if register(2, a0) == 3",
     ),
     Command(
-        "watch",
         "watch TENSOR [I J ...] | ADDRESS [BYTES] [read|write|access] [core C] [if EXPRESSION]",
         "stop after each write (read, access) of a tensor, an element, a piece of memory",
         add_watchpoint,
@@ -209,13 +207,11 @@ COMMANDS = (
     ),
     Command(
         "breakpoints",
-        "breakpoints",
         "list breakpoints with their hit counts",
         list_breakpoints,
         ("info",),
     ),
     Command(
-        "delete",
         "delete [N ...]",
         "delete breakpoints; all without a number",
         delete_breakpoints,
@@ -223,7 +219,6 @@ COMMANDS = (
         ("<breakpoint>",),
     ),
     Command(
-        "enable",
         "enable [N ...]",
         "enable breakpoints; all without a number",
         enable_breakpoints,
@@ -231,7 +226,6 @@ COMMANDS = (
         ("<breakpoint>",),
     ),
     Command(
-        "disable",
         "disable [N ...]",
         "disable breakpoints without deleting them",
         disable_breakpoints,

@@ -208,7 +208,6 @@ def revert_changes(context: Context, arguments: Arguments) -> CommandResult:
 
 COMMANDS = (
     Command(
-        "change",
         "change LAYER WORD VALUE [channel C] | LAYER bias C VALUE | LAYER scale S [alone]",
         "change a layer's rescale integers, clip range, bias, output scale",
         change_layer,
@@ -233,7 +232,6 @@ COMMANDS = (
         " to where the layer begins.",
     ),
     Command(
-        "set",
         "set TENSOR I J ... VALUE | ADDRESS VALUE [BYTES]",
         "change an element of a tensor here and now, or bytes of the program",
         set_element,
@@ -242,10 +240,8 @@ COMMANDS = (
         "An element is set again whenever the run comes by this position. An address may be NAME+N"
         " as `why` names weights; the run then goes back to the start.",
     ),
-    Command("effect", "effect", "run to the end and show the effect of the changes", show_effects),
-    Command("export", "export FILE", "write the changes as a patch", export_patch, (), ("<file>",)),
-    Command(
-        "patch", "patch FILE", "apply the changes of a patch", apply_patch_file, (), ("<file>",)
-    ),
-    Command("revert", "revert", "undo all changes; the run is at the start then", revert_changes),
+    Command("effect", "run to the end and show the effect of the changes", show_effects),
+    Command("export FILE", "write the changes as a patch", export_patch, (), ("<file>",)),
+    Command("patch FILE", "apply the changes of a patch", apply_patch_file, (), ("<file>",)),
+    Command("revert", "undo all changes; the run is at the start then", revert_changes),
 )

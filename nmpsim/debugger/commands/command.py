@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -54,6 +55,25 @@ def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> tu
     return line(list(headers)), *(line(row) for row in cells)
 
 
+Column = str | tuple[str, Callable[[Any], object]]
+"""Attribute of a record that is also the title; or a title and a function of a record."""
+
+
+def list_records(
+    name: str, records: Sequence[Any], columns: Sequence[Column], empty: str = ""
+) -> CommandResult:
+    """Return attrs records as a table, and with all their fields as JSON data under ``name``.
+
+    ``empty`` is the text if there are no records; by default only the titles are shown.
+    """
+    named: dict[str, Callable[[Any], object]] = dict(
+        (one, attrgetter(one)) if isinstance(one, str) else one for one in columns
+    )
+    rows = [[read(record) for read in named.values()] for record in records]
+    lines = format_table(tuple(named), rows) if rows or not empty else (empty,)
+    return CommandResult(lines, {name: [attrs.asdict(one) for one in records]})
+
+
 def to_json_value(value: Any) -> Any:
     """Return a value that JSON can represent: infinity and NaN become text."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -70,12 +90,16 @@ def format_count(number: int, thing: str) -> str:
 class Command:
     """A debugger command: name, help, function and completions."""
 
-    name: str
     usage: str
-    """Usage line; ``[...]`` is optional."""
+    """Name and arguments; ``[...]`` is optional."""
     summary: str
     run: Callable[[Context, Arguments], CommandResult]
     aliases: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
     """Completions of its arguments: words, or <layer>, <tensor>, <breakpoint>, <file>."""
     details: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the command, the first word of its usage."""
+        return self.usage.split()[0]

@@ -257,7 +257,6 @@ def _verdict(one: LayerComparison, name: str) -> str:
 
 COMMANDS = (
     Command(
-        "reference",
         "reference FILE.npz",
         "load expected outputs of layers",
         load_reference,
@@ -267,7 +266,6 @@ COMMANDS = (
         " names of layers.",
     ),
     Command(
-        "compare",
         "compare [LAYER] [isolated]",
         "layers compared with the reference, as the network ran and alone on right inputs",
         compare_layers,
@@ -276,7 +274,6 @@ COMMANDS = (
         "A layer that is wrong but right alone only inherits; one that is wrong alone breaks.",
     ),
     Command(
-        "diverge",
         "diverge [N]",
         "go to the first layer that differs from the reference",
         find_divergence,

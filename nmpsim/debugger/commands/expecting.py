@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
@@ -21,54 +22,37 @@ from nmpsim.debugger.reference import compare_layer
 from nmpsim.diagnostics import UserError, fail
 
 
-def make_functions(context: Context) -> Mapping[str, Function]:
-    """Return the functions that an expression may call."""
-    debugger = context.debugger
+def _cycles(context: Context, words: Sequence[str]) -> Number:
+    if not words:
+        return context.debugger.report().cycles
+    index = find_layer(context.debugger, words[0]).index
+    return list_layer_states(context.debugger)[index].cycles
 
-    def saturation(words: Sequence[str]) -> Number:
-        index = find_layer(debugger, words[0]).index if words else None
-        states = list_layer_states(debugger)
-        return sum(state.saturated for state in states if index in (None, state.index))
 
-    def cycles(words: Sequence[str]) -> Number:
-        if not words:
-            return debugger.report().cycles
-        return list_layer_states(debugger)[find_layer(debugger, words[0]).index].cycles
+def _saturation(context: Context, words: Sequence[str]) -> Number:
+    index = find_layer(context.debugger, words[0]).index if words else None
+    states = list_layer_states(context.debugger)
+    return sum(state.saturated for state in states if index in (None, state.index))
 
-    def differing(words: Sequence[str]) -> Number:
-        return sum(one.differing for one in _differences(context, words))
 
-    def ulp(words: Sequence[str]) -> Number:
-        return max((one.worst_ulp for one in _differences(context, words)), default=0)
+def _value(context: Context, words: Sequence[str]) -> Number:
+    name, *at = _at_least(words, 1, "value(TENSOR, I, J, ...)")
+    tensor = find_tensor(context.debugger, name)
+    where = ravel_index(tuple(_integer(word) for word in at), tensor.shape)
+    number: Number = read_values(context.debugger, tensor).reshape(-1)[where].item()
+    return number
 
-    def value(words: Sequence[str]) -> Number:
-        name, *at = _at_least(words, 1, "value(TENSOR, I, J, ...)")
-        tensor = find_tensor(debugger, name)
-        where = ravel_index(tuple(_integer(word) for word in at), tensor.shape)
-        number: Number = read_values(debugger, tensor).reshape(-1)[where].item()
-        return number
 
-    def register(words: Sequence[str]) -> Number:
-        core, name = _at_least(words, 2, "register(CORE, NAME)")[:2]
-        found = read_registers(debugger, _integer(core))
-        if name not in found:
-            raise fail("DEBUG002", "there is no such register", found=name, expected="pc, a0, ...")
-        return found[name]
+def _register(context: Context, words: Sequence[str]) -> Number:
+    core, name = _at_least(words, 2, "register(CORE, NAME)")[:2]
+    found = read_registers(context.debugger, _integer(core))
+    if name not in found:
+        raise fail("DEBUG002", "there is no such register", found=name, expected="pc, a0, ...")
+    return found[name]
 
-    return {
-        "cycle": lambda _: debugger.execution.cycle,
-        "cycles": cycles,
-        "position": lambda _: debugger.execution.position,
-        "layers_done": lambda _: debugger.get_location().layers_done,
-        "trapped": lambda _: int(debugger.execution.trap is not None),
-        "saturation": saturation,
-        "differing": differing,
-        "ulp": ulp,
-        "value": value,
-        "register": register,
-        "hazards": lambda _: len(debugger.find_hazards()),
-        "hits": lambda words: debugger.breakpoint(_integer(_at_least(words, 1, "hits(N)")[0])).hits,
-    }
+
+def _hits(context: Context, words: Sequence[str]) -> Number:
+    return context.debugger.breakpoint(_integer(_at_least(words, 1, "hits(N)")[0])).hits
 
 
 def _differences(context: Context, words: Sequence[str]) -> list[Difference]:
@@ -97,6 +81,28 @@ def _no_number(word: str) -> UserError:
     return fail("DEBUG001", "a whole number is expected", found=word)
 
 
+FUNCTIONS: Mapping[str, Callable[[Context, Sequence[str]], Number]] = {
+    "cycle": lambda context, _: context.debugger.execution.cycle,
+    "cycles": _cycles,
+    "saturation": _saturation,
+    "differing": lambda *asked: sum(one.differing for one in _differences(*asked)),
+    "ulp": lambda *asked: max((one.worst_ulp for one in _differences(*asked)), default=0),
+    "value": _value,
+    "register": _register,
+    "hazards": lambda context, _: len(context.debugger.find_hazards()),
+    "hits": _hits,
+    "layers_done": lambda context, _: context.debugger.get_location().layers_done,
+    "position": lambda context, _: context.debugger.execution.position,
+    "trapped": lambda context, _: int(context.debugger.execution.trap is not None),
+}
+"""Function of an expression -> its implementation, in the order of the help."""
+
+
+def make_functions(context: Context) -> Mapping[str, Function]:
+    """Return the functions that an expression may call."""
+    return {name: partial(function, context) for name, function in FUNCTIONS.items()}
+
+
 def evaluate_expression(context: Context, arguments: Arguments) -> CommandResult:
     """Show the value of an expression."""
     text = arguments.take_text()
@@ -114,25 +120,8 @@ def check_expectation(context: Context, arguments: Arguments) -> CommandResult:
     )
 
 
-FUNCTIONS = (
-    "cycle",
-    "cycles",
-    "saturation",
-    "differing",
-    "ulp",
-    "value",
-    "register",
-    "hazards",
-    "hits",
-    "layers_done",
-    "position",
-    "trapped",
-)
-"""Names of the functions, as help and completion show them."""
-
 COMMANDS = (
     Command(
-        "expect",
         "expect EXPRESSION",
         "check an expression; exit code 1 at the end if it is false",
         check_expectation,
@@ -142,7 +131,6 @@ COMMANDS = (
         + ", ".join(FUNCTIONS),
     ),
     Command(
-        "eval",
         "eval EXPRESSION",
         "the value of an expression",
         evaluate_expression,

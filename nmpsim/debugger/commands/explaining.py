@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.command import (
+    Column,
     Command,
     CommandResult,
     format_table,
-    make_result,
+    list_records,
     to_json_value,
 )
 from nmpsim.debugger.commands.context import Context
@@ -111,17 +110,15 @@ def show_readers(context: Context, arguments: Arguments) -> CommandResult:
     """Show what read an element."""
     layer, at = _element(context, arguments)
     found = find_readers(context.debugger, layer, at)
-    data: dict[str, Any] = {"readers": [attrs.asdict(one) for one in found]}
-    if not found:
-        return make_result("nobody has read it yet", **data)
-    rows: list[list[object]] = [
-        [context.get_display_name(e.layer), "host" if e.core < 0 else f"core {e.core}",
-         e.instruction, "" if e.core < 0 else f"{e.pc:#x}", "" if e.core < 0 else e.cycle,
-         e.position]
-        for e in found
-    ]  # fmt: skip
-    lines = format_table(("layer", "who", "instruction", "pc", "cycle", "position"), rows)
-    return CommandResult(lines, data)
+    columns: tuple[Column, ...] = (
+        ("layer", lambda one: context.get_display_name(one.layer)),
+        ("who", lambda one: "host" if one.core < 0 else f"core {one.core}"),
+        "instruction",
+        ("pc", lambda one: "" if one.core < 0 else f"{one.pc:#x}"),
+        ("cycle", lambda one: "" if one.core < 0 else one.cycle),
+        "position",
+    )
+    return list_records("readers", found, columns, "nobody has read it yet")
 
 
 def show_hazards(context: Context, arguments: Arguments) -> CommandResult:
@@ -141,7 +138,6 @@ def show_hazards(context: Context, arguments: Arguments) -> CommandResult:
 
 COMMANDS = (
     Command(
-        "why",
         "why LAYER I J ... [all]",
         "how an element was computed: window, weights, sum, rescale, clip, transfers",
         explain_value,
@@ -150,7 +146,6 @@ COMMANDS = (
         "Values are read back from the scratchpad as it stood when the instruction was issued.",
     ),
     Command(
-        "readers",
         "readers LAYER I J ...",
         "what read an element",
         show_readers,
@@ -158,7 +153,6 @@ COMMANDS = (
         ("<layer>",),
     ),
     Command(
-        "hazards",
         "hazards",
         "accesses whose result depends on when a transfer lands",
         show_hazards,

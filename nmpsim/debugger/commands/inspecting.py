@@ -11,9 +11,11 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.command import (
+    Column,
     Command,
     CommandResult,
     format_table,
+    list_records,
     make_result,
     to_json_value,
 )
@@ -56,20 +58,11 @@ def show_location(context: Context, arguments: Arguments) -> CommandResult:
 def list_layers(context: Context, arguments: Arguments) -> CommandResult:
     """List all layers."""
     arguments.expect_end()
-    states = [attrs.asdict(state) for state in list_layer_states(context.debugger)]
-    columns = {
-        "index": "index",
-        "name": "display_name",
-        "operation": "operation",
-        "line": "line",
-        "placement": "placement",
-        "state": "state",
-        "cycles": "cycles",
-        "saturated": "saturated",
-        "limited_by": "limited_by",
-    }
-    rows = [[state[field] for field in columns.values()] for state in states]
-    return CommandResult(format_table(tuple(columns), rows), {"layers": states})
+    columns: tuple[Column, ...] = (
+        "index", ("name", lambda one: one.display_name), "operation", "line", "placement", "state",
+        "cycles", "saturated", "limited_by",
+    )  # fmt: skip
+    return list_records("layers", list_layer_states(context.debugger), columns)
 
 
 def show_layer(context: Context, arguments: Arguments) -> CommandResult:
@@ -252,23 +245,16 @@ def show_saturation(context: Context, arguments: Arguments) -> CommandResult:
 def list_cores(context: Context, arguments: Arguments) -> CommandResult:
     """List all cores."""
     arguments.expect_end()
-    states = list_core_states(context.debugger)
-    rows = [
-        [
-            s.core,
-            s.status,
-            s.clock,
-            f"{s.pc:#x}",
-            context.get_display_name(s.layer),
-            s.retired,
-            s.instruction,
-        ]
-        for s in states
-    ]
-    names = ("core", "status", "clock", "pc", "layer", "retired", "next")
-    return CommandResult(
-        format_table(names, rows), {"cores": [attrs.asdict(state) for state in states]}
+    columns: tuple[Column, ...] = (
+        "core",
+        "status",
+        "clock",
+        ("pc", lambda one: f"{one.pc:#x}"),
+        ("layer", lambda one: context.get_display_name(one.layer)),
+        "retired",
+        ("next", lambda one: one.instruction),
     )
+    return list_records("cores", list_core_states(context.debugger), columns)
 
 
 def show_registers(context: Context, arguments: Arguments) -> CommandResult:
@@ -329,11 +315,10 @@ def show_source(context: Context, arguments: Arguments) -> CommandResult:
 
 
 COMMANDS = (
-    Command("where", "where", "where the run is", show_location, ("pc", "status")),
-    Command("layers", "layers", "every layer: state, cycles, saturation", list_layers, ("ls",)),
-    Command("layer", "layer [LAYER]", "all about a layer", show_layer, ("l",), ("<layer>",)),
+    Command("where", "where the run is", show_location, ("pc", "status")),
+    Command("layers", "every layer: state, cycles, saturation", list_layers, ("ls",)),
+    Command("layer [LAYER]", "all about a layer", show_layer, ("l",), ("<layer>",)),
     Command(
-        "tensor",
         "tensor [TENSOR|LAYER] [I J ...] [memory]",
         "values of a tensor, or one element",
         show_tensor,
@@ -343,20 +328,16 @@ COMMANDS = (
         " bytes are now. Weights and biases are shown as the LIR has them.",
     ),
     Command(
-        "saturation",
         "saturation [LAYER]",
         "saturated and clipped values, by stage and side",
         show_saturation,
         ("sat",),
         ("<layer>",),
     ),
+    Command("source [LAYER]", "the LIR around a layer", show_source, ("list",), ("<layer>",)),
+    Command("cores", "every core: status, cycle, next instruction", list_cores),
+    Command("registers [CORE]", "registers of a core", show_registers, ("regs",)),
     Command(
-        "source", "source [LAYER]", "the LIR around a layer", show_source, ("list",), ("<layer>",)
-    ),
-    Command("cores", "cores", "every core: status, cycle, next instruction", list_cores),
-    Command("registers", "registers [CORE]", "registers of a core", show_registers, ("regs",)),
-    Command(
-        "memory",
         "memory ADDRESS [BYTES] [core C]",
         "bytes as a core sees them",
         show_memory,
@@ -364,7 +345,6 @@ COMMANDS = (
         ("core",),
     ),
     Command(
-        "code",
         "code [ADDRESS] [core C]",
         "the program around a core's next instruction",
         show_code,

@@ -129,7 +129,6 @@ def restart_run(context: Context, arguments: Arguments) -> CommandResult:
 
 COMMANDS = (
     Command(
-        "step",
         "step [layer|tile|tensor|instruction] [N] [core C] [over]",
         "step by layers, tiles, tensor instructions or instructions",
         step_forward,
@@ -139,7 +138,6 @@ COMMANDS = (
         " count, the others go on meanwhile; over runs through a call.",
     ),
     Command(
-        "back",
         "back [layer|tile|tensor|instruction] [N] [core C]",
         "step backwards by the same units",
         step_back,
@@ -148,20 +146,17 @@ COMMANDS = (
     ),
     Command(
         "continue",
-        "continue",
         "run to the next breakpoint, or to the end",
         continue_run,
         ("c", "run"),
     ),
     Command(
         "reverse",
-        "reverse",
         "run back to the last breakpoint, or to the start",
         reverse_run,
         ("rc", "reverse-continue"),
     ),
     Command(
-        "until",
         "until cycle N | layer LAYER | position N | end",
         "run forwards or backwards to a cycle, the end of a layer, a position, the end",
         run_until,
@@ -170,5 +165,5 @@ COMMANDS = (
         "Breakpoints stop it on the way to a cycle or layer that was not reached before; not on"
         " the way to a position or to the end.",
     ),
-    Command("restart", "restart", "back to the start; breakpoints and changes stay", restart_run),
+    Command("restart", "back to the start; breakpoints and changes stay", restart_run),
 )

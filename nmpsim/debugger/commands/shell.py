@@ -124,14 +124,14 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "Check": expecting.COMMANDS,
     "Session": (
         Command(
-            "help", "help [COMMAND]", "list all commands, or describe one", show_help,
+            "help [COMMAND]", "list all commands, or describe one", show_help,
             ("h", "?"), ("<command>",),
         ),
         Command(
-            "core", "core FILE", "write a core file: `nmpsim debug FILE` opens the run again here",
+            "core FILE", "write a core file: `nmpsim debug FILE` opens the run again here",
             write_core, (), ("<file>",),
         ),
-        Command("quit", "quit", "end the session", quit_session, ("q", "exit")),
+        Command("quit", "end the session", quit_session, ("q", "exit")),
     ),
 }  # fmt: skip
 COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)

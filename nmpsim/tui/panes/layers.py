@@ -8,11 +8,12 @@ from itertools import accumulate
 from typing import Any, ClassVar
 
 from rich.text import Text
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from nmpsim.debugger import LayerState
 from nmpsim.debugger.breakpoints import LayerCondition
 from nmpsim.debugger.reference import Reference
+from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import GREEN, ORANGE, SKY, VERMILION
@@ -50,10 +51,10 @@ class LayersPane(LinePane):
 
     title = "Layers"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right_square_bracket", "sort(1)", "Sort by the next column", show=False),
-        Binding("left_square_bracket", "sort(-1)", "Sort by the column before", show=False),
-        Binding("r", "reverse", "Sort the other way around", show=False),
-        Binding("f", "app.prompt('filter ')", "Filter layers: conv* sat>0", show=False),
+        bind("right_square_bracket", "sort(1)", "Sort by the next column"),
+        bind("left_square_bracket", "sort(-1)", "Sort by the column before"),
+        bind("r", "reverse", "Sort the other way around"),
+        bind("f", "app.prompt('filter ')", "Filter layers: conv* sat>0"),
     ]
     _rows: tuple[LayerRow, ...] = ()
     """Rows that match the filter, sorted."""

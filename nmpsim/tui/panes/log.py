@@ -25,13 +25,13 @@ class LogPane(WrappedPane):
             *(Text(visible_line(line)) for line in answer.expandtabs().splitlines()),
         )
         self.texts = [*self.texts, *self._unread][-MAX_LINES:]
-        self._lines = [*self._lines, *self._folded(self._unread)][-MAX_LINES:]
+        self._lines = [*self._lines, *self._wrap(self._unread)][-MAX_LINES:]
         self.update_lines()
 
-    def fold(self) -> None:
+    def wrap_lines(self) -> None:
         """Scroll to the last command and as much of its answer as fits."""
-        super().fold()
+        super().wrap_lines()
         if self.size and self._unread:
-            rows = len(self._folded(self._unread))
+            rows = len(self._wrap(self._unread))
             self.scroll_to_lines(len(self._lines) - 1, max(len(self._lines) - rows, 0))
             self._unread = ()

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from rich.text import Text
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from nmpsim.debugger.operands import (
     MAX_BYTES,
@@ -17,6 +17,7 @@ from nmpsim.debugger.operands import (
 )
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.details import MemoryBlock
+from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import GREEN, GREY, ORANGE, SKY
 from nmpsim.tui.view import View
@@ -33,12 +34,10 @@ class MemoryPane(LinePane):
 
     title = "Memory"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "other", "To the scratchpad, or to the DRAM", show=False)
+        bind("m", "other", "To the scratchpad, or to the DRAM")
     ]
     _shares: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.zeros((0, ROW_CELLS))
     """[rows, cells] share of the scratchpad's bytes that are not zero."""
-    _lines: tuple[Text, ...] = ()
-    """Lines about the scratchpad, above its rows."""
     _names: tuple[int, tuple[MemoryBlock, ...], Mapping[str, str]] = (0, (), {})
     """Width of names, the blocks, and their shortened names."""
     _letters: Mapping[int, str] = {}

@@ -24,7 +24,6 @@ class SaturationPane(LinePane):
     """Stages, then channels; clipped values are counted separately."""
 
     title = "Saturation"
-    _lines: tuple[Text, ...] = ()
     _first_channel = 0
     _elements: tuple[tuple[int, ...], ...] = ()
     """For each line the coordinates of an element; () if it has none."""
@@ -42,20 +41,12 @@ class SaturationPane(LinePane):
         self._first_channel = len(self._lines) - len(channels)
         self._elements = (*(one.first for one in found), *[()] * between, *channels)
 
-    def count_lines(self) -> int:
-        """Return the number of lines."""
-        return len(self._lines)
-
     def make_heading(self, width: int) -> list[Text]:
         """Return the layer and the column titles."""
         layer = self.view.selected_layer if self.view else None
         name = visible_line(layer.display_name) if layer else ""
         head = f"{'stage':<12}{'side':<8}{'values':>11}{'worst':>9}  first at"
         return [Text(name), Text(head)]
-
-    def make_line(self, index: int, width: int) -> Text:
-        """Return the line of a stage or channel."""
-        return self._lines[index].copy()
 
     def get_label_width(self, index: int, width: int) -> int | None:
         """Highlight only the numbers of a channel."""

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from rich.text import Text
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from nmpsim.debugger.operands import Values
+from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_choices
 from nmpsim.tui.tensor_planes import TensorPlanes, make_histogram
@@ -36,13 +37,13 @@ class TensorPane(LinePane):
     title = "Tensor"
     marks_cursor = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "mode", "Heat map, values, histogram", show=False),
-        Binding("p", "choice(1)", "Next tensor: output, inputs, weights, ...", show=False),
-        Binding("P", "choice(-1)", "Tensor before", show=False),
-        Binding("right_square_bracket", "channel(1)", "Next channel", show=False),
-        Binding("left_square_bracket", "channel(-1)", "Channel before", show=False),
-        Binding("left", "column(-1)", "Element before", show=False),
-        Binding("right", "column(1)", "Next element", show=False),
+        bind("v", "mode", "Heat map, values, histogram"),
+        bind("p", "choice(1)", "Next tensor: output, inputs, weights, ..."),
+        bind("P", "choice(-1)", "Tensor before"),
+        bind("right_square_bracket", "channel(1)", "Next channel"),
+        bind("left_square_bracket", "channel(-1)", "Channel before"),
+        bind("left", "column(-1)", "Element before"),
+        bind("right", "column(1)", "Next element"),
     ]
     _shown: TensorPlanes | None = None
     _choices: tuple[TensorChoice, ...] = ()

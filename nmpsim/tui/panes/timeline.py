@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from rich.text import Text
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from nmpsim.debugger.work_log import WorkLog
 from nmpsim.isa.table import Unit
+from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import UNIT_COLORS
 from nmpsim.tui.view import View
@@ -31,10 +32,10 @@ class TimelinePane(LinePane):
     title = "Time"
     scrolls_itself = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("plus,equals_sign", "zoom(-1)", "Fewer cycles a column", show=False),
-        Binding("minus", "zoom(1)", "More cycles a column", show=False),
-        Binding("f", "fit", "All of it at once", show=False),
-        Binding("l", "now", "To where the run is", show=False),
+        bind("plus,equals_sign", "zoom(-1)", "Fewer cycles a column"),
+        bind("minus", "zoom(1)", "More cycles a column"),
+        bind("f", "fit", "All of it at once"),
+        bind("l", "now", "To where the run is"),
     ]
     _lanes: dict[tuple[int, int], Lane]
     _known: tuple[WorkLog, int] | None = None
