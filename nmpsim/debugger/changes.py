@@ -31,7 +31,7 @@ from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descript
 from nmpsim.kernels.scale import InvalidScaleError, integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 
-NO_CHANGE = ("layer",)
+UNCHANGEABLE_WORDS = ("layer",)
 """Words that cannot be changed because counters are assigned to layers by them."""
 
 
@@ -52,7 +52,7 @@ def find_word_addresses(
     elif d.get("scales") and word in [w.name for w in SCALE_RECORD]:
         for one in chosen:
             yield from _record(done, "scales", SCALE_RECORD, word, one, trace, 4)
-    elif channel is None and word in d and word not in NO_CHANGE:
+    elif channel is None and word in d and word not in UNCHANGEABLE_WORDS:
         yield done.rs1 + 4 * find_word_index(done, word), 4
 
 
@@ -306,7 +306,9 @@ class ProgramChanges:
 
     def _unknown(self, layer: Layer, word: str, channel: int | None) -> UserError:
         computes = self._computes(layer)
-        known = sorted({name for done in computes for name in done.words if name not in NO_CHANGE})
+        known = sorted(
+            {name for done in computes for name in done.words if name not in UNCHANGEABLE_WORDS}
+        )
         if channel is not None and (word == "bias" or word in known):
             has_own = word == "bias" or any(done.words.get("scales") for done in computes)
             return fail(

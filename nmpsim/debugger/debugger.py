@@ -26,7 +26,7 @@ from nmpsim.debugger.breakpoints import (
 )
 from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import EventObserver, HazardLog
-from nmpsim.debugger.execution import FOREVER, Execution, Pause, PauseReason
+from nmpsim.debugger.execution import UNLIMITED, Execution, Pause, PauseReason
 from nmpsim.debugger.hazards import Hazard
 from nmpsim.debugger.position import Location, RunPosition, StopResult
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
@@ -114,7 +114,7 @@ class Debugger(RunPosition):
         self.breakpoints.append(added)
         return added
 
-    def breakpoint(self, number: int) -> Breakpoint:
+    def get_breakpoint(self, number: int) -> Breakpoint:
         """Return the breakpoint with a number; raise UserError (DEBUG002) if there is none."""
         for one in self.breakpoints:
             if one.number == number:
@@ -124,7 +124,7 @@ class Debugger(RunPosition):
 
     def delete_breakpoint(self, number: int) -> None:
         """Delete a breakpoint; raise UserError (DEBUG002) if there is none with this number."""
-        self.breakpoints.remove(self.breakpoint(number))
+        self.breakpoints.remove(self.get_breakpoint(number))
 
     def find_hazards(self) -> Sequence[Hazard]:
         """Return all hazards up to this position; from now on every instruction is checked."""
@@ -241,7 +241,7 @@ class Debugger(RunPosition):
 
     def run_to_end(self) -> StopResult:
         """Run to the end or to a trap, ignoring breakpoints."""
-        self.execution.go_to(FOREVER, self._watch)
+        self.execution.go_to(UNLIMITED, self._watch)
         return self._over()
 
     def restart(self) -> StopResult:
@@ -324,7 +324,7 @@ class Debugger(RunPosition):
     def _begin(self) -> None:
         """Note where the run is resumed."""
         self._since = self.execution.cycle
-        self.events.begin()
+        self.events.start()
         if any(isinstance(one.condition, HazardCondition) for one in self.breakpoints):
             self._checked_hazards()
 
@@ -341,7 +341,7 @@ class Debugger(RunPosition):
         hits = find_place_hits(
             active, pause, self.execution, self.find_current_layer(), self._since
         )
-        hits += self.events.hits(active, pause, self.cache.found_hazards)
+        hits += self.events.find_hits(active, pause, self.cache.found_hazards)
         return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
 
     def _watch(self, pause: Pause) -> None:
@@ -379,13 +379,13 @@ class Debugger(RunPosition):
         if not met:
             return None
         for hit in met:
-            self.breakpoint(hit.breakpoint).hits += 1
+            self.get_breakpoint(hit.breakpoint).hits += 1
         if self.execution.trap is not None:
             return self.make_stop("trap", hits=met, message=self.execution.trap.message)
         return self.make_stop("breakpoint", hits=met)
 
     def _holds(self, hit: BreakpointHit) -> bool:
-        predicate = self.breakpoint(hit.breakpoint).predicate
+        predicate = self.get_breakpoint(hit.breakpoint).predicate
         return predicate is None or predicate()
 
     def _pass_by(self) -> None:

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.error_patterns import FEWEST, ErrorPattern, LayerTraits, find_patterns
+from nmpsim.debugger.error_patterns import MIN_VALUES, ErrorPattern, LayerTraits, find_patterns
 from nmpsim.debugger.error_regions import Mask
 from nmpsim.debugger.events import format_code_command
 from nmpsim.debugger.instructions import ExecutedInstruction
@@ -83,7 +83,7 @@ def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors |
 def find_range_faults(debugger: Debugger, reference: Reference, index: int) -> Iterator[str]:
     """Yield what is wrong with the range of a layer's type for the expected values."""
     layer = debugger.layers[index]
-    expected, output = reference.output(layer), layer.output
+    expected, output = reference.get_output(layer), layer.output
     if expected is None or output.scale is None or not expected.size:
         return
     limits = np.iinfo(ELEM_DTYPES[output.elem])
@@ -113,7 +113,7 @@ def find_causes(
     if not one.is_faulty:
         return spoiled
     layer = debugger.layers[one.index]
-    expected = reference.output(layer)
+    expected = reference.get_output(layer)
     if (
         one.isolated_output is None
         or expected is None
@@ -146,7 +146,7 @@ def _outliers(
 ) -> tuple[ErrorPattern, ...]:
     """Return words that differ only on the cores that computed the wrong elements."""
     cores = {known.stores[number].core for number in np.unique(known.last[wrong]) if number >= 0}
-    if np.count_nonzero(wrong) < FEWEST:
+    if np.count_nonzero(wrong) < MIN_VALUES:
         return ()
     return tuple(
         ErrorPattern(one.text, (format_code_command(one.done.core, one.done.pc),))
@@ -154,7 +154,7 @@ def _outliers(
     )
 
 
-SHARED = (
+SHARED_WORDS = (
     "profile", "operation", "activation", "element",
     "kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w",
     "weight_offset", "lhs_offset", "rhs_offset", "in_offset", "out_offset",
@@ -204,7 +204,7 @@ def find_outliers(
     for group in groups.values():
         own = [done for done in group if done.core in chosen]
         others = [done for done in group if done.core not in chosen]
-        for word in SHARED if own and len({done.core for done in others}) > 1 else ():
+        for word in SHARED_WORDS if own and len({done.core for done in others}) > 1 else ():
             usual = {done.words[word] for done in others if _matters(word, done)}
             odd = [done for done in own if _matters(word, done) and done.words[word] not in usual]
             if len(usual) == 1 and odd:

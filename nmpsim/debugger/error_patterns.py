@@ -19,11 +19,11 @@ from nmpsim.debugger.error_regions import (
 
 Array = npt.NDArray[Any]
 
-FEWEST = 8
+MIN_VALUES = 8
 """Minimum number of values that a factor or an amount is derived from."""
-MANY = 64
+MIN_OFF_BY_ONE = 64
 """Minimum number of wrong elements for a frequent error of one to be significant."""
-FREQUENT = 0.05
+FREQUENT_SHARE = 0.05
 """Share of all elements from which an error is frequent."""
 
 _CLIPS = ("layer L", "source L")
@@ -119,9 +119,9 @@ def _where(one: ErrorRegion, traits: LayerTraits) -> ErrorPattern:
         cause = _OF_CHANNELS if traits.has_weights else ""
         return ErrorPattern(f"only in {one.text}{cause}", ("constants FILE.npz", "integers L"))
     if one.places:
-        box = describe_extent(one.mask)
+        region = describe_extent(one.mask)
         return ErrorPattern(
-            f"only in what {one.text} stored{f' ({box})' if box else ''}", one.places
+            f"only in what {one.text} stored{f' ({region})' if region else ''}", one.places
         )
     return ErrorPattern(f"only in {one.text}", ("layer L",))
 
@@ -190,7 +190,7 @@ def _distance(moved: Displacement, shape: tuple[int, ...]) -> str:
 def _factor(side: _Sides) -> ErrorPattern | None:
     """Detect a constant factor."""
     a, e = side.own[side.inner], side.other[side.inner]
-    if a.size < FEWEST or (a == e).mean() > 0.5 or not (e * e).sum():
+    if a.size < MIN_VALUES or (a == e).mean() > 0.5 or not (e * e).sum():
         return None
     factor = float((a * e).sum() / (e * e).sum())
     if abs(factor - 1) * np.abs(e).max() < 3 or abs(factor - 1) <= 0.02:
@@ -203,7 +203,7 @@ def _factor(side: _Sides) -> ErrorPattern | None:
 def _offset(side: _Sides) -> ErrorPattern | None:
     """Detect a constant difference."""
     apart = side.apart[side.inner]
-    if apart.size < FEWEST:
+    if apart.size < MIN_VALUES:
         return None
     values, counts = np.unique(apart, return_counts=True)
     amount = int(values[counts.argmax()])
@@ -232,7 +232,7 @@ def _amounts(side: _Sides) -> ErrorPattern | None:
 def _is_alike(apart: Array) -> bool:
     """Return whether each line of [elements, lines] has one difference, and not all the same."""
     known = apart[:, (~np.isnan(apart)).sum(axis=0) > 1]
-    if np.count_nonzero(~np.isnan(known)) < max(FEWEST, 3 * known.shape[1]):
+    if np.count_nonzero(~np.isnan(known)) < max(MIN_VALUES, 3 * known.shape[1]):
         return False
     middle = np.nanmedian(known, axis=0)
     near = np.abs(known - middle)[~np.isnan(known)] <= 1
@@ -251,7 +251,7 @@ class _Limit:
 def _limit(actual: Array, expected: Array, wrong: Mask) -> _Limit | None:
     """Detect elements that all have one value where they should exceed it, or the reverse."""
     own, other = actual[wrong], expected[wrong]
-    if own.size < FEWEST:
+    if own.size < MIN_VALUES:
         return None
     first, right = own[0], other[0]
     more = "all of the wrong elements"
@@ -274,7 +274,9 @@ def _limit(actual: Array, expected: Array, wrong: Mask) -> _Limit | None:
 def _rounding(side: _Sides) -> ErrorPattern | None:
     """Detect frequent differences of at most one."""
     apart = side.apart[side.wrong]
-    is_frequent = apart.size >= max(MANY, FREQUENT * np.count_nonzero(side.inner | side.wrong))
+    is_frequent = apart.size >= max(
+        MIN_OFF_BY_ONE, FREQUENT_SHARE * np.count_nonzero(side.inner | side.wrong)
+    )
     if not is_frequent or np.abs(apart).max() > 1:
         return None
     return ErrorPattern("off by one, none by more", ("integers L",))

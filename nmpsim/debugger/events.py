@@ -59,11 +59,11 @@ class HazardLog:
         if not pause.start <= self.checked < pause.position:
             return
         for done in iterate_instructions(pause, self._execution.machine, self.checked):
-            self.found += self._check.feed(done)
+            self.found += self._check.process(done)
         if pause.is_segment_end:
             self._check.end_segment()
         for access in self._of_host(pause):
-            self.found += self._check.host(pause.position, access)
+            self.found += self._check.process_host_access(pause.position, access)
         self.checked = pause.position
 
     def _of_host(self, pause: Pause) -> Iterator[MemoryAccess]:
@@ -92,11 +92,11 @@ class EventObserver:
     _cuts: dict[int, int] = attrs.field(factory=dict)
     """Layer -> number of saturated values when the last pause began."""
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Note the current state; called when a run is resumed."""
         self._cuts = self._saturated_now()
 
-    def hits(
+    def find_hits(
         self, breakpoints: Sequence[Breakpoint], pause: Pause, hazards: Sequence[Hazard]
     ) -> Sequence[BreakpointHit]:
         """Return the breakpoint hits in a pause; ``hazards`` are all hazards known of the run."""
@@ -233,9 +233,9 @@ def _is_watched(condition: AccessCondition, core: int, access: MemoryAccess) -> 
     if condition.core not in (None, core):
         return False
     is_local = SCRATCHPAD_BASE <= condition.start < DRAM_BASE
-    if (access.box.space == "scratchpad") != is_local:
+    if (access.region.space == "scratchpad") != is_local:
         return False
-    return access.box.overlaps_range(condition.start, condition.end)
+    return access.region.overlaps_range(condition.start, condition.end)
 
 
 def format_code_command(core: int, pc: int) -> str:

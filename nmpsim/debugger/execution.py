@@ -55,7 +55,7 @@ from nmpsim.timing import costs_of
 TRACE_ROWS = 1 << 14
 MAX_TURNS = 1 << 14
 """Turns of one engine call; between calls Ctrl-C and progress are handled."""
-FOREVER = 1 << 62
+UNLIMITED = 1 << 62
 
 
 class PauseReason(Enum):
@@ -171,7 +171,7 @@ class Execution:
 
     def advance(
         self,
-        until: int = FOREVER,
+        until: int = UNLIMITED,
         *,
         cycle: int = NEVER,
         after: int = 0,
@@ -200,7 +200,7 @@ class Execution:
             return self._pause(PauseReason.END, start)
         if self.position >= until:
             return self._pause(PauseReason.LIMIT, start)
-        until = min(until, *(e.position for e in self.edits if e.position > start), FOREVER)
+        until = min(until, *(e.position for e in self.edits if e.position > start), UNLIMITED)
         if start < self._furthest:  # so a pause is wholly new to who has seen all before it, or not
             until = min(until, self._furthest)
         self.trap = None

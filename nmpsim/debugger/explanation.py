@@ -250,7 +250,7 @@ def _trace_scalar_store(
     """Return the value that a core stored from a register; None if it took several stores."""
     dtype = ELEM_DTYPES[layer.output.elem]
     (access,) = store.accesses
-    first, nbytes = address - access.box.start, store.instruction.access_bytes
+    first, nbytes = address - access.region.start, store.instruction.access_bytes
     data = store.rs2.to_bytes(4, "little")[:nbytes][first : first + dtype.itemsize]
     if len(data) < dtype.itemsize:
         return None
@@ -270,8 +270,8 @@ def _trace_element(
     Each part of the sum is read from memory as it stood when that part was issued.
     """
     name = maker.instruction.descriptor or ""
-    (box,) = (access.box for access in maker.accesses if access.what == "output")
-    at, byte = locate_byte(box, address)
+    (region,) = (access.region for access in maker.accesses if access.what == "output")
+    at, byte = locate_byte(region, address)
     element = OutputElement(at, byte >> maker.words.get("element", 0))
     parts = _find_parts(before, maker)
     execution, earlier = debugger.execution, list[Term]()

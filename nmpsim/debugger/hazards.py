@@ -86,8 +86,8 @@ class _SharedAccesses:
         Ranges include the gaps between the runs of an access, so some of them share no byte.
         """
         count = len(self._accesses)
-        found = self._starts[:count] < access.box.end
-        found &= self._ends[:count] > access.box.start
+        found = self._starts[:count] < access.region.end
+        found &= self._ends[:count] > access.region.start
         if access.kind == "read":
             found &= self._are_writes[:count]
         return [self._accesses[index] for index in found.nonzero()[0].tolist()]
@@ -97,7 +97,10 @@ class _SharedAccesses:
         if opened.unit is None:
             self._drop_same(opened)
         count = len(self._accesses)
-        self._starts[count], self._ends[count] = opened.access.box.start, opened.access.box.end
+        self._starts[count], self._ends[count] = (
+            opened.access.region.start,
+            opened.access.region.end,
+        )
         self._are_writes[count] = opened.access.kind == "write"
         self._accesses.append(opened)
         if len(self._accesses) > MAX_OPEN:
@@ -105,8 +108,8 @@ class _SharedAccesses:
 
     def _drop_same(self, opened: _Open) -> None:
         """Drop the previous access of a loop that repeats the same access."""
-        count, box = len(self._accesses), opened.access.box
-        same = (self._starts[:count] == box.start) & (self._ends[:count] == box.end)
+        count, region = len(self._accesses), opened.access.region
+        same = (self._starts[:count] == region.start) & (self._ends[:count] == region.end)
         for index in np.flatnonzero(same).tolist():
             one = self._accesses[index]
             if (
@@ -132,14 +135,16 @@ class _SharedAccesses:
         self._accesses = [self._accesses[index] for index in indices]
 
 
-class Initialized:
+class InitializationTracker:
     """Detector of scratchpad reads of bytes that were never written."""
 
     def __init__(self, cores: int, scratchpad_bytes: int) -> None:
         self._written = [bytearray(scratchpad_bytes) for _ in range(cores)]
         """For each byte, 1 if it was written."""
 
-    def feed(self, core: int, accesses: Sequence[MemoryAccess]) -> tuple[MemoryAccess, int] | None:
+    def process(
+        self, core: int, accesses: Sequence[MemoryAccess]
+    ) -> tuple[MemoryAccess, int] | None:
         """Process the accesses of one instruction; return the first uninitialized read.
 
         Returns the access and the first address that nothing has written, or None. Each byte is
@@ -149,7 +154,7 @@ class Initialized:
         found = None
         for kind in ("read", "write"):  # an instruction reads before it writes
             for access in accesses:
-                if access.kind == kind and access.box.space == "scratchpad":
+                if access.kind == kind and access.region.space == "scratchpad":
                     missing = self._missing(core, access)
                     if kind == "read" and missing is not None and found is None:
                         found = access, missing
@@ -157,16 +162,16 @@ class Initialized:
 
     def _missing(self, core: int, access: MemoryAccess) -> int | None:
         """Return the first address not written so far, and mark all bytes as written."""
-        box = access.box
-        written, start = self._written[core], box.start - SCRATCHPAD_BASE
-        if written.find(0, start, start + box.end - box.start) < 0:
+        region = access.region
+        written, start = self._written[core], region.start - SCRATCHPAD_BASE
+        if written.find(0, start, start + region.end - region.start) < 0:
             return None
-        bytes_there = np.frombuffer(written, np.bool_)[start : start + box.end - box.start]
-        mask = box.get_mask()
+        bytes_there = np.frombuffer(written, np.bool_)[start : start + region.end - region.start]
+        mask = region.get_mask()
         missing = np.flatnonzero(mask & ~bytes_there)
-        is_partial = access.what == "word" and 0 < missing.size < box.nbytes
+        is_partial = access.what == "word" and 0 < missing.size < region.nbytes
         bytes_there |= mask
-        return None if is_partial or missing.size == 0 else box.start + int(missing[0])
+        return None if is_partial or missing.size == 0 else region.start + int(missing[0])
 
 
 _Step = Callable[["_Accesses"], "list[Hazard]"]
@@ -190,15 +195,15 @@ class HazardDetector:
         """Steps since the first post or pend."""
         self._told: list[Hazard] = []
 
-    def feed(self, done: ExecutedInstruction) -> list[Hazard]:
+    def process(self, done: ExecutedInstruction) -> list[Hazard]:
         """Process one instruction and return its hazards."""
         if self._before is None and done.instruction.mnemonic in SEMAPHORES:
             self._before = deepcopy(self._accesses)
-        return self._do(lambda accesses: accesses.feed(done), done.position)
+        return self._do(lambda accesses: accesses.process(done), done.position)
 
-    def host(self, position: int, access: MemoryAccess) -> list[Hazard]:
+    def process_host_access(self, position: int, access: MemoryAccess) -> list[Hazard]:
         """Process an access of the host at ``position`` and return its hazards."""
-        return self._do(lambda accesses: accesses.host(position, access), position)
+        return self._do(lambda accesses: accesses.process_host_access(position, access), position)
 
     def end_segment(self) -> None:
         """Record that all cores have halted and the host continues."""
@@ -233,7 +238,7 @@ class _Accesses:
         self, cores: int, queue_depth: int, read_only_end: int, scratchpad_bytes: int
     ) -> None:
         self.order = HappensBefore(cores)
-        self._written = Initialized(cores, scratchpad_bytes)
+        self._written = InitializationTracker(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
         self._unfinished: list[dict[int, deque[_Open]]] = [
             {unit: deque() for unit in Unit} for _ in range(cores)
@@ -242,7 +247,7 @@ class _Accesses:
         self._shared = _SharedAccesses()
         """Accesses to writable DRAM that some core is not ordered after."""
 
-    def feed(self, done: ExecutedInstruction) -> list[Hazard]:
+    def process(self, done: ExecutedInstruction) -> list[Hazard]:
         """Process one instruction: the core's own reads, synchronization, and operands."""
         found = self._access(done, done.fetches, None)
         if done.instruction.kind is Kind.SYNC:
@@ -252,7 +257,7 @@ class _Accesses:
             self._finish(done.core, done.unit, done.job - self._depth)
         return found + self._access(done, done.accesses, done.unit)
 
-    def host(self, position: int, access: MemoryAccess) -> list[Hazard]:
+    def process_host_access(self, position: int, access: MemoryAccess) -> list[Hazard]:
         """Process a host access, which is ordered after everything that cores waited for."""
         found = [
             Hazard(position, one.done, None, _host_sentence(one, access))
@@ -272,10 +277,10 @@ class _Accesses:
     ) -> list[Hazard]:
         checked = []
         for access in accesses:
-            if access.box.space == "control":
+            if access.region.space == "control":
                 order = self.order.write_word if access.kind == "write" else self.order.read_word
-                order(done.core, access.box.start)
-            elif access.box.space == "scratchpad" or access.box.end > self._read_only_end:
+                order(done.core, access.region.start)
+            elif access.region.space == "scratchpad" or access.region.end > self._read_only_end:
                 checked.append(access)
         if not checked:
             return []
@@ -285,7 +290,7 @@ class _Accesses:
             for other in self._others(done, access)
             if not self._is_ordered(done, unit, other) and _meet(access, other.access)
         ]
-        missing = self._written.feed(done.core, checked)
+        missing = self._written.process(done.core, checked)
         if missing is not None:
             found.append(Hazard(done.position, None, done, _unwritten(done, *missing)))
         for access in checked:
@@ -305,21 +310,21 @@ class _Accesses:
         core, access = opened.done.core, opened.access
         if opened.unit is not None:
             self._unfinished[core][opened.unit].append(opened)
-        if access.box.space == "scratchpad":
+        if access.region.space == "scratchpad":
             return
         if opened.unit is None:
-            opened.awaited_at = self.order.now(core)
+            opened.awaited_at = self.order.get_time(core)
         self._shared.add(opened)
 
     def _others(self, done: ExecutedInstruction, access: MemoryAccess) -> list[_Open]:
-        if access.box.space != "scratchpad":
+        if access.region.space != "scratchpad":
             return self._shared.near(access)
-        start, end, is_write = access.box.start, access.box.end, access.kind == "write"
+        start, end, is_write = access.region.start, access.region.end, access.kind == "write"
         return [
             one
             for queue in self._unfinished[done.core].values()
             for one in queue
-            if one.access.box.start < end and start < one.access.box.end
+            if one.access.region.start < end and start < one.access.region.end
             if is_write or one.access.kind == "write"
         ]
 
@@ -327,7 +332,9 @@ class _Accesses:
         if other.done.core == done.core:
             return (unit is not None and other.unit == unit) or other.awaited_at is not None
         awaited = other.awaited_at
-        return awaited is not None and self.order.knows(done.core, other.done.core, awaited)
+        return awaited is not None and self.order.is_ordered_after(
+            done.core, other.done.core, awaited
+        )
 
     def wait(self, done: ExecutedInstruction) -> None:
         """Process ``nmp.wait``."""
@@ -340,7 +347,7 @@ class _Accesses:
         queue = self._unfinished[core][unit]
         if not queue or queue[0].done.job > job:
             return
-        now = self.order.now(core)
+        now = self.order.get_time(core)
         while queue and queue[0].done.job <= job:
             queue.popleft().awaited_at = now
         if self.order.cores == 1:
@@ -348,7 +355,7 @@ class _Accesses:
 
     def barrier(self, done: ExecutedInstruction) -> None:
         """Process ``nmp.barrier``."""
-        if self.order.barrier(done.core, done.rs1, done.rs2):
+        if self.order.reach_barrier(done.core, done.rs1, done.rs2):
             self._forget()
 
     def post(self, done: ExecutedInstruction) -> None:
@@ -364,7 +371,7 @@ class _Accesses:
 
     def _forget(self) -> None:
         """Drop the accesses that every core is ordered after."""
-        known = self.order.known_to_all()
+        known = self.order.list_common_times()
         self._shared.keep(lambda o: o.awaited_at is None or o.awaited_at >= known[o.done.core])
 
 
@@ -392,9 +399,9 @@ def _meet(one: MemoryAccess, other: MemoryAccess) -> bool:
     """Return whether two accesses share a byte and one of them is a write."""
     if one.kind == "read" and other.kind == "read":
         return False
-    if one.box.start >= other.box.end or other.box.start >= one.box.end:
+    if one.region.start >= other.region.end or other.region.start >= one.region.end:
         return False
-    return one.box.overlaps(other.box)
+    return one.region.overlaps(other.region)
 
 
 _VERBS = {"read": "reads", "write": "writes"}
@@ -415,8 +422,8 @@ def _host_sentence(other: _Open, access: MemoryAccess) -> str:
 
 
 def _accesses(access: MemoryAccess) -> str:
-    box = access.box
-    where = f"{box.space} {box.start:#x} to {box.end - 1:#x}"
+    region = access.region
+    where = f"{region.space} {region.start:#x} to {region.end - 1:#x}"
     return f"{_VERBS[access.kind]} {where} ({access.what})"
 
 

@@ -18,7 +18,7 @@ from nmpsim.core.reference.system import read_csr
 from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import apply_scale
-from nmpsim.debugger.execution import FOREVER
+from nmpsim.debugger.execution import UNLIMITED
 from nmpsim.diagnostics import fail
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.csrs import Csr
@@ -91,7 +91,7 @@ def list_layer_states(
     states = []
     for layer, told in zip(debugger.layers, report.layers, strict=True):
         state: Literal["done", "running", "pending"] = "pending"
-        if debugger.layer_ends.get(layer.index, FOREVER) <= position:
+        if debugger.layer_ends.get(layer.index, UNLIMITED) <= position:
             state = "done"
         elif layer.index == current and position > 0:
             state = "running"

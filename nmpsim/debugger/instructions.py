@@ -53,7 +53,7 @@ class MemoryAccess:
     kind: AccessKind
     what: str
     """Operand: input, weights, output, ..."""
-    box: ByteRuns
+    region: ByteRuns
 
 
 @attrs.frozen

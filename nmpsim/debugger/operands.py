@@ -171,7 +171,9 @@ def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstructio
         words = read_descriptor(machine, core, name, address)
         accesses = list_accesses(decoded.instruction, words, word, address)
         moved = [
-            describe_dram_address(debugger, t.box.start) for t in accesses if t.box.space == "dram"
+            describe_dram_address(debugger, t.region.start)
+            for t in accesses
+            if t.region.space == "dram"
         ]
         placed = tuple(
             OperandLocation(access, _dtype(access, words), moved[0] if moved else access.what)
@@ -214,29 +216,29 @@ def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
     return np.dtype({2: np.int16, 4: np.int32}.get(nbytes, np.int8))
 
 
-def read_operand(debugger: Debugger, core: int, placed: OperandLocation) -> Operand:
+def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Operand:
     """Return the current values of an operand; empty if it does not lie in one memory."""
-    box, dtype = placed.access.box, placed.dtype
+    region, dtype = location.access.region, location.dtype
     elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
-    name = f"{placed.holds} at {box.start:#010x}"
-    data = read_byte_runs(debugger.execution.machine, core, box)
+    name = f"{location.holds} at {region.start:#010x}"
+    data = read_byte_runs(debugger.execution.machine, core, region)
     if data is None:
         return Operand(name, elem, np.zeros((0, 1), dtype), note="it does not lie in one memory")
-    counts = [count for count, _ in box.repeats if count > 1]
-    values = data.view(dtype if box.run % dtype.itemsize == 0 else np.int8).reshape(*counts, -1)
-    if placed.access.what == "weights" and box.run % WEIGHT_BLOCK == 0 and not box.repeats:
+    counts = [count for count, _ in region.repeats if count > 1]
+    values = data.view(dtype if region.run % dtype.itemsize == 0 else np.int8).reshape(*counts, -1)
+    if location.access.what == "weights" and region.run % WEIGHT_BLOCK == 0 and not region.repeats:
         values = values.reshape(-1, WEIGHT_BLOCK // dtype.itemsize)
     return Operand(name, elem, values, note="as it lies in memory now")
 
 
-def read_byte_runs(machine: Machine, core: int, box: ByteRuns) -> npt.NDArray[np.uint8] | None:
+def read_byte_runs(machine: Machine, core: int, region: ByteRuns) -> npt.NDArray[np.uint8] | None:
     """Return the bytes of a region, [runs * bytes of a run]; None if it is not in one memory."""
     for memory, base in _memories(machine, core):
-        if base <= box.start and box.end <= base + memory.size and box.nbytes <= MAX_BYTES:
-            starts = box.list_starts() - base
+        if base <= region.start and region.end <= base + memory.size and region.nbytes <= MAX_BYTES:
+            starts = region.list_starts() - base
             if int(starts.min()) < 0:
                 return None
-            index = starts[:, None] + np.arange(box.run)
+            index = starts[:, None] + np.arange(region.run)
             return np.ascontiguousarray(memory.view(np.uint8)[index.reshape(-1)])
     return None
 

@@ -91,19 +91,19 @@ class HappensBefore:
             known |= {core: max(count, known.get(core, 0)) for core, count in counts.items()}
         return found
 
-    def now(self, core: int) -> int:
+    def get_time(self, core: int) -> int:
         """Return the local time of a core."""
         return self._times[core][core]
 
-    def knows(self, core: int, other: int, time: int) -> bool:
+    def is_ordered_after(self, core: int, other: int, time: int) -> bool:
         """Return whether a core is ordered after another core's local time."""
         return time < self._times[core][other]
 
-    def known_to_all(self) -> list[int]:
+    def list_common_times(self) -> list[int]:
         """Return for each core the local time that all cores are ordered after."""
         return [min(times) for times in zip(*self._times, strict=True)]
 
-    def barrier(self, core: int, number: int, count: int) -> bool:
+    def reach_barrier(self, core: int, number: int, count: int) -> bool:
         """Record that a core reaches a barrier; return whether it was the last one."""
         self._arrived[core] = (number, count)
         there = [one for one, at in self._arrived.items() if at == (number, count)]
@@ -145,7 +145,9 @@ class HappensBefore:
         """Record that a core posts to a semaphore."""
         one = self._semaphore(semaphore)
         pends = ((number, one.served[number]) for number in one.open[core])
-        one.open[core] = [n for n, pend in pends if not self.knows(core, pend.core, pend.time)]
+        one.open[core] = [
+            n for n, pend in pends if not self.is_ordered_after(core, pend.core, pend.time)
+        ]
         for number in one.open[core]:
             self._rival((semaphore, number), one.served[number], core, count)
         one.posted[core] += count
@@ -177,7 +179,7 @@ class HappensBefore:
     def _take(self, core: int, semaphore: int, one: _Semaphore, count: int) -> None:
         """Learn from the posts without which the semaphore would not have sufficed."""
         one.taken[core] += count
-        pend = _Pend(core, self.now(core), one.taken[core], one.posted.copy())
+        pend = _Pend(core, self.get_time(core), one.taken[core], one.posted.copy())
         number = len(one.served)
         rivals = self._known.get((semaphore, number), {})
         one.served.append(pend)

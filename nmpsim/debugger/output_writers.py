@@ -15,7 +15,7 @@ from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import ErrorPattern
 from nmpsim.debugger.error_regions import ElementOwners, Mask, describe_extent
 from nmpsim.debugger.events import format_code_command, list_host_accesses
-from nmpsim.debugger.execution import FOREVER
+from nmpsim.debugger.execution import UNLIMITED
 from nmpsim.debugger.inspect import unravel_index
 from nmpsim.debugger.instructions import ExecutedInstruction
 from nmpsim.debugger.tracing import find_last_writer, trace_layer
@@ -73,10 +73,10 @@ def find_writers(layer: Layer, trace: Sequence[ExecutedInstruction]) -> OutputWr
     first, last = (np.full(whole.run, -1, np.int64) for _ in range(2))
     stores: list[ExecutedInstruction] = []
     for done in trace:
-        for box in _written(done):
-            if not box.overlaps(whole):
+        for region in _written(done):
+            if not region.overlaps(whole):
                 continue
-            places = box.get_mask().nonzero()[0] + box.coalesce().start - whole.start
+            places = region.get_mask().nonzero()[0] + region.coalesce().start - whole.start
             places = places[(places >= 0) & (places < whole.run)]
             first[places] = np.where(first[places] < 0, len(stores), first[places])
             last[places] = len(stores)
@@ -87,7 +87,7 @@ def find_writers(layer: Layer, trace: Sequence[ExecutedInstruction]) -> OutputWr
 
 
 def _written(done: ExecutedInstruction) -> Iterator[ByteRuns]:
-    return (t.box for t in done.accesses if t.kind == "write" and t.box.space == "dram")
+    return (t.region for t in done.accesses if t.kind == "write" and t.region.space == "dram")
 
 
 def find_misplaced(
@@ -153,8 +153,8 @@ def _outside(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[Exe
     output = get_tensor_bytes(layer.output)
     for done in trace:
         if done.layer == layer.index:
-            for box in _written(done):
-                if not output.start <= box.coalesce().start <= box.end <= output.end:
+            for region in _written(done):
+                if not output.start <= region.coalesce().start <= region.end <= output.end:
                     yield done
 
 
@@ -173,7 +173,7 @@ def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPat
         ]
     else:
         trace = trace_layer(debugger, index)
-        read = [t.box for done in trace for t in done.accesses if t.kind == "read"]
+        read = [t.region for done in trace for t in done.accesses if t.kind == "read"]
         yield from _within(layer, trace)
     yield from _spoiled(debugger, before, read, debugger.get_layer_start(index), layer.name)
 
@@ -184,16 +184,16 @@ def find_overwritten_results(debugger: Debugger) -> Iterator[ErrorPattern]:
     All layers must have run.
     """
     results = [get_tensor_bytes(tensor) for tensor in debugger.bundle.metadata.outputs]
-    yield from _spoiled(debugger, debugger.get_layer_order(), results, FOREVER, "the host")
+    yield from _spoiled(debugger, debugger.get_layer_order(), results, UNLIMITED, "the host")
 
 
 def _within(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[ErrorPattern]:
     """Yield a store of the layer itself that overwrites what the layer reads later."""
     for store in _outside(layer, trace):
-        for box in _written(store):
+        for region in _written(store):
             for done in trace:
-                reads = (t.box for t in done.accesses if t.kind == "read")
-                if done.position > store.position and any(box.overlaps(one) for one in reads):
+                reads = (t.region for t in done.accesses if t.kind == "read")
+                if done.position > store.position and any(region.overlaps(one) for one in reads):
                     text = f"{describe_store(store)} writes over what the layer reads after that"
                     yield ErrorPattern(text, (format_code_command(store.core, store.pc),))
                     return
@@ -248,9 +248,9 @@ def _tensors(debugger: Debugger, done: Sequence[int]) -> list[tuple[Tensor, Arra
 def _is_read(debugger: Debugger, read: Sequence[ByteRuns], size: int) -> Mask:
     """Return the bytes of writable DRAM that are read, without those that edits have set."""
     is_read, base = np.zeros(size, np.bool_), debugger.bundle.rw_base
-    for box in read:
-        if box.space == "dram":
-            places = box.get_mask().nonzero()[0] + box.coalesce().start - base
+    for region in read:
+        if region.space == "dram":
+            places = region.get_mask().nonzero()[0] + region.coalesce().start - base
             is_read[places[(places >= 0) & (places < size)]] = True
     for edit in debugger.execution.edits:
         for address, data in edit.pieces:

@@ -15,7 +15,7 @@ from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.breakpoints import BreakpointHit
 from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import HazardLog
-from nmpsim.debugger.execution import FOREVER, Execution
+from nmpsim.debugger.execution import UNLIMITED, Execution
 from nmpsim.debugger.hazards import Hazard
 from nmpsim.debugger.work_log import CriticalPathLog, WorkLog
 from nmpsim.isa.assembly import disassemble_word
@@ -173,7 +173,7 @@ class RunPosition:
         """Return the first layer that is not done yet; None at the end."""
         position = self.execution.position
         for index in self.get_layer_order():
-            if self.layer_ends.get(index, FOREVER) > position:
+            if self.layer_ends.get(index, UNLIMITED) > position:
                 return index
         return None
 

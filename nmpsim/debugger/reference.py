@@ -117,7 +117,7 @@ class Reference:
         kinds = {self._read(self._keys[index]).dtype.kind for index in quantized}
         return kinds == {"f"}
 
-    def output(self, layer: Layer) -> Array | None:
+    def get_output(self, layer: Layer) -> Array | None:
         """Return the expected output of a layer in its shape; None if it is unknown.
 
         Integers have the scale that the program was compiled with. Where the layer has another one
@@ -183,7 +183,7 @@ def quantize(tensor: Tensor, values: Array) -> Array:
 def compare_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
     """Compare a layer's output in the network with the reference."""
     layer = debugger.layers[index]
-    actual, expected = debugger.layer_outputs.get(index), reference.output(layer)
+    actual, expected = debugger.layer_outputs.get(index), reference.get_output(layer)
     if expected is None:
         return LayerComparison(index, layer.name, None, problem="not in the reference")
     if actual is None:
@@ -201,7 +201,7 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
     layers, are written to memory, the layer is executed, and the run returns to its position.
     """
     told = compare_layer(debugger, reference, index)
-    layer, expected = debugger.layers[index], reference.output(debugger.layers[index])
+    layer, expected = debugger.layers[index], reference.get_output(debugger.layers[index])
     if told.accumulated is None or expected is None:
         return told
     order = debugger.get_layer_order()
@@ -227,7 +227,7 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
 
 def get_stored_output(layer: Layer, reference: Reference) -> Array | None:
     """Return the expected output of a layer in its stored type; None if it is unknown."""
-    values = reference.output(layer)
+    values = reference.get_output(layer)
     if values is None or values.dtype == ELEM_DTYPES[layer.output.elem]:
         return values
     return quantize(layer.output, values) if layer.output.scale is not None else None

@@ -58,9 +58,13 @@ class ScratchpadRecorder:
         if found is None or not found.words:
             return
         for access in list_accesses(found.instruction, found.words, 0, 0):
-            if access.kind == "write" and access.box.space == "scratchpad":
+            if access.kind == "write" and access.region.space == "scratchpad":
                 kind: Kind = "loaded" if found.name == "load" else "computed"
-                yield kind, access.box.start - SCRATCHPAD_BASE, access.box.end - SCRATCHPAD_BASE
+                yield (
+                    kind,
+                    access.region.start - SCRATCHPAD_BASE,
+                    access.region.end - SCRATCHPAD_BASE,
+                )
 
 
 def _blocks(layer: int, held: Mapping[int, set[_Piece]]) -> Iterator[ScratchpadBlock]:

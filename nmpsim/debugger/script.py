@@ -71,8 +71,8 @@ class ScriptOutcome:
 def run_script(
     shell: Shell,
     lines: Iterable[ScriptLine],
-    told: Callable[[ScriptAnswer], None] = lambda _: None,
-    during: Callable[[], AbstractContextManager[None]] = nullcontext,
+    on_answer: Callable[[ScriptAnswer], None] = lambda _: None,
+    line_context: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> ScriptOutcome:
     """Execute lines in order.
 
@@ -80,9 +80,9 @@ def run_script(
     ----------
     shell : Shell
     lines : iterable of ScriptLine
-    told : callable
+    on_answer : callable
         Called with each answer.
-    during : callable
+    line_context : callable
         Returns a context in which one line is executed.
 
     Raises
@@ -93,13 +93,13 @@ def run_script(
     answers = []
     for line in lines:
         try:
-            with during():
+            with line_context():
                 answer = ScriptAnswer(line, shell.execute(line.text))
         except UserError as error:
             raise UserError([_placed(one, line) for one in error.diagnostics]) from error
         if line.text.strip():
             answers.append(answer)
-            told(answer)
+            on_answer(answer)
         if answer.result.ends:
             break
     return ScriptOutcome(tuple(answers), list_unmet_breakpoints(shell))

@@ -51,26 +51,26 @@ def find_access(
 ) -> MemoryAccess | None:
     """Return the access of an instruction to a byte, or None."""
     for access in done.accesses:
-        if access.kind == kind and access.box.space == space and access.box.contains(address):
+        if access.kind == kind and access.region.space == space and access.region.contains(address):
             return access
     return None
 
 
-def locate_byte(box: ByteRuns, address: int) -> tuple[tuple[int, ...], int]:
+def locate_byte(region: ByteRuns, address: int) -> tuple[tuple[int, ...], int]:
     """Return the index along each dimension of a region, and the offset in the run, of a byte.
 
     Where runs overlap, the last one counts.
     """
-    starts = box.list_starts()
-    hits = np.flatnonzero((starts <= address) & (address < starts + box.run))
+    starts = region.list_starts()
+    hits = np.flatnonzero((starts <= address) & (address < starts + region.run))
     index = int(hits[-1])
-    at = unravel_index(index, tuple(count for count, _ in box.repeats))
+    at = unravel_index(index, tuple(count for count, _ in region.repeats))
     return at, address - int(starts[index])
 
 
 def find_store_source(store: ExecutedInstruction, address: int) -> int:
     """Return the scratchpad address from which a store took a byte of DRAM."""
-    accesses = {access.what: access.box for access in store.accesses}
+    accesses = {access.what: access.region for access in store.accesses}
     (y, x), byte = locate_byte(accesses["dram"], address)
     d = store.words
     return d["spm"] + y * d["spm_stride_y"] + x * d["spm_stride_x"] + byte
@@ -78,7 +78,7 @@ def find_store_source(store: ExecutedInstruction, address: int) -> int:
 
 def find_load_source(load: ExecutedInstruction, address: int) -> int | None:
     """Return the DRAM address from which a load took a scratchpad byte; None for padding."""
-    accesses = {access.what: access.box for access in load.accesses}
+    accesses = {access.what: access.region for access in load.accesses}
     (y, x), byte = locate_byte(accesses["spm"], address)
     d = load.words
     y, x = y - d["pad_y_before"], x - d["pad_x_before"]

@@ -182,7 +182,7 @@ class DebugApp(App[None]):
         """Queue a command line."""
         self._jobs.perform(line, lambda: execute_command(self.current_view, line))
 
-    def done(self, name: str, view: View) -> None:
+    def accept_view(self, name: str, view: View) -> None:
         """Show the view after an action; a long answer is shown in a visible pane."""
         self._log_pane.write(name, view.answer.text)
         self._look(view)
@@ -192,13 +192,13 @@ class DebugApp(App[None]):
         if wanted is not None and not self.panes[wanted].display:
             self.action_pane(wanted)
 
-    def refused(self, name: str, error: UserError) -> None:
+    def report_error(self, name: str, error: UserError) -> None:
         """Report why an action failed."""
         self._log_pane.write(name, str(error))
         self.notify(visible_line(error.diagnostics[0].message), severity="error", markup=False)
         self._show_progress()
 
-    def failed(self, error: BaseException) -> None:
+    def report_crash(self, error: BaseException) -> None:
         """Exit because of an internal error."""
         self.failure = error
         self.exit(return_code=1)
@@ -330,7 +330,7 @@ class DebugApp(App[None]):
         try:
             save_layouts(self._layout_file, changed)
         except UserError as error:
-            self.refused("keep layout", error)
+            self.report_error("keep layout", error)
         else:
             self.notify(f"kept in {visible_line(str(self._layout_file))}", markup=False)
 
@@ -339,7 +339,7 @@ class DebugApp(App[None]):
             try:
                 self._layouts = load_layouts(self._layout_file)
             except UserError as error:
-                self.refused("read layout", error)
+                self.report_error("read layout", error)
 
     # --- keys ---------------------------------------------------------------------------------
 
@@ -456,7 +456,7 @@ class DebugApp(App[None]):
             self._layers_pane.filter_by(line.removeprefix("filter").strip())
             self.action_pane(self.panes.index(self._layers_pane))
         except UserError as error:
-            self.refused(line, error)
+            self.report_error(line, error)
 
     @on(CommandPrompt.Closed)
     def _left(self) -> None:
@@ -487,8 +487,8 @@ class DebugApp(App[None]):
     @on(LinePane.Selected)
     def _line_chosen(self, event: LinePane.Selected) -> None:
         if isinstance(event.pane, TensorPane):
-            if event.pane.question():
-                self.execute(event.pane.question())
+            if event.pane.make_question():
+                self.execute(event.pane.make_question())
             else:
                 self.notify("`why` is asked about an element of a layer's output that is done")
         elif changes := event.pane.get_target(event.index):

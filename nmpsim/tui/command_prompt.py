@@ -29,9 +29,9 @@ def search_pane(
     view: View, pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
 ) -> View:
     """Go to the next line with a text, forwards or backwards."""
-    index = pane.find(text, pane.cursor + step, step, interrupted)
+    index = pane.find_line(text, pane.cursor + step, step, interrupted)
     if index is not None:
-        pane.app.call_from_thread(pane.go_to, index)
+        pane.app.call_from_thread(pane.move_cursor, index)
         return _said(view, f"line {index + 1:,} of {pane.title}")
     missing = f"{text!r} is not found in {pane.title}"
     return _said(view, "interrupted" if interrupted() else missing)

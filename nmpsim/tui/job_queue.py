@@ -20,13 +20,13 @@ MAX_WAITING = 20
 class JobListener(Protocol):
     """Receiver of the results of actions, called in the screen's thread."""
 
-    def done(self, name: str, view: View) -> None:
+    def accept_view(self, name: str, view: View) -> None:
         """Receive the view after an action."""
 
-    def refused(self, name: str, error: UserError) -> None:
+    def report_error(self, name: str, error: UserError) -> None:
         """Receive the user error of an action; waiting actions are dropped."""
 
-    def failed(self, error: BaseException) -> None:
+    def report_crash(self, error: BaseException) -> None:
         """Receive an internal error."""
 
 
@@ -68,16 +68,16 @@ class JobQueue:
         except UserError as error:
             ended = partial(self._refused, error)
         except BaseException as error:
-            ended = partial(self._listener.failed, error)
+            ended = partial(self._listener.report_crash, error)
         if self._app.is_running:
             self._app.call_from_thread(ended)
 
     def _done(self, view: View) -> None:
         name, self.running = self.running, ""
-        self._listener.done(name, view)
+        self._listener.accept_view(name, view)
         self._next()
 
     def _refused(self, error: UserError) -> None:
         name, self.running = self.running, ""
         self._waiting.clear()
-        self._listener.refused(name, error)
+        self._listener.report_error(name, error)

@@ -143,7 +143,7 @@ class LinePane(ScrollView, can_focus=True):
         )
         if self.size:
             for index in self._pending_lines:
-                self.go_to(index)
+                self.move_cursor(index)
             self._pending_lines = ()
         self._measured_at = self.size
         self.cursor = min(self.cursor, max(self.count_lines() - 1, 0))
@@ -174,7 +174,7 @@ class LinePane(ScrollView, can_focus=True):
         """Move the cursor through these lines at the next update; as many as fit are visible."""
         self._pending_lines = indices
 
-    def find(
+    def find_line(
         self, text: str, start: int, step: int, interrupted: Callable[[], bool] = lambda: False
     ) -> int | None:
         """Return the next line from ``start`` on, cyclically, that contains a text, or None."""
@@ -230,7 +230,7 @@ class LinePane(ScrollView, can_focus=True):
 
     # --- moving the cursor --------------------------------------------------------------------
 
-    def go_to(self, index: int) -> None:
+    def move_cursor(self, index: int) -> None:
         """Move the cursor to a line and scroll it into view."""
         self.cursor = min(max(index, 0), max(self.count_lines() - 1, 0))
         rows = max(self.scrollable_content_region.height - self._heading_rows, 1)
@@ -242,11 +242,11 @@ class LinePane(ScrollView, can_focus=True):
 
     def action_move(self, lines: int) -> None:
         """Move the cursor by lines."""
-        self.go_to(self.cursor + lines)
+        self.move_cursor(self.cursor + lines)
 
     def action_page(self, pages: int) -> None:
         """Move the cursor by pages."""
-        self.go_to(self.cursor + pages * max(self.scrollable_content_region.height - 2, 1))
+        self.move_cursor(self.cursor + pages * max(self.scrollable_content_region.height - 2, 1))
 
     def action_choose(self) -> None:
         """Select the line at the cursor."""
@@ -263,7 +263,7 @@ class LinePane(ScrollView, can_focus=True):
             return
         index = self.scroll_offset.y + offset.y - self._heading_rows
         if 0 <= index < self.count_lines():
-            self.go_to(index)
+            self.move_cursor(index)
             if event.chain == 2:
                 self.action_choose()
 

@@ -112,7 +112,7 @@ class TensorPlanes:
         info = np.iinfo(self.values.dtype)
         return int(info.min), int(info.max)
 
-    def side(self, value: Any) -> Literal["low", "high", ""]:
+    def get_side(self, value: Any) -> Literal["low", "high", ""]:
         """Return the end of the range at which a value is; the sign of a difference."""
         if self.is_difference:
             return "low" if value < 0 else "high" if value > 0 else ""
@@ -121,7 +121,7 @@ class TensorPlanes:
         low, high = self.limits
         return "low" if value == low else "high" if value == high else ""
 
-    def coordinates(self, channel: int, row: int, column: int) -> tuple[int, ...]:
+    def get_coordinates(self, channel: int, row: int, column: int) -> tuple[int, ...]:
         """Return the coordinates of an element in the tensor's logical shape."""
         shape = self.operand.values.shape
         if len(shape) < 3:
@@ -131,7 +131,7 @@ class TensorPlanes:
             return (channel, *_unravel(row, rows), *_unravel(column, columns))
         return (*_unravel(row, shape[:-2]), column, channel)
 
-    def position(self, at: tuple[int, ...]) -> tuple[int, int, int]:
+    def find_position(self, at: tuple[int, ...]) -> tuple[int, int, int]:
         """Return channel, row and column of an element."""
         shape = self.operand.values.shape
         if len(shape) < 3:
@@ -142,7 +142,7 @@ class TensorPlanes:
             return at[0], _ravel(at[1 : 1 + len(rows)], rows), _ravel(at[1 + len(rows) :], columns)
         return at[-1], _ravel(at[:-2], shape[:-2]), at[-2]
 
-    def holds(self, at: tuple[int, ...]) -> bool:
+    def has_element(self, at: tuple[int, ...]) -> bool:
         """Return whether an element with these coordinates exists."""
         shape = self.operand.values.shape
         return len(at) == len(shape) and all(0 <= i < n for i, n in zip(at, shape, strict=True))

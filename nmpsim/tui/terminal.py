@@ -26,10 +26,10 @@ from textual.strip import Strip
 RESET = "\x1b[0m"
 MAX_GAP = 6
 """Longest run of unchanged cells that is sent anyway; skipping it takes as many bytes."""
-Looks = tuple[str, str | None]
-"""Parameters of the escape sequence of a style, and those of a blank that looks the same in it;
+StyleCodes = tuple[str, str | None]
+"""Parameters of the escape sequence of a style, and those of a blank that codes the same in it;
 None if none does."""
-Cell = tuple[str, Looks]
+Cell = tuple[str, StyleCodes]
 
 
 class TerminalContent:
@@ -51,16 +51,16 @@ class TerminalContent:
             before = [[] for _ in rows]  # the terminal has another size
         self._rows = rows
         sent: list[str] = []
-        looks: Looks = ("", "")
+        codes: StyleCodes = ("", "")
         for y, (old, new) in enumerate(zip(before, rows, strict=True)):
             for start, end in _changes(old, new):
                 sent.append(Control.move_to(start, y).segment.text)
                 for character, now in new[start:end]:
-                    if now != looks and not (character == " " and now[0] == looks[1]):
+                    if now != codes and not (character == " " and now[0] == codes[1]):
                         sent.append(f"\x1b[0;{now[0]}m" if now[0] else RESET)
-                        looks = now
+                        codes = now
                     sent.append(character)
-        return "".join(sent) + (RESET if looks[0] else "")
+        return "".join(sent) + (RESET if codes[0] else "")
 
 
 class ScreenChanges(CompositorUpdate):
@@ -84,7 +84,7 @@ def _changes(old: list[Cell], new: list[Cell]) -> Iterator[tuple[int, int]]:
     if old == new:
         return
     if any(cell_len(text) != 1 for text, _ in (*old, *new)):
-        yield 0, len(new)  # nobody can tell what half of a wide character looks like
+        yield 0, len(new)  # nobody can tell what half of a wide character codes like
         return
     start = end = -1
     for x, (was, now) in enumerate(zip(old, new, strict=True)):
@@ -100,16 +100,16 @@ def _changes(old: list[Cell], new: list[Cell]) -> Iterator[tuple[int, int]]:
 def _cells(strip: Strip, system: ColorSystem) -> list[Cell]:
     """Return each character with its style; a wide one is one cell as well."""
     return [
-        (one, looks)
+        (one, codes)
         for text, style, _ in strip
         for is_blank, run in groupby(text, key=" ".__eq__)
-        for looks in (_looks(style, system, is_blank=is_blank),)
+        for codes in (_style_codes(style, system, is_blank=is_blank),)
         for one in run
     ]
 
 
 @lru_cache(maxsize=4096)
-def _looks(style: Style | None, system: ColorSystem, *, is_blank: bool) -> Looks:
+def _style_codes(style: Style | None, system: ColorSystem, *, is_blank: bool) -> StyleCodes:
     """Return the escape parameters of a style; for a blank only the visible ones."""
     if style is None:
         return "", ""

@@ -59,12 +59,15 @@ class Jobs:
         words, instruction = self.words[number], BY_MNEMONIC[self._mnemonics[number]]
         for access in list_accesses(instruction, words, 0, 0):
             if access.what == "output":
-                box, size = access.box, words.get("element_bytes", 1 << words.get("element", 0))
+                region, size = (
+                    access.region,
+                    words.get("element_bytes", 1 << words.get("element", 0)),
+                )
                 for start in rng.choice(
-                    box.list_starts(), min(3, box.list_starts().size), replace=False
+                    region.list_starts(), min(3, region.list_starts().size), replace=False
                 ):
-                    address = int(start) + size * int(rng.integers(0, box.run // size))
-                    at, byte = locate_byte(box, address)
+                    address = int(start) + size * int(rng.integers(0, region.run // size))
+                    at, byte = locate_byte(region, address)
                     yield OutputElement(at, byte // size), address, size
 
 

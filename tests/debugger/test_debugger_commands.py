@@ -170,7 +170,7 @@ def test_a_reference_finds_the_layer_that_breaks(
     shell.execute("restart")
     shell.execute("break result differs from reference")
     assert "pool1__2 differs in 1 element" in shell.execute("continue").data["hits"][0]["text"]
-    assert "by itself" in shell.execute("diverge").data["verdict"]
+    assert "wrong in isolation too" in shell.execute("diverge").data["verdict"]
 
 
 def test_compiled_programs_have_no_hazards(shell: Shell) -> None:

@@ -236,7 +236,7 @@ def test_who_wrote_over_a_tensor_that_is_read_later(skip: Planted) -> None:
         word(store, "count_y", lambda _: 2), word(store, "dram_stride_y", lambda _: far),
     ])  # fmt: skip
     assert data["first"] == "sum"
-    assert data["verdict"].endswith("alone on right inputs it is right")
+    assert data["verdict"].endswith("in isolation it is right")
     (cause,) = data["causes"]
     assert "bytes of x, from [0, 0, 2, 8] on, were written over before sum read them" in cause
     assert f"last by nmp.store at {store.pc:#x} of core {store.core}" in cause

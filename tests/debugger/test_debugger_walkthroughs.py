@@ -68,7 +68,7 @@ def test_the_cause_is_found(name: str, bugs: Path, monkeypatch: pytest.MonkeyPat
     for words in (CAUSES[name], *HINTS[name]):
         assert words in text
     if name != "missing_wait":
-        assert "conv2__2 is the first layer that differs; it goes wrong by itself" in text
+        assert "conv2__2 is the first layer that differs; it is wrong in isolation too" in text
 
 
 def test_the_patch_of_the_wrong_shift_mends_it(bugs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_the_patch_of_the_wrong_shift_mends_it(bugs: Path, monkeypatch: pytest.M
     inputs = ["wrong_shift.bin", "--input", "seven.npy", "--reference", "right.npz"]
     debug(*inputs, "--script", str(script))
     text = debug(*inputs, "--patch", "fix.json", "-c", "until end", "-c", "expect differing == 0")
-    assert "so it is: differing == 0" in text
+    assert "expectation holds: differing == 0" in text
 
 
 def test_the_right_program_has_nothing_to_find(bugs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_weights_in_the_scratchpad_are_those_of_the_lir(debugger: Debugger) -> N
 
 
 @pytest.mark.parametrize(
-    "box",
+    "region",
     [
         ByteRuns("scratchpad", SCRATCHPAD_BASE + (1 << 30), 4),
         ByteRuns("scratchpad", SCRATCHPAD_BASE, 4, ((1 << 31, 0), (1 << 31, 0))),
@@ -79,8 +79,8 @@ def test_weights_in_the_scratchpad_are_those_of_the_lir(debugger: Debugger) -> N
         ByteRuns("dram", 16, 1 << 31),
     ],
 )
-def test_operands_outside_memory_are_not_read(box: ByteRuns, debugger: Debugger) -> None:
-    placed = OperandLocation(MemoryAccess("read", "input", box), np.dtype(np.int8), "input")
+def test_operands_outside_memory_are_not_read(region: ByteRuns, debugger: Debugger) -> None:
+    placed = OperandLocation(MemoryAccess("read", "input", region), np.dtype(np.int8), "input")
     assert read_operand(debugger, 0, placed).values.size == 0
 
 

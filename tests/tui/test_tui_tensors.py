@@ -41,7 +41,7 @@ def test_weights_are_those_of_the_lir(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("n", "n", "3", "p", "p", "right_square_bracket", "down", "right", "right")
         weights = user.app.shell.module().constants["conv1_weights__1"]
-        assert pane(user).element() == (1, 1, 2, 0)
+        assert pane(user).get_element() == (1, 1, 2, 0)
         assert f"[1, 1, 2, 0] = {weights[1, 1, 2, 0]}, stands for" in user.text()
 
     drive(start(), SMALL, play)
@@ -64,7 +64,7 @@ def test_a_tensor_is_shown_by_its_name(start: Start) -> None:
 def test_the_element_that_is_pointed_at_is_asked_about(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("n", "n", "3", "down", "down", "right")
-        assert pane(user).element() == (0, 2, 1, 0)
+        assert pane(user).get_element() == (0, 2, 1, 0)
         output = read_layer_output(user.app.shell.debugger, user.app.shell.debugger.layers[1])
         assert f"[0, 2, 1, 0] = {output.values[0, 2, 1, 0]}" in user.text()
         text = await user.press("enter")
@@ -86,11 +86,11 @@ def test_what_was_cut_is_pointed_at(start: Start) -> None:
         cut = user.app.active_pane
         first = count_saturation(shell.debugger, shell.debugger.layers[3])[0].first
         await user.press("home", "enter")
-        assert pane(user).element() == first
+        assert pane(user).get_element() == first
         await user.press("4", "end")
         channel = int(cut.make_line(cut.cursor, 80).plain.split()[0])
         await user.press("enter")
-        assert pane(user).element() == (0, 0, 0, channel)
+        assert pane(user).get_element() == (0, 0, 0, channel)
 
     drive(shell, SMALL, play)
 
@@ -100,7 +100,7 @@ def test_the_mouse_points_at_an_element(start: Start) -> None:
         await user.press("n", "n", "3")
         heading = len(pane(user).make_heading(78))
         await user.pilot.click("TensorPane", offset=(1 + 5 + 2 * 3, 1 + heading + 4))
-        assert pane(user).element() == (0, 4, 3, 0)
+        assert pane(user).get_element() == (0, 4, 3, 0)
 
     drive(start(), SMALL, play)
 
@@ -153,7 +153,7 @@ def test_differences_from_a_reference_are_pointed_at(start: Start, tmp_path: Pat
         assert user.app.active_pane.title == "Log"
         text = await user.press("3", "p")
         assert "[difference]" in text and "2 differ, by channel 7: 2" in text
-        assert pane(user).element() == (0, 1, 2, 7)
+        assert pane(user).get_element() == (0, 1, 2, 7)
         assert "[0, 1, 2, 7] = -3" in text
         assert "> why 3 0 1 2 7" in await user.press("enter")
         assert "≠ 2 by 3" in await user.press("1")
@@ -168,6 +168,6 @@ def test_planes_know_where_elements_are() -> None:
         for is_channel_first in (False, True):
             planes = TensorPlanes(Operand("x", "i32", values), is_channel_first)
             for at in np.ndindex(planes.values.shape):
-                there = planes.coordinates(*at)
+                there = planes.get_coordinates(*at)
                 assert values[there] == planes.values[at]
-                assert planes.holds(there) and planes.position(there) == at
+                assert planes.has_element(there) and planes.find_position(there) == at

@@ -47,12 +47,12 @@ def show_integers(context: Context, arguments: Arguments) -> CommandResult:
     ]
     names = ("layer", "stage", "channel", "factor", "expected", "found", "", "formula")
     wrong = [one for one in found if one.wrong]
-    lines = list(format_table(names, rows)) if rows else ["nothing is rescaled on the device there"]
+    lines = list(format_table(names, rows)) if rows else ["no rescaling on the device"]
     differing = format_count(len(wrong), "rescaling")
-    lines.append(f"{differing} of {len(found)} differ from what the scales ask for")
+    lines.append(f"{differing} of {len(found)} differ from what the scales require")
     if wrong:
         name = context.get_display_name(wrong[0].layer)
-        lines.append(f"  next: `change {name} {_mend(wrong[0])}` puts one right")
+        lines.append(f"  next: `change {name} {_mend(wrong[0])}` corrects one")
     data = {"stages": [attrs.asdict(one) for one in found], "wrong": len(wrong)}
     return CommandResult(tuple(lines), data)
 
@@ -136,7 +136,7 @@ def show_constants(context: Context, arguments: Arguments) -> CommandResult:
 COMMANDS = (
     Command(
         "integers [LAYER] [all]",
-        "rescale integers compared with those that the LIR's scales ask for",
+        "compare rescale integers with those that the LIR's scales require",
         show_integers,
         (),
         ("<layer>", "all"),
@@ -145,7 +145,7 @@ COMMANDS = (
     ),
     Command(
         "constants FILE.npz",
-        "the program's weights and biases compared with a file's",
+        "compare the program's weights and biases with those of a file",
         show_constants,
         (),
         ("<file>",),

@@ -148,7 +148,7 @@ def disable_breakpoints(context: Context, arguments: Arguments) -> CommandResult
 def _switch(context: Context, arguments: Arguments, is_enabled: bool) -> CommandResult:
     numbers = _numbers(context, arguments)
     for number in numbers:
-        context.debugger.breakpoint(number).is_enabled = is_enabled
+        context.debugger.get_breakpoint(number).is_enabled = is_enabled
     word = "enabled" if is_enabled else "disabled"
     return make_result(
         f"{format_count(len(numbers), 'breakpoint')} {word}", numbers=numbers, enabled=is_enabled
@@ -161,7 +161,7 @@ def _numbers(context: Context, arguments: Arguments) -> list[int]:
         return [one.number for one in context.debugger.breakpoints]
     numbers = []
     while arguments:
-        numbers.append(context.debugger.breakpoint(arguments.take_integer("a number")).number)
+        numbers.append(context.debugger.get_breakpoint(arguments.take_integer("a number")).number)
     return [int(number) for number in np.unique(numbers)]
 
 

@@ -133,7 +133,7 @@ def _set_bytes(context: Context, arguments: Arguments, what: str) -> CommandResu
     return _changed(context, f"{what} ({address:#x}) = {value}", 1)
 
 
-NAMES = ("layer", "differ", "of", "worst", "SQNR", "saturated", "before")
+COLUMNS = ("layer", "differ", "of", "worst", "SQNR", "saturated", "before")
 
 
 def show_effects(context: Context, arguments: Arguments) -> CommandResult:
@@ -149,7 +149,7 @@ def show_effects(context: Context, arguments: Arguments) -> CommandResult:
         "trap": stopped.message or None,
     }
     lines = (
-        *format_table(NAMES, rows),
+        *format_table(COLUMNS, rows),
         summary,
         *([f"trap: {stopped.message}"] if stopped.message else []),
     )

@@ -70,15 +70,15 @@ def _compared(
     return compare_layer(context.debugger, reference, index)
 
 
-NAMES = ("index", "layer", "result", "differ", "of", "worst", "first", "SQNR", "cosine")
+COLUMNS = ("index", "layer", "result", "differ", "of", "worst", "first", "SQNR", "cosine")
 
 
 def _told(
     found: list[LayerComparison], is_isolated: bool, shown: Callable[[str], str]
 ) -> CommandResult:
     rows = [_row(one, shown(one.name)) for one in found]
-    lines = format_table((*NAMES, *(("alone",) if is_isolated else ())), [
-        [*row, *((_alone(one),) if is_isolated else ())]
+    lines = format_table((*COLUMNS, *(("isolated",) if is_isolated else ())), [
+        [*row, *((_isolated(one),) if is_isolated else ())]
         for row, one in zip(rows, found, strict=True)
     ])  # fmt: skip
     wrong = [one for one in found if one.accumulated is not None and not one.accumulated.equal]
@@ -87,7 +87,7 @@ def _told(
     if wrong:
         summary += f", the first is {shown(wrong[0].name)}"
     if is_isolated and breaks:
-        summary += f"; by itself goes wrong: {', '.join(map(shown, breaks))}"
+        summary += f"; wrong in isolation: {', '.join(map(shown, breaks))}"
     data = {
         "layers": [_data(one) for one in found],
         "differing": len(wrong),
@@ -112,7 +112,7 @@ def _db(d: Difference) -> str:
     return "inf" if d.sqnr_db == float("inf") else f"{d.sqnr_db:.1f} dB"
 
 
-def _alone(one: LayerComparison) -> str:
+def _isolated(one: LayerComparison) -> str:
     if one.isolated is None:
         return ""
     if one.isolated.equal:
@@ -170,7 +170,7 @@ def find_divergence(context: Context, arguments: Arguments) -> CommandResult:
         alone = isolate_layer(debugger, reference, index)
         if not limit or (alone.isolated is not None and alone.isolated.worst_ulp > limit):
             return _diverged(context, reference, alone, limit)
-    more = f" by more than {limit} ulp by itself" if limit else ""
+    more = f" by more than {limit} ulp in isolation" if limit else ""
     spoiled = list(find_overwritten_results(debugger))
     if spoiled:
         lines = [f"no layer differs from the reference{more}, but a result does"]
@@ -193,13 +193,13 @@ def _jump(context: Context, reference: Reference) -> CommandResult:
         return stop_result(stopped)
     alone = isolate_layers(debugger, reference)
     if alone is None:
-        return make_result("the reference has no layer that could run alone", layers=[], jump=None)
+        return make_result("the reference has no layer that can be isolated", layers=[], jump=None)
     worst, median = alone.worst, alone.median_db
     debugger.reach_layer(worst.index)
     faults = list(find_range_faults(debugger, reference, worst.index))
     name = context.get_display_name(worst.name)
-    its = f"{name} has {get_isolated_sqnr(worst):.1f} dB alone on the reference's values"
-    most = f"layers mostly have {median:.1f} dB"
+    its = f"{name} has {get_isolated_sqnr(worst):.1f} dB in isolation"
+    most = f"the median is {median:.1f} dB"
     verdict = "the error jumps" if alone.has_jump else "no layer stands out"
     hints = ["compare isolated", f"layer {name}", f"saturation {name}"]
     lines = [
@@ -251,8 +251,8 @@ def _diverged(
 
 def _verdict(one: LayerComparison, name: str) -> str:
     if one.is_faulty:
-        return f"{name} is the first layer that differs; it goes wrong by itself"
-    return f"{name} is the first layer that differs; alone on right inputs it is right"
+        return f"{name} is the first layer that differs; it is wrong in isolation too"
+    return f"{name} is the first layer that differs; in isolation it is right"
 
 
 COMMANDS = (
@@ -267,11 +267,12 @@ COMMANDS = (
     ),
     Command(
         "compare [LAYER] [isolated]",
-        "layers compared with the reference, as the network ran and alone on right inputs",
+        "compare layers with the reference, in the network and in isolation",
         compare_layers,
         ("cmp",),
         ("<layer>", "isolated"),
-        "A layer that is wrong but right alone only inherits; one that is wrong alone breaks.",
+        "A layer that is wrong in isolation, with the reference's inputs, breaks; one that is"
+        " right in isolation only inherits an error.",
     ),
     Command(
         "diverge [N]",
@@ -279,8 +280,8 @@ COMMANDS = (
         find_divergence,
         ("first-difference",),
         (),
-        "With N to the first that by itself is further than N units of the last place: for a"
-        " reference of another arithmetic. Without N, and with the values of a float network, to"
-        " the layer that loses most by itself.",
+        "With N to the first that in isolation differs by more than N units of the last place:"
+        " for a reference of another arithmetic. Without N, and with the values of a float"
+        " network, to the layer with the largest isolated error.",
     ),
 )

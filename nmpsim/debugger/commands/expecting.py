@@ -52,7 +52,7 @@ def _register(context: Context, words: Sequence[str]) -> Number:
 
 
 def _hits(context: Context, words: Sequence[str]) -> Number:
-    return context.debugger.breakpoint(_integer(_at_least(words, 1, "hits(N)")[0])).hits
+    return context.debugger.get_breakpoint(_integer(_at_least(words, 1, "hits(N)")[0])).hits
 
 
 def _differences(context: Context, words: Sequence[str]) -> list[Difference]:
@@ -114,7 +114,7 @@ def check_expectation(context: Context, arguments: Arguments) -> CommandResult:
     """Check whether an expression is true."""
     text = arguments.take_text()
     value = evaluate(text, make_functions(context))
-    line = f"expected, and so it is: {text}" if value else f"EXPECTED, BUT IT IS NOT SO: {text}"
+    line = f"expectation holds: {text}" if value else f"EXPECTATION FAILED: {text}"
     return CommandResult(
         (line,), {"expression": text, "value": value, "holds": bool(value)}, is_worse=not value
     )

@@ -118,7 +118,7 @@ def show_readers(context: Context, arguments: Arguments) -> CommandResult:
         ("cycle", lambda one: "" if one.core < 0 else one.cycle),
         "position",
     )
-    return list_records("readers", found, columns, "nobody has read it yet")
+    return list_records("readers", found, columns, "nothing has read it yet")
 
 
 def show_hazards(context: Context, arguments: Arguments) -> CommandResult:

@@ -33,25 +33,29 @@ def to_result(stopped: StopResult) -> CommandResult:
 
 def format_stop(stopped: StopResult) -> list[str]:
     """Return lines that say where a run has stopped."""
-    at = stopped.location
+    location = stopped.location
     if stopped.reason == "end":
-        return [f"the end: cycle {at.cycle}, {at.layers} layers done"]
+        return [f"the end: cycle {location.cycle}, {location.layers} layers done"]
     text = {"interrupted": "interrupted: ", "begin": "the start: "}.get(stopped.reason, "")
-    return [text + format_location(at), *format_next_instruction(at)]
+    return [text + format_location(location), *format_next_instruction(location)]
 
 
-def format_location(at: Location) -> str:
+def format_location(location: Location) -> str:
     """Return a location in one line."""
-    layer = f"layer {at.layer} {at.layer_display_name}" if at.layer is not None else "no layer left"
-    where = f" ({at.placement}, line {at.line})" if at.line else ""
-    return f"{layer}{where}, cycle {at.cycle}, position {at.position}"
+    layer = (
+        f"layer {location.layer} {location.layer_display_name}"
+        if location.layer is not None
+        else "no layer left"
+    )
+    where = f" ({location.placement}, line {location.line})" if location.line else ""
+    return f"{layer}{where}, cycle {location.cycle}, position {location.position}"
 
 
-def format_next_instruction(at: Location) -> list[str]:
+def format_next_instruction(location: Location) -> list[str]:
     """Return the line of the next instruction; none between segments."""
-    if at.core is None or at.pc is None:
+    if location.core is None or location.pc is None:
         return []
-    return [f"  core {at.core}  {at.pc:#010x}  {at.instruction}"]
+    return [f"  core {location.core}  {location.pc:#010x}  {location.instruction}"]
 
 
 def _unit(arguments: Arguments) -> StepUnit:

@@ -55,7 +55,7 @@ class MemoryPane(LinePane):
         at = find_current_instruction(view.debugger, view.core)
         operands: dict[str, OperandLocation] = {}
         for one in at.operands if at else ():
-            if one.access.box.space == "scratchpad":
+            if one.access.region.space == "scratchpad":
                 operands[_letter(one.access.what, operands)] = one
         self._letters = {
             cell: letter for letter, one in operands.items() for cell in _cells(one, nbytes)
@@ -95,10 +95,10 @@ class MemoryPane(LinePane):
         """Go to the scratchpad, or back to the DRAM."""
         blocks = len(self.view.facts.memory) if self.view else 0
         if self.cursor >= blocks:
-            self.go_to(0)
+            self.move_cursor(0)
         else:
-            self.go_to(self.count_lines() - 1)
-            self.go_to(blocks)
+            self.move_cursor(self.count_lines() - 1)
+            self.move_cursor(blocks)
 
     def _row(self, row: int) -> Text:
         """Return a scratchpad row: letters of operands, shades elsewhere."""
@@ -142,12 +142,12 @@ def _letter(what: str, taken: Iterable[str]) -> str:
 
 def _cells(placed: OperandLocation, nbytes: int) -> set[int]:
     """Return the scratchpad cells of an operand; none if it is not inside."""
-    box = placed.access.box
-    inside = SCRATCHPAD_BASE <= box.start <= box.end <= SCRATCHPAD_BASE + nbytes
-    if not inside or box.nbytes > MAX_BYTES:
+    region = placed.access.region
+    inside = SCRATCHPAD_BASE <= region.start <= region.end <= SCRATCHPAD_BASE + nbytes
+    if not inside or region.nbytes > MAX_BYTES:
         return set()
-    starts = box.list_starts() - SCRATCHPAD_BASE
-    first, last = starts // CELL_BYTES, (starts + box.run - 1) // CELL_BYTES
+    starts = region.list_starts() - SCRATCHPAD_BASE
+    first, last = starts // CELL_BYTES, (starts + region.run - 1) // CELL_BYTES
     runs = set(zip(first.tolist(), last.tolist(), strict=True))
     return {cell for begin, end in runs for cell in range(begin, end + 1)}
 
@@ -162,4 +162,4 @@ def _operand(letter: str, placed: OperandLocation) -> Text:
     verb = "reads " if access.kind == "read" else "writes"
     about = visible_line(placed.holds)
     text = Text("  ").append(letter, f"bold {ORANGE}")
-    return text.append(f" {access.box.start:08x} {access.box.nbytes:>9,} {verb} {about}")
+    return text.append(f" {access.region.start:08x} {access.region.nbytes:>9,} {verb} {about}")

@@ -62,8 +62,8 @@ class TensorPane(LinePane):
             self._asked, self._role = view.tensor, view.tensor or OUTPUT
         self._read()
         pointed = view.layer, view.element
-        if pointed != self._followed and self._shown and self._shown.holds(view.element):
-            self._channel, row, self._column = self._shown.position(view.element)
+        if pointed != self._followed and self._shown and self._shown.has_element(view.element):
+            self._channel, row, self._column = self._shown.find_position(view.element)
             self.follow(pointed, row)
 
     def _read(self) -> None:
@@ -99,17 +99,17 @@ class TensorPane(LinePane):
             return 0
         return LABEL_COLUMNS + int(self._shown.values.shape[2]) * self._cell_columns()
 
-    def element(self) -> tuple[int, ...] | None:
+    def get_element(self) -> tuple[int, ...] | None:
         """Return the coordinates of the selected element, or None."""
         shown = self._shown
         if shown is None or self._mode == "histogram" or not shown.values.size:
             return None
         row = min(self.cursor, shown.values.shape[1] - 1)
-        return shown.coordinates(self._channel, row, self._column)
+        return shown.get_coordinates(self._channel, row, self._column)
 
-    def question(self) -> str:
+    def make_question(self) -> str:
         """Return the command that explains the element; empty if that is not possible."""
-        layer, at = None if self._shown is None else self._shown.operand.layer, self.element()
+        layer, at = None if self._shown is None else self._shown.operand.layer, self.get_element()
         return "" if layer is None or at is None else f"why {layer} {' '.join(map(str, at))}"
 
     def make_heading(self, width: int) -> list[Text]:
@@ -205,7 +205,7 @@ class TensorPane(LinePane):
         return text
 
     def _element_line(self) -> Text:
-        at, shown = self.element(), self._shown
+        at, shown = self.get_element(), self._shown
         if at is None or shown is None:
             return Text("")
         operand = shown.operand
@@ -228,7 +228,7 @@ class TensorPane(LinePane):
             shade = glyphs.shades[round(share * (len(glyphs.shades) - 1))] * CELL
             if shown.is_difference:
                 shade = " " * CELL
-            cell = POINTER if column == at else marks.get(shown.side(value), shade)
+            cell = POINTER if column == at else marks.get(shown.get_side(value), shade)
             cells.append((get_heat_style(share), cell))
         for style, run in groupby(cells, key=itemgetter(0)):
             text.append("".join(cell for _, cell in run), style=style)
@@ -239,7 +239,7 @@ class TensorPane(LinePane):
         marks = {"high": self.glyphs.over, "low": self.glyphs.under}
         styles = {"high": f"bold {ORANGE}", "low": f"bold {SKY}"}
         for column, value in enumerate(row.tolist() if shown is not None else ()):
-            side = shown.side(value) if shown is not None else ""
+            side = shown.get_side(value) if shown is not None else ""
             word = f"{_number(value):>{digits}}{marks.get(side, ' ')}"
             text.append(word, style="bold reverse" if column == at else styles.get(side, ""))
             text.append(" ")
