@@ -32,7 +32,7 @@ class NoPath:
     def __init__(self, *_: Any) -> None:
         pass
 
-    def take(self, *_: Any) -> None:
+    def add(self, *_: Any) -> None:
         """Nothing."""
 
     def finish(self, *_: Any) -> CriticalPath:

@@ -24,7 +24,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from nmpsim.config import default_device
-from nmpsim.core.engines import make_engine
+from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.state import CSR_COLUMN, Machine, Outcome, make_machine, start_cores
 from nmpsim.isa.csrs import Csr
 from nmpsim.isa.table import DRAM_BASE

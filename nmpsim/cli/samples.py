@@ -101,10 +101,10 @@ class InputSource:
 
     def load(self) -> Array:
         """Return the values. Raises UserError (INPUT002) if they do not fit the input."""
-        from nmpsim.core.inputs import mismatch
+        from nmpsim.core.inputs import find_mismatch
 
         array = self.read()
-        problem = mismatch(self.tensor, array)
+        problem = find_mismatch(self.tensor, array)
         if problem is not None:
             hint = _suggest_conversion(self.tensor, array) or problem.hint
             raise UserError(attrs.evolve(problem, place=Place(str(self.path)), hint=hint))

@@ -1,4 +1,4 @@
-"""What several runs of a bundle answered, and what they counted together."""
+"""Results of several runs of a bundle, with their combined counters."""
 
 from __future__ import annotations
 
@@ -11,36 +11,38 @@ from nmpsim.report.ended import TrapReport
 
 
 @frozen
-class Answer:
-    """What a run came to."""
+class SampleResult:
+    """Result of one run of a batch."""
 
     outputs: tuple[OutputReport, ...]
     cycles: int
     trap: TrapReport | None = None
-    """Why it did not reach its end."""
+    """Why the run did not reach its end."""
 
 
 @frozen
 class BatchResult:
-    """Those of runs one after the other."""
+    """Results of runs one after the other."""
 
-    runs: Sequence[Answer] = ()
+    runs: Sequence[SampleResult] = ()
     layers: Sequence[tuple[int, int]] = ()
     """Elements and saturated values of each layer, over runs that reached their end; empty if none
     did."""
 
     @classmethod
     def of(cls, report: RunReport) -> BatchResult:
-        """That of one run."""
-        run = Answer(report.output_reports, report.cycles, report.trap)
+        """Return the result of a single run."""
+        run = SampleResult(report.output_reports, report.cycles, report.trap)
         return cls((run,), () if report.trap else saturation_totals(report.layers))
 
     def plus(self, more: BatchResult) -> BatchResult:
-        """With those of more runs."""
+        """Return the results of both batches."""
         if not self.layers or not more.layers:
             return BatchResult((*self.runs, *more.runs), self.layers or more.layers)
         layers = [
-            (elements + others, saturated + cut)
-            for (elements, saturated), (others, cut) in zip(self.layers, more.layers, strict=True)
+            (elements + others, saturated + more_saturated)
+            for (elements, saturated), (others, more_saturated) in zip(
+                self.layers, more.layers, strict=True
+            )
         ]
         return BatchResult((*self.runs, *more.runs), layers)

@@ -1,4 +1,4 @@
-"""Cycles by layer during a run, host operations included, and the report made of them.
+"""Cycles by layer during a run, including host operations, and the run's report.
 
 docs/timing.md has the formula for the cycles of a host layer.
 """
@@ -34,11 +34,11 @@ _FUNCTIONS = {
     *("batchnormalization", "layernormalization", "batchedreduceadd", "batchedreduceprod"),
     *("cumsum", "batchmatmul", "adaptiveavgpool", "convolution3d", "convtranspose"),
 }
-"""Of kind HOST: sums of several terms, and functions that libraries approximate. All others round
-each result once, as IEEE 754 says."""
+"""Host operations that sum several terms or that libraries approximate. All others round each
+result once, as IEEE 754 requires."""
 
 
-def quantized_from_float(metadata: Metadata) -> tuple[Layer, ...]:
+def find_quantized_from_float(metadata: Metadata) -> tuple[Layer, ...]:
     """Return the layers that quantize float32 results of the host.
 
     A reference that adds in another order, or approximates a function otherwise, may differ there
@@ -52,7 +52,7 @@ def quantized_from_float(metadata: Metadata) -> tuple[Layer, ...]:
         read = {one.tensor.name for one in step.operands if one.role != "out"}
         written = [one.tensor for one in step.operands if one.role != "in"]
         depends = not uncertain.isdisjoint(read)
-        opcode = OPCODES.get(step.opcode)  # None: the run stops there with an error
+        opcode = OPCODES.get(step.opcode)  # None for an invalid bundle
         is_rounded = step.opcode in _FUNCTIONS or (opcode is not None and opcode.kind in _SUMS)
         if any(tensor.elem == "float" for tensor in written):
             if depends or is_rounded:
@@ -79,7 +79,7 @@ _SIMPLE = frozenset(
 
 
 def host_cycles(step: ProgramStep, config: DeviceConfig) -> int:
-    """Cycles of the device that a step of the host takes; 0 if the device file counts none."""
+    """Return the device cycles of a host step; 0 if the device file counts none."""
     opcode = OPCODES.get(step.opcode or "")
     kind = Kind.HOST if opcode is None else opcode.kind
     shapes = [operand.tensor.shape for operand in step.operands]
@@ -97,27 +97,27 @@ def host_cycles(step: ProgramStep, config: DeviceConfig) -> int:
 
 
 _NAMED = 3
-"""Layers that a note names."""
+"""Number of layers that a note names."""
 
 
 @attrs.define
 class CycleAccount:
-    """Cycles by layer so far, and what host operations clipped."""
+    """Cycles by layer so far, and values that host operations clipped."""
 
     cycles: dict[int, int]
     clips: dict[int, HostClipping]
     paths: dict[int, PathPart]
-    """Of each layer whose critical path is known."""
+    """Critical path of each layer, where it is known."""
     last_cycle: int = 0
-    """Cycle up to which they are booked."""
+    """Cycle up to which cycles are attributed."""
 
     @classmethod
     def of(cls, layers: Sequence[Layer]) -> CycleAccount:
-        """Nothing has run yet."""
+        """Make the account of a run that has not begun."""
         return cls(dict.fromkeys(range(len(layers)), 0), {}, {})
 
     def copy(self) -> CycleAccount:
-        """One that goes its own way."""
+        """Return an independent copy."""
         return CycleAccount(dict(self.cycles), dict(self.clips), dict(self.paths), self.last_cycle)
 
 
@@ -129,10 +129,10 @@ def record_segment(
     whole: bool,
     path: CriticalPath | None = None,
 ) -> None:
-    """Book a device segment, ``whole`` or as far as it came.
+    """Attribute the cycles of a device segment, ``whole`` or as far as it came.
 
-    A layer lasts from the end of the one before to its barrier. What comes after the last barrier
-    that was passed is the next layer's, or the last one's.
+    A layer lasts from the end of the one before to its barrier. Cycles after the last passed
+    barrier belong to the next layer, or to the last one.
     """
     end = int(machine.cores.clock.max())
     released: list[int] = machine.barriers.cycle.tolist()
@@ -154,7 +154,7 @@ def record_segment(
 def record_host_step(
     account: CycleAccount, step: ProgramStep, clip: HostClipping | None, config: DeviceConfig
 ) -> None:
-    """Book what the host has done. The clock of the cores stands still meanwhile."""
+    """Attribute the cycles of a host step, during which the cores' clock stands still."""
     for index in step.layers:
         account.cycles[index] = host_cycles(step, config)
         if clip is not None:
@@ -162,15 +162,15 @@ def record_host_step(
 
 
 def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
-    """Cycles of cores that named no layer of the bundle are for ``layer``."""
+    """Attribute the cycles of cores that named no layer of the bundle to ``layer``."""
     activities = slice(0, Count.IDLE + 1)
     for cycles in (machine.layers.counts[:, activities], machine.layers.spent):
         cycles[layer] += cycles[-1]
         cycles[-1] = 0
 
 
-def output_report(stored: npt.NDArray[Any], tensor: Tensor, outside: Tensor) -> OutputReport:
-    """An output as the user has it, of the values that are stored in DRAM."""
+def build_output_report(stored: npt.NDArray[Any], tensor: Tensor, outside: Tensor) -> OutputReport:
+    """Return an output in the user's element type, from the values stored in DRAM."""
     values = stored.copy()
     if outside.elem != tensor.elem:
         values = (values.astype(np.int32) + UNSIGNED_ELEMS[tensor.elem][1]).astype(
@@ -191,12 +191,13 @@ def build_run_report(
     contract: ContractReport,
     layer_outputs: Mapping[str, npt.NDArray[Any]],
 ) -> RunReport:
-    """The report of a run that has come this far."""
+    """Build the report of a run as far as it has come."""
     metadata, config = bundle.metadata, counted.config
     on_host = (layer.index for layer in metadata.layers if layer.placement == "host")
     cycles = int(machine.cores.clock.max()) + sum(account.cycles[index] for index in on_host)
     outputs = tuple(
-        output_report(read_tensor(machine, t), t, metadata.user_tensor(t)) for t in metadata.outputs
+        build_output_report(read_tensor(machine, t), t, metadata.user_tensor(t))
+        for t in metadata.outputs
     )
     host = {index: count_host_clipping(clip) for index, clip in account.clips.items()}
     return RunReport(
@@ -226,7 +227,7 @@ def build_run_report(
 
 
 def _notes(metadata: Metadata) -> tuple[str, ...]:
-    layers = quantized_from_float(metadata)
+    layers = find_quantized_from_float(metadata)
     if not layers:
         return ()
     names = ", ".join(layer.display_name for layer in layers[:_NAMED])

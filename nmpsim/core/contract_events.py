@@ -1,4 +1,4 @@
-"""What engines show of a program to who checks its contract, and what is found then."""
+"""Events that engines show to the check of the contract, and the violation it finds."""
 
 from __future__ import annotations
 
@@ -6,59 +6,70 @@ from enum import IntEnum
 
 
 class ContractEvent(IntEnum):
-    """Columns of an instruction that the check looks at, one row each, in the order of effects."""
+    """Columns of an event: an executed instruction, or a host action, in the order of effects."""
 
     NUMBER = 0
-    """Row of the instruction table, or one of :class:`HostEvent`."""
+    """Row of the instruction table, or a :class:`HostEvent`."""
     CORE = 1
     PC = 2
     CYCLE = 3
-    """At which it was issued; of one that synchronizes at which it was done."""
+    """Cycle of issue; of completion for an instruction that synchronizes."""
     FIRST = 4
-    """Value of the first source register; of ``nmp.wait`` the unit; of a scalar access, and of the
-    host's, the address."""
+    """Value of rs1; unit of ``nmp.wait``; address of a scalar access or a host access."""
     SECOND = 5
-    """Value of the second one; of ``nmp.wait`` how many may be unfinished; of the host's accesses
-    bytes."""
+    """Value of rs2; outstanding jobs of ``nmp.wait``; bytes of a host access."""
     DESCRIPTOR = 6
-    """Address of its descriptor."""
+    """Address of the descriptor."""
     ITEM = 7
-    """Row of its descriptor's words."""
+    """Row of the descriptor's words."""
 
 
 EVENT_WORDS = len(ContractEvent)
+(
+    EVENT_NUMBER,
+    EVENT_CORE,
+    EVENT_PC,
+    EVENT_CYCLE,
+    EVENT_FIRST,
+    EVENT_SECOND,
+    EVENT_DESCRIPTOR,
+    EVENT_ITEM,
+) = map(int, ContractEvent)
 
 
 class HostEvent(IntEnum):
-    """What the host does, in place of the number of an instruction."""
+    """Actions of the host, in place of an instruction number."""
 
     STARTS = -1
-    """All cores begin."""
+    """The host starts all cores."""
     READS = -2
     WRITES = -3
 
 
 class ViolationField(IntEnum):
-    """Entries of ``Contract.found``: a violation."""
+    """Entries of ``ContractState.found``, the first violation."""
 
     CASE = 0
-    """Position in :data:`nmpsim.isa.contract.CASES`; -1: none."""
+    """Position in :data:`nmpsim.isa.contract.CASES`; -1 if there is no violation."""
     NUMBER = 1
+    """Row of the instruction table; negative for the host."""
     CORE = 2
     PC = 3
     CYCLE = 4
     LAYER = 5
-    """Of its descriptor; -1 without one."""
-    WHAT = 6
-    """Operand; a position in :data:`nmpsim.memory.footprint.OPERANDS`."""
+    """Layer of the instruction's descriptor; -1 if it has none."""
+    OPERAND = 6
+    """Position in :data:`nmpsim.memory.footprint.OPERANDS`."""
     WRITES = 7
+    """1 if the operand is written."""
     START = 8
+    """First address of the access, or of the bytes that both instructions access."""
     END = 9
-    """Addresses of what is touched, or of the part that both touch: its range."""
+    """Address after the last byte."""
     OTHER_NUMBER = 10
-    """The earlier instruction; -1: there is none."""
+    """The earlier instruction; -1 if there is none."""
     OTHER_CORE = 11
     OTHER_PC = 12
     OTHER_LAYER = 13
-    OTHER_WHAT = 14
+    OTHER_OPERAND = 14
     OTHER_WRITES = 15

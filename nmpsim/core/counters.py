@@ -1,4 +1,4 @@
-"""The machine's counters as a report."""
+"""Counters of a machine, and the layer reports made from them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, overload
 
 import attrs
 import numpy as np
@@ -17,16 +17,10 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.critical_path import PathPart
 from nmpsim.core.host_steps import HostClipping
 from nmpsim.core.state import Count, Machine, PathCause
-from nmpsim.kernels.saturation_stages import ACTIVATION, SIDE_NAMES, STAGE_NAMES
+from nmpsim.kernels.saturation_stages import ACTIVATION, STAGE_NAMES
 from nmpsim.records import frozen
 from nmpsim.report.causes import ACTIVITIES, CAUSES, PATH_CAUSES
-from nmpsim.report.data import (
-    Bound,
-    BytesMoved,
-    ChannelCounts,
-    LayerReport,
-    Saturation,
-)
+from nmpsim.report.data import Bound, BytesMoved, ChannelCounts, LayerReport, Saturation
 from nmpsim.report.details import UNITS
 from nmpsim.report.use import use_of
 from nmpsim.timing import Costs, costs_of
@@ -40,41 +34,36 @@ from nmpsim.timing.bounds import (
 
 Array = npt.NDArray[np.int64]
 ALL_CORES = (1 << 64) - 1
-"""Bits of an int64 as a number that is not negative."""
+"""Mask that converts an int64 to its unsigned value."""
+SIDES: tuple[Literal["low"], Literal["high"]] = "low", "high"
+_VALUE_FIELDS = ("elements", "saturated", "worst", "first")
+_LAYER_FIELDS = (
+    *("index", "name", "display_name", "op", "operation", "number", "line"),
+    *("placement", "reason", "numerics", "fused"),
+)
+"""Fields that a layer's report has from the layer."""
 
 
-def layer_channels(layer: Layer) -> int:
-    """Channels of a layer's output: its last dimension."""
+def count_channels(layer: Layer) -> int:
+    """Return the channels of a layer's output, its last dimension."""
     return max(layer.output.shape[-1], 1) if layer.output.shape else 1
-
-
-class SaturationCount(NamedTuple):
-    """What saturated in a layer at one stage on one side, as ``LAYER`` of the machine has it."""
-
-    stage: int
-    side: int
-    saturated: int
-    worst: int
-    first: int
-    channels: npt.NDArray[np.int64]
-    """[channels of the layer] values saturated"""
 
 
 @frozen(eq=False)
 class ValueCounters:
-    """What a machine counted of values, as it stood then; read when somebody asks."""
+    """Counters of values at one time, which are evaluated when they are read."""
 
     _layers: Mapping[str, npt.NDArray[np.int64]]
-    """Copies of the fields of LAYER that runs on other values may change."""
+    """Copies of the fields of LAYER that later runs may change."""
     _begins: Sequence[int]
     _ends: Sequence[int]
-    """[layers] where each layer's channels are in ``_channels``."""
+    """[layers] range of each layer's channels in ``_channels``."""
     _channels: Mapping[tuple[int, int], npt.NDArray[np.int64]]
     """Stage and side -> [channels of all layers], where anything saturated."""
 
     @classmethod
     def of(cls, machine: Machine) -> ValueCounters:
-        """Those of a machine: one copy of each of its arrays, whatever the number of layers."""
+        """Copy the counters of a machine."""
         layers = machine.layers.view(np.ndarray)
         fields = {name: layers[name].copy() for name in _VALUE_FIELDS}
         begins = layers["channel_base"]
@@ -86,58 +75,63 @@ class ValueCounters:
 
     @cached_property
     def elements(self) -> Sequence[int]:
-        """[layers] results written"""
+        """[layers] written results."""
         elements: list[int] = self._layers["elements"].tolist()
         return elements
 
     @cached_property
     def unwanted(self) -> Sequence[int]:
-        """[layers] values saturated that nobody asked for"""
+        """[layers] saturated values that the network does not ask for."""
         wanted = self._layers["saturated"][:, ACTIVATION]
         counts: list[int] = (self._layers["saturated"].sum(axis=1) - wanted).sum(axis=1).tolist()
         return counts
 
-    @cached_property
-    def saturation(self) -> Mapping[int, Sequence[SaturationCount]]:
-        """Layer -> what saturated there."""
-        counts, worst, first = (self._layers[name] for name in ("saturated", "worst", "first"))
-        places = np.nonzero(counts)
-        columns = [of.tolist() for of in (*places, counts[places], worst[places], first[places])]
-        found: dict[int, list[SaturationCount]] = {}
-        for layer, stage, side, count, most, index in zip(*columns, strict=True):
-            channels = self._channels[stage, side][self._begins[layer] : self._ends[layer]]
-            one = SaturationCount(stage, side, count, most, index, channels)
-            found.setdefault(layer, []).append(one)
-        return found
-
-
-_VALUE_FIELDS = ("elements", "saturated", "worst", "first")
+    def saturation(self, layer: Layer) -> tuple[Saturation, ...]:
+        """Return what the device saturated or clipped in a layer."""
+        index = layer.index
+        counts, worst, first = (
+            self._layers[name][index] for name in ("saturated", "worst", "first")
+        )
+        return tuple(
+            Saturation(
+                stage=STAGE_NAMES[stage],
+                side=SIDES[side],
+                count=int(counts[stage, side]),
+                elements=self.elements[index],
+                worst=int(worst[stage, side]),
+                first=_coordinates(int(first[stage, side]), layer.output.shape),
+                channels=ChannelCounts(
+                    self._channels[stage, side][self._begins[index] : self._ends[index]]
+                ),
+            )
+            for stage, side in np.argwhere(counts).tolist()
+        )
 
 
 @frozen
 class Counters:
-    """What a machine counted, as plain numbers, layer by layer."""
+    """Counters of a machine as plain numbers, by layer."""
 
     config: DeviceConfig
     costs: Costs
     counts: Sequence[Sequence[int]]
     """[layers][Count]"""
     spent: Sequence[Sequence[int]]
-    """[layers][Spent]"""
+    """[layers][CycleCause]"""
     worked: Sequence[int]
     """[layers] bit n: core n had work."""
     values: ValueCounters
 
 
 def read_counters(machine: Machine, config: DeviceConfig) -> Counters:
-    """Read a machine's counters at once: its records are slow to read one by one."""
+    """Read all counters of a machine at once, because its records are slow to read one by one."""
     layers = machine.layers.view(np.ndarray)
     lists = {name: layers[name].tolist() for name in ("counts", "spent", "worked")}
     return Counters(config, costs_of(config), **lists, values=ValueCounters.of(machine))
 
 
-def layer_bound(layer: Layer, of: Counters) -> Bound:
-    """What bounds a layer, and how that is computed."""
+def compute_layer_bound(layer: Layer, of: Counters) -> Bound:
+    """Return the lower bounds of a layer's cycles, with the formula of the largest one."""
     counts, config, wide = of.counts[layer.index], of.config, is_wide(layer)
     macs, busy, bursts = (counts[i] for i in (Count.MACS, Count.BUSY_VECTOR, Count.BURSTS))
     mac, vector = mac_bound(macs, wide, config), vector_bound(busy, config)
@@ -157,38 +151,35 @@ def layer_bound(layer: Layer, of: Counters) -> Bound:
 
 
 def is_wide(layer: Layer) -> int:
-    """1 for a layer of Int16, which takes the MAC array twice as long; else 0."""
+    """Return 1 for an Int16 layer, which takes the MAC array twice as long; else 0."""
     return 1 if layer.output.elem == "i16" else 0
 
 
 @frozen
 class HostCounts:
-    """What a host operation that clips did."""
+    """Counters of a host operation that clips."""
 
     elements: int
     saturation: tuple[Saturation, ...]
 
     @property
     def unwanted(self) -> int:
-        """Values saturated that nobody asked for."""
+        """Saturated values that the network does not ask for."""
         return sum(one.count for one in self.saturation if not one.wanted)
 
     def plus(self, more: HostCounts) -> HostCounts:
-        """Of several runs."""
+        """Return the counters of both runs."""
         return HostCounts(self.elements + more.elements, self.saturation + more.saturation)
 
 
 def count_host_clipping(clip: HostClipping) -> HostCounts:
-    """How many values there were, and which of them were clipped."""
+    """Count the values of a host operation, and those that it clipped."""
     return HostCounts(clip.elements, host_saturation(clip))
 
 
 @frozen(eq=False, repr=False)
 class LayerReports(Sequence[LayerReport]):
-    """The reports of a run's layers.
-
-    They are made when somebody reads the first one: of many runs only answers are asked.
-    """
+    """Reports of a run's layers, which are made when the first one is read."""
 
     _layers: Sequence[Layer]
     _counted: Counters
@@ -197,10 +188,10 @@ class LayerReports(Sequence[LayerReport]):
     _values: ValueCounters
     _host: Mapping[int, HostCounts]
     _like: LayerReports | None = None
-    """Those of a run that differs in values alone."""
+    """Reports of a run that differs in values alone."""
 
     def with_values(self, values: ValueCounters, host: Mapping[int, HostCounts]) -> LayerReports:
-        """Those of a run that has computed other values in the same time."""
+        """Return the reports of a run that has computed other values in the same time."""
         like = self._like or self
         return LayerReports(
             self._layers, self._counted, self._cycles, self._paths, values, host, like
@@ -208,33 +199,34 @@ class LayerReports(Sequence[LayerReport]):
 
     @cached_property
     def _made(self) -> tuple[LayerReport, ...]:
-        same = (self._like or self)._same
+        fields = (self._like or self)._fields
         return tuple(
-            LayerReport(**known, **self._of_values(layer))
-            for layer, known in zip(self._layers, same, strict=True)
+            LayerReport(**(known | self._value_fields(layer)))
+            for layer, known in zip(self._layers, fields, strict=True)
         )
 
     @cached_property
-    def _same(self) -> Sequence[Mapping[str, Any]]:
-        """Of each report all that does not depend on values."""
-        found = []
-        for one in self._layers:
-            cycles, path = self._cycles[one.index], self._paths.get(one.index)
-            found.append(layer_fields(one, self._counted, cycles, path))
-        return found
+    def _fields(self) -> Sequence[dict[str, Any]]:
+        """Fields of each report; those that depend on values are empty."""
+        return [
+            make_layer_fields(
+                one, self._counted, self._cycles[one.index], self._paths.get(one.index)
+            )
+            for one in self._layers
+        ]
 
-    def _of_values(self, layer: Layer) -> Mapping[str, Any]:
-        """What depends on values of a layer's report."""
+    def _value_fields(self, layer: Layer) -> dict[str, Any]:
         host = self._host.get(layer.index)
         if host is not None:
             return {"elements": host.elements, "saturation": host.saturation}
+        values = self._values
         return {
-            "elements": self._values.elements[layer.index],
-            "saturation": device_saturation(layer, self._values),
+            "elements": values.elements[layer.index],
+            "saturation": values.saturation(layer),
         }
 
-    def saturated(self) -> list[tuple[int, int]]:
-        """Elements of each layer, and how many of them saturated: cheaper than its reports."""
+    def saturation_totals(self) -> list[tuple[int, int]]:
+        """Return elements and saturated values of each layer, without making its report."""
         values = self._values
         found = list(zip(values.elements, values.unwanted, strict=True))[: len(self._layers)]
         for index, host in self._host.items():
@@ -262,37 +254,28 @@ class LayerReports(Sequence[LayerReport]):
 
 
 def saturation_totals(layers: Sequence[LayerReport]) -> list[tuple[int, int]]:
-    """Elements of each layer of a run, and how many saturated."""
+    """Return elements and saturated values of each layer of a run."""
     if isinstance(layers, LayerReports):
-        return layers.saturated()
+        return layers.saturation_totals()
     return [(one.elements, one.saturated) for one in layers]
 
 
-def layer_fields(
+def make_layer_fields(
     layer: Layer, of: Counters, cycles: int, path: PathPart | None
-) -> Mapping[str, Any]:
-    """All of a layer's report but what depends on values."""
-    counts = of.counts[layer.index]
+) -> dict[str, Any]:
+    """Return the fields of a layer's report; those that depend on values are empty."""
+    counts, output = of.counts[layer.index], layer.output
     waited_for = path.cycles() if path is not None else [0] * len(PathCause)
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
     peak = cycles * macs_per_cycle(of.config, is_wide(layer))
     moved = BytesMoved(counts[Count.BYTES_READ], counts[Count.BYTES_WRITTEN])
+    known: dict[str, Any] = {name: getattr(layer, name) for name in _LAYER_FIELDS}
     report = LayerReport(
-        index=layer.index,
-        name=layer.name,
-        display_name=layer.display_name,
-        op=layer.op,
-        operation=layer.operation,
-        number=layer.number,
-        line=layer.line,
-        placement=layer.placement,
-        reason=layer.reason,
-        numerics=layer.numerics,
-        fused=layer.fused,
-        shape=layer.output.shape,
-        elem=layer.output.elem,
-        scale=layer.output.scale,
-        offset=layer.output.offset,
+        **known,
+        shape=output.shape,
+        elem=output.elem,
+        scale=output.scale,
+        offset=output.offset,
         cycles=cycles,
         cores=(of.worked[layer.index] & ALL_CORES).bit_count(),
         macs=macs,
@@ -300,74 +283,54 @@ def layer_fields(
         bytes=moved,
         bursts=bursts,
         row_misses=counts[Count.ROW_MISSES],
-        stalls=activities(counts),
+        stalls=activity_cycles(counts),
         busy={u: counts[Count.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
         elements=0,
         saturation=(),
         critical_path=dict(zip(PATH_CAUSES, waited_for, strict=False)),
         queueing=waited_for[PathCause.QUEUEING],
         core_cycles=dict(zip(CAUSES, of.spent[layer.index], strict=True)),
-        bound=layer_bound(layer, of),
+        bound=compute_layer_bound(layer, of),
         burst_efficiency=burst_efficiency(moved.read + moved.written, bursts, of.config),
     )
     use = use_of([report], report.cycles, of.config.dram_channels)
-    known = {name: getattr(report, name) for name in _LAYER_FIELDS}
-    return {**known, "use": use}
+    return attrs.asdict(report, recurse=False) | {"use": use}
 
 
-_LAYER_FIELDS = tuple(
-    field.name
-    for field in attrs.fields(LayerReport)
-    if field.name not in ("elements", "saturation")
-)
-
-
-def activities(counts: Sequence[int]) -> Mapping[str, int]:
-    """Core cycles by activity."""
+def activity_cycles(counts: Sequence[int]) -> Mapping[str, int]:
+    """Return core cycles by activity."""
     return dict(zip(ACTIVITIES, counts, strict=False))
-
-
-def device_saturation(layer: Layer, of: ValueCounters) -> tuple[Saturation, ...]:
-    """Everything that the device saturated or clipped in a layer."""
-    return tuple(
-        Saturation(
-            stage=STAGE_NAMES[one.stage],
-            side=_side(SIDE_NAMES[one.side]),
-            count=one.saturated,
-            elements=of.elements[layer.index],
-            worst=one.worst,
-            first=_coordinates(one.first, layer.output.shape),
-            channels=ChannelCounts(one.channels),
-        )
-        for one in of.saturation.get(layer.index, ())
-    )
 
 
 def host_saturation(clip: HostClipping) -> tuple[Saturation, ...]:
     """Return what a host operation clipped or saturated, in the device's order of stages."""
-    parts: dict[tuple[str, str], list[tuple[Array, Array]]] = {}
+    parts: dict[tuple[str, int], list[tuple[Array, Array]]] = {}
 
-    def add(stage: str, side: str, places: Array, overshoot: Array) -> None:
+    def add(stage: str, side: int, places: Array, overshoot: Array) -> None:
         if places.size:
             parts.setdefault((stage, side), []).append((places, overshoot))
 
     for part in clip.overshoots:
-        overshoot = _broadcast(part.overshoot, clip)
-        for side, sign in (("low", -1), ("high", 1)):
+        overshoot = part.overshoot
+        if overshoot.size != clip.elements:  # a bias has one value for each channel
+            overshoot = np.broadcast_to(overshoot, clip.shape)
+        overshoot = overshoot.reshape(-1)
+        for side, sign in enumerate((-1, 1)):
             places = np.flatnonzero(sign * overshoot > 0)
             add(part.stage, side, places, sign * overshoot[places])
     is_low = clip.changed.exact < clip.low
     places, exact = clip.changed.indices, clip.changed.exact
-    add(clip.low_stage, "low", places[is_low], clip.low - exact[is_low])
-    add(clip.high_stage, "high", places[~is_low], exact[~is_low] - clip.high)
+    add(clip.low_stage, 0, places[is_low], clip.low - exact[is_low])
+    add(clip.high_stage, 1, places[~is_low], exact[~is_low] - clip.high)
     last = clip.shape[-1] if clip.shape else 1
+    order = {stage: number for number, stage in enumerate(("input", *STAGE_NAMES))}
     found = []
-    for stage, side in sorted(parts, key=_stage_order):
+    for stage, side in sorted(parts, key=lambda key: (order.get(key[0], 0), key[1])):
         places, overshoot = map(np.concatenate, zip(*parts[stage, side], strict=True))
         found.append(
             Saturation(
                 stage=stage,
-                side=_side(side),
+                side=SIDES[side],
                 count=places.size,
                 elements=clip.elements,
                 worst=int(overshoot.max()),
@@ -378,29 +341,8 @@ def host_saturation(clip: HostClipping) -> tuple[Saturation, ...]:
     return tuple(found)
 
 
-def _broadcast(overshoot: Array, clip: HostClipping) -> Array:
-    """One value for each element of the result; a bias has one for each channel."""
-    if overshoot.size != clip.elements:
-        overshoot = np.broadcast_to(overshoot, clip.shape)
-    return overshoot.reshape(-1)
-
-
-def _stage_order(key: tuple[str, str]) -> tuple[int, int]:
-    stage, side = key
-    is_device_stage = stage in STAGE_NAMES  # "input" is not, and comes first
-    return STAGE_NAMES.index(stage) if is_device_stage else -1, SIDE_NAMES.index(side)
-
-
-def _side(name: str) -> Literal["low", "high"]:
-    return "low" if name == "low" else "high"
-
-
 def _coordinates(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Coordinates of a row-major index; () if it lies outside."""
+    """Return the coordinates of a row-major index; () if it lies outside."""
     if not 0 <= index < math.prod(shape):
         return ()
-    coordinates = []
-    for size in reversed(shape):
-        index, coordinate = divmod(index, size)
-        coordinates.append(coordinate)
-    return tuple(reversed(coordinates))
+    return tuple(int(one) for one in np.unravel_index(index, shape))

@@ -1,9 +1,9 @@
 """The critical path: from the end of a run back, at each point to what it waited for last.
 
-What a run noted of units (``Machine.work``) and of waits (``Machine.waits``) suffices. A wait ends
-with an instruction of a unit, or because another core came to a barrier or posted. An instruction
-of a unit began when its core issued it, or when the one before it was done; a grant of the DRAM
-when it was asked for, or when the grant before it was served.
+It is derived from the logs of unit work (``Machine.work``) and waits (``Machine.waits``). A wait
+ends with an instruction of a unit, or because another core reached a barrier or posted. An
+instruction of a unit began when its core issued it, or when the one before was done; a DRAM grant
+when it was requested, or when the grant before it was served.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from nmpsim.timing.compute import cycles_of, grant_ticks
 CAUSES = len(PathCause)
 UNITS = len(Unit)
 _FETCH = 2
-"""In the notes of grants: one that reads a descriptor; 1 for one of a transfer."""
+"""Kind of a logged grant that reads a descriptor; 1 for a grant of a transfer."""
 ENOUGH = 1 << 16
-"""Notes from which on the path is followed as far as it is certain, and the notes are let go."""
+"""Number of log entries from which on the path is followed as far as it is certain."""
 
 
 @frozen(eq=False)
 class CriticalPath:
-    """The cycles of a part of a run by what was on the critical path then."""
+    """Cycles of a part of a run by their cause on the critical path."""
 
     until: Int64s
-    """[n] ascending: cycles at which barriers released cores, and the end"""
+    """[n] ascending: cycles at which barriers released cores, and the end."""
     cycles: Int64s
-    """[n, PathCause] from the one before, or from the beginning"""
+    """[n, PathCause] cycles since the previous entry of ``until``, or since the beginning."""
 
 
 def join_paths(paths: Sequence[CriticalPath]) -> CriticalPath:
-    """Paths that follow one another, as one."""
+    """Join consecutive paths."""
     until = [np.zeros(0, np.int64), *(one.until for one in paths)]
     cycles = [np.zeros((0, CAUSES), np.int64), *(one.cycles for one in paths)]
     return CriticalPath(np.concatenate(until), np.concatenate(cycles))
@@ -60,17 +60,17 @@ class PathPart(NamedTuple):
     end: int
 
     def cycles(self) -> list[int]:
-        """By PathCause."""
+        """Return the cycles by PathCause."""
         first, last = np.searchsorted(self.path.until, (self.begin, self.end), "right")
         cycles: list[int] = self.path.cycles[first:last].sum(axis=0).tolist()
         return cycles
 
 
 class PathRecorder:
-    """Follows the critical path of one start of all cores."""
+    """Follows the critical path from one start of all cores."""
 
     def __init__(self, machine: Machine, costs: Costs) -> None:
-        """The cores have started, and nothing has been noted since."""
+        """Begin when the cores have started and nothing has been logged since."""
         self._costs = costs
         self._cores = machine.cores.size
         self._begin = int(machine.cores.clock.max())
@@ -79,8 +79,8 @@ class PathRecorder:
         self._waits = [np.zeros((0, len(WAIT.names or ())), np.int64)]
         self._known: list[CriticalPath] = []
 
-    def take(self, machine: Machine, work: Any, waits: Any) -> None:
-        """Take what was noted since the last time of units and of waits."""
+    def add(self, machine: Machine, work: Any, waits: Any) -> None:
+        """Add the work and the waits that were logged since the last call."""
         is_grant = work.is_grant != 0
         unit = work.core * UNITS + work.unit
         # A grant that reads a descriptor is no transfer's.
@@ -99,10 +99,10 @@ class PathRecorder:
         )
         self._waits.append(np.stack([waits[name] for name in waits.dtype.names], axis=1))
         if sum(map(len, self._work)) > ENOUGH:
-            self.let_go(machine)
+            self.follow_to_barrier(machine)
 
     def finish(self, machine: Machine, core: int | None = None) -> CriticalPath:
-        """The path to ``core``, or if None to the one that has come furthest."""
+        """Return the path to ``core``, or to the core with the highest clock if None."""
         clocks = machine.cores.clock
         last = int(clocks.argmax()) if core is None else core
         self._follow(*self._notes(), last, int(clocks[last]))
@@ -110,11 +110,11 @@ class PathRecorder:
 
     @property
     def certain(self) -> CriticalPath:
-        """As far as it is known, whatever comes."""
+        """The part of the path that later events cannot change."""
         return join_paths(self._known)
 
     def _channels(self, work: Any) -> Int64s:
-        """The DRAM's channel of each grant."""
+        """Return the DRAM channel of each grant."""
         cursor = work.cursor
         y, x = np.divmod(cursor[:, RUNS_DONE], np.maximum(cursor[:, COUNT_X], 1))
         moved = y * cursor[:, STRIDE_Y] + x * cursor[:, STRIDE_X] + cursor[:, BYTES_DONE]
@@ -125,8 +125,8 @@ class PathRecorder:
     def _notes(self) -> tuple[Int64s, Int64s]:
         return np.concatenate(self._work), np.concatenate(self._waits)
 
-    def let_go(self, machine: Machine) -> None:
-        """Follow the path to the last barrier at which all cores met and no unit had work left."""
+    def follow_to_barrier(self, machine: Machine) -> None:
+        """Follow the path to the last barrier where all cores met and no unit had work left."""
         work, waits = self._notes()
         self._work, self._waits = [work], [waits]
         asleep = waits[waits[:, 1] == WaitTarget.BARRIER]
@@ -158,7 +158,7 @@ class PathRecorder:
 
 
 def _pending_since(machine: Machine, depth: int) -> int:
-    """Cycle of issue of the oldest transfer that is not served yet, or NEVER."""
+    """Return the cycle of issue of the oldest unserved transfer, or NEVER."""
     cores = machine.cores
     core, unit = np.nonzero(cores.served < cores.issued[:, : cores.served.shape[1]])
     slot = cores.served[core, unit] % depth
@@ -166,7 +166,7 @@ def _pending_since(machine: Machine, depth: int) -> int:
 
 
 class _Walk:
-    """A walk back in time; what it passes is charged to ``cycles``."""
+    """A walk back in time that attributes cycles to causes."""
 
     def __init__(
         self, work: Int64s, waits: Int64s, issued: Int64s, begin: int, until: list[int]
@@ -174,7 +174,7 @@ class _Walk:
         self.cycles = [[0] * CAUSES for _ in until]
         """[until][PathCause]"""
         self.in_runs = np.zeros((len(until), CAUSES), np.int64)
-        """Likewise, of grants that were charged many at a time."""
+        """[until, PathCause] cycles of grants that were attributed many at a time."""
         self._begin, self._until, self._part = begin, until, len(until) - 1
         self._now = begin
         self._sort_waits(waits)
@@ -189,7 +189,7 @@ class _Walk:
         self._last_wait = ends[1:]
 
     def _sort_work(self, work: Int64s, issued: Int64s) -> None:
-        """Instructions by unit, in order; grants by channel, in order, each with its transfer."""
+        """Sort instructions by unit and grants by channel, each grant with its transfer."""
         is_grant = work[:, 1] != 0
         order = np.argsort(work[:, 0], kind="stable")
         is_job = ~is_grant[order]
@@ -216,7 +216,7 @@ class _Walk:
         self._sort_runs()
 
     def _sort_runs(self) -> None:
-        """Runs of grants of a channel, back to back, none of which lies on both sides of an end."""
+        """Find runs of contiguous grants of a channel that no barrier divides."""
         begin, end, channel = (self._grants[:, column] for column in (2, 3, 6))
         until = np.array(self._until, np.int64)
         self._part_of = np.searchsorted(until, begin, "right")
@@ -230,7 +230,7 @@ class _Walk:
         self._other = end - begin - self._service
 
     def _charge(self, cause: PathCause, begin: int, *, queued: bool = False) -> None:
-        """Go back to ``begin``."""
+        """Attribute the cycles back to ``begin`` to a cause."""
         end, self._now = self._now, min(begin, self._now)
         begin = max(begin, self._begin)
         while end > begin:
@@ -242,16 +242,16 @@ class _Walk:
             end = low
 
     def back(self, core: int, end: int) -> None:
-        """Walk from where a core is at ``end``."""
+        """Walk back from a core at the cycle ``end``."""
         self._now = end
         where: int | None = core
         while where is not None and self._now > self._begin:
             where = self._before(where)
 
     def _before(self, core: int) -> int | None:
-        """What the control core did before now, and what it waited for before that.
+        """Attribute what the control core did before now, and what it waited for before that.
 
-        Returns the core that goes on; None at the beginning.
+        Returns the core that continues; None at the beginning.
         """
         if core + 1 >= len(self._first_wait):
             self._charge(PathCause.CONTROL, self._begin)
@@ -272,7 +272,8 @@ class _Walk:
         return self._instruction(self._first_job[unit] + awaited - self._issued[unit])
 
     def _instruction(self, job: int) -> int:
-        """An instruction whose result was waited for; the core whose issue began it all."""
+        """Attribute an awaited instruction; return the core that issued the first one of its
+        chain."""
         unit, begin, end = self._jobs[job]
         if unit % UNITS not in _COMPUTE:
             self._charge(PathCause.LATENCY, end)
@@ -284,12 +285,12 @@ class _Walk:
         return int(unit // UNITS)
 
     def _follows_earlier(self, job: int) -> bool:
-        """Did it begin when the unit was done with the one before?"""
+        """Return whether a job began when the unit was done with the one before."""
         unit, begin, _ = self._jobs[job]
         return bool(job > self._first_job[unit] and self._jobs[job - 1][2] == begin)
 
     def _transfer(self, job: int) -> int:
-        """A transfer up to its last grant; the core whose issue began it all."""
+        """Attribute a transfer up to its last grant; return the core that issued the first one."""
         wanted = job
         while True:
             grant = self._last_grant[job]
@@ -304,7 +305,7 @@ class _Walk:
             job -= 1
 
     def _served(self, grant: int, wanted: int) -> int:
-        """The DRAM from the end of a grant back to one that it did not have to wait for."""
+        """Attribute DRAM service back to a grant that did not have to wait; return that grant."""
         while True:
             first = int(self._first_of_run[grant])
             if first < grant and self._grants[grant, 3] == self._now:
@@ -324,7 +325,7 @@ class _Walk:
         self._charge(PathCause.ROW_MISS, begin, queued=is_other)
 
     def _charge_run(self, first: int, last: int, wanted: int) -> None:
-        """Go back to where a run of grants begins."""
+        """Attribute a run of grants back to its beginning."""
         run = slice(first, last + 1)
         parts, service, other = self._part_of[run], self._service[run], self._other[run]
         queued = np.where(self._owner[run] != wanted, service + other, 0)
@@ -334,7 +335,7 @@ class _Walk:
         self._now = int(self._grants[first, 2])
 
     def _waited_for(self, grant: int) -> int:
-        """The grant that was over when another one began, and so let it begin; -1 if none was."""
+        """Return the grant whose end let another one begin; -1 if there is none."""
         while grant >= 0:
             begin, channel, before = self._grants[grant, 2], self._grants[grant, 6], grant - 1
             same_channel = before >= 0 and self._grants[before, 6] == channel
@@ -355,7 +356,7 @@ class _Walk:
 
 
 def _earlier_of_the_same(owner: Int64s) -> Int64s:
-    """The place of the one before of the same owner; -1 if there is none, or no owner."""
+    """Return the index of the previous entry of the same owner, or -1."""
     order = np.argsort(owner, kind="stable")
     is_same = owner[order][1:] == owner[order][:-1]
     earlier = np.full(len(owner), -1)

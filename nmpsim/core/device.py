@@ -13,29 +13,29 @@ import numpy.typing as npt
 from nmpsim.bundle.read import Bundle, BundleHolder, get_bundle
 from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.batch import BatchResult
-from nmpsim.core.engine import OrderDependentError, ReplayDivergedError
-from nmpsim.core.engine_selection import AutoEngine
-from nmpsim.core.engines import make_engine
+from nmpsim.core.engine import (
+    ContractViolationError,
+    DataDependentError,
+    OrderDependentError,
+    ReplayDivergedError,
+)
+from nmpsim.core.engine_selection import AutoEngine, make_engine
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.core.inputs import Inputs, prepare_inputs
-from nmpsim.core.limits import NO_LIMITS, Limits
+from nmpsim.core.limits import NO_LIMITS, Limits, check_threads
 from nmpsim.core.load import load_machine
 from nmpsim.core.memory_demand import check_saved_memory, has_memory_for_layer_kernels
 from nmpsim.core.repeat_run import RepeatedRun
 from nmpsim.core.run import (
     Clock,
-    ContractViolationError,
-    DataDependentError,
     ProgressCallback,
-    Proof,
+    ProofState,
     Run,
     RunOptions,
     RunTimeoutError,
-    ViolationPoint,
     notify_compiling,
 )
 from nmpsim.core.state import Machine, reset, restart
-from nmpsim.core.threads import check_threads
 from nmpsim.core.work import WorkListener
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.host_memory import checked_limit
@@ -44,21 +44,29 @@ from nmpsim.report.throughput import Throughput, batch_of
 from nmpsim.timing import costs_of
 
 RUNS_BEFORE_PROOF = 4
-"""Runs of a program before its whole layers are proved, as a proof takes longer than a run."""
+"""Runs of a program before layer kernels are proved, because the proof takes longer than a run."""
 
 
 class Device:
-    """A simulated device; the same one can run any bundle that was compiled for its settings.
+    """A simulated device, which runs any bundle that was compiled for its settings.
 
-    ``threads`` of the host share the work, by default one for each processor that this process may
-    use. No result, no cycle and no count depends on it. Runs that Python threads ask for at the
-    same time are done one after the other. With ``whole_layers`` the fifth run of a program and
-    later ones compute a layer at once where that is proved to give the same as its tiles. A run
-    that would allocate more than ``max_memory`` bytes is refused; by default that is what is free,
-    less a margin.
+    Runs that several Python threads request at the same time are done one after the other.
 
-    ``engine`` is compiled, reference or auto: the reference engine for what it has done before the
-    other one could begin. Reports differ in nothing but its name and the seconds.
+    Parameters
+    ----------
+    config : DeviceConfig, optional
+        Settings of the device; the default device if None.
+    engine : {"compiled", "reference", "auto"}
+        ``auto`` starts on the reference engine and continues on the compiled one. Reports differ
+        only in the engine's name and the host seconds.
+    threads : int, optional
+        Host threads; by default one for each processor that this process may use. No result, cycle
+        or counter depends on it.
+    max_memory : int, optional
+        Bytes that a run may allocate; by default the free memory less a margin.
+    whole_layers : bool
+        From the fifth run of a program on, compute a layer by one kernel call where that is proved
+        to give the same result as its tiles.
     """
 
     def __init__(
@@ -70,17 +78,17 @@ class Device:
         whole_layers: bool = True,
     ) -> None:
         self.config = given_device(config)
-        self._asked = (engine, threads, max_memory, whole_layers)
+        self._arguments = (engine, threads, max_memory, whole_layers)
         self._whole_layers = whole_layers
         self._threads = check_threads(threads)
         self._max_memory = checked_limit(max_memory)
         self._engine = make_engine(engine, self._threads)
-        self._loaded: _Loaded | None = None
+        self._loaded: _LoadedBundle | None = None
         self._turn = threading.RLock()
 
     def __repr__(self) -> str:
         threads = "1 thread" if self._threads == 1 else f"{self._threads} threads"
-        engine = f"{self._asked[0]} engine"
+        engine = f"{self._arguments[0]} engine"
         return f"<Device {self.config.name}: {self.config.cores_count} cores, {engine}, {threads}>"
 
     def run(
@@ -97,28 +105,42 @@ class Device:
     ) -> RunReport:
         """Run a bundle on inputs.
 
-        Args:
-            bundle: as :func:`nmpsim.load` or :func:`nmpsim.compile` gives it.
-            inputs: an array for each input of the bundle, in its shape, by name or in the
-                program's order; for a single input the array alone will do. Float arrays are taken
-                for float inputs and are quantized for quantized ones; integers must be of the
-                input's own type.
-            save_layers: keep every layer's output in the report.
-            progress: called after every layer.
-            work: called with what units did, thousands of entries at once; see
-                :data:`nmpsim.core.work.WorkListener`.
-            limits: what the run may take; going beyond is part of the report, as a trap is.
-            strict: stop where the program breaks the contract of the instruction set (docs/isa.md),
-                with a trap of the kind ``contract``. A program that does not depend on data is
-                proved once, at its first run; the others are checked in every run.
-            repeat: so many runs on the same inputs, one after the other, each on what the one
-                before left in memory and in the DRAM's open rows. The report is that of the first
-                one, with the ``throughput`` of all; so are ``work`` and ``save_layers``.
+        Parameters
+        ----------
+        bundle : Bundle
+            As :func:`nmpsim.load` or :func:`nmpsim.compile` returns it.
+        inputs : mapping, sequence or array
+            An array for each input of the bundle, in its shape, by name or in the program's order;
+            a single input may be given as the array alone. Float arrays are accepted for float
+            inputs and quantized for quantized ones; integers must be of the input's own type.
+        save_layers : bool
+            Keep every layer's output in the report.
+        progress : callable, optional
+            Called after every layer.
+        work : callable, optional
+            Called with the work of the units, thousands of entries at once; see
+            :data:`nmpsim.core.work.WorkListener`.
+        limits : Limits
+            Limits of the run; exceeding them is part of the report, as a trap is.
+        strict : bool
+            Stop with a trap of the kind ``contract`` where the program violates the contract of the
+            instruction set (docs/isa.md). A program that does not depend on data is proved once, at
+            its first run; others are checked in every run.
+        repeat : int
+            Number of runs on the same inputs, each on the memory and open DRAM rows that the one
+            before left. The report is that of the first run, with the ``throughput`` of all; so are
+            ``work`` and ``save_layers``.
 
-        Raises:
-            UserError: INPUT001, INPUT002 or BUN004, ARG001 for what is no bundle and for fewer
-                runs than one, MEM001 if it needs too much memory; a trap is no error but part of
-                the report.
+        Returns
+        -------
+        RunReport
+            Outputs, cycles and counters, or the trap that ended the run.
+
+        Raises
+        ------
+        UserError
+            INPUT001, INPUT002 or BUN004; ARG001 for an invalid bundle or ``repeat`` < 1; MEM001 if
+            the run needs too much memory.
         """
         bundle = get_bundle(bundle)
         if repeat < 1:
@@ -127,13 +149,13 @@ class Device:
             loaded = self._load(bundle, save_layers)
             if isinstance(self._engine, AutoEngine):
                 self._engine.choose(bundle, limits)
-            wanted = RunOptions(
+            options = RunOptions(
                 save_layers=save_layers,
                 progress=progress,
                 work=work,
                 limits=limits,
                 strict=strict,
-                # The next of several runs may read what scratchpads hold.
+                # The next of several runs may read scratchpads.
                 whole_layers=loaded.whole_layers
                 and loaded.runs >= RUNS_BEFORE_PROOF
                 and repeat == 1,
@@ -141,20 +163,19 @@ class Device:
             loaded.runs += 1
             values = prepare_inputs(bundle.metadata, inputs)
             clock = Clock(self._engine, limits)
-            broken: ViolationPoint | None = None
-            while True:  # a few times at most: each time more is known, or less can be done
+            while True:  # a few times at most: more is known each time, or less allowed
                 try:
-                    return self._runs(loaded, values, wanted, clock, repeat, broken)
+                    return self._run_repeatedly(loaded, values, options, clock, repeat)
                 except ReplayDivergedError:
                     loaded.proof = "none"
                 except DataDependentError:
                     loaded.proof = "impossible"
-                except OrderDependentError:  # it ends early; listeners have heard all of it
+                except OrderDependentError:  # it ends early; callbacks have seen all of it
                     clock.timeout = math.inf
-                    wanted = attrs.evolve(wanted, in_order=True, progress=None)
-                except ContractViolationError as error:  # listeners have heard all of it
-                    broken, clock.timeout = error.broken, math.inf
-                    wanted = attrs.evolve(wanted, work=None, progress=None)
+                    options = attrs.evolve(options, in_order=True, progress=None)
+                except ContractViolationError as error:  # callbacks have seen all of it
+                    clock.timeout, (violation,) = math.inf, error.args
+                    options = attrs.evolve(options, violation=violation, work=None, progress=None)
 
     def run_batch(
         self,
@@ -163,68 +184,67 @@ class Device:
         *,
         limits: Limits = NO_LIMITS,
     ) -> BatchResult:
-        """Run a bundle on the inputs of each sample, as :meth:`run` does.
+        """Run a bundle on the inputs of each sample, as :meth:`run` does but without reports.
 
-        What runs have in common, and what they count together, is not made for each of them.
+        Parameters
+        ----------
+        bundle : Bundle
+            As :func:`nmpsim.load` or :func:`nmpsim.compile` returns it.
+        samples : sequence
+            Inputs of each run, as :meth:`run` takes them.
+        limits : Limits
+            Limits of each run.
         """
         bundle = get_bundle(bundle)
-        answers, may_repeat = BatchResult(), True
+        batch, may_repeat = BatchResult(), True
         with self._turn:
             for number, inputs in enumerate(samples):
-                repeats = self._load(bundle).repeats
-                if repeats is not None and may_repeat:
-                    rest = self._repeated_answers(bundle, repeats, samples[number:], limits)
+                repeated = self._load(bundle).repeated
+                if repeated is not None and may_repeat:
+                    rest = self._repeat_batch(bundle, repeated, samples[number:], limits)
                     if rest is not None:
-                        return answers.plus(rest)
-                    may_repeat = False  # one by one it shows which of them ends where
-                answers = answers.plus(BatchResult.of(self.run(bundle, inputs, limits=limits)))
-        return answers
+                        return batch.plus(rest)
+                    may_repeat = False  # single runs show which of them ends where
+                batch = batch.plus(BatchResult.of(self.run(bundle, inputs, limits=limits)))
+        return batch
 
-    def _repeated_answers(
-        self, bundle: Bundle, repeats: RepeatedRun, samples: Sequence[Inputs], limits: Limits
+    def _repeat_batch(
+        self, bundle: Bundle, repeated: RepeatedRun, samples: Sequence[Inputs], limits: Limits
     ) -> BatchResult | None:
-        """Those of runs that differ in values alone; None if not all of them do."""
+        """Run samples as repetitions; None if one of them does not reach its end."""
         loaded = self._load(bundle)
-        wanted = RunOptions(
-            save_layers=False,
-            progress=None,
-            work=None,
-            limits=limits,
-            strict=True,
-            whole_layers=loaded.whole_layers,
-        )
-        if not repeats.serves(wanted):
+        options = RunOptions(limits=limits, whole_layers=loaded.whole_layers)
+        if not repeated.matches(options):
             return None
         values = [prepare_inputs(bundle.metadata, one) for one in samples]
-        loaded.repeats = loaded.inputs = None
+        loaded.repeated = loaded.inputs = None
         try:
-            answers = repeats.run_batch(values, wanted, lambda: Clock(self._engine, limits))
+            batch = repeated.run_batch(values, options, lambda: Clock(self._engine, limits))
         except ReplayDivergedError:
             loaded.proof = "none"
             return None
         except (UserError, RunTimeoutError):
             return None
-        # The machine has counted for all of them together.
-        loaded.repeats, loaded.inputs, loaded.wanted = repeats, values[-1], wanted
-        return answers
+        # The machine has counted all runs together.
+        loaded.repeated, loaded.inputs, loaded.options = repeated, values[-1], options
+        return batch
 
-    def _runs(
+    def _run_repeatedly(
         self,
-        loaded: _Loaded,
+        loaded: _LoadedBundle,
         values: Mapping[str, npt.NDArray[Any]],
-        wanted: RunOptions,
+        options: RunOptions,
         clock: Clock,
         repeat: int,
-        broken: ViolationPoint | None,
     ) -> RunReport:
-        """The first of several runs one after the other, with the throughput of all."""
-        first = last = self._run(loaded, values, wanted, clock, broken)
+        """Return the report of the first of several runs, with the throughput of all."""
+        first = last = self._run_once(loaded, values, options, clock)
         run_cycles, others = [first.cycles], []
-        plain = attrs.evolve(wanted, save_layers=False, work=None)
+        plain = attrs.evolve(options, save_layers=False, work=None)
         while last.trap is None and len(run_cycles) < repeat:
-            last = self._run(loaded, values, plain, clock, broken, len(run_cycles))
+            last = self._run_once(loaded, values, plain, clock, len(run_cycles))
             run_cycles.append(last.cycles)
-            if not _same(first.outputs, last.outputs):
+            if not _are_equal(first.outputs, last.outputs):
                 others.append(str(len(run_cycles)))
         if last.trap is not None and last is not first:
             message = f"run {len(run_cycles)} of {repeat}: {last.trap.message}"
@@ -244,24 +264,26 @@ class Device:
             first, throughput=throughput, notes=notes, host_seconds=last.host_seconds
         )
 
-    def _run(
+    def _run_once(
         self,
-        loaded: _Loaded,
+        loaded: _LoadedBundle,
         values: Mapping[str, npt.NDArray[Any]],
-        wanted: RunOptions,
+        options: RunOptions,
         clock: Clock,
-        broken: ViolationPoint | None = None,
         number: int = 0,
     ) -> RunReport:
-        """Run from rest, or on what ``number`` runs have left, with values in the inputs' types."""
-        bundle, machine, progress = loaded.bundle, loaded.machine, wanted.progress
+        """Run from rest, or on the memory that ``number`` runs have left."""
+        bundle, machine, progress = loaded.bundle, loaded.machine, options.progress
         self._engine.when_compiling(lambda: notify_compiling(progress))
-        repeats, loaded.repeats, loaded.inputs = loaded.repeats, None, None
-        if repeats is not None and number == 0 and broken is None and repeats.serves(wanted):
-            report = self._repeated(repeats, values, wanted, clock)
-            if report is not None:
-                loaded.repeats = repeats
-                self._keep(loaded, values, wanted)
+        repeated, loaded.repeated, loaded.inputs = loaded.repeated, None, None
+        if repeated is not None and number == 0 and repeated.matches(options):
+            try:
+                report = repeated.run(values, options, clock)
+            except (UserError, RunTimeoutError):
+                pass  # a run from rest shows where it ends
+            else:
+                loaded.repeated = repeated
+                self._keep_inputs(loaded, values, options)
                 return report
         if number > 0:
             restart(machine, costs_of(self.config))
@@ -270,100 +292,92 @@ class Device:
         loaded.is_at_rest = False
         for tensor in bundle.metadata.inputs:
             write_tensor(machine, tensor, values[tensor.name])
-        proof = loaded.proof if wanted.strict else "unwanted"
+        proof = loaded.proof if options.strict else "unwanted"
         if proof == "none" and not self._engine.can_prove:
             proof = "impossible"
-        known = broken if broken is not None and broken.run == number else None
-        run = Run(bundle, machine, self.config, self._engine, proof, wanted, clock, known)
+        if options.violation is not None and options.violation.run != number:
+            options = attrs.evolve(options, violation=None)
+        run = Run(bundle, machine, self.config, self._engine, proof, options, clock)
         try:
             report = run.report()
         except ContractViolationError as error:
-            raise ContractViolationError(attrs.evolve(error.broken, run=number)) from None
+            raise ContractViolationError(attrs.evolve(error.args[0], run=number)) from None
         if run.is_proof:
             loaded.proof = "done"
         if report.trap is None:
-            self._keep(loaded, values, wanted)
-        if run.shows_others and number == 0:
-            loaded.repeats = RepeatedRun(
-                bundle, machine, self._engine, wanted.limits, report, run.replayed
+            self._keep_inputs(loaded, values, options)
+        if run.can_be_repeated and number == 0:
+            loaded.repeated = RepeatedRun(
+                bundle, machine, self._engine, options.limits, report, run.replayed
             )
         return report
 
-    @staticmethod
-    def _repeated(
-        repeats: RepeatedRun,
+    def _keep_inputs(
+        self,
+        loaded: _LoadedBundle,
         values: Mapping[str, npt.NDArray[Any]],
-        wanted: RunOptions,
-        clock: Clock,
-    ) -> RunReport | None:
-        """The report of a run that differs in values alone; None if it does not reach its end."""
-        try:
-            return repeats.report(values, wanted, clock)
-        except (UserError, RunTimeoutError):
-            return None  # a run from rest says where it ends
-
-    def _keep(
-        self, loaded: _Loaded, values: Mapping[str, npt.NDArray[Any]], wanted: RunOptions
+        options: RunOptions,
     ) -> None:
-        """Keep the inputs of a run that may have to be done again."""
+        """Keep the inputs of a run that must be repeated to fill the scratchpads."""
         if not self._engine.has_scratchpads:
-            loaded.inputs = values
-            loaded.wanted = wanted
+            loaded.inputs, loaded.options = values, options
 
     def __reduce__(self) -> tuple[type[Device], tuple[Any, ...]]:
-        """To another process without its machine, which a run there makes again."""
-        return Device, (self.config, *self._asked)
+        """Pickle the arguments only; a run in another process makes its own machine."""
+        return Device, (self.config, *self._arguments)
 
     def machine_after(self, bundle: Bundle) -> Machine:
-        """The machine as the last run of a bundle left it; at rest if there was none.
+        """Return the machine as the last run of a bundle left it, at rest if there was none.
 
-        If that run did whole layers at once, it is done again, tile by tile.
+        A run with layer kernels is repeated tile by tile, because it left out the scratchpads.
         """
         with self._turn:
             loaded = self._load(bundle)
-            if loaded.inputs is not None and loaded.wanted is not None:
-                limits = attrs.evolve(loaded.wanted.limits, timeout=None)
-                wanted = attrs.evolve(
-                    loaded.wanted, whole_layers=False, progress=None, limits=limits
+            if loaded.inputs is not None and loaded.options is not None:
+                limits = attrs.evolve(loaded.options.limits, timeout=None)
+                options = attrs.evolve(
+                    loaded.options, whole_layers=False, progress=None, limits=limits
                 )
-                self._run(loaded, loaded.inputs, wanted, Clock(self._engine, limits))
-            loaded.is_at_rest = False  # whoever has it may write to it
+                self._run_once(loaded, loaded.inputs, options, Clock(self._engine, limits))
+            loaded.is_at_rest = False  # the caller may write to it
             return loaded.machine
 
-    def _load(self, bundle: Bundle, save_layers: bool = False) -> _Loaded:
+    def _load(self, bundle: Bundle, save_layers: bool = False) -> _LoadedBundle:
         if self._loaded is not None and self._loaded.bundle is bundle:
             if save_layers:
                 check_saved_memory(bundle, self._max_memory)
             return self._loaded
-        self._loaded = None  # its memory is free for the next one
+        self._loaded = None  # its memory is free for the next bundle
         machine = load_machine(
             bundle, self.config, self._max_memory, threads=self._threads, save_layers=save_layers
         )
         whole_layers = self._whole_layers and has_memory_for_layer_kernels(
             bundle, self.config, self._max_memory, self._threads
         )
-        self._loaded = _Loaded(bundle, machine, whole_layers)
+        self._loaded = _LoadedBundle(bundle, machine, whole_layers)
         return self._loaded
 
 
 @attrs.define(eq=False)
-class _Loaded:
+class _LoadedBundle:
     """A bundle on a device."""
 
     bundle: Bundle
     machine: Machine
     whole_layers: bool
-    """Is there room for a proof of whole layers?"""
+    """Whether there is memory for the proof of layer kernels."""
     runs: int = 0
-    proof: Proof = "none"
+    proof: ProofState = "none"
     inputs: Mapping[str, npt.NDArray[Any]] | None = None
-    """What the last run was given, if it left out what scratchpads hold; ``wanted`` likewise."""
-    wanted: RunOptions | None = None
+    """Inputs of the last run if it did not fill the scratchpads; ``options`` likewise."""
+    options: RunOptions | None = None
     is_at_rest: bool = True
-    """Nothing has run, nobody has written."""
-    repeats: RepeatedRun | None = None
-    """The next runs, if the last one has shown all but their values."""
+    """Whether nothing has run or been written."""
+    repeated: RepeatedRun | None = None
+    """Makes the next runs, if the last one can be repeated."""
 
 
-def _same(outputs: Mapping[str, npt.NDArray[Any]], others: Mapping[str, npt.NDArray[Any]]) -> bool:
+def _are_equal(
+    outputs: Mapping[str, npt.NDArray[Any]], others: Mapping[str, npt.NDArray[Any]]
+) -> bool:
     return all(values.tobytes() == others[name].tobytes() for name, values in outputs.items())

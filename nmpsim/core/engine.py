@@ -1,4 +1,4 @@
-"""What an engine does; ``engines.py`` makes them."""
+"""The interface of an engine; :mod:`nmpsim.core.engine_selection` makes engines by name."""
 
 from __future__ import annotations
 
@@ -12,82 +12,80 @@ from nmpsim.core.stop_conditions import StopConditions
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
-    from nmpsim.core.compiled.contract_state import Contract
+    from nmpsim.core.compiled.contract_state import ContractState
 
 LayerCallback = Callable[[int], None]
-"""Told now and then that all layers below one are done."""
+"""Called now and then with an index below which all layers are complete."""
+
+EventConsumer = Callable[[Int64s, Int64s, int], bool]
+"""Takes instructions in the order of their effects, as rows of
+:class:`~nmpsim.core.contract_events.ContractEvent`, an array with the words of their descriptors,
+and the column at which the words begin. False asks for no more."""
+
+EventCheck = Callable[["ContractState", Int64s, Int64s, int], bool]
+"""Checks events against what is known so far; False if they violate the contract."""
 
 
-ShowInstructions = Callable[[Int64s, Int64s, int], bool]
-"""Shown instructions in the order of their effects, as rows of
-:class:`~nmpsim.core.contract_events.ContractEvent`; an array that holds the words of their
-descriptors in its rows, and the column at which they begin. False ends it."""
-
-CheckEvents = Callable[["Contract", Int64s, Int64s, int], bool]
-"""What the contract check knows so far, and shown instructions; False where it is broken."""
-
-
-class Replayed(NamedTuple):
-    """What a replay tells."""
+class ReplayResult(NamedTuple):
+    """Result of a replay."""
 
     path: CriticalPath
-    again: Callable[[LayerCallback, bool], None]
-    """Computes the values of a next run that begins as this one did; timing stays as it is.
+    repeat: Callable[[LayerCallback, bool], None]
+    """Compute the values of a next run that begins as this one did; timing stays as it is.
 
-    ``reached`` and ``whole_layers`` are those of :meth:`Engine.replay`.
+    The arguments are ``on_layer`` and ``layer_kernels`` of :meth:`Engine.replay`.
     """
 
 
 class Engine(ABC):
-    """Advances a machine; all state is in the machine.
+    """Executes instructions of a machine; all state is in the machine.
 
-    What is not overridden suits an engine that compiles, proves and replays nothing.
+    The defaults suit an engine that compiles, proves and replays nothing.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """As reports have it."""
+        """Name of the engine in reports."""
 
     @property
     def can_prove(self) -> bool:
-        """False if :meth:`prove` is False of every program."""
+        """False if :meth:`prove` returns False for every program."""
         return False
 
     @property
     def has_scratchpads(self) -> bool:
-        """Do the replays since :meth:`begin` leave in scratchpads what the program does?"""
+        """Whether all replays since :meth:`begin_run` left scratchpads as the program does."""
         return True
 
     @property
     def has_run_in_parallel(self) -> bool:
-        """Have cores gone on without turns since the run began? Where a run ends early, they have
-        come further than they would have."""
+        """Whether cores have run in parallel, and may be further ahead than in order."""
         return False
 
-    def begin(self) -> None:  # noqa: B027 - there may be nothing to do
-        """A run begins, as one of no turns does; scratchpads hold what it may find there."""
+    def begin_run(self) -> None:  # noqa: B027 - there may be nothing to do
+        """Begin a run; its scratchpads hold what the run may find there."""
 
     @property
     def compiling_seconds(self) -> float:
-        """Seconds that runs have spent so far on compiling kernels, or on reading them."""
+        """Seconds that runs have spent so far on compiling kernels or reading them."""
         return 0.0
 
     def when_compiling(  # noqa: B027 - there may be nothing to compile
         self, listener: Callable[[], None] | None
     ) -> None:
-        """Call ``listener`` before kernels are compiled that no process has kept."""
+        """Call ``listener`` before kernels are compiled that are not in the cache."""
 
     def is_ready(self) -> bool:
-        """False if the first run will have to compile the engine itself."""
+        """Return False if the first run must compile the engine itself."""
         return True
 
     def is_complete(self) -> bool:
-        """True if no program will have to wait for kernels to be compiled."""
+        """Return whether the kernels of all programs are in the cache."""
         return True
 
     def compile_all(self) -> None:  # noqa: B027 - there may be nothing to compile
-        """Compile the kernels of all programs, but for those that the first run will compile."""
+        """Compile the kernels of all programs, except those that the first run compiles."""
 
     @abstractmethod
     def run(
@@ -100,55 +98,80 @@ class Engine(ABC):
     ) -> Outcome:
         """Run until all cores have halted, a trap, a deadlock or the cycle limit.
 
-        Comes back with PAUSED after ``turns`` turns of cores and DRAM, or earlier if that takes
-        about a tenth of a second, with LAYER_END when a barrier was passed that the bundle knows
-        and ``stop_at_layers`` is set, and with STOPPED for what ``stops`` asks; calling again goes
-        on where it was.
+        Returns PAUSED after ``turns`` turns of cores and DRAM, or earlier if they take about a
+        tenth of a second; LAYER_END at a barrier that the bundle knows if ``stop_at_layers`` is
+        set; and STOPPED as ``stops`` requests. The next call continues from there. With no turns it
+        only begins a run, and compiles or loads the engine.
         """
 
-    def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
-        """Show all instructions to the end; False if data decides which these are.
+    def prove(self, machine: Machine, costs: Costs, consume: EventConsumer) -> bool:
+        """Pass all instructions to ``consume``, leaving the machine as it is.
 
-        The machine stays as it is.
+        Returns
+        -------
+        bool
+            False if data decide which instructions are executed.
 
-        Raises:
-            ContractBrokenError: ``show`` did not want to see more.
+        Raises
+        ------
+        ContractViolationError
+            If ``consume`` returned False.
         """
         return False
 
     @abstractmethod
-    def check_events(self, known: Contract, events: Int64s, words: Int64s, first_word: int) -> bool:
-        """Check what cores and host do, see :func:`nmpsim.core.compiled.contract.check`."""
+    def check_events(
+        self, state: ContractState, events: Int64s, words: Int64s, first_word: int
+    ) -> bool:
+        """Check events against the contract; see :func:`nmpsim.core.compiled.contract.check`."""
 
     def replay(
         self,
         machine: Machine,
         costs: Costs,
-        reached: LayerCallback,
+        on_layer: LayerCallback,
         strict: bool = False,
-        whole_layers: bool = False,
+        layer_kernels: bool = False,
         is_last: bool = True,
-    ) -> Replayed | None:
-        """Run to the end, with the outcome DONE; None if that must be done by ``run``.
+    ) -> ReplayResult | None:
+        """Run to the end by replaying a recording; None if only :meth:`run` can do it.
 
-        ``strict`` asks it to leave to ``run`` what comes back from there with VIOLATION. With
-        ``whole_layers`` it may do each layer at once, which leaves scratchpads as they were:
-        ``has_scratchpads`` says whether that was not done since the run began. ``is_last`` says
-        that nothing comes after it in the program that could read them.
+        Parameters
+        ----------
+        machine, costs
+            As for :meth:`run`.
+        on_layer : LayerCallback
+            Called as layers complete.
+        strict : bool
+            Leave programs to :meth:`run` for which it would return VIOLATION.
+        layer_kernels : bool
+            Allow one kernel call for a whole layer, which leaves scratchpads as they were.
+        is_last : bool
+            Whether no later part of the program reads scratchpads.
 
-        Raises:
-            ReplayDivergedError: the run must begin again.
+        Raises
+        ------
+        ReplayDivergedError
+            If the run must begin again.
         """
         return None
 
 
-class ContractBrokenError(Exception):
-    """Who looks at the instructions of a program has found one that breaks the contract."""
+class RestartRunError(Exception):
+    """The run must begin again in another mode."""
 
 
-class OrderDependentError(Exception):
-    """The run ends early, and some cores have gone on: it must begin again, all in order."""
+class ContractViolationError(RestartRunError):
+    """The program violates the contract: the run must end where it does."""
 
 
-class ReplayDivergedError(Exception):
-    """An earlier run showed what this one would do, but its data decided otherwise."""
+class DataDependentError(RestartRunError):
+    """The contract cannot be proved in advance: each run must be checked."""
+
+
+class OrderDependentError(RestartRunError):
+    """The run ends early after cores ran in parallel: it must be done in order."""
+
+
+class ReplayDivergedError(RestartRunError):
+    """The data invalidate what was recorded of an earlier run."""

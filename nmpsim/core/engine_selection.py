@@ -1,7 +1,8 @@
-"""The engine that suits: the reference engine at once, or the compiled one where that is sooner.
+"""Engines by name, and automatic engine selection.
 
-Both give the same results, and all state is in the machine. So a run may begin on the reference
-engine and go on with the compiled one: where it takes longer than was expected of its program.
+Both engines give the same results, and all state is in the machine. So a run may begin on the
+reference engine, which needs no compilation, and continue on the compiled one if it takes longer
+than expected.
 """
 
 from __future__ import annotations
@@ -10,33 +11,58 @@ import math
 import time
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmpsim.bundle.read import Bundle
-from nmpsim.core.engine import Engine, LayerCallback, Replayed, ShowInstructions
+from nmpsim.core.engine import Engine
 from nmpsim.core.kernel_cache import mark_kernel_cache_used
 from nmpsim.core.limits import Limits
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stop_conditions import StopConditions
+from nmpsim.diagnostics import fail
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
-    from nmpsim.core.compiled.contract_state import Contract
+    from nmpsim.core.compiled.contract_state import ContractState
     from nmpsim.core.compiled.engine import CompiledEngine
     from nmpsim.core.reference.engine import ReferenceEngine
 
+ENGINES = ("compiled", "reference")
+AUTO = "auto"
+"""Name of automatic engine selection."""
+
 READING_SECONDS = 0.1
-"""What loading LLVM and kernels takes at most: until then the reference engine is no slower."""
+"""Upper bound for loading LLVM and kernels; the reference engine is no slower until then."""
 COMPILING_SECONDS = 15.0
-"""How long the reference engine may take where kernels would have to be compiled first."""
+"""Seconds that the reference engine may take if kernels would have to be compiled first."""
 PART_OF_LIMIT = 4
-"""It is left in this part of the seconds that a run may take."""
+"""The reference engine may take at most the timeout divided by this."""
 INSTRUCTION_SECONDS, MAC_SECONDS, ELEMENT_SECONDS = 2e-4, 2e-8, 3.2e-6
-"""What the reference engine takes, measured on five networks, half as much again on top."""
+"""Costs of the reference engine, measured on five networks, with a margin of one half."""
 
 
-def reference_seconds(bundle: Bundle) -> float:
-    """About how long the reference engine takes for a bundle whose program has no long loops."""
+def make_engine(name: str, threads: int = 1) -> Engine:
+    """Make the engine with this name; raise UserError (ARG001) if there is none.
+
+    ``threads`` of the host share the work of the compiled engine; no result depends on it.
+    """
+    if name not in (AUTO, *ENGINES):
+        expected = " or ".join((AUTO, *ENGINES))
+        raise fail("ARG001", "there is no such engine", found=repr(name), expected=expected)
+    if name == "reference":
+        from nmpsim.core.reference.engine import ReferenceEngine
+
+        return ReferenceEngine()
+    if name == AUTO:
+        return AutoEngine(threads)
+    from nmpsim.core.compiled.engine import CompiledEngine
+
+    mark_kernel_cache_used()
+    return CompiledEngine(threads)
+
+
+def estimate_reference_seconds(bundle: Bundle) -> float:
+    """Estimate how long the reference engine takes for a program without long loops."""
     instructions = sum(end - start for start, end in bundle.text) / 4
     layers = [one for one in bundle.metadata.layers if one.placement == "device"]
     elements = sum(math.prod(one.output.shape) for one in layers)
@@ -44,20 +70,40 @@ def reference_seconds(bundle: Bundle) -> float:
     return instructions * INSTRUCTION_SECONDS + macs * MAC_SECONDS + elements * ELEMENT_SECONDS
 
 
+class _Delegated:
+    """A member that the current engine provides."""
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, engine: AutoEngine, _: type) -> Any:
+        return getattr(engine.current, self._name)
+
+
 class AutoEngine(Engine):
-    """One of the two engines; see :class:`~nmpsim.core.engine.Engine`."""
+    """The reference engine for short work, the compiled engine for long work."""
+
+    name: Any = _Delegated()
+    can_prove: Any = _Delegated()
+    has_scratchpads: Any = _Delegated()
+    has_run_in_parallel: Any = _Delegated()
+    begin_run: Any = _Delegated()
+    is_ready: Any = _Delegated()
+    is_complete: Any = _Delegated()
+    compile_all: Any = _Delegated()
+    prove: Any = _Delegated()
+    replay: Any = _Delegated()
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
         self._compiled: CompiledEngine | None = None
         self._is_compiled = False
-        """Whether the compiled engine is the one at hand."""
+        """Whether the compiled engine is the current one."""
         self._listener: Callable[[], None] | None = None
         self._spent = 0.0
-        """Seconds of a processor that the reference engine has taken so far: how busy the host is
-        does not decide."""
+        """Processor seconds that the reference engine has taken; not wall time."""
         self._is_ready: bool | None = None
-        """Whether the compiled engine was kept; None before anybody has looked."""
+        """Whether the compiled engine is in the cache; None if unknown."""
         self._most = COMPILING_SECONDS
         self._reading_seconds = 0.0
 
@@ -68,65 +114,28 @@ class AutoEngine(Engine):
         return ReferenceEngine()
 
     @property
-    def _engine(self) -> Engine:
-        """The engine at hand."""
+    def current(self) -> Engine:
+        """The engine that executes now."""
         return self._get_compiled() if self._is_compiled else self._reference
 
     @property
-    def name(self) -> str:
-        """Of the engine that ran last."""
-        return self._engine.name
-
-    @property
-    def has_scratchpads(self) -> bool:
-        """As the engine at hand has them."""
-        return self._engine.has_scratchpads
-
-    @property
-    def has_run_in_parallel(self) -> bool:
-        """As in the engine at hand."""
-        return self._engine.has_run_in_parallel
-
-    @property
-    def can_prove(self) -> bool:
-        """As the engine at hand can."""
-        return self._engine.can_prove
-
-    def begin(self) -> None:
-        """A run begins on the engine at hand."""
-        self._engine.begin()
-
-    @property
     def compiling_seconds(self) -> float:
-        """Seconds spent on compiling kernels, or on reading them."""
-        compiling = self._compiled.compiling_seconds if self._compiled else 0.0
-        return compiling + self._reading_seconds
+        """Seconds spent on compiling kernels or reading them."""
+        return self._compiled_seconds() + self._reading_seconds
 
     def when_compiling(self, listener: Callable[[], None] | None) -> None:
-        """Call ``listener`` before kernels are compiled that no process has kept."""
+        """Call ``listener`` before kernels are compiled that are not in the cache."""
         self._listener = listener
         if self._compiled is not None:
             self._compiled.when_compiling(listener)
 
-    def is_ready(self) -> bool:
-        """False if the engine at hand would have to compile itself first."""
-        return self._engine.is_ready()
-
-    def is_complete(self) -> bool:
-        """False if a program might have to wait for kernels to be compiled."""
-        return self._engine.is_complete()
-
-    def compile_all(self) -> None:
-        """Compile all kernels of the engine at hand."""
-        self._engine.compile_all()
-
     def choose(self, bundle: Bundle, limits: Limits) -> None:
-        """A run of a bundle begins."""
+        """Choose the engine with which a run of a bundle begins."""
         if self._is_compiled:
             return
         timeout = math.inf if limits.timeout is None else limits.timeout
         self._most = min(COMPILING_SECONDS, timeout / PART_OF_LIMIT)
-        self._is_compiled = self._is_late(reference_seconds(bundle))
+        self._is_compiled = self._should_compile(estimate_reference_seconds(bundle))
 
     def run(
         self,
@@ -137,42 +146,26 @@ class AutoEngine(Engine):
         stops: StopConditions | None = None,
     ) -> Outcome:
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
-        if self._is_compiled:
-            return self._engine.run(machine, costs, turns, stop_at_layers, stops)
-        if turns > 0 and self._is_late(0.0):
-            self._hand_over(machine, costs)
-            return self._engine.run(machine, costs, turns, stop_at_layers, stops)
+        if not self._is_compiled and turns > 0 and self._should_compile(0.0):
+            self._switch_to_compiled(machine, costs)
         begin = time.thread_time()
-        outcome = self._reference.run(machine, costs, turns, stop_at_layers, stops)
-        self._spent += time.thread_time() - begin
-        return outcome
-
-    def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
-        """As the engine at hand does it."""
-        return self._engine.prove(machine, costs, show)
-
-    def check_events(self, known: Contract, events: Int64s, words: Int64s, first_word: int) -> bool:
-        """As the engine at hand does it."""
-        begin = time.thread_time()
-        is_kept = self._engine.check_events(known, events, words, first_word)
+        outcome = self.current.run(machine, costs, turns, stop_at_layers, stops)
         if not self._is_compiled:
             self._spent += time.thread_time() - begin
-        return is_kept
+        return outcome
 
-    def replay(
-        self,
-        machine: Machine,
-        costs: Costs,
-        reached: LayerCallback,
-        strict: bool = False,
-        whole_layers: bool = False,
-        is_last: bool = True,
-    ) -> Replayed | None:
-        """As the engine at hand does it."""
-        return self._engine.replay(machine, costs, reached, strict, whole_layers, is_last)
+    def check_events(
+        self, state: ContractState, events: Int64s, words: Int64s, first_word: int
+    ) -> bool:
+        """Check events on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
+        begin = time.thread_time()
+        is_cached = self.current.check_events(state, events, words, first_word)
+        if not self._is_compiled:
+            self._spent += time.thread_time() - begin
+        return is_cached
 
-    def _is_late(self, more: float) -> bool:
-        """Would the compiled engine be done sooner if this many seconds are still to come?"""
+    def _should_compile(self, more: float) -> bool:
+        """Return whether the compiled engine finishes first if ``more`` seconds remain."""
         seconds = self._spent + more
         if seconds <= READING_SECONDS:
             return False
@@ -191,11 +184,11 @@ class AutoEngine(Engine):
             self._reading_seconds += time.perf_counter() - begin
         return self._compiled
 
-    def _hand_over(self, machine: Machine, costs: Costs) -> None:
-        """Go on with the compiled engine; that it is compiled or read first is no simulation."""
+    def _switch_to_compiled(self, machine: Machine, costs: Costs) -> None:
+        """Continue on the compiled engine; compiling or reading it is no simulation time."""
         self._is_compiled = True
         seconds, begin = self._compiled_seconds(), time.perf_counter()
-        self._engine.run(machine, costs, 0, False)
+        self.current.run(machine, costs, 0, False)
         counted = self._compiled_seconds() - seconds
         self._reading_seconds += time.perf_counter() - begin - counted
 

@@ -1,4 +1,4 @@
-"""Host operations: what the device has no unit for, done between device segments in DRAM."""
+"""Host operations, executed in DRAM between device segments."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
 from nmpsim.records import frozen
 
 IMPOSSIBLE = (ValueError, LookupError, TypeError, ArithmeticError)
-"""What NumPy and the host operations raise when operands and attributes do not fit each other.
+"""Exceptions of NumPy and of host operations whose operands and attributes do not fit each other.
 
-They stand in the bundle's metadata, which anyone may have written.
+Operands and attributes come from the bundle's metadata, which anyone may have written.
 """
 
 _WHENCE = "the value is one of an input, or made by an operation before this one"
@@ -40,29 +40,29 @@ class HostClipping:
     """Values that a host operation clipped, and the range."""
 
     shape: tuple[int, ...]
-    """Of the result."""
+    """Shape of the result."""
     changed: ClippedValues
     low: int
     high: int
     low_stage: str
-    """What a clip at the lower side is: input (quantization), result or activation."""
+    """Kind of a clip at the lower side: input (quantization), result or activation."""
     high_stage: str
     overshoots: Sequence[StageOvershoot] = ()
-    """Of the stages before the result."""
+    """Overshoots of the stages before the result."""
 
     @property
     def elements(self) -> int:
-        """Of the result."""
+        """Number of elements of the result."""
         return math.prod(self.shape)
 
     def exact(self, index: int, stored: int) -> int:
-        """What the value was at a row-major index that is ``stored`` there."""
+        """Return the unclipped value at a row-major index whose result is ``stored``."""
         found = np.flatnonzero(self.changed.indices == index)
         return int(self.changed.exact[found[0]]) if found.size else stored
 
 
 def read_tensor(machine: Machine, tensor: Tensor) -> npt.NDArray[Any]:
-    """A tensor's values in DRAM, without a copy."""
+    """Return a view of a tensor's values in DRAM."""
     dtype = ELEM_DTYPES[tensor.elem]
     nbytes = int(np.prod(tensor.shape, dtype=np.int64)) * dtype.itemsize
     shared = machine.shared[0]
@@ -74,17 +74,17 @@ def read_tensor(machine: Machine, tensor: Tensor) -> npt.NDArray[Any]:
 
 
 def write_tensor(machine: Machine, tensor: Tensor, values: npt.NDArray[Any]) -> None:
-    """Put values into DRAM; the shape must be the tensor's."""
+    """Write values to a tensor in DRAM; the shape must be the tensor's."""
     read_tensor(machine, tensor)[...] = values
 
 
 def run_host_step(machine: Machine, step: ProgramStep) -> HostClipping | None:
-    """Do a host operation in the machine's DRAM; what it clipped, if it quantizes."""
+    """Execute a host operation in DRAM; return what it clipped, if it quantizes."""
     return prepare_host_step(machine, step)()
 
 
 def prepare_host_step(machine: Machine, step: ProgramStep) -> Callable[[], HostClipping | None]:
-    """A host operation in the machine's DRAM, to be done as often as it is called."""
+    """Return a function that executes a host operation in DRAM any number of times."""
     try:
         operands = [_operand(machine, operand) for operand in step.operands]
         execute = prepare_operation(step.opcode or "", operands, step.attributes, step.numerics)
@@ -106,7 +106,7 @@ def prepare_host_step(machine: Machine, step: ProgramStep) -> Callable[[], HostC
 
 
 def _explained(step: ProgramStep, error: Exception) -> UserError:
-    """What an operation raises is the user's error: HOST001 or BUN001."""
+    """Convert an exception of a host operation to a UserError (HOST001 or BUN001)."""
     if isinstance(error, HostValueError):
         name = step.operands[0].tensor.name
         return fail("HOST001", f"%{name} cannot be calculated", found=error, hint=_WHENCE)
@@ -119,7 +119,7 @@ def _explained(step: ProgramStep, error: Exception) -> UserError:
 
 
 def _clips(step: ProgramStep) -> Callable[[HostResult], HostClipping]:
-    """What the operation clipped of its result."""
+    """Return a function that collects what the operation clipped."""
 
     @cache
     def known(index: int) -> tuple[tuple[int, ...], tuple[int, int, str, str]]:

@@ -1,4 +1,4 @@
-"""Are the given inputs what the bundle takes?"""
+"""Check and conversion of the user's inputs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Inputs = Arrays | Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
-"""By name, in the program's order, or the array of a program's only input."""
+"""Inputs by name, in the program's order, or the array of a program's only input."""
 
 
 def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[Any]]:
-    """Values for every input as the program holds it; UserError (INPUT001, INPUT002) otherwise.
+    """Return the values of every input as the program stores them.
 
     Real values for a quantized input are quantized as the program's profile does it.
+
+    Raises
+    ------
+    UserError
+        INPUT001 or INPUT002 if the inputs do not fit the program.
     """
     tensors = metadata.inputs
     numerics = metadata.numerics if metadata.numerics in NUMERICS_NAMES else DEFAULT_NUMERICS
@@ -52,7 +57,7 @@ def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[A
             )
             continue
         array = np.asarray(given[tensor.name])
-        wrong = mismatch(metadata.user_tensor(tensor), array)
+        wrong = find_mismatch(metadata.user_tensor(tensor), array)
         if wrong:
             findings.append(wrong)
         else:
@@ -93,8 +98,8 @@ def _shape(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "a scalar"
 
 
-def mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
-    """Why the values cannot be those of this input (INPUT002); None if they can."""
+def find_mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
+    """Return why values cannot be those of an input (INPUT002), or None if they can."""
     if values.shape != tensor.shape:
         hint = None
         if values.size == np.prod(tensor.shape, dtype=np.int64):
@@ -128,7 +133,7 @@ def mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
 
 
 def _image_bytes(values: npt.NDArray[Any], own: np.dtype[Any]) -> bool:
-    """Whole numbers are real numbers: an image of bytes does for a float input."""
+    """Return whether values are integers for a float input, such as the bytes of an image."""
     return own.kind == "f" and values.dtype.kind in "iu"
 
 

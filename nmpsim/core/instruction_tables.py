@@ -1,4 +1,4 @@
-"""Instruction numbers and their look-up, derived from the table, for compiled code."""
+"""Arrays by instruction number, derived from the instruction table, for compiled code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _identifier(mnemonic: str) -> str:
 
 
 def _constants(name: str, values: dict[str, int]) -> Any:
-    """A named tuple, because compiled code can take its fields as constants."""
+    """Return constants as a named tuple, whose fields are constants in compiled code."""
     named_tuple: Any = namedtuple  # its names come from tables, which a type checker cannot read
     return named_tuple(name, list(values))(*values.values())
 
@@ -30,18 +30,18 @@ def _constants(name: str, values: dict[str, int]) -> Any:
 OP = _constants(
     "InstructionNumbers", {_identifier(i.mnemonic): n for n, i in enumerate(INSTRUCTIONS)}
 )
-"""``OP.addi`` is the number of ``addi``: its row in the table, whichever that is."""
+"""Instruction numbers by name: ``OP.addi`` is the row of ``addi`` in the table."""
 KIND = _constants("KindNumbers", {kind.name: int(kind) for kind in Kind})
 UNIT = _constants("UnitNumbers", {unit.name: int(unit) for unit in Unit})
 
 
 def decides_kinds(*kinds: Kind) -> Callable[[_Function], _Function]:
-    """Decorator: the function chooses among some kinds."""
+    """Declare that a function distinguishes these kinds of instructions."""
     return dispatches_on(KIND._fields, [kind.name for kind in kinds])
 
 
 def decides_instructions(*kinds: Kind) -> Callable[[_Function], _Function]:
-    """Decorator: the function chooses among all instructions of some kinds."""
+    """Declare that a function distinguishes all instructions of these kinds."""
     return dispatches_on(OP._fields, map(_identifier, mnemonics_of_kind(*kinds)))
 
 
@@ -58,19 +58,19 @@ RV32IM = (
     Kind.MULTIPLY,
     Kind.DIVIDE,
 )
-"""Kinds that need a core's registers, its pc and memory, and nothing else."""
+"""Kinds of instructions that use only registers, pc and memory."""
 OTHER_SCALAR = tuple(kind for kind in Kind if kind not in (*RV32IM, Kind.TENSOR))
 
 KIND_OF = np.array([int(i.kind) for i in INSTRUCTIONS], np.int64)
 IS_RV32IM = np.array([*(i.kind in RV32IM for i in INSTRUCTIONS), False])
-"""The last entry is ILLEGAL's."""
+"""[instructions + 1] whether an instruction is RV32IM; the last entry is ILLEGAL's."""
 IS_ACCESS = np.array([i.scope is Scope.MEMORY for i in INSTRUCTIONS])
-"""Scalar loads and stores."""
+"""[instructions] scalar loads and stores."""
 IS_TRACED = np.array([i.scope is not Scope.CORE for i in INSTRUCTIONS])
 IS_WRITE = np.array([i.kind is Kind.STORE for i in INSTRUCTIONS])
-"""Scalar stores."""
+"""[instructions] scalar stores."""
 IS_SYNCHRONISATION = np.array([i.kind is Kind.SYNC for i in INSTRUCTIONS])
-"""Waits, and what lets cores meet."""
+"""[instructions] waits, barriers, semaphores and halt."""
 ACCESS_BYTES = np.array([i.access_bytes for i in INSTRUCTIONS], np.int64)
 SIGN_EXTENDS = np.array([i.is_signed for i in INSTRUCTIONS])
 
@@ -89,11 +89,11 @@ def _buckets() -> Any:
 
 
 BUCKETS = _buckets()
-"""[opcode bits 6:2 and funct3][candidates], -1 where there is no further one."""
+"""[opcode bits 6:2 and funct3][candidates] instructions, -1 where there is no further one."""
 
 _DESCRIPTORS = [DESCRIPTORS.get(i.descriptor or "") for i in INSTRUCTIONS]
 WORD_COUNT = np.array([len(d.words) if d else 0 for d in _DESCRIPTORS], np.int64)
-"""Words of the descriptor of each instruction."""
+"""[instructions] words of the descriptor."""
 WORD_SIGNED = np.zeros((len(INSTRUCTIONS), int(WORD_COUNT.max())), np.bool_)
 for _row, _descriptor in enumerate(_DESCRIPTORS):
     for _column, _word in enumerate(_descriptor or ()):
@@ -101,7 +101,7 @@ for _row, _descriptor in enumerate(_DESCRIPTORS):
 
 
 def _word_numbers(*names: str) -> Any:
-    """Where each instruction's descriptor has the first of some words that it has; -1: nowhere."""
+    """Return the index of the first of ``names`` in each instruction's descriptor, or -1."""
     numbers = np.full(len(INSTRUCTIONS), -1, np.int64)
     for row, descriptor in enumerate(_DESCRIPTORS):
         words = [word.name for word in descriptor or ()]
@@ -110,12 +110,12 @@ def _word_numbers(*names: str) -> Any:
 
 
 SCALES_WORD = _word_numbers("scales")
-"""Of instructions that may have a table of scales."""
+"""[instructions] word of the table of scales, or -1."""
 CHANNELS_WORD = _word_numbers("out_channels", "channels_count")
-"""Of the same: how many records it has."""
+"""[instructions] word of the number of records of that table, or -1."""
 INSTRUCTION_UNIT = np.array([-1 if i.unit is None else int(i.unit) for i in INSTRUCTIONS], np.int64)
-"""Unit of each tensor instruction, -1 for the others."""
+"""[instructions] unit of a tensor instruction, or -1."""
 FOOTPRINT_KIND = np.array(
     [-1 if i.descriptor is None else KINDS[i.descriptor] for i in INSTRUCTIONS], np.int64
 )
-"""Row of an instruction's descriptor in tables of descriptors; else -1."""
+"""[instructions] row of the descriptor in tables of descriptors, or -1."""

@@ -1,9 +1,9 @@
-"""Which folders of kernels are in use; those that nobody has used lately are removed.
+"""Removal of kernel cache folders that are no longer used.
 
 Each version of nmpsim, NumPy, Numba or Python has a folder of its own, and none of them knows when
 its last user is gone. So a process marks the folder that it uses, and holds a lock on the mark as
-long as it lives. The first process that finds a new folder removes old ones. Should one of them be
-wanted after all, its kernels are compiled again.
+long as it lives. The first process that finds a new folder removes old ones. If one of them is
+needed again, its kernels are compiled again.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ except ImportError:  # Windows has no such locks, and nothing is removed there
 
 FOLDERS = "kernels-*"
 MARK = "in-use"
-UNUSED_SECONDS = 24 * 3600
-"""A folder that somebody has used since then stays."""
-MOST_UNUSED = 3
-"""So many others stay, too: those used last, as of the version before."""
+MAX_UNUSED_SECONDS = 24 * 3600
+"""Age in seconds up to which an unused folder is kept."""
+MAX_UNUSED_FOLDERS = 3
+"""Number of older folders that are kept, those used last."""
 _REMOVING = "removing-"
 
 _marks: dict[Path, int] = {}
-"""Descriptors of marks: open, and locked, as long as this process lives."""
+"""File descriptors of marks, open and locked as long as this process lives."""
 
 
 def mark_kernel_cache_used() -> None:
-    """Mark the folder of the compiled engine's kernels."""
+    """Mark the kernel cache folder of this process as used."""
     from nmpsim.kernels.entries import CACHE  # LLVM, which the reference engine does without
 
-    use(CACHE)
+    mark_used(CACHE)
 
 
-def use(folder: CacheFolder | None) -> None:
-    """Mark a folder as used by this process, if it is there; the first one removes old folders."""
+def mark_used(folder: CacheFolder | None) -> None:
+    """Mark a folder as used by this process; its first user removes old folders."""
     if fcntl is None or folder is None or folder.path in _marks or not folder.path.is_dir():
         return
     mark = folder.path / MARK
@@ -57,14 +57,14 @@ def use(folder: CacheFolder | None) -> None:
 
 
 def remove_unused(parent: Path) -> None:
-    """Remove folders of kernels that no process uses, and that none has used lately."""
+    """Remove kernel folders that no process uses or has used lately."""
     if fcntl is None or not is_trusted(parent):
         return
     folders = [path for path in parent.glob(FOLDERS) if _is_own_folder(path)]
     folders.sort(key=_last_use, reverse=True)
-    old = time.time() - UNUSED_SECONDS
+    old = time.time() - MAX_UNUSED_SECONDS
     unused = [path for path in folders if _last_use(path) < old]
-    for path in unused[MOST_UNUSED:]:
+    for path in unused[MAX_UNUSED_FOLDERS:]:
         _remove(path)
     for path in parent.glob(f"{_REMOVING}{FOLDERS}"):  # of a process that was ended meanwhile
         if _is_own_folder(path):
@@ -72,7 +72,7 @@ def remove_unused(parent: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder unless a process has locked its mark; at once, as far as others can see."""
+    """Remove a folder atomically unless a process has locked its mark."""
     mark = folder / MARK
     with contextlib.suppress(OSError):
         if mark.exists():
@@ -90,7 +90,7 @@ def _rename_and_remove(folder: Path) -> None:
 
 
 def _is_locked(file: int, how: int) -> bool:
-    """True if an open file could be locked at once; until it is closed."""
+    """Lock an open file without waiting; return whether that succeeded."""
     if sys.platform == "win32":
         return False
     try:
@@ -101,7 +101,7 @@ def _is_locked(file: int, how: int) -> bool:
 
 
 def _is_own_folder(path: Path) -> bool:
-    """True for a folder, and no link to one, that only this user writes."""
+    """Return whether a path is a folder, not a link, that only this user can write."""
     try:
         return stat.S_ISDIR(path.lstat().st_mode) and is_trusted(path)
     except OSError:
@@ -109,7 +109,7 @@ def _is_own_folder(path: Path) -> bool:
 
 
 def _last_use(folder: Path) -> float:
-    """When it was marked, or written where it has no mark; in seconds."""
+    """Return the time of the last mark, or of the last write without a mark, in seconds."""
     for path in (folder / MARK, folder):
         with contextlib.suppress(OSError):
             return path.stat().st_mtime

@@ -1,8 +1,9 @@
-"""What a run may take at most, whatever the bundle says of itself."""
+"""Limits of a run: cycles, seconds and host threads."""
 
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import attrs
@@ -12,17 +13,17 @@ from nmpsim.diagnostics import Diagnostic, UserError, fail
 from nmpsim.records import frozen
 
 MAX_CYCLES = 1 << 62
-"""As many as a device file may allow."""
+"""Largest limit of cycles, as in device files."""
 
 
 @frozen
 class Limits:
-    """Limits of a run; raises ``UserError`` (ARG001) for what is none."""
+    """Limits of a run; raises UserError (ARG001) for an invalid value."""
 
     max_cycles: int | None = attrs.field(default=None)
-    """Cycles of the device; those that the device's settings allow if None."""
+    """Cycles of the device; the limit of the device's settings if None."""
     timeout: float | None = attrs.field(default=None)
-    """Seconds of simulation, without those for compiling kernels; any number if None."""
+    """Seconds of simulation, excluding the compilation of kernels; unlimited if None."""
 
     @max_cycles.validator
     def _check_cycles(self, _: object, value: object) -> None:
@@ -36,7 +37,7 @@ class Limits:
             raise fail("ARG001", "this is no limit of time", found=value, expected="seconds")
 
     def of_device(self, config: DeviceConfig) -> DeviceConfig:
-        """A device with this limit of cycles."""
+        """Return a device with this limit of cycles."""
         if self.max_cycles is None:
             return config
         return attrs.evolve(config, limits_cycles=self.max_cycles)
@@ -46,32 +47,32 @@ NO_LIMITS = Limits()
 
 
 class TimeLimitError(UserError):
-    """LIMIT002: what belongs to a run takes longer than it may."""
+    """LIMIT002: the time limit of a command is exceeded."""
 
 
 class TimeBudget:
-    """The seconds of simulation that all runs of a command have together."""
+    """The simulation time that all runs of a command share."""
 
     def __init__(
         self, limits: Limits, spent: float = 0.0, subject: str = "the run and what was asked of it"
     ) -> None:
-        """``spent``: seconds that are gone already; ``subject``: what is said to be late."""
+        """Begin with ``spent`` seconds used; ``subject`` is the subject of the error message."""
         self._limits = limits
         self._spent = spent
         self._subject = subject
 
     def check(self, seconds: float = 0.0) -> None:
-        """Raises :class:`TimeLimitError` if no time would be left after this many seconds more."""
+        """Raise TimeLimitError if ``seconds`` more would exceed the limit."""
         timeout = self._limits.timeout
         if timeout is not None and self._spent + seconds > timeout:
             raise self._late(timeout)
 
     def spend(self, seconds: float) -> None:
-        """This many seconds have passed."""
+        """Add to the seconds used."""
         self._spent += seconds
 
     def left(self) -> Limits:
-        """Limits of one run more; raises :class:`TimeLimitError` if no time is left for it."""
+        """Return the limits of one more run; raise TimeLimitError if no time is left."""
         timeout = self._limits.timeout
         if timeout is None:
             return self._limits
@@ -83,3 +84,19 @@ class TimeBudget:
         message = f"{self._subject} took longer than {timeout:g} s"
         hint = "give it a longer --timeout"
         return TimeLimitError([Diagnostic("LIMIT002", message, hint=hint)])
+
+
+def available_processors() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def check_threads(threads: int | None) -> int:
+    """Return ``threads``, by default one a processor; raise UserError (ARG001) below 1."""
+    if threads is None:
+        return available_processors()
+    if threads < 1:
+        raise fail("ARG001", "a run needs a thread", found=threads, expected="1 or more threads")
+    return threads

@@ -1,4 +1,4 @@
-"""A machine for a bundle."""
+"""Creation of the machine for a bundle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, default_device
-from nmpsim.core.counters import layer_channels
+from nmpsim.core.counters import count_channels
 from nmpsim.core.memory_demand import check_run_memory
 from nmpsim.core.state import Machine, make_machine
 from nmpsim.diagnostics import Place, fail
@@ -44,13 +44,13 @@ def load_machine(
         bundle.image_base,
         bundle.rw_base,
         bundle.rw_bytes,
-        [layer_channels(layer) for layer in layers],
+        [count_channels(layer) for layer in layers],
         barriers,
     )
 
 
 def make_empty_machine() -> Machine:
-    """The smallest machine there is, without a program."""
+    """Make the smallest possible machine, without a program."""
     config = attrs.evolve(default_device(), cores_count=1)
     image = np.zeros(64, np.uint8)
     return make_machine(config, image, DRAM_BASE, DRAM_BASE + image.size, 64, [], [])

@@ -1,8 +1,8 @@
-"""What a run will allocate, worked out from a bundle and a device before anything is.
+"""Memory that a run will allocate, computed from bundle and device before it allocates anything.
 
-Plain arithmetic on whole numbers of any size: no number of a file can overflow it. What it leaves
-out is the same for all bundles (Python, compiled kernels, the recording of a run, of at most
-:data:`nmpsim.core.compiled.recording.MAX_ITEMS` instructions) and has its place in the margin of
+The arithmetic is on unbounded integers, so that no number of a file can overflow it. Memory that is
+the same for all bundles (Python, compiled kernels, a recording of at most
+:data:`nmpsim.core.compiled.recording.MAX_ITEMS` instructions) is covered by the margin of
 :func:`nmpsim.host_memory.default_limit`.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
-from nmpsim.core.counters import layer_channels
+from nmpsim.core.counters import count_channels
 from nmpsim.core.state import BARRIER, CORE, LAYER, SCRATCHPAD_SLACK, STAGES
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import Part, check_memory
@@ -24,21 +24,21 @@ from nmpsim.lir.instruction_check import find_instruction_problem
 from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
 
 STEP_BYTES = 64
-"""Bytes that an operation of the host takes at its worst for each element of its operands: the
-sums, factors and results of a product, of 64 bits each."""
+"""Maximum bytes of a host operation for each element of its operands: sums, factors and results of
+64 bits."""
 INPUT_BYTES = 32
-"""So for the elements of inputs, which may have to be quantized."""
+"""Maximum bytes for each element of an input, which may have to be quantized."""
 OUTPUT_BYTES = 16
-"""So for outputs: their values as they are, and as real numbers."""
+"""Maximum bytes for each element of an output: its values, and as real numbers."""
 KEPT_OF_A_BYTE, KEPT_OF_A_BLOCK = 4.5, 1024
-"""Bytes that kernels keep at their worst for each byte of weights, and for each block of them."""
+"""Maximum bytes that kernels keep for each byte of weights, and for each block of them."""
 _CHANNEL_BYTES = STAGES * 2 * 8
 _PROOF_OF_A_BYTE = 36
-"""Bytes that a proof of whole layers takes for each byte of the writable segments, measured on a
-convolution of 448x448x64: a number of 32 bits for each byte as recorded and as planned, and several
-of 64 bits for each byte of the layer that is looked at."""
+"""Bytes of a proof of layer kernels for each byte of the writable segments, measured on a
+convolution of 448x448x64: 32 bits for each byte as recorded and as planned, and several of 64
+bits for each byte of the layer in work."""
 MAX_PROOF_BYTES = 1 << 28
-"""A proof that needs more is not made: it would take more memory than the runs themselves."""
+"""Memory above which no proof is made: it would take more than the runs themselves."""
 
 
 def check_run_memory(
@@ -50,19 +50,26 @@ def check_run_memory(
     save_layers: bool = False,
     whole_layers: bool = False,
 ) -> None:
-    """Refuse a run that would allocate more than it may, before it allocates anything.
+    """Refuse a run that would allocate too much memory, before it allocates any.
 
-    Args:
-        bundle: what is to be run.
-        config: on which device.
-        max_memory: bytes; None for what is free, less a margin.
-        threads: of the host that share the run.
-        save_layers: whether the outputs of all layers are kept.
-        whole_layers: whether a later run may do layers at once.
+    Parameters
+    ----------
+    bundle, config
+        The program and the device.
+    max_memory : int, optional
+        Limit in bytes; by default the free memory less a margin.
+    threads : int
+        Host threads that share the run.
+    save_layers : bool
+        Whether the outputs of all layers are kept.
+    whole_layers : bool
+        Whether a later run may use layer kernels.
 
-    Raises:
-        UserError: MEM001, which names the field that asks for most; BUN001 for a host step whose
-            operands do not fit each other.
+    Raises
+    ------
+    UserError
+        MEM001, which names the field that asks for most; BUN001 for a host step whose operands do
+        not fit each other.
     """
     place = Place(str(bundle.path))
     parts = [*_device_parts(config, threads), *_bundle_parts(bundle, threads)]
@@ -81,12 +88,12 @@ def check_run_memory(
 
 
 def check_device_memory(config: DeviceConfig, max_memory: int | None) -> None:
-    """Refuse a device that is too large for any program; raises UserError MEM001."""
+    """Raise UserError (MEM001) if a device is too large for any program."""
     check_memory("the device", _device_parts(config, 1), max_memory)
 
 
 def check_saved_memory(bundle: Bundle, max_memory: int | None) -> None:
-    """Refuse to keep the outputs of all layers if they are too large; raises UserError MEM001."""
+    """Raise UserError (MEM001) if the outputs of all layers are too large to be kept."""
     place = Place(str(bundle.path))
     check_memory("keeping the layers' outputs", _saved_parts(bundle), max_memory, place)
 
@@ -99,13 +106,12 @@ def _saved_parts(bundle: Bundle) -> list[Part]:
 
 
 def tensor_bytes(tensor: Tensor) -> int:
-    """Bytes of a tensor's values."""
+    """Return the bytes of a tensor's values."""
     return math.prod(tensor.shape) * ELEM_DTYPES[tensor.elem].itemsize
 
 
 def _device_parts(config: DeviceConfig, threads: int) -> Iterator[Part]:
-    """The cores, once more for what a first run keeps to go back to and once for what the check of
-    the contract knows of each byte; and each thread's workspace."""
+    """Return the cores' memory, with copies for the first replay and the contract check."""
     size, cores = config.scratchpad_bytes + SCRATCHPAD_SLACK, config.cores_count
     yield Part("device.cores_count", cores * CORE.itemsize)
     yield Part(f"device.scratchpad_bytes, in {cores} cores", 3 * cores * size)
@@ -114,12 +120,12 @@ def _device_parts(config: DeviceConfig, threads: int) -> Iterator[Part]:
 
 
 def _bundle_parts(bundle: Bundle, threads: int) -> Iterator[Part]:
-    """Memory, as often as the cores', and what each thread counts in."""
+    """Return the bundle's memory, as often as the cores', and the counters of each thread."""
     layers = bundle.metadata.layers
     yield Part("the writable segments", 3 * bundle.rw_bytes)
     yield Part("layers", (1 + threads) * (len(layers) + 1) * LAYER.itemsize)
     for index, layer in enumerate(layers):
-        channels = (1 + threads) * layer_channels(layer) * _CHANNEL_BYTES
+        channels = (1 + threads) * count_channels(layer) * _CHANNEL_BYTES
         yield Part(f"layers[{index}].output.shape", channels)
     barriers = [(layer.barrier, layer.index) for layer in layers if layer.barrier is not None]
     if barriers:
@@ -130,7 +136,7 @@ def _bundle_parts(bundle: Bundle, threads: int) -> Iterator[Part]:
 def has_memory_for_layer_kernels(
     bundle: Bundle, config: DeviceConfig, max_memory: int | None, threads: int
 ) -> bool:
-    """True if a run may also take what the proof of whole layers and their weights need.
+    """Return whether a run also has memory for layer kernels: their proof and weights.
 
     A proof that needs more than :data:`MAX_PROOF_BYTES` is never made.
     """
@@ -144,30 +150,30 @@ def has_memory_for_layer_kernels(
 
 
 def _proof_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
-    """What a proof knows of each byte (docs/decisions/0026-layer-kernels.md)."""
+    """Return the memory of a proof (docs/decisions/0026-layer-kernels.md)."""
     size = config.cores_count * (config.scratchpad_bytes + SCRATCHPAD_SLACK)
     yield Part("device.scratchpad_bytes, in a proof", 8 * size)
     yield Part("the writable segments, in a proof", _PROOF_OF_A_BYTE * bundle.rw_bytes)
 
 
 def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
-    """What whole layers need: the proof, and the weights again."""
+    """Return the memory of layer kernels: the proof, and a copy of the weights."""
     yield from _proof_parts(bundle, config)
-    blocks = sum(-(-layer_channels(layer) // LANES) for layer in bundle.metadata.layers)
+    blocks = sum(-(-count_channels(layer) // LANES) for layer in bundle.metadata.layers)
     yield Part("the weights of whole layers", kept_bytes(bundle.image.size, blocks))
 
 
 def kept_bytes(nbytes: int, blocks: int) -> int:
-    """Most bytes that whole layers keep of weights, in blocks of :data:`LANES` output channels.
+    """Return the maximum bytes of weights that layer kernels keep, in blocks of LANES channels.
 
-    They are a copy, and what kernels make of it: those of AVX2 most
+    They are a copy, and what kernels make of it, at most with AVX2
     (:mod:`nmpsim.kernels.packed_weights`).
     """
     return nbytes + math.ceil(KEPT_OF_A_BYTE * nbytes) + KEPT_OF_A_BLOCK * blocks
 
 
 def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:
-    """The operations of the host: the largest one, and what all of them keep for the report."""
+    """Return the memory of host operations: the largest one, and what the report keeps of each."""
     largest = Part("steps", 0)
     for number, step in enumerate(bundle.metadata.steps):
         if step.kind != "host":
@@ -192,7 +198,7 @@ def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:
 
 
 def _padded_elements(step: ProgramStep) -> int:
-    """At most this many elements has the input of a window with its padding."""
+    """Return the maximum number of input elements of a window including its padding."""
     pads: tuple[int, ...] = step.attributes.get("Pads", ())
     if not any(pads):
         return 0

@@ -1,4 +1,4 @@
-"""One run: the steps of a bundle, from a machine that holds the inputs to the report."""
+"""One run of a bundle: its steps, from a machine that holds the inputs to the report."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from nmpsim.core.contract_events import ViolationField
 from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import (
-    ContractBrokenError,
+    ContractViolationError,
+    DataDependentError,
     Engine,
     LayerCallback,
     OrderDependentError,
-    Replayed,
+    ReplayResult,
 )
 from nmpsim.core.host_steps import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
@@ -40,7 +41,7 @@ from nmpsim.core.stop_conditions import (
     default_stop_conditions,
     make_stop_conditions,
 )
-from nmpsim.core.work import WorkListener, take_waits, take_work, with_waits
+from nmpsim.core.work import WorkListener, drain_wait_log, drain_work_log, with_wait_log
 from nmpsim.isa.table import Csr
 from nmpsim.records import frozen
 from nmpsim.report.data import RunReport
@@ -51,14 +52,14 @@ if TYPE_CHECKING:
     from nmpsim.core.contract_check import ContractCheck
 
 TRACE_ROWS = 1 << 14
-"""Instructions between two looks at the contract, where each run is checked."""
+"""Rows of the instruction trace between two contract checks of a run that is checked."""
 TURNS = 100_000
-"""Turns that an engine may take before it comes back, so that Ctrl-C and progress get their say."""
+"""Turns of one engine call; in between, Ctrl-C and progress are handled."""
 
 
 @frozen
 class Progress:
-    """What a run is doing: ``compiling`` kernels for the first time, or done with a ``layer``."""
+    """Progress of a run: ``compiling`` kernels for the first time, or a completed ``layer``."""
 
     kind: str
     done: int = 0
@@ -70,64 +71,54 @@ ProgressCallback = Callable[[Progress], None]
 
 
 def notify_compiling(progress: ProgressCallback | None) -> None:
-    """Tell who listens that kernels are compiled; say it aloud if nobody does."""
+    """Report that kernels are being compiled; print a notice if no callback is set."""
     if progress is None:
         say_compiling()
     else:
         progress(Progress("compiling"))
 
 
-@frozen(kw_only=True)
-class RunOptions:
-    """What is asked of a run; see :meth:`nmpsim.core.device.Device.run`."""
-
-    save_layers: bool
-    progress: ProgressCallback | None
-    work: WorkListener | None
-    limits: Limits
-    strict: bool
-    whole_layers: bool
-    in_order: bool = False
-    """Cores take turns, none goes on apart from the others."""
-
-
-Proof = Literal["none", "done", "impossible", "unwanted"]
-"""What is known of a program's keeping to the contract: nothing yet; for every input; nothing that
-holds for every input, so each run is checked; nobody asked."""
-
-
-class DataDependentError(Exception):
-    """The contract cannot be proved in advance: the run must begin again and be checked."""
-
-
 @frozen(eq=False)
 class ViolationPoint:
-    """Where a run that was checked has broken the contract: known when cores have gone on."""
+    """Position of a contract violation in a checked run."""
 
     run: int
-    """Of the runs one after the other."""
+    """Number of the run, if several follow one another."""
     step: int
-    """Of the bundle's steps."""
+    """Index of the bundle's step."""
     found: Int64s
-    """[Found]"""
+    """[ViolationField]"""
     message: str
-    """What could not be checked; mostly empty."""
+    """Note about incomplete checks; usually empty."""
 
 
-class ContractViolationError(Exception):
-    """The run must begin again, and end where the contract is broken."""
+@frozen(kw_only=True)
+class RunOptions:
+    """Options of a run; see :meth:`nmpsim.core.device.Device.run`."""
 
-    def __init__(self, broken: ViolationPoint) -> None:
-        super().__init__(broken)
-        self.broken = broken
+    save_layers: bool = False
+    progress: ProgressCallback | None = None
+    work: WorkListener | None = None
+    limits: Limits
+    strict: bool = True
+    whole_layers: bool
+    in_order: bool = False
+    """Whether cores must not run in parallel."""
+    violation: ViolationPoint | None = None
+    """Known violation at which the run must end."""
+
+
+ProofState = Literal["none", "done", "impossible", "unwanted"]
+"""Whether a program's contract is proved: not yet; for every input; impossible, so that each run is
+checked; not requested."""
 
 
 class RunTimeoutError(Exception):
-    """The run takes longer than it may."""
+    """The run exceeds its time limit."""
 
 
 class Clock:
-    """Seconds of simulation, also of what must begin again; compiling kernels does not count."""
+    """Simulation time in seconds, including restarts, excluding the compilation of kernels."""
 
     def __init__(self, engine: Engine, limits: Limits) -> None:
         self._engine = engine
@@ -135,16 +126,16 @@ class Clock:
         self._begin: float | None = None
 
     def start(self) -> None:
-        """The simulation begins, if it has not begun before."""
+        """Start the clock unless it is running."""
         if self._begin is None:
             self._begin = self._now()
 
     def seconds(self) -> float:
-        """Since the simulation began."""
+        """Return the seconds since the start."""
         return 0.0 if self._begin is None else self._now() - self._begin
 
     def check(self) -> None:
-        """Raises :class:`RunTimeoutError` if the run takes longer than it may."""
+        """Raise RunTimeoutError if the time limit is exceeded."""
         if self.seconds() > self.timeout:
             raise RunTimeoutError
 
@@ -152,31 +143,31 @@ class Clock:
         return time.perf_counter() - self._engine.compiling_seconds
 
 
-class LayersDone:
-    """How many layers are done, which it tells who listens."""
+class LayerProgress:
+    """Counts completed layers and reports them to a progress callback."""
 
     def __init__(self, layers: Sequence[Layer], progress: ProgressCallback | None) -> None:
         self._layers, self._progress = layers, progress
         self.count = 0
 
     def add(self, index: int) -> None:
-        """One more."""
+        """Count a layer as complete."""
         self.count += 1
         if self._progress:
             name = self._layers[index].display_name
             self._progress(Progress("layer", self.count, len(self._layers), name))
 
-    def listener(self, step: ProgramStep, clock: Clock) -> LayerCallback:
-        """What an engine tells during a step; it ends a run that takes too long between layers."""
+    def make_callback(self, step: ProgramStep, clock: Clock) -> LayerCallback:
+        """Return a callback for the layers of a step, which also checks the time limit."""
         left = list(step.layers)
 
-        def reached(layer: int) -> None:
+        def on_layer(layer: int) -> None:
             while left and left[0] < layer:
                 self.add(left.pop(0))
             if left:
                 clock.check()
 
-        return reached
+        return on_layer
 
 
 class Run:
@@ -188,47 +179,42 @@ class Run:
         machine: Machine,
         config: DeviceConfig,
         engine: Engine,
-        proof: Proof,
-        wanted: RunOptions,
+        proof: ProofState,
+        options: RunOptions,
         clock: Clock,
-        broken: ViolationPoint | None = None,
     ) -> None:
         self._bundle = bundle
         self._machine = machine
         self._config = config
         self._engine = engine
-        self._limited = wanted.limits.of_device(config)
+        self._limited = options.limits.of_device(config)
         self._costs = costs_of(self._limited)
         self._proof = proof
-        self._broken_at = broken
+        self._options = options
         self._contract: ContractCheck | None = None
         self._violation: ViolationReport | None = None
-        self._save_layers = wanted.save_layers
-        self._progress = wanted.progress
-        self._work = wanted.work
-        self._whole_layers = wanted.whole_layers
-        self._is_parallel = wanted.work is None and not wanted.in_order
+        self._allows_parallel = options.work is None and not options.in_order
         self._layers = bundle.metadata.layers
         self.account = CycleAccount.of(self._layers)
-        self.replayed: list[Replayed] = []
-        """What the engine told of each step that it replayed."""
+        self.replayed: list[ReplayResult] = []
+        """Results of the steps that the engine replayed."""
         self._saved: dict[str, npt.NDArray[Any]] = {}
-        self._done = LayersDone(self._layers, wanted.progress)
+        self._done = LayerProgress(self._layers, options.progress)
         self._clock = clock
         self._has_ended = False
         self._handles_traps = False
         self._path: PathRecorder | None = None
 
     def report(self) -> RunReport:
-        """Run every step; the report up to the end or to a trap."""
-        if self._proof in ("none", "impossible") and self._broken_at is None:
-            from nmpsim.core.contract_check import ContractCheck  # a run that is proved needs none
+        """Run every step; return the report up to the end or to a trap."""
+        if self._proof in ("none", "impossible") and self._options.violation is None:
+            from nmpsim.core.contract_check import ContractCheck  # not needed if proved
 
             self._contract = ContractCheck(self._machine, self._costs, self._engine.check_events)
-        # No turns: the engine is compiled or read from the cache, which is no simulation.
+        # Without turns the engine is compiled or loaded, which is no simulation time.
         self._engine.run(self._machine, self._costs, 0, False)
         self._clock.start()
-        trap = self._steps()
+        trap = self._run_steps()
         return build_run_report(
             self._bundle,
             self._machine,
@@ -241,236 +227,210 @@ class Run:
             layer_outputs=self._saved,
         )
 
-    def _late(self, step: ProgramStep) -> TrapReport | None:
-        """The end of a run that takes too long, in the layer that it has come to."""
-        trap = self._ended(step, Outcome.TIMEOUT)
-        if trap is None:
-            return None
-        trap = attrs.evolve(trap, message=f"the run took longer than {self._clock.timeout:g} s")
-        if trap.layer is not None or self._done.count >= len(self._layers):
-            return trap
-        layer = self._layers[self._done.count]
-        return attrs.evolve(trap, layer=layer.name, line=layer.line)
-
     @property
-    def shows_others(self) -> bool:
-        """Did the run show all but the values of each next one?"""
+    def can_be_repeated(self) -> bool:
+        """Whether next runs differ from this one in values alone."""
         on_device = sum(step.kind == "device" for step in self._bundle.metadata.steps)
         is_replayed = self._has_ended and len(self.replayed) == on_device
         return is_replayed and (self._proof == "done" or self.is_proof)
 
     @property
     def is_proof(self) -> bool:
-        """Did the run prove that every run keeps to the contract?"""
+        """Whether the run proved that every run keeps to the contract."""
         is_done = self._violation is None and self._has_ended
         return self._holds_for_all and is_done and not self._contract_message()
 
     @property
     def _holds_for_all(self) -> bool:
-        """Is what was checked true of every input, if the run came to its end?"""
+        """Whether the check is valid for every input, provided that the run ends normally."""
         if self._proof == "impossible" and self._contract is not None:
             return not (self._contract.depends_on_data or self._handles_traps)
         return self._proof == "none"
 
-    def _steps(self) -> TrapReport | None:
-        """All that the bundle asks for; what it ended with if not at its end."""
+    def _run_steps(self) -> TrapReport | None:
         contract, metadata = self._contract, self._bundle.metadata
         if contract and not all(map(contract.host_writes, metadata.inputs)):
-            return self._broken(contract.found)
+            return self._report_violation(contract.found)
         for number, step in enumerate(metadata.steps):
             try:
-                trap = self._step(number, step)
+                trap = self._run_step(number, step)
             except RunTimeoutError:
-                trap = self._late(step)
+                trap = self._report_timeout(step)
             if trap:
                 return trap
         if contract and not all(map(contract.host_reads, metadata.outputs)):
-            return self._broken(contract.found)
+            return self._report_violation(contract.found)
         self._has_ended = True
         return None
 
-    def _step(self, number: int, step: ProgramStep) -> TrapReport | None:
+    def _run_step(self, number: int, step: ProgramStep) -> TrapReport | None:
         if step.kind == "device":
-            return self._device(number, step)
+            return self._run_on_device(number, step)
         if self._contract and not self._contract.host_step(step):
-            return self._broken(self._contract.found)
-        self._host(step)
-        return None
-
-    def _contract_message(self) -> str:
-        if self._broken_at is not None:
-            return self._broken_at.message
-        return self._contract.message if self._contract else ""
-
-    def _contract_report(self, trap: TrapReport | None) -> ContractReport:
-        if self._violation is not None:
-            return ContractReport("violated", self._contract_message(), self._violation)
-        if self._proof == "unwanted":
-            return ContractReport("not_checked", "nobody asked for it")
-        if self._contract_message():
-            return ContractReport("not_checked", self._contract_message())
-        is_proved = self._proof == "done" or (self._holds_for_all and trap is None)
-        return ContractReport("proved" if is_proved else "checked")
-
-    def _broken(self, found: Int64s) -> TrapReport:
-        """The contract is broken: the run ends here."""
-        from nmpsim.core.violation import trap_of, violation_report  # few runs end so
-
-        self._violation = violation_report(self._bundle, self._machine, found)
-        return trap_of(self._violation)
-
-    def _host(self, step: ProgramStep) -> None:
+            return self._report_violation(self._contract.found)
         clip = run_host_step(self._machine, step)
         record_host_step(self.account, step, clip, self._config)
         for index in step.layers:
-            self._layer_done(index)
+            self._complete_layer(index)
         self._clock.check()
+        return None
 
-    def _device(self, number: int, step: ProgramStep) -> TrapReport | None:
+    def _run_on_device(self, number: int, step: ProgramStep) -> TrapReport | None:
+        """Run a step in the best mode: to a known violation, replayed, checked or plain."""
         start_cores(self._machine, step.entry or 0)
-        self._path = None
-        if self._broken_at is not None and self._broken_at.step == number:
-            return self._run_to_violation(step, self._broken_at.found)
+        self._path, known = None, self._options.violation
+        if known is not None and known.step == number:
+            return self._execute(number, step, self._stops_at(known.found), known.found)
         if self._contract is not None:
             self._contract.begin_segment()
             if self._proof == "none" and not self._prove():
-                return self._run_to_violation(step, self._contract.found)
-        is_checked = self._proof == "impossible" and self._contract is not None
-        may_replay = not self._save_layers and self._work is None and self._proof != "impossible"
-        if may_replay and (path := self._replay(step)):
-            return self._ended(step, Outcome.DONE, path)
-        self._begin_notes()
-        stop = self._save_layers or self._progress is not None
-        stops = self._stops(is_checked)
+                found = self._contract.found
+                return self._execute(number, step, self._stops_at(found), found)
+        is_plain = not self._options.save_layers and self._options.work is None
+        if is_plain and self._proof != "impossible" and (path := self._replay(step)):
+            return self._end_segment(step, Outcome.DONE, path)
+        return self._execute(number, step, self._stops(), None)
+
+    def _execute(
+        self, number: int, step: ProgramStep, stops: StopConditions, known: Int64s | None
+    ) -> TrapReport | None:
+        """Run a step on the engine to its end, or to a violation that is ``known``."""
+        if self._machine.waits.size == 0:
+            self._machine = with_wait_log(self._machine)
+        self._path = PathRecorder(self._machine, self._costs)
+        stop = self._options.save_layers or (known is None and self._options.progress is not None)
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
-            if is_checked and self._contract and not self._contract.take_trace(stops):
-                self._refuse_apart()
-                found, message = self._contract.found, self._contract.message
-                raise ContractViolationError(ViolationPoint(0, number, found.copy(), message))
-            if is_checked and self._contract_message():  # what it has seen may meet what it forgot
-                self._refuse_apart()
-                stops = stops._replace(parallel=stops.parallel[:0])
-            self._take_notes()
+            if known is None and self._is_checked:
+                stops = self._check_trace(number, stops)
+            self._take_work()
             if outcome == Outcome.LAYER_END:
-                self._layer_done(
-                    int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
-                )
+                barrier = self._machine.shared[0].last_barrier
+                self._complete_layer(int(self._machine.barriers[barrier].layer))
             elif outcome == Outcome.VIOLATION:
-                self._refuse_apart()
-                return self._tail_read(step)
+                from nmpsim.core.termination import weight_tail_violation  # few runs end so
+
+                if known is None:
+                    self._require_order()
+                return self._end_at_violation(step, weight_tail_violation(self._machine))
+            elif known is not None:
+                if outcome != Outcome.PAUSED:
+                    return self._end_at_violation(step, known)
             elif outcome not in (Outcome.PAUSED, Outcome.STOPPED):
                 if outcome == Outcome.TRAP:
-                    self._refuse_apart()
-                self._refuse_handled_traps(is_checked)
-                return self._ended(step, outcome)
+                    self._require_order()
+                self._check_trap_handlers()
+                return self._end_segment(step, outcome)
             self._clock.check()
 
-    def _begin_notes(self) -> None:
-        """From here on units and waits are noted."""
-        if self._machine.waits.size == 0:
-            self._machine = with_waits(self._machine)
-        self._path = PathRecorder(self._machine, self._costs)
+    @property
+    def _is_checked(self) -> bool:
+        """Whether the contract is checked as the run proceeds."""
+        return self._proof == "impossible" and self._contract is not None
 
-    def _take_notes(self) -> None:
-        work = take_work(self._machine)
+    def _check_trace(self, number: int, stops: StopConditions) -> StopConditions:
+        """Check the traced instructions.
+
+        Raises
+        ------
+        ContractViolationError
+            If they violate the contract.
+        """
+        assert self._contract is not None
+        if not self._contract.take_trace(stops):
+            self._require_order()
+            found, message = self._contract.found.copy(), self._contract.message
+            raise ContractViolationError(ViolationPoint(0, number, found, message))
+        if self._contract.message:  # cached accesses may conflict with ones that were dropped
+            self._require_order()
+            return stops._replace(parallel=stops.parallel[:0])
+        return stops
+
+    def _take_work(self) -> None:
+        work = drain_work_log(self._machine)
         if self._path is not None:
-            self._path.take(self._machine, work, take_waits(self._machine))
-        if self._work is not None:
-            self._work(work)
+            self._path.add(self._machine, work, drain_wait_log(self._machine))
+        if self._options.work is not None:
+            self._options.work(work)
 
     def _prove(self) -> bool:
-        """Prove the contract to the end of a segment; False if it does not hold.
+        """Prove the contract to the end of a segment; False if it is violated.
 
-        Raises:
-            DataDecideError: it hangs on data.
+        Raises
+        ------
+        DataDependentError
+            If it depends on data.
         """
         assert self._contract is not None
         try:
-            if not self._engine.prove(self._machine, self._costs, self._contract.show):
+            if not self._engine.prove(self._machine, self._costs, self._contract.consume):
                 raise DataDependentError
-        except ContractBrokenError:
+        except ContractViolationError:
             return False
         return True
 
-    def _refuse_apart(self) -> None:
-        """Where a run ends early all cores must be where their turns have brought them."""
+    def _require_order(self) -> None:
+        """Restart in order if cores may be ahead of their turns when the run ends early."""
         if self._engine.has_run_in_parallel:
             raise OrderDependentError
 
-    def _refuse_handled_traps(self, is_checked: bool) -> None:
-        """A proof knows nothing of what a program does after a trap that data have caused."""
+    def _check_trap_handlers(self) -> None:
+        """Restart with checks if the program handles traps, about which a proof knows nothing."""
         self._handles_traps |= bool(self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any())
-        if self._handles_traps and self._proof != "unwanted" and not is_checked:
+        if self._handles_traps and self._proof != "unwanted" and not self._is_checked:
             raise DataDependentError
 
-    def _run_to_violation(self, step: ProgramStep, found: Int64s) -> TrapReport:
-        """Run as far as to a violation that is known."""
-        stops = make_stop_conditions(
+    def _stops_at(self, found: Int64s) -> StopConditions:
+        return make_stop_conditions(
             self._machine.cores.size,
             steps_per_turn=STEPS_PER_TURN,
             until_cycle=max(int(found[ViolationField.CYCLE]), 0),
             strict=True,
         )
-        stop = self._save_layers
-        self._begin_notes()
-        while True:
-            outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
-            self._take_notes()
-            if outcome == Outcome.VIOLATION:
-                return self._tail_read(step)
-            if outcome == Outcome.LAYER_END:
-                self._layer_done(
-                    int(self._machine.barriers[self._machine.shared[0].last_barrier].layer)
-                )
-            elif outcome != Outcome.PAUSED:
-                return self._stopped(step, found)
-            self._clock.check()
 
-    def _tail_read(self, step: ProgramStep) -> TrapReport:
-        from nmpsim.core.violation import tail_found  # few runs end so
-
-        return self._stopped(step, tail_found(self._machine))
-
-    def _stopped(self, step: ProgramStep, found: Int64s) -> TrapReport:
-        path = self._path.finish(self._machine) if self._path else None
-        record_segment(self.account, self._machine, self._layers, step, False, path)
-        return self._broken(found)
-
-    def _stops(self, is_checked: bool) -> StopConditions:
+    def _stops(self) -> StopConditions:
         cores, strict = self._machine.cores.size, self._proof != "unwanted"
-        if not is_checked:
-            return default_stop_conditions(cores, strict=strict, parallel=self._is_parallel)
+        if not self._is_checked:
+            return default_stop_conditions(cores, strict=strict, parallel=self._allows_parallel)
         return make_stop_conditions(
             cores,
             steps_per_turn=STEPS_PER_TURN,
             trace_rows=TRACE_ROWS,
             word_rows=TRACE_ROWS,
             strict=strict,
-            seen_words=ACCESS_CACHE_WORDS,
-            parallel=self._is_parallel
-            and not self._save_layers,  # cores may be ahead of a barrier in DRAM
+            cache_words=ACCESS_CACHE_WORDS,
+            # Cores may be ahead of a barrier in DRAM, where layers are saved.
+            parallel=self._allows_parallel and not self._options.save_layers,
         )
 
     def _replay(self, step: ProgramStep) -> CriticalPath | None:
-        count, reached = self._done.count, self._done.listener(step, self._clock)
-        strict = self._proof != "unwanted"
-        told = self._engine.replay(
+        count, on_layer = self._done.count, self._done.make_callback(step, self._clock)
+        result = self._engine.replay(
             self._machine,
             self._costs,
-            reached,
-            strict,
-            self._whole_layers,
-            is_last_on_device(step, self._bundle),
+            on_layer,
+            self._proof != "unwanted",
+            self._options.whole_layers,
+            is_last_device_step(step, self._bundle),
         )
-        if told is None:
+        if result is None:
             self._done.count = count
             return None
-        reached(NEVER)
-        self.replayed.append(told)
-        return told.path
+        on_layer(NEVER)
+        self.replayed.append(result)
+        return result.path
 
-    def _ended(
+    def _complete_layer(self, index: int) -> None:
+        if index >= len(self._layers):
+            return
+        if self._options.save_layers:
+            layer = self._layers[index]
+            self._saved[layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
+        self._done.add(index)
+
+    # --- how it ended ----------------------------------------------------------------------------
+
+    def _end_segment(
         self, step: ProgramStep, outcome: Outcome, path: CriticalPath | None = None
     ) -> TrapReport | None:
         if path is None and self._path is not None:
@@ -479,26 +439,59 @@ class Run:
         if is_done:
             end_segment(self._machine)
         record_segment(self.account, self._machine, self._layers, step, is_done, path)
-        if outcome == Outcome.DONE:
+        if is_done:
             return None
         from nmpsim.core.termination import build_trap_report  # few runs end so
 
         return build_trap_report(self._machine, outcome, self._limited, self._layers)
 
-    def _layer_done(self, index: int) -> None:
-        if index >= len(self._layers):
-            return
-        if self._save_layers:
-            layer = self._layers[index]
-            self._saved[layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
-        self._done.add(index)
+    def _report_timeout(self, step: ProgramStep) -> TrapReport | None:
+        """End a run that exceeds its time limit, in its current layer."""
+        trap = self._end_segment(step, Outcome.TIMEOUT)
+        if trap is None:
+            return None
+        trap = attrs.evolve(trap, message=f"the run took longer than {self._clock.timeout:g} s")
+        if trap.layer is not None or self._done.count >= len(self._layers):
+            return trap
+        layer = self._layers[self._done.count]
+        return attrs.evolve(trap, layer=layer.name, line=layer.line)
+
+    def _end_at_violation(self, step: ProgramStep, found: Int64s) -> TrapReport:
+        path = self._path.finish(self._machine) if self._path else None
+        record_segment(self.account, self._machine, self._layers, step, False, path)
+        return self._report_violation(found)
+
+    def _report_violation(self, found: Int64s) -> TrapReport:
+        from nmpsim.core.termination import (  # few runs end so
+            build_violation_report,
+            violation_trap,
+        )
+
+        self._violation = build_violation_report(self._bundle, self._machine, found)
+        return violation_trap(self._violation)
+
+    def _contract_message(self) -> str:
+        if self._options.violation is not None:
+            return self._options.violation.message
+        return self._contract.message if self._contract else ""
+
+    def _contract_report(self, trap: TrapReport | None) -> ContractReport:
+        message = self._contract_message()
+        if self._violation is not None:
+            return ContractReport("violated", message, self._violation)
+        if self._proof == "unwanted":
+            return ContractReport("not_checked", "nobody asked for it")
+        if message:
+            return ContractReport("not_checked", message)
+        is_proved = self._proof == "done" or (self._holds_for_all and trap is None)
+        return ContractReport("proved" if is_proved else "checked")
 
 
-def is_last_on_device(step: ProgramStep, bundle: Bundle) -> bool:
-    """Does no later step read what scratchpads hold?"""
+def is_last_device_step(step: ProgramStep, bundle: Bundle) -> bool:
+    """Return whether no later step runs on the device, and could read scratchpads."""
     return step is [one for one in bundle.metadata.steps if one.kind == "device"][-1]
 
 
 def layer_key(layer: Layer) -> str:
-    """Key of a layer's output in ``--save-layers``."""
+    """Return the key of a layer's output in ``--save-layers``."""
     return f"{layer.number:04d}:{layer.name}"

@@ -1,4 +1,4 @@
-"""The machine as a handful of flat arrays: both engines work on it, a snapshot copies it."""
+"""The machine's state as flat arrays, on which both engines work and which a snapshot copies."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Bytes = npt.NDArray[np.uint8]
 
 STAGES = len(STAGE_NAMES)
 NEVER = 1 << 62
-"""A cycle that does not come."""
+"""A cycle that never comes."""
 
 CSRS = tuple(Csr)
-"""CSRs in the order of ``Machine.csr``."""
+"""CSRs in the order of the ``csr`` field of CORE."""
 CSR_COLUMN = {int(csr): column for column, csr in enumerate(CSRS)}
 
 SCRATCHPAD_SLACK = 64
@@ -32,7 +32,7 @@ SCRATCHPAD_SLACK = 64
 
 
 class CoreStatus(IntEnum):
-    """What a core is doing."""
+    """Execution state of a core."""
 
     RUNNING = 0
     WAITING_UNIT = 1
@@ -42,7 +42,7 @@ class CoreStatus(IntEnum):
 
 
 class Outcome(IntEnum):
-    """Why an engine came back."""
+    """Reason why an engine returned."""
 
     DONE = 0
     PAUSED = 1
@@ -53,11 +53,11 @@ class Outcome(IntEnum):
     STOPPED = 6
     TIMEOUT = 7
     VIOLATION = 8
-    """Of the contract: asked to, an engine looks at the weights of each convolution."""
+    """Weights beyond a tensor are not zero, which engines check on request."""
 
 
 class Count(IntEnum):
-    """Columns of ``Machine.counts``. The first eight say where a core's cycles went."""
+    """Columns of a layer's ``counts``; the first eight are cycles of cores by activity."""
 
     CONTROL = 0
     WAIT_LOAD = 1
@@ -80,10 +80,10 @@ class Count(IntEnum):
 
 
 class CycleCause(IntEnum):
-    """Columns of ``spent``: each cycle of a core has one cause.
+    """Columns of ``spent``: the cause of each cycle of a core.
 
-    It is the MAC array's or the vector unit's if that worked; else UNUSED if the layer gave work to
-    other cores only; else what the control core did.
+    The MAC array or the vector unit if it worked; else UNUSED if the layer gave work to other cores
+    only; else the activity of the control core.
     """
 
     MAC = 0
@@ -100,7 +100,7 @@ class CycleCause(IntEnum):
 
 
 class PathCause(IntEnum):
-    """What a cycle on the critical path was for; QUEUEING is a part of the two of the DRAM."""
+    """Cause of a cycle on the critical path; QUEUEING is a part of the two DRAM causes."""
 
     MAC = 0
     VECTOR = 1
@@ -115,7 +115,7 @@ class PathCause(IntEnum):
 
 
 class WaitTarget(IntEnum):
-    """What a core waits for: an instruction of one of its units, or other cores."""
+    """Target of a core's wait: an instruction of one of its units, or other cores."""
 
     LOAD = 0
     STORE = 1
@@ -126,7 +126,7 @@ class WaitTarget(IntEnum):
 
 
 class Job(IntEnum):
-    """Columns of ``Machine.jobs`` after the transfer's cursor."""
+    """Columns of a core's ``jobs`` after the transfer's cursor."""
 
     LAYER = CURSOR_WORDS
     READY = CURSOR_WORDS + 1
@@ -146,7 +146,7 @@ class Job(IntEnum):
 
 
 class TrapField(IntEnum):
-    """Entries of ``Machine.trap``."""
+    """Entries of the machine's ``trap``."""
 
     CORE = 0
     CAUSE = 1
@@ -156,28 +156,28 @@ class TrapField(IntEnum):
 
 
 MAX_QUEUED = 16
-"""Largest queue depth of a device; a core's record has room for this many."""
+"""Largest queue depth of a device."""
 
 CORE = np.dtype(
     [
         ("clock", "i8"),  # cycle that the core has reached
         ("pc", "i8"),
-        ("descriptor", "i8"),  # address of the last tensor instruction's
-        ("retired", "i8"),  # instructions
+        ("descriptor", "i8"),  # address of the last descriptor
+        ("retired", "i8"),  # executed instructions
         ("status", "i8"),
         ("wait", "i8", (2,)),  # (unit, job), (barrier, cores) or (semaphore, count)
-        ("layer", "i8"),  # that the core works on, -1 just after a barrier
-        ("previous_layer", "i8"),  # that it left at its last barrier
-        ("pending", "i8", (Count.IDLE + 1,)),  # cycles that are not yet given to a layer
-        ("booked", "i8"),  # cycle up to which ``spent`` has the core's cycles
-        ("spent", "i8", (len(CycleCause),)),  # cycles by cause that are not yet given to a layer
-        # Cycles that each DMA queue's requests stood in line: all, those at the completion of
-        # instruction i at i % depth, and those that are accounted for.
-        ("in_line", "i8", (2,)),
-        ("in_line_at", "i8", (2, MAX_QUEUED)),
-        ("in_line_booked", "i8", (2,)),
-        ("csr", "i8", (len(CSRS),)),  # unsigned; a counter's is what sets it off from the clock
-        ("issued", "i8", (len(Unit),)),  # instructions given to each unit
+        ("layer", "i8"),  # current layer, -1 just after a barrier
+        ("previous_layer", "i8"),  # layer before the last barrier
+        ("pending", "i8", (Count.IDLE + 1,)),  # cycles not yet attributed to a layer
+        ("booked", "i8"),  # cycle up to which ``spent`` is complete
+        ("spent", "i8", (len(CycleCause),)),  # the same by cause
+        # Queueing delay of each DMA queue: in total, at the completion of instruction i at
+        # i % depth, and the part that is attributed.
+        ("queueing", "i8", (2,)),
+        ("queueing_at", "i8", (2, MAX_QUEUED)),
+        ("queueing_charged", "i8", (2,)),
+        ("csr", "i8", (len(CSRS),)),  # unsigned; of counters the offset from the clock
+        ("issued", "i8", (len(Unit),)),  # instructions issued to each unit
         ("unit_free", "i8", (len(Unit),)),  # cycle at which a unit can begin its next instruction
         ("served", "i8", (2,)),  # transfers of each DMA queue that the DRAM has served
         ("request", "i8", (2,)),  # cycle of the queue's next DRAM request, or NEVER
@@ -187,13 +187,13 @@ CORE = np.dtype(
         ("registers", "i4", (32,)),
     ]
 )
-"""All that a core knows besides its scratchpad."""
+"""State of a core except its scratchpad."""
 
 LAYER = np.dtype(
     [
         ("counts", "i8", (len(Count),)),
         ("spent", "i8", (len(CycleCause),)),  # cycles of all cores by cause
-        ("worked", "i8"),  # bit n: core n was given a tensor instruction for it
+        ("worked", "i8"),  # bit n: core n had a tensor instruction for it
         ("saturated", "i8", (STAGES, 2)),  # values saturated, by stage and side (0 low, 1 high)
         ("worst", "i8", (STAGES, 2)),  # largest overshoot
         ("first", "i8", (STAGES, 2)),  # smallest index of a value that saturated, or NEVER
@@ -202,7 +202,7 @@ LAYER = np.dtype(
         ("channel_base", "i8"),  # first index in ``channel_saturated``
     ]
 )
-"""What happened in a layer."""
+"""Counters of a layer."""
 
 BARRIER = np.dtype([("layer", "i8"), ("cycle", "i8")])
 """The layer that a barrier ends, and the cycle of its release, or NEVER."""
@@ -220,7 +220,7 @@ SHARED = np.dtype(
         ("semaphores", "i8", (SEMAPHORES,)),
     ]
 )
-"""What there is once."""
+"""State that all cores share."""
 
 WORK = np.dtype(
     [
@@ -233,44 +233,44 @@ WORK = np.dtype(
         ("begin", "i8"),  # cycle at which the unit, or the DRAM, begins
         ("end", "i8"),  # cycle from which it is free again
         ("done", "i8"),  # cycle from which the result is there: later than the end for transfers
-        ("bytes", "i8"),  # moved; of a grant those of its bursts
-        ("cursor", "i8", (CURSOR_WORDS,)),  # of a grant: its transfer before it
+        ("bytes", "i8"),  # moved; for a grant those of its bursts
+        ("cursor", "i8", (CURSOR_WORDS,)),  # transfer before the grant
     ]
 )
-"""One piece of work that a unit or the DRAM did."""
+"""An entry of the work log: work of a unit, or a DRAM grant."""
 MAX_NOTES = MAX_QUEUED + 2
-"""Entries of WORK that one step can make: a grant, its transfer's end, empty transfers after."""
+"""Maximum number of WORK entries of a step: a grant, its transfer's end, empty transfers after."""
 
 
 WAIT = np.dtype(
     [
         ("core", "i8"),
-        ("what", "i8"),  # Awaited
+        ("what", "i8"),  # WaitTarget
         ("begin", "i8"),
-        ("happened", "i8"),  # cycle of what ended it: of the last arrival, or of the post
-        ("end", "i8"),  # cycle at which the core goes on
-        ("awaited", "i8"),  # number of the unit's instruction, or the core that came last or posted
+        ("happened", "i8"),  # cycle of the last arrival, or of the post
+        ("end", "i8"),  # cycle at which the core continues
+        ("awaited", "i8"),  # job of the unit, or the core that arrived last or posted
     ]
 )
-"""A time in which a core waited. A step makes one at most, a release one for each core."""
+"""An entry of the wait log. A step makes at most one, a release one for each core."""
 
 
 class Machine(NamedTuple):
-    """All state, in flat arrays; the records' fields are above.
+    """State of a machine in flat arrays; the record types are above.
 
     The last layer's record is for work that names no layer of the bundle.
     """
 
     cores: Any
-    """[cores] of CORE"""
+    """[cores] of CORE."""
     layers: Any
-    """[layers + 1] of LAYER"""
+    """[layers + 1] of LAYER."""
     channel_saturated: Int64s
-    """[stages, 2, channels of all layers] values saturated"""
+    """[stages, 2, channels of all layers] saturated values."""
     barriers: Any
-    """[barriers] of BARRIER"""
+    """[barriers] of BARRIER."""
     shared: Any
-    """[1] of SHARED"""
+    """[1] of SHARED."""
     image: Bytes
     """The bundle's read-only memory."""
     ram: Bytes
@@ -287,9 +287,9 @@ class Machine(NamedTuple):
     scratchpad_i64: npt.NDArray[np.int64]
     """The same memory as int64."""
     work: Any
-    """[room] of WORK: what units did since it was last read; without room nothing is noted."""
+    """[capacity] of WORK: work since the log was last read; with capacity 0 nothing is logged."""
     waits: Any
-    """[room] of WAIT, likewise; there is room only if there is some for work."""
+    """[capacity] of WAIT: waits since the log was last read; only together with ``work``."""
 
 
 def _records(count: int, dtype: Any) -> Any:
@@ -297,7 +297,7 @@ def _records(count: int, dtype: Any) -> Any:
 
 
 def as_plain_arrays(machine: Machine) -> Machine:
-    """The same memory, without names of fields as attributes: these cost a microsecond each."""
+    """Return the same memory as plain arrays, because field access of record arrays is slow."""
     plain = {
         name: getattr(machine, name).view(dtype, np.ndarray)
         for name, dtype in (
@@ -321,7 +321,7 @@ def make_machine(
     layer_channels: Sequence[int],
     barrier_layers: Sequence[int],
 ) -> Machine:
-    """A machine at rest with a bundle's memory.
+    """Make a machine at rest with a bundle's memory.
 
     ``layer_channels`` has the channels of each layer, ``barrier_layers`` the layer that each
     barrier ends (or the number of layers, for none).
@@ -354,12 +354,12 @@ def make_machine(
         work=_records(0, WORK),
         waits=_records(0, WAIT),
     )
-    _reset_rest(machine)  # memory is zero, and the host finds room for it as it is written
+    _reset_rest(machine)  # memory is zero, and is allocated as it is written
     return machine
 
 
 def reset(machine: Machine) -> None:
-    """Back to cycle 0: memory cleared, no row open, queues empty, counters zero."""
+    """Reset to cycle 0: memory cleared, no DRAM row open, queues empty, counters zero."""
     for memory in (machine.ram, machine.scratchpad):
         memory[...] = 0
     _reset_rest(machine)
@@ -371,13 +371,13 @@ def _reset_rest(machine: Machine) -> None:
 
 
 def restart(machine: Machine, costs: Any) -> None:
-    """Back to cycle 0 for another run, which finds memory and the DRAM as they are."""
+    """Reset to cycle 0 for another run that keeps memory and the DRAM's state."""
     restart_dram(machine.shared.dram[0], int(machine.cores.clock.max()), costs)
     _reset_cores(machine)
 
 
 def _reset_cores(machine: Machine) -> None:
-    """The cores with their queues and control blocks, and all counters."""
+    """Reset cores, queues, control blocks and all counters."""
     machine.control[...] = 0
     cores, layers, shared = machine.cores, machine.layers, machine.shared
     cores.view(np.uint8)[:] = 0
@@ -399,8 +399,8 @@ def _reset_cores(machine: Machine) -> None:
 
 
 def clear_value_counters(machine: Machine) -> None:
-    """Forget what was counted of values."""
-    layers = machine.layers.view(np.ndarray)  # fields of records are slow to get at
+    """Reset the counters of values."""
+    layers = machine.layers.view(np.ndarray)  # record fields are slow to access
     saturated = layers["saturated"]
     machine.channel_saturated[saturated.any(axis=0)] = 0  # saturation is counted in both
     saturated[...] = 0
@@ -410,7 +410,7 @@ def clear_value_counters(machine: Machine) -> None:
 
 
 def start_cores(machine: Machine, entry: int) -> None:
-    """Let every core begin at ``entry``, all at the cycle that the last one reached."""
+    """Start every core at ``entry``, at the cycle of the latest core."""
     cores = machine.cores
     cores.clock[:] = cores.clock.max()
     cores.booked[:] = cores.clock
@@ -420,7 +420,7 @@ def start_cores(machine: Machine, entry: int) -> None:
 
 
 def end_segment(machine: Machine) -> None:
-    """All cores have halted: those that were done early were idle until the last one was."""
+    """Attribute the idle cycles of cores that halted before the last one."""
     cores = machine.cores
     end = cores.clock.max()
     np.add.at(machine.layers.counts, (cores.previous_layer, int(Count.IDLE)), end - cores.clock)

@@ -21,14 +21,13 @@ from nmpsim.isa.words import MAX_WORDS
 Int64s = npt.NDArray[np.int64]
 
 MAX_STEPS = 1 << 20
-"""Instructions of one call at most: also a program without end must come back to its caller, for
-Ctrl-C and limits of time. The compiled engine takes some hundredths of a second for this many."""
+"""Maximum number of instructions of one call, so that endless programs return for Ctrl-C and time
+limits. The compiled engine takes some hundredths of a second for this many."""
 
 STEPS_PER_TURN = 1 << 11
-"""Steps of a turn at most, on both engines: how far a core has run ahead of the others can be seen
-where a run stops."""
+"""Maximum number of steps of a turn on both engines; it determines how far cores run ahead."""
 TENSOR_STEPS = 8
-"""An instruction is a step; a tensor instruction, which computes values, counts as this many."""
+"""Number of steps that a tensor instruction counts as."""
 
 ANY_INSTRUCTION = 1 << len(Unit)
 """Bit of ``StopConditions.after`` for every instruction; ``1 << unit`` is that of a unit."""
@@ -45,11 +44,11 @@ class TraceColumn(IntEnum):
     PC = 3
     WORD = 4
     RS1 = 5
-    """Value of the first source register before it, unsigned."""
+    """Value of rs1 before it, unsigned."""
     RS2 = 6
-    """Value of the second one, unsigned."""
+    """Value of rs2, unsigned."""
     BEGIN = 7
-    """Cycle at which the core's instruction before it was done."""
+    """Cycle at which the core's previous instruction was done."""
     END = 8
     """Cycle at which it was done itself (a tensor instruction: issued)."""
     JOB = 9
@@ -64,44 +63,45 @@ class StopState(IntEnum):
     TURNS = 0
     """Turns done so far."""
     ROWS = 1
-    """Rows of the trace that are used."""
+    """Used rows of the trace."""
     CORE = 2
     """Core that an engine stopped for, or -1."""
     PC = 3
-    """Where the instruction at hand was fetched."""
+    """Address of the current instruction."""
 
 
 class StopConditions(NamedTuple):
-    """When an engine comes back with STOPPED, and where it writes down what it saw."""
+    """When an engine returns STOPPED, and what it records."""
 
     steps_per_turn: int
     until_cycle: int
-    """Come back before anything begins at this cycle or later."""
+    """Stop before anything begins at this cycle or later."""
     after: int
-    """Bits of units: come back after an instruction for one of them was done ..."""
+    """Bits of units: stop after an instruction for one of them ..."""
     cores: npt.NDArray[np.bool_]
-    """... by one of these [cores]."""
+    """... by one of these cores [cores]."""
     addresses: Int64s
-    """[n, 2] core (-1: any) and address: come back before a turn that would begin there."""
+    """[n, 2] core (-1: any) and address: stop before a turn that would begin there."""
     passed: Int64s
-    """[cores] do not stop at an address while the core has retired just this many."""
+    """[cores] do not stop at an address while the core has retired exactly this many instructions.
+    """
     clocks: Int64s
     """[cores] cycle at which each core's last instruction was done; kept by the engine."""
     noted: Int64s
-    """[Noted] kept by the engine."""
+    """[StopState] kept by the engine."""
     trace: Int64s
-    """[capacity, Row]; an engine comes back when it is full; without rows nothing is written."""
+    """[capacity, TraceColumn]; an engine stops when it is full; without rows nothing is traced."""
     words: Int64s
-    """[capacity, MAX_WORDS] the descriptor of each row as it was read, or no rows. With them,
-    instructions that are fetched from memory that can change are traced, too."""
+    """[capacity, MAX_WORDS] descriptor of each trace row as it was read, or no rows. With them,
+    instructions fetched from writable memory are traced, too."""
     strict: int
-    """1: come back with VIOLATION where weights are not zero beyond their edges."""
-    seen: Int64s
-    """[cores, SEEN_WORDS] loads and stores like these are not traced again, see
-    :mod:`nmpsim.core.access_cache`; kept by the engine. Or [cores, 0]: each one is traced."""
+    """1 to return VIOLATION where weights beyond a tensor are not zero."""
+    access_cache: Int64s
+    """[cores, ACCESS_CACHE_WORDS] accesses that are not traced again, see
+    :mod:`nmpsim.core.access_cache`; kept by the engine. [cores, 0] to trace all of them."""
     parallel: Int64s
-    """[0] cores take turns; [1] they may go on apart from each other, too. What an engine asks its
-    threads for: instructions of each core, then the cores, which go on without turns."""
+    """[0] if cores take turns; [1] if they may run in parallel, too. Engines pass it to their
+    threads as the number of instructions of each core, followed by the cores."""
 
 
 def make_stop_conditions(
@@ -115,10 +115,10 @@ def make_stop_conditions(
     trace_rows: int = 0,
     word_rows: int = 0,
     strict: bool = False,
-    seen_words: int = 0,
+    cache_words: int = 0,
     parallel: bool = False,
 ) -> StopConditions:
-    """Stop conditions for a machine of this many cores; ``of_cores`` None is all of them."""
+    """Make stop conditions for some cores; ``of_cores`` restricts ``after`` to part of them."""
     chosen = np.ones(cores, np.bool_)
     if of_cores is not None:
         chosen[:] = False
@@ -135,7 +135,7 @@ def make_stop_conditions(
         np.zeros((trace_rows, len(TraceColumn)), np.int64),
         np.zeros((word_rows, MAX_WORDS), np.int64),
         int(strict),
-        np.zeros((cores, seen_words), np.int64),
+        np.zeros((cores, cache_words), np.int64),
         np.zeros(int(parallel), np.int64),
     )
 
@@ -143,7 +143,7 @@ def make_stop_conditions(
 def default_stop_conditions(
     cores: int, *, strict: bool = False, parallel: bool = False
 ) -> StopConditions:
-    """A plain run: cores run ahead as far as nobody can see it, nothing is written down."""
+    """Make the conditions of a plain run: cores run ahead while unobserved, nothing is traced."""
     return make_stop_conditions(
         cores, steps_per_turn=STEPS_PER_TURN, strict=strict, parallel=parallel
     )

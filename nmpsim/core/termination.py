@@ -1,17 +1,25 @@
-"""Why a run did not reach its end, in words."""
+"""Reports of runs that did not reach their end: traps, deadlocks, limits and violations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from nmpsim.bundle.metadata import Layer
+from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
-from nmpsim.core.state import CoreStatus, Machine, Outcome, TrapField
+from nmpsim.core.contract_events import ViolationField
+from nmpsim.core.instruction_tables import OP
+from nmpsim.core.memory_demand import tensor_bytes
+from nmpsim.core.state import CoreStatus, Int64s, Machine, Outcome, TrapField
 from nmpsim.isa.codec import decode
-from nmpsim.isa.table import DESCRIPTORS, Cause, Unit, Word
+from nmpsim.isa.contract import CASES, NUMBER_OF_CASE
+from nmpsim.isa.table import DESCRIPTORS, DRAM_BASE, INSTRUCTIONS, Cause, Unit, Word
 from nmpsim.memory.address_map import word_at
-from nmpsim.report.ended import TrapReport
+from nmpsim.memory.footprint import OPERANDS
+from nmpsim.report.ended import TrapReport, ViolationReport
 
 KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit", "timeout"]] = {
     Outcome.TRAP: "trap",
@@ -20,34 +28,45 @@ KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit", "timeout"]] = {
     Outcome.TIMEOUT: "timeout",
 }
 MAX_NAMED = 4
-"""Waiting cores that a deadlock's message names."""
+"""Maximum number of waiting cores that a deadlock's message names."""
+
+
+def _layer_at(layers: Sequence[Layer], index: int) -> Layer | None:
+    return layers[index] if 0 <= index < len(layers) else None
+
+
+def _disassemble(machine: Machine, core: int, pc: int) -> str | None:
+    from nmpsim.isa.assembly import disassemble_word  # runs that end normally need none
+
+    word = word_at(machine, core, pc) if core >= 0 else None
+    return None if word is None else disassemble_word(word, pc, {})
 
 
 def build_trap_report(
     machine: Machine, outcome: Outcome, config: DeviceConfig, layers: Sequence[Layer]
 ) -> TrapReport:
-    """The report of a run that ended with ``outcome``."""
+    """Build the report of a run that ended with ``outcome``."""
     trap = [int(v) for v in machine.shared[0].trap]
     core, pc = trap[TrapField.CORE], trap[TrapField.PC]
-    cause: int | None = None
-    value: int | None = None
+    cause = value = None
     if outcome == Outcome.TRAP:
         cause, value = trap[TrapField.CAUSE], trap[TrapField.VALUE]
-        message = _fault(machine, core, pc, cause, value)
+        message = _describe_trap(machine, core, pc, cause, value)
     elif outcome == Outcome.DEADLOCK:
-        waiting = [c for c in range(machine.cores.size) if _waits(machine, c)]
-        core, pc = waiting[0], _waiting_pc(machine, waiting[0])
-        message = _deadlock(machine, waiting)
+        running = (CoreStatus.RUNNING, CoreStatus.HALTED)
+        waiting = np.flatnonzero(~np.isin(machine.cores.status, running)).tolist()
+        core = waiting[0]
+        # A core has passed its barrier or pend, but not an instruction of a unit.
+        is_at_unit = machine.cores[core].status == CoreStatus.WAITING_UNIT
+        pc = int(machine.cores[core].pc) - (0 if is_at_unit else 4)
+        message = _describe_deadlock(machine, waiting)
     elif outcome == Outcome.TIMEOUT:
         core = int(machine.cores.clock.argmin())
         pc = int(machine.cores[core].pc)
         message = "the run took longer than it may"
     else:
         message = f"the run took more than {config.limits_cycles} cycles"
-    from nmpsim.isa.assembly import disassemble_word  # a run that ends well needs none
-
-    word = word_at(machine, core, pc)
-    layer = _layer_of(machine, core, layers)
+    layer = _layer_at(layers, int(machine.cores[core].layer))
     return TrapReport(
         kind=KINDS[outcome],
         message=message,
@@ -55,22 +74,20 @@ def build_trap_report(
         pc=pc,
         cause=cause,
         value=value,
-        instruction=None if word is None else disassemble_word(word, pc, {}),
+        instruction=_disassemble(machine, core, pc),
         layer=layer.name if layer else None,
         line=layer.line if layer else None,
     )
 
 
-def _fault(machine: Machine, core: int, pc: int, cause: int, value: int) -> str:
+def _describe_trap(machine: Machine, core: int, pc: int, cause: int, value: int) -> str:
     known = {int(c): c.name.lower().replace("_", " ") for c in Cause}
     text = f"{known.get(cause, f'cause {cause}')} (mtval {value:#x})"
-    if cause == Cause.OPERAND_FAULT:
-        text += _bad_word(machine, core, pc, value)
-    return text
+    return text + (_describe_word(machine, core, pc, value) if cause == Cause.OPERAND_FAULT else "")
 
 
-def _bad_word(machine: Machine, core: int, pc: int, address: int) -> str:
-    """Which word of the descriptor is wrong, and what it says."""
+def _describe_word(machine: Machine, core: int, pc: int, address: int) -> str:
+    """Return the name and value of the invalid descriptor word at an address."""
     code = word_at(machine, core, pc)
     decoded = None if code is None else decode(code)
     if decoded is None or decoded.instruction.descriptor is None:
@@ -82,43 +99,153 @@ def _bad_word(machine: Machine, core: int, pc: int, address: int) -> str:
         return ""
     # The check names a scale by the first of its three words.
     count = 3 if words[index].name.endswith("_pre") else 1
-    shown = [_shown(machine, core, words[i], start + 4 * i) for i in range(index, index + count)]
-    return ": " + ", ".join(shown)
+    found = [
+        _format_word(machine, core, words[i], start + 4 * i) for i in range(index, index + count)
+    ]
+    return ": " + ", ".join(found)
 
 
-def _shown(machine: Machine, core: int, word: Word, address: int) -> str:
+def _format_word(machine: Machine, core: int, word: Word, address: int) -> str:
     value = word_at(machine, core, address) or 0
     number = value - (1 << 32) if word.signed and value >> 31 else value
     return f"{word.name} is {number:#x}" if word.address else f"{word.name} is {number}"
 
 
-def _waits(machine: Machine, core: int) -> bool:
-    return int(machine.cores[core].status) not in (CoreStatus.RUNNING, CoreStatus.HALTED)
-
-
-def _waiting_pc(machine: Machine, core: int) -> int:
-    """Where a core waits: it has passed its barrier or pend, but not an instruction of a unit."""
-    pc = int(machine.cores[core].pc)
-    return pc if machine.cores[core].status == CoreStatus.WAITING_UNIT else pc - 4
-
-
-def _deadlock(machine: Machine, waiting: Sequence[int]) -> str:
-    named = [f"core {core} waits {_reason(machine, core)}" for core in waiting[:MAX_NAMED]]
+def _describe_deadlock(machine: Machine, waiting: Sequence[int]) -> str:
+    named = [f"core {core} waits {_describe_wait(machine, core)}" for core in waiting[:MAX_NAMED]]
     if len(waiting) > MAX_NAMED:
         named.append(f"{len(waiting) - MAX_NAMED} more wait")
     return "no core can go on: " + "; ".join(named)
 
 
-def _reason(machine: Machine, core: int) -> str:
-    what, how_many = (int(v) for v in machine.cores[core].wait)
+def _describe_wait(machine: Machine, core: int) -> str:
+    what, count = (int(v) for v in machine.cores[core].wait)
     status = machine.cores[core].status
     if status == CoreStatus.AT_BARRIER:
-        return f"at barrier {what} for {how_many} cores"
+        return f"at barrier {what} for {count} cores"
     if status == CoreStatus.PENDING:
-        return f"for {how_many} of semaphore {what}"
+        return f"for {count} of semaphore {what}"
     return f"for the {Unit(what).name.lower()} unit"
 
 
-def _layer_of(machine: Machine, core: int, layers: Sequence[Layer]) -> Layer | None:
-    index = int(machine.cores[core].layer)
-    return layers[index] if 0 <= index < len(layers) else None
+# --- violations of the contract -------------------------------------------------------------------
+
+
+def build_violation_report(bundle: Bundle, machine: Machine, violation: Int64s) -> ViolationReport:
+    """Build the report of a violation, int64 [ViolationField]."""
+    found = {field: int(violation[field]) for field in ViolationField}
+    case, layers = CASES[found[ViolationField.CASE]], bundle.metadata.layers
+    layer = _layer_at(layers, found[ViolationField.LAYER])
+    other = _layer_at(layers, found[ViolationField.OTHER_LAYER])
+    core, pc = found[ViolationField.CORE], found[ViolationField.PC]
+    other_core, other_pc = found[ViolationField.OTHER_CORE], found[ViolationField.OTHER_PC]
+    has_other = found[ViolationField.OTHER_NUMBER] >= 0
+    tensor = tensor_at(bundle, found[ViolationField.START], layer or other)
+    place = layer or other
+    hint = case.hint
+    unit = INSTRUCTIONS[found[ViolationField.OTHER_NUMBER]].unit if has_other else None
+    if unit is not None:
+        hint = f"{hint} (nmp.wait {unit.name.lower()}, 0)"
+    return ViolationReport(
+        code=case.category.value,
+        category=case.category.title,
+        case=case.key,
+        message=_describe_violation(found, tensor),
+        hint=hint,
+        core=core if core >= 0 else None,
+        pc=pc if core >= 0 else None,
+        instruction=_disassemble(machine, core, pc),
+        layer=place.name if place else None,
+        line=place.line if place else None,
+        operand=OPERANDS[found[ViolationField.OPERAND]],
+        first=found[ViolationField.START],
+        last=found[ViolationField.END] - 1,
+        tensor=tensor,
+        other_core=other_core if has_other else None,
+        other_pc=other_pc if has_other else None,
+        other_instruction=_disassemble(machine, other_core, other_pc),
+        other_layer=other.name if other else None,
+    )
+
+
+def weight_tail_violation(machine: Machine) -> Int64s:
+    """Return the violation of a run with the outcome VIOLATION, int64 [ViolationField]."""
+    trap = machine.shared[0].trap
+    core, address = int(trap[TrapField.CORE]), int(trap[TrapField.VALUE])
+    fields = {
+        ViolationField.CASE: NUMBER_OF_CASE["weight_tail"],
+        ViolationField.NUMBER: OP.nmp_conv,
+        ViolationField.CORE: core,
+        ViolationField.PC: trap[TrapField.PC],
+        ViolationField.CYCLE: trap[TrapField.CYCLE],
+        ViolationField.LAYER: machine.cores[core].layer,
+        ViolationField.OPERAND: OPERANDS.index("weights"),
+        ViolationField.WRITES: 0,
+        ViolationField.START: address,
+        ViolationField.END: address + 1,
+    }
+    return np.array([fields.get(field, -1) for field in ViolationField], np.int64)
+
+
+def violation_trap(violation: ViolationReport) -> TrapReport:
+    """Return a violation as the reason why a run did not reach its end."""
+    return TrapReport(
+        kind="contract",
+        message=f"{violation.category}: {violation.message}",
+        core=violation.core,
+        pc=violation.pc,
+        cause=None,
+        value=violation.first,
+        instruction=violation.instruction,
+        layer=violation.layer,
+        line=violation.line,
+    )
+
+
+def tensor_at(bundle: Bundle, address: int, layer: Layer | None) -> str | None:
+    """Return the name of the tensor at a DRAM address, preferring the output of ``layer``."""
+    if address < DRAM_BASE:
+        return None
+    metadata = bundle.metadata
+    outputs = [one.output for one in metadata.layers]
+    first = [] if layer is None else [layer.output]
+    for tensor in (*first, *metadata.inputs, *metadata.outputs, *outputs):
+        if tensor.address <= address < tensor.address + tensor_bytes(tensor):
+            return tensor.name
+    for name, start in bundle.symbols.items():
+        if start <= address < start + bundle.symbol_sizes.get(name, 0):
+            return name
+    return None
+
+
+def _describe_violation(found: dict[ViolationField, int], tensor: str | None) -> str:
+    case = CASES[found[ViolationField.CASE]].key
+    first, last = found[ViolationField.START], found[ViolationField.END] - 1
+    space = "DRAM" if first >= DRAM_BASE else "scratchpad"
+    where = f"{space} {first:#x} to {last:#x}" if last > first else f"{space} {first:#x}"
+    if tensor is not None:
+        where += f" of {tensor}"
+    agent, verb, operand = _describe_access(found, "")
+    if case == "barrier_counts":
+        return (
+            f"{agent} comes to barrier {first} with another number of cores than the others there"
+        )
+    if case == "weight_tail":
+        return f"{agent} has weights that are not zero at {where}, beyond the edges of the tensor"
+    access = f"{agent} {verb} {where} ({operand})"
+    if found[ViolationField.OTHER_NUMBER] < 0:
+        return f"{access}, which nothing has written"
+    other, verb, operand = _describe_access(found, "OTHER_")
+    return f"{access} that {other} {verb} ({operand}), and nothing orders them"
+
+
+def _describe_access(found: dict[ViolationField, int], prefix: str) -> tuple[str, str, str]:
+    """Return who accesses memory, whether it reads or writes, and which operand."""
+    number, core, pc, operand, writes = (
+        found[ViolationField[f"{prefix}{name}"]]
+        for name in ("NUMBER", "CORE", "PC", "OPERAND", "WRITES")
+    )
+    agent = "the host"
+    if number >= 0:
+        agent = f"core {core} {INSTRUCTIONS[number].mnemonic} at {pc:#x}"
+    return agent, "writes" if writes > 0 else "reads", OPERANDS[operand]

@@ -1,7 +1,7 @@
-"""The record of what units did, for any caller: traces, time lines, pictures.
+"""The log of unit work, for traces, timelines and figures.
 
-Both engines fill ``Machine.work`` while it has room, and come back with PAUSED before it overflows;
-who called them reads it out. Without room, as in a plain run, nothing is noted.
+Both engines append to ``Machine.work`` and return PAUSED before it overflows; the caller reads it
+out. With capacity 0, as in a plain run, nothing is logged.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from nmpsim.core.state import MAX_NOTES, WAIT, WORK, Machine
 from nmpsim.core.stop_conditions import MAX_STEPS
 
 ROOM = 1 << 14
-"""Entries between two visits to Python: 2.3 MB."""
+"""Default capacity of the logs, 2.3 MB."""
 
 WorkListener = Callable[[Any], None]
-"""Called with an array of ``WORK``, its own copy, in the order in which units were done with it.
+"""Called with a copy of an array of ``WORK``, in the order in which work was completed.
 
-An instruction of a computing unit is there when it is issued, a transfer when the DRAM has served
-it: so a transfer always comes before work that waited for it.
+An instruction of a computing unit is logged when issued, a transfer when the DRAM has served it, so
+a transfer always comes before work that waited for it.
 """
 
 
-def with_work(machine: Machine, room: int = ROOM) -> Machine:
-    """The same machine, all memory shared, that notes work; at least MAX_NOTES of room."""
+def with_work_log(machine: Machine, room: int = ROOM) -> Machine:
+    """Return the machine with a work log of at least MAX_NOTES entries; memory is shared."""
     return machine._replace(work=np.zeros(max(room, MAX_NOTES), WORK).view(np.recarray))
 
 
-def with_waits(machine: Machine, room: int = ROOM) -> Machine:
-    """As ``with_work``, and what cores wait for is noted too."""
-    return with_work(machine, room)._replace(waits=np.zeros(room, WAIT).view(np.recarray))
+def with_wait_log(machine: Machine, room: int = ROOM) -> Machine:
+    """Return the machine with a work log and a wait log."""
+    return with_work_log(machine, room)._replace(waits=np.zeros(room, WAIT).view(np.recarray))
 
 
-def take_waits(machine: Machine) -> Any:
-    """What was noted of waits since the last time, as an array of ``WAIT``."""
+def drain_wait_log(machine: Machine) -> Any:
+    """Return and clear the wait log, an array of ``WAIT``."""
     noted = machine.waits[: int(machine.shared[0].waited)].copy()
     machine.shared.waited[:] = 0
     return noted
 
 
-def take_work(machine: Machine) -> Any:
-    """What was noted since the last time, as an array of ``WORK``."""
+def drain_work_log(machine: Machine) -> Any:
+    """Return and clear the work log, an array of ``WORK``."""
     noted = machine.work[: int(machine.shared[0].noted)].copy()
     machine.shared.noted[:] = 0
     return noted
 
 
-def steps_with_room(machine: Machine) -> int:
-    """Steps that surely find room for what they note; all that a turn may take if none is kept."""
+def count_loggable_steps(machine: Machine) -> int:
+    """Return the number of steps whose log entries certainly fit; MAX_STEPS without a log."""
     if machine.work.size == 0:
         return MAX_STEPS
     steps = int((machine.work.size - machine.shared[0]["noted"]) // MAX_NOTES)

@@ -13,22 +13,33 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.core.reference.arithmetic import FormulaStep, Steps
+from nmpsim.core.reference.arithmetic import FormulaStep, FormulaSteps
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.elementwise import pair
-from nmpsim.core.reference.events import LayerCounters, ResultPositions
 from nmpsim.core.reference.mac import (
     PartialSums,
     accumulate,
-    channel_tables,
-    scale_tables,
+    read_channel_tables,
+    read_scale_tables,
+    read_windows,
     unpack_weights,
-    windows,
 )
-from nmpsim.core.reference.operands import Scale, Scratchpad, Words, element_of, grid, scale_of
-from nmpsim.core.reference.pool import average, existing_taps, total
-from nmpsim.core.reference.requantize import finish, requantizer_of, start
-from nmpsim.core.reference.unary import rescaled
+from nmpsim.core.reference.operands import (
+    Descriptor,
+    Scale,
+    Scratchpad,
+    address_grid,
+    get_element_type,
+    get_scale,
+)
+from nmpsim.core.reference.requantize import finish_sums, initial_sums, make_requantizer
+from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
+from nmpsim.core.reference.vector import (
+    average,
+    combine_pair,
+    read_valid_taps,
+    rescale_values,
+    sum_taps,
+)
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.table import INSTRUCTIONS, Unit
@@ -125,7 +136,7 @@ _UNCOUNTED = ResultPositions(_NoCounters(), np.zeros(1, np.int64))
 """Position of one result whose saturation is not counted."""
 
 
-def _evaluate(steps: Steps) -> tuple[ArithmeticStep, ...]:
+def _evaluate(steps: FormulaSteps) -> tuple[ArithmeticStep, ...]:
     """Return the steps of a formula with their numbers; the formula has one value."""
     with np.errstate(all="ignore"):
         return tuple(map(_describe_step, steps))
@@ -162,13 +173,13 @@ def _make_trace(terms: tuple[Term, ...], *steps: ArithmeticStep) -> ResultTrace:
 # --- sums of products -------------------------------------------------------------------------
 
 
-def _conv_operands(spm: Scratchpad, d: Words, at: OutputElement) -> tuple[Int64s, Int64s]:
+def _conv_operands(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Int64s, Int64s]:
     channels = _input_channels(d, at)
-    inputs = windows(spm, d, d["groups"] * d["in_channels"])[at.y, at.x][:, channels]
+    inputs = read_windows(spm, d, d["groups"] * d["in_channels"])[at.y, at.x][:, channels]
     return inputs.reshape(-1), unpack_weights(spm, d)[at.channel]
 
 
-def _input_channels(d: Words, at: OutputElement) -> range:
+def _input_channels(d: Descriptor, at: OutputElement) -> range:
     """Return the input channels that an output channel is computed from."""
     if "channels_count" in d:
         return range(at.channel, at.channel + 1)
@@ -176,21 +187,21 @@ def _input_channels(d: Words, at: OutputElement) -> range:
     return range(first, first + d["in_channels"])
 
 
-def _dwconv_operands(spm: Scratchpad, d: Words, at: OutputElement) -> tuple[Int64s, Int64s]:
-    channels, nbytes = d["channels_count"], element_of(d).nbytes
+def _dwconv_operands(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Int64s, Int64s]:
+    channels, nbytes = d["channels_count"], get_element_type(d).nbytes
     taps = d["kernel_h"] * d["kernel_w"]
-    weights = grid(d["weights"] + at.channel * nbytes, (taps, channels * nbytes))
-    return windows(spm, d, channels)[at.y, at.x, :, at.channel], spm.read(nbytes, weights)
+    weights = address_grid(d["weights"] + at.channel * nbytes, (taps, channels * nbytes))
+    return read_windows(spm, d, channels)[at.y, at.x, :, at.channel], spm.read(nbytes, weights)
 
 
-def _gemm_operands(spm: Scratchpad, d: Words, at: OutputElement) -> tuple[Int64s, Int64s]:
-    nbytes = element_of(d).nbytes
-    lhs = grid(d["lhs"] + at.y * d["lhs_stride"], (d["inner"], nbytes))
-    rhs = grid(d["rhs"] + at.channel * nbytes, (d["inner"], d["rhs_stride"]))
+def _gemm_operands(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Int64s, Int64s]:
+    nbytes = get_element_type(d).nbytes
+    lhs = address_grid(d["lhs"] + at.y * d["lhs_stride"], (d["inner"], nbytes))
+    rhs = address_grid(d["rhs"] + at.channel * nbytes, (d["inner"], d["rhs_stride"]))
     return spm.read(nbytes, lhs), spm.read(nbytes, rhs)
 
 
-SUMS: Mapping[str, Callable[[Scratchpad, Words, OutputElement], tuple[Int64s, Int64s]]] = {
+SUMS: Mapping[str, Callable[[Scratchpad, Descriptor, OutputElement], tuple[Int64s, Int64s]]] = {
     "conv": _conv_operands,
     "dwconv": _dwconv_operands,
     "gemm": _gemm_operands,
@@ -198,18 +209,18 @@ SUMS: Mapping[str, Callable[[Scratchpad, Words, OutputElement], tuple[Int64s, In
 """Descriptor -> function that reads the factors of one result's products, in their order."""
 
 
-def _channel_count(d: Words) -> int:
+def _channel_count(d: Descriptor) -> int:
     return d["out_channels"] if "out_channels" in d else d["channels_count"]
 
 
 def list_terms(
-    machine: Machine, core: int, name: str, words: Words, at: OutputElement
+    machine: Machine, core: int, name: str, words: Descriptor, at: OutputElement
 ) -> tuple[Term, ...]:
     """Return the products that one instruction adds to a sum."""
     return _sum_terms(Scratchpad(Core(machine, core)), name, words, at)
 
 
-def _sum_terms(spm: Scratchpad, name: str, d: Words, at: OutputElement) -> tuple[Term, ...]:
+def _sum_terms(spm: Scratchpad, name: str, d: Descriptor, at: OutputElement) -> tuple[Term, ...]:
     inputs, weights = SUMS[name](spm, d, at)
     addresses, weight_addresses = SUMS[name](_ADDRESSES, d, at)
     if name == "gemm":
@@ -217,38 +228,38 @@ def _sum_terms(spm: Scratchpad, name: str, d: Words, at: OutputElement) -> tuple
         inputs, weights = inputs - d["lhs_offset"], weights - d["rhs_offset"]
     else:
         places = product(range(d["kernel_h"]), range(d["kernel_w"]), _input_channels(d, at))
-        weights = weights - scale_tables(spm, d, _channel_count(d))[0][at.channel]
+        weights = weights - read_scale_tables(spm, d, _channel_count(d))[0][at.channel]
     return _make_terms(places, addresses, inputs, weights.tolist(), weight_addresses.tolist())
 
 
 def _trace_sum(
-    spm: Scratchpad, name: str, d: Words, at: OutputElement, earlier: Sequence[Term]
+    spm: Scratchpad, name: str, d: Descriptor, at: OutputElement, earlier: Sequence[Term]
 ) -> ResultTrace:
     """Trace a sum of products; ``earlier`` are the terms that preceding instructions added."""
     own, c, begin = _sum_terms(spm, name, d, at), at.channel, 0
     steps: list[ArithmeticStep] = []
     if name == "gemm":
-        row, columns, out = at.y, d["columns"], scale_of(d, "out")
-        q, factors = requantizer_of(d, np.zeros(1, np.int64), out, out), "(l - O_l) * (r - O_r)"
+        row, columns, out = at.y, d["columns"], get_scale(d, "out")
+        q, factors = make_requantizer(d, np.zeros(1, np.int64), out, out), "(l - O_l) * (r - O_r)"
     else:
         row, columns, factors = at.y * d["out_w"] + at.x, _channel_count(d), "x * (w - O_w)"
-        bias, zero = (table[c : c + 1] for table in channel_tables(spm, d, columns))
-        _, *scales = scale_tables(spm, d, columns)
-        q = requantizer_of(d, bias, *(_select_channel(scale, c) for scale in scales))
-        steps += _evaluate(start(d, zero, q, _UNCOUNTED))
+        bias, zero = (table[c : c + 1] for table in read_channel_tables(spm, d, columns))
+        _, *scales = read_scale_tables(spm, d, columns)
+        q = make_requantizer(d, bias, *(_select_channel(scale, c) for scale in scales))
+        steps += _evaluate(initial_sums(d, zero, q, _UNCOUNTED))
         begin = int(steps[-1].value)
     if d.get("part", PART_ONLY) not in (PART_ONLY, PART_FIRST):
         begin = int(PartialSums(spm, d, columns).read(row)[c])
         steps.append(ArithmeticStep("sum before", "what the parts before left in memory", begin))
     products = np.array([[term.product for term in own]], np.int64)
-    element = element_of(d)
+    element = get_element_type(d)
     sums = accumulate(np.array([begin]), products, element, _UNCOUNTED)
     formula = f"sum of {len(own)} products {factors}"
     width = f"of {element.accumulator_bits} bits, saturating"
     steps += [
         ArithmeticStep("products", formula, int(products.sum())),
         ArithmeticStep("accumulator", width, int(sums[0])),
-        *_evaluate(finish(sums, d, q, _UNCOUNTED)),
+        *_evaluate(finish_sums(sums, d, q, _UNCOUNTED)),
     ]
     return _make_trace((*earlier, *own), *steps)
 
@@ -269,7 +280,7 @@ def _read_value(spm: Scratchpad, nbytes: int, address: int) -> int:
     return int(spm.read(nbytes, np.array([address]))[0])
 
 
-def _window_terms(spm: Scratchpad, d: Words, at: OutputElement) -> tuple[Term, ...]:
+def _window_terms(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Term, ...]:
     """Return the values of a pooling window, without padding."""
     rows, columns = (
         [k for k in range(d[f"kernel_{axis}"]) if 0 <= first + k < d[f"in_{axis}"]]
@@ -278,21 +289,21 @@ def _window_terms(spm: Scratchpad, d: Words, at: OutputElement) -> tuple[Term, .
             ("w", at.x * d["stride_w"] - d["pad_left"]),
         )
     )
-    taps = (existing_taps(d, s, at.y, at.x)[:, at.channel] for s in (_ADDRESSES, spm))
+    taps = (read_valid_taps(d, s, at.y, at.x)[:, at.channel] for s in (_ADDRESSES, spm))
     return _make_terms(product(rows, columns, [at.channel]), *taps)
 
 
-def _trace_maxpool(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+def _trace_maxpool(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
     terms = _window_terms(spm, d, at)
     result = max((term.input for term in terms), default=d["empty_value"])
     formula = f"of {len(terms)} taps" if terms else "nothing but padding: the descriptor's value"
     return _make_trace(terms, ArithmeticStep("maximum", formula, result))
 
 
-def _trace_avgpool(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+def _trace_avgpool(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
     terms = _window_terms(spm, d, at)
     taps = np.array([[term.input - d["in_offset"]] for term in terms], np.int64).reshape(-1, 1)
-    (added,) = total(taps, d)
+    (added,) = sum_taps(taps, d)
     divisor = max(len(terms), 1) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
     return _make_trace(
         terms,
@@ -301,8 +312,8 @@ def _trace_avgpool(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
     )
 
 
-def _trace_eltwise(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
-    nbytes, limit = element_of(d).nbytes, 1 << 31
+def _trace_eltwise(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
+    nbytes, limit = get_element_type(d).nbytes, 1 << 31
     terms, steps = list[Term](), list[ArithmeticStep]()
     for side, size in (("lhs", nbytes), ("rhs", 4 if d["rhs_kind"] == RHS_INT32 else nbytes)):
         address = d[side] + at.y * d[f"{side}_stride"] + at.channel * size
@@ -311,11 +322,11 @@ def _trace_eltwise(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
         terms.append(Term((len(terms),), address, stored))
         steps.append(ArithmeticStep(side, f"{stored} - {offset}", value))
     left, right = (np.array([step.value]) for step in steps)
-    return _make_trace(tuple(terms), *steps, *_evaluate(pair(left, right, d, _UNCOUNTED)))
+    return _make_trace(tuple(terms), *steps, *_evaluate(combine_pair(left, right, d, _UNCOUNTED)))
 
 
-def _trace_rescale(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
-    nbytes = element_of(d).nbytes
+def _trace_rescale(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
+    nbytes = get_element_type(d).nbytes
     address = d["input"] + at.channel * nbytes
     stored = _read_value(spm, nbytes, address)
     clamped = min(max(stored, d["in_low"]), d["in_high"])
@@ -324,11 +335,11 @@ def _trace_rescale(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
         (Term((at.channel,), address, stored),),
         ArithmeticStep("clamped", f"to {d['in_low']} ... {d['in_high']}, an activation", clamped),
         ArithmeticStep("x", f"less {d['in_offset']}", x),
-        *_evaluate(rescaled(np.array([x]), d, _UNCOUNTED)),
+        *_evaluate(rescale_values(np.array([x]), d, _UNCOUNTED)),
     )
 
 
-def _trace_lut(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+def _trace_lut(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
     address = d["input"] + at.channel
     x = _read_value(spm, 1, address)
     entry = d["table"] + x + 128
@@ -337,19 +348,19 @@ def _trace_lut(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
     return _make_trace(terms, ArithmeticStep("entry", f"table[{x} + 128]", result))
 
 
-def _trace_fill(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
-    bits = 8 * element_of(d).nbytes
+def _trace_fill(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
+    bits = 8 * get_element_type(d).nbytes
     value = (d["value"] + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
     return _make_trace((), ArithmeticStep("value", "the descriptor's, everywhere", value))
 
 
-def _trace_transpose(spm: Scratchpad, d: Words, at: OutputElement) -> ResultTrace:
+def _trace_transpose(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
     address = d["input"] + sum(p * d[f"in_stride_{n}"] for n, p in enumerate(at.at))
-    value = int.from_bytes(bytes(spm.run(address, d["element_bytes"])), "little", signed=True)
+    value = int.from_bytes(bytes(spm.view(address, d["element_bytes"])), "little", signed=True)
     return _make_trace((Term(at.at, address, value),), ArithmeticStep("copied", "as it is", value))
 
 
-EXPLAIN: Mapping[str, Callable[[Scratchpad, Words, OutputElement], ResultTrace]] = {
+EXPLAIN: Mapping[str, Callable[[Scratchpad, Descriptor, OutputElement], ResultTrace]] = {
     "maxpool": _trace_maxpool,
     "avgpool": _trace_avgpool,
     "eltwise": _trace_eltwise,
@@ -370,7 +381,7 @@ def trace_result(
     machine: Machine,
     core: int,
     name: str,
-    words: Words,
+    words: Descriptor,
     at: OutputElement,
     earlier: Sequence[Term] = (),
 ) -> ResultTrace:

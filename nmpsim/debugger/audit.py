@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.analysis.explain import LayerFacts, ProfileForm, explain_layers
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.mac import scale_tables
+from nmpsim.core.reference.mac import read_scale_tables
 from nmpsim.core.reference.operands import Scratchpad
 from nmpsim.core.state import Machine
 from nmpsim.debugger.debugger import Debugger
@@ -221,7 +221,7 @@ def _factors(
         yield None, (0, d["result_scale"], 0)
     elif stage in ("bias", "out") and d.get("scales"):
         count = d["out_channels"] if "out_channels" in d else d["channels_count"]
-        _, *tables = scale_tables(Scratchpad(Core(machine, done.core)), d, count)
+        _, *tables = read_scale_tables(Scratchpad(Core(machine, done.core)), d, count)
         rows = [np.stack([one.pre, one.mul, one.post], axis=1).tolist() for one in tables]
         for n, (bias, out) in enumerate(zip(*rows, strict=True)):
             if form is FLOAT64:

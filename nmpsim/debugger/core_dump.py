@@ -21,7 +21,7 @@ from nmpsim.atomic import write_npz
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.patch import MAX_PATCH_BYTES
 from nmpsim.config import DeviceConfig, from_settings
-from nmpsim.core.engines import ENGINES
+from nmpsim.core.engine_selection import ENGINES
 from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.reference import ArrayReader
 from nmpsim.diagnostics import Place, UserError, fail

@@ -28,8 +28,7 @@ from nmpsim.core.build_report import (
 )
 from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathPart
-from nmpsim.core.engine_selection import AutoEngine
-from nmpsim.core.engines import make_engine
+from nmpsim.core.engine_selection import AutoEngine, make_engine
 from nmpsim.core.host_steps import run_host_step, write_tensor
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
@@ -37,7 +36,7 @@ from nmpsim.core.load import load_machine
 from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start_cores
 from nmpsim.core.stop_conditions import StopConditions, StopState, make_stop_conditions
 from nmpsim.core.termination import build_trap_report
-from nmpsim.core.work import take_waits, take_work, with_waits
+from nmpsim.core.work import drain_wait_log, drain_work_log, with_wait_log
 from nmpsim.debugger.edits import Edit, apply_scale, check_edit, find_ram_slice, list_program_pieces
 from nmpsim.debugger.snapshots import (
     DEFAULT_BUDGET_MIB,
@@ -119,7 +118,7 @@ class Execution:
         """
         limit = checked_limit(max_memory)
         self.bundle, self.config = bundle, config
-        self.machine: Machine = with_waits(load_machine(bundle, config, limit, save_layers=True))
+        self.machine: Machine = with_wait_log(load_machine(bundle, config, limit, save_layers=True))
         self.engine, self.costs = make_engine(engine), costs_of(config)
         if isinstance(self.engine, AutoEngine):
             self.engine.choose(bundle, NO_LIMITS)
@@ -418,5 +417,5 @@ class Execution:
             else None
         )
         noted[StopState.ROWS] = 0
-        work, waits = take_work(self.machine), take_waits(self.machine)
+        work, waits = drain_work_log(self.machine), drain_wait_log(self.machine)
         return Pause(reason, start, self.position, rows, words, work, waits, tuple(layers), core)

@@ -11,7 +11,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.core.counters import ValueCounters, device_saturation, host_saturation
+from nmpsim.core.counters import ValueCounters, host_saturation
 from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr
@@ -122,7 +122,7 @@ def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]
     clip = debugger.execution.account.clips.get(layer.index)
     if clip is not None:
         return host_saturation(clip)
-    return device_saturation(layer, ValueCounters.of(debugger.execution.machine))
+    return ValueCounters.of(debugger.execution.machine).saturation(layer)
 
 
 def find_layer(debugger: Debugger, text: str) -> Layer:

@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.core.threads import available_processors
+from nmpsim.core.limits import available_processors
 from nmpsim.diagnostics import fail
 from nmpsim.experiments.pool import Item, Job, Pool, Result
 from nmpsim.host_memory import checked_limit, share_of

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle, Tensor
-from nmpsim.core.inputs import mismatch
+from nmpsim.core.inputs import find_mismatch
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import digest_of_arrays
 
@@ -104,7 +104,7 @@ def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Array
             continue
         if inputs[name].accepts_shape(array.shape):
             sample[name] = array.reshape(inputs[name].shape)
-        wrong = mismatch(inputs[name], sample[name])
+        wrong = find_mismatch(inputs[name], sample[name])
         if wrong is not None:
             raise UserError(attrs.evolve(wrong, place=Place(samples.source(index))))
     return sample

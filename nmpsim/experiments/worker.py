@@ -15,7 +15,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.core import batch
 from nmpsim.core.device import Device
-from nmpsim.core.engines import make_engine
+from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import make_empty_machine
 from nmpsim.diagnostics import UserError
@@ -179,7 +179,7 @@ def forget_device() -> None:
     _device = None
 
 
-def _answer(index: int, run: batch.Answer, best: int, rank: int) -> Answer:
+def _answer(index: int, run: batch.SampleResult, best: int, rank: int) -> Answer:
     if run.trap is not None:
         error = f"{run.trap.kind}: {run.trap.message}"
         return Answer(index, None, None, run.cycles, error)

@@ -32,7 +32,6 @@ NOT_FOR_A_RUN = {
     "nmpsim.compiler",
     "nmpsim.core.compiled.engine",
     "nmpsim.core.termination",
-    "nmpsim.core.violation",
     "nmpsim.core.layer_kernels",
     "nmpsim.debugger",
     "nmpsim.experiments",

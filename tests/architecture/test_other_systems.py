@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from nmpsim import atomic, host_memory
-from nmpsim.core.threads import available_processors
+from nmpsim.core.limits import available_processors
 from nmpsim.experiments import process_pool
 from nmpsim.kernels import cache_folder
 

@@ -23,7 +23,7 @@ from whole_recordings import (
 )
 
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.proof import Recorded
+from nmpsim.core.layer_kernels.proof import RecordedInstruction
 from nmpsim.isa.words import CONV, LOAD
 
 pytestmark = needs_recordings
@@ -67,12 +67,12 @@ def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
     assert_nothing_changes(recorded, TIGHT)
 
 
-def in_groups(flat: list[Recorded]) -> int:
+def in_groups(flat: list[RecordedInstruction]) -> int:
     """Number of the layer with two groups, whose tiles come first."""
     return flat[find(flat, OP.nmp_conv)].layer
 
 
-def otherwise_padded(flat: list[Recorded]) -> None:
+def otherwise_padded(flat: list[RecordedInstruction]) -> None:
     """One tile's padding holds another value."""
     at = next(
         i for i, one in enumerate(flat)

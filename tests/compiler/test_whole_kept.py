@@ -14,7 +14,7 @@ from whole_recordings import Recording, needs_recordings, plan_of, record
 from nmpsim.core import memory_demand
 from nmpsim.core.instruction_tables import OP
 from nmpsim.core.layer_kernels import convolution
-from nmpsim.core.layer_kernels.tasks import Host
+from nmpsim.core.layer_kernels.tasks import HostMemory
 from nmpsim.isa.words import CONV
 from nmpsim.kernels import packed_weights
 
@@ -28,9 +28,9 @@ def recorded() -> Recording:
 
 def test_what_is_reserved_takes_no_memory_before_it_is_written(recorded: Recording) -> None:
     *_, machine, _ = recorded
-    host = Host(machine)
+    host = HostMemory(machine)
     tracemalloc.start()
-    words = [host.reserve(1 << 24) for _ in range(3)]
+    words = [host.reserve_zeros(1 << 24) for _ in range(3)]
     assert tracemalloc.get_traced_memory()[1] < 1 << 16
     tracemalloc.stop()
     assert len(set(words)) == 3
@@ -42,8 +42,8 @@ def test_what_is_reserved_takes_no_memory_before_it_is_written(recorded: Recordi
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_is_kept_belongs_to_one_process(recorded: Recording) -> None:
     """Another one that ends while it packs weights would leave them half packed."""
-    host = Host(recorded[3])
-    host.reserve(8)
+    host = HostMemory(recorded[3])
+    host.reserve_zeros(8)
     (room,) = host.kept
     child = os.fork()
     if child == 0:
@@ -80,19 +80,19 @@ def test_no_more_is_kept_of_weights_than_is_reckoned(
 ) -> None:
     """As on AVX2, where kernels keep most."""
     kept: list[int] = []
-    keep, packed_weights_size = Host.keep, packed_weights._size_avx2
+    keep, packed_weights_size = HostMemory.store_constant, packed_weights._size_avx2
 
-    def put(host: Host, values: npt.NDArray[Any]) -> int:
+    def put(host: HostMemory, values: npt.NDArray[Any]) -> int:
         kept.append(values.nbytes)
         return keep(host, values)
 
-    def reserve(host: Host, words: int) -> int:
+    def reserve(host: HostMemory, words: int) -> int:
         kept.append(8 * words)
         return 0
 
     monkeypatch.setattr(convolution, "packed_weights_size", packed_weights_size)
-    monkeypatch.setattr(Host, "keep", put)
-    monkeypatch.setattr(Host, "reserve", reserve)
+    monkeypatch.setattr(HostMemory, "store_constant", put)
+    monkeypatch.setattr(HostMemory, "reserve_zeros", reserve)
     assert plan_of(recorded) is not None
     (bundle, *_), layers = recorded, recorded[0].metadata.layers
     blocks = sum(-(-layer.output.shape[-1] // 16) for layer in layers)

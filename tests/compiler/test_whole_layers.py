@@ -30,11 +30,11 @@ from whole_recordings import (
 from nmpsim.bundle import Bundle
 from nmpsim.core.device import Device
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels import planned, proof
-from nmpsim.core.layer_kernels.forms import are_aligned
-from nmpsim.core.layer_kernels.proof import Epoch, Plan, Recorded, prove
-from nmpsim.core.layer_kernels.tasks import Host
-from nmpsim.core.layer_kernels.tensors import Tensor
+from nmpsim.core.layer_kernels import planning, proof
+from nmpsim.core.layer_kernels.patterns import are_aligned
+from nmpsim.core.layer_kernels.proof import Epoch, RecordedInstruction, ReplayPlan, prove_layers
+from nmpsim.core.layer_kernels.tasks import HostMemory
+from nmpsim.core.layer_kernels.tensors import TensorView
 from nmpsim.core.state import Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import AVGPOOL, CONV, ELTWISE, LOAD, RESCALE, STORE
@@ -90,13 +90,13 @@ def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
     assert_nothing_changes(recorded, DEEP)
 
 
-def twice(flat: list[Recorded]) -> None:
+def twice(flat: list[RecordedInstruction]) -> None:
     """A tile is computed twice."""
     at = find(flat, OP.nmp_avgpool)
     flat.insert(at, flat[at])
 
 
-def padded_otherwise(flat: list[Recorded]) -> None:
+def padded_otherwise(flat: list[RecordedInstruction]) -> None:
     """One tile's padding holds another value."""
     pads = (LOAD.pad_x_before, LOAD.pad_y_before)
     (at, *_) = (
@@ -106,7 +106,7 @@ def padded_otherwise(flat: list[Recorded]) -> None:
     put(flat, at, LOAD.fill, flat[at].words[LOAD.fill] + 1)
 
 
-def stale(flat: list[Recorded]) -> None:
+def stale(flat: list[RecordedInstruction]) -> None:
     """A tile's input is not loaded."""
     conv = find(flat, OP.nmp_conv)
     loads = [
@@ -116,7 +116,7 @@ def stale(flat: list[Recorded]) -> None:
     del flat[loads[-1]]
 
 
-def weights_of_others(flat: list[Recorded]) -> None:
+def weights_of_others(flat: list[RecordedInstruction]) -> None:
     """Before a core's second tile its weights are loaded again, from a block further on."""
     conv = find(flat, OP.nmp_conv, nth=1)
     loads = [
@@ -127,13 +127,13 @@ def weights_of_others(flat: list[Recorded]) -> None:
     put(flat, conv, LOAD.dram, flat[conv].words[LOAD.dram] + 64)
 
 
-def stored_late(flat: list[Recorded]) -> None:
+def stored_late(flat: list[RecordedInstruction]) -> None:
     """A store comes after what reads it."""
     layer = flat[find(flat, OP.nmp_conv)].layer
     flat.append(flat.pop(find(flat, OP.nmp_store, layer)))
 
 
-def stored_again(flat: list[Recorded]) -> None:
+def stored_again(flat: list[RecordedInstruction]) -> None:
     """A result is stored where another layer's is expected."""
     first, last = find(flat, OP.nmp_store), find(flat, OP.nmp_load, flat[-1].layer)
     target = flat[last].words[LOAD.dram]
@@ -142,7 +142,7 @@ def stored_again(flat: list[Recorded]) -> None:
     flat.insert(last, late)
 
 
-def parts_of_others(flat: list[Recorded]) -> None:
+def parts_of_others(flat: list[RecordedInstruction]) -> None:
     """Sums go on that another tile has begun."""
     middle = [i for i, one in enumerate(flat)
               if one.number == OP.nmp_conv and one.words[CONV.part] > 1]  # fmt: skip
@@ -179,11 +179,11 @@ def test_what_is_refused(recorded: Recording, change: Change) -> None:
     assert_refused(recorded, change)
 
 
-def by_rows(flat: list[Recorded], layer: int) -> None:
+def by_rows(flat: list[RecordedInstruction], layer: int) -> None:
     """Each tile of a convolution, and each of its stores, is done row by row."""
     w, s = CONV, STORE
 
-    def rows(one: Recorded) -> Iterator[Recorded]:
+    def rows(one: RecordedInstruction) -> Iterator[RecordedInstruction]:
         steps = {s.dram: s.dram_stride_y, s.spm: s.spm_stride_y}
         count = s.count_y
         if one.number == OP.nmp_conv:
@@ -204,7 +204,9 @@ def by_rows(flat: list[Recorded], layer: int) -> None:
     ]
 
 
-def change_all(flat: list[Recorded], number: int, change: Callable[[list[int]], None]) -> None:
+def change_all(
+    flat: list[RecordedInstruction], number: int, change: Callable[[list[int]], None]
+) -> None:
     """Change all descriptors of an instruction."""
     for at, one in enumerate(flat):
         if one.number == number:
@@ -217,7 +219,7 @@ def test_rows_that_are_stored_onto_each_other(recorded: Recording) -> None:
     """Which of them is there in the end would depend on the threads."""
     (layer, *_) = layers_of(recorded, OP.nmp_conv)
 
-    def change(flat: list[Recorded]) -> None:
+    def change(flat: list[RecordedInstruction]) -> None:
         by_rows(flat, layer)
         stores = [i for i, o in enumerate(flat) if (o.number, o.layer) == (OP.nmp_store, layer)]
         for at in stores:
@@ -228,7 +230,7 @@ def test_rows_that_are_stored_onto_each_other(recorded: Recording) -> None:
     assert plan is None or layer not in plan.whole
 
 
-def assert_whole(plan: Plan | None, layer: int) -> None:
+def assert_whole(plan: ReplayPlan | None, layer: int) -> None:
     assert plan is not None
     assert layer in plan.whole
 
@@ -271,7 +273,7 @@ def test_results_far_apart_need_no_memory(recorded: Recording) -> None:
 def test_windows_far_apart_need_no_memory(recorded: Recording) -> None:
     """Tiles of one row, and a distance between rows that no tile needs."""
 
-    def change(flat: list[Recorded]) -> None:
+    def change(flat: list[RecordedInstruction]) -> None:
         for layer in layers_of(recorded, OP.nmp_conv):
             by_rows(flat, layer)
         change_all(flat, OP.nmp_conv, lambda words: words.__setitem__(CONV.stride_h, 1 << 12))
@@ -298,7 +300,7 @@ def test_layers_of_large_numbers(recorded: Recording) -> None:
         for e in epochs
     ]
     layers = np.ones(41_000, [("channels", np.int64)]).view(np.recarray)
-    plan, whole = prove(machine._replace(layers=layers), moved), plan_of(recorded)
+    plan, whole = prove_layers(machine._replace(layers=layers), moved), plan_of(recorded)
     assert plan is not None
     assert whole is not None
     assert plan.whole == {layer + 40_000 for layer in whole.whole}
@@ -308,8 +310,10 @@ def test_int16_at_an_odd_address_of_the_host(recorded: Recording) -> None:
     """An image may begin anywhere in the file of a bundle."""
     *_, machine, _ = recorded
     room = np.zeros(machine.image.size + 1, np.uint8)
-    host = Host(machine._replace(image=room[1 - room.ctypes.data % 2 :][: machine.image.size]))
-    tensor = Tensor(int(machine.shared[0].image_base), (2, 2), 0, 0, 1, 1, 2, None)
+    host = HostMemory(
+        machine._replace(image=room[1 - room.ctypes.data % 2 :][: machine.image.size])
+    )
+    tensor = TensorView(int(machine.shared[0].image_base), (2, 2), 0, 0, 1, 1, 2, None)
     assert are_aligned(0, host, tensor)
     assert not are_aligned(1, host, tensor)
 
@@ -330,11 +334,11 @@ def in_parts() -> Bundle:
 def test_parts_of_a_program(in_parts: Bundle, monkeypatch: pytest.MonkeyPatch, reads: bool) -> None:
     """A part before the last one leaves scratchpads out unless a later one reads them."""
 
-    def prove_some(machine: Machine, epochs: list[Epoch]) -> Plan | None:
-        plan = prove(machine, epochs)
+    def prove_some(machine: Machine, epochs: list[Epoch]) -> ReplayPlan | None:
+        plan = prove_layers(machine, epochs)
         return plan and attrs.evolve(plan, reads_scratchpads=reads)
 
-    monkeypatch.setattr(planned, "prove", prove_some)
+    monkeypatch.setattr(planning, "prove_layers", prove_some)
     devices = [Device(SMALL, threads=1, whole_layers=whole) for whole in (False, True)]
     rng = np.random.default_rng(2)
     for turn in range(3):
@@ -356,11 +360,11 @@ def test_parts_of_a_program(in_parts: Bundle, monkeypatch: pytest.MonkeyPatch, r
 def test_what_reads_scratchpads_is_known(recorded: Recording) -> None:
     """A layer that is replayed reads what is not loaded."""
 
-    def replayed(flat: list[Recorded]) -> None:
+    def replayed(flat: list[RecordedInstruction]) -> None:
         at = find(flat, OP.nmp_rescale)
         put(flat, at, RESCALE.out_mul, flat[at].words[RESCALE.out_mul] + 1)
 
-    def stale_too(flat: list[Recorded]) -> None:
+    def stale_too(flat: list[RecordedInstruction]) -> None:
         replayed(flat)
         end = SCRATCHPAD_BASE + DEEP.scratchpad_bytes
         put(flat, find(flat, OP.nmp_rescale), RESCALE.input, end - 128)
@@ -375,7 +379,7 @@ def test_counts_by_channel_that_depend_on_tiles(recorded: Recording) -> None:
     *_, machine, epochs = recorded
     layers = machine.layers.copy()
     layers.channels[:] = 7
-    plan = prove(machine._replace(layers=layers), epochs)
+    plan = prove_layers(machine._replace(layers=layers), epochs)
     assert plan is not None
     assert not plan.whole & set(layers_of(recorded, OP.nmp_conv))
 
@@ -383,7 +387,7 @@ def test_counts_by_channel_that_depend_on_tiles(recorded: Recording) -> None:
 def test_a_load_for_a_layer_to_come(recorded: Recording) -> None:
     """What is replayed reads what was loaded for a layer that has not begun."""
 
-    def change(flat: list[Recorded]) -> None:
+    def change(flat: list[RecordedInstruction]) -> None:
         at = find(flat, OP.nmp_rescale)
         put(flat, at, RESCALE.out_mul, flat[at].words[RESCALE.out_mul] + 1)
         load = find(flat, OP.nmp_load, flat[-1].layer)
@@ -397,7 +401,7 @@ def test_a_load_for_a_layer_to_come(recorded: Recording) -> None:
 def test_a_program_without_tensor_instructions(recorded: Recording) -> None:
     *_, machine, _ = recorded
     for epochs in ([], [{}]):
-        plan = prove(machine, epochs)
+        plan = prove_layers(machine, epochs)
         assert plan is not None
         assert (plan.steps, plan.whole, plan.reads_scratchpads) == ([], frozenset(), False)
 
@@ -415,14 +419,14 @@ def test_a_layer_that_is_replayed_between_others(recorded: Recording) -> None:
     (layer,) = layers_of(recorded, OP.nmp_eltwise)
     ids = iter(range(100))
 
-    def other_words(one: Recorded) -> Recorded:
+    def other_words(one: RecordedInstruction) -> RecordedInstruction:
         flat = [one]
         if one.number == OP.nmp_eltwise:
             put(flat, 0, ELTWISE.lhs_mul, next(ids))
         return flat[0]
 
     mixed = [{core: list(map(other_words, part)) for core, part in e.items()} for e in epochs]
-    plan, whole = prove(machine, mixed), plan_of(recorded)
+    plan, whole = prove_layers(machine, mixed), plan_of(recorded)
     assert plan is not None
     assert whole is not None
     assert plan.whole == whole.whole - {layer}

@@ -9,11 +9,11 @@ import pytest
 from test_whole_layers import DEEP, network
 from whole_recordings import needs_recordings, plan_of, record
 
-from nmpsim.core.compiled.recorder_rows import LAYER
+from nmpsim.core.compiled.kernel_arguments import LAYER
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.planned import Part, part_of, passes, planned_epochs
-from nmpsim.core.layer_kernels.proof import Recorded
-from nmpsim.core.layer_kernels.tasks import with_words
+from nmpsim.core.layer_kernels.planning import Part, make_part, make_passes, pack_plan
+from nmpsim.core.layer_kernels.proof import RecordedInstruction
+from nmpsim.core.layer_kernels.tasks import replace_words
 from nmpsim.isa.words import LOAD, RESCALE
 
 A, B, C, ROW = 1000, 2000, 3000, 100
@@ -23,8 +23,8 @@ A, B, C, ROW = 1000, 2000, 3000, 100
 def rescale(layer: int, source: int, target: int, count: int = ROW) -> Part:
     """A part that makes a row of a tensor of another one."""
     words = {"input": source, "output": target, "count": count}
-    d = with_words([0] * len(RESCALE), RESCALE, words)
-    return part_of([Recorded(OP.nmp_rescale, layer, d)])
+    d = replace_words([0] * len(RESCALE), RESCALE, words)
+    return make_part([RecordedInstruction(OP.nmp_rescale, layer, d)])
 
 
 def rows(layer: int, source: int, target: int, count: int = 4) -> list[Part]:
@@ -36,12 +36,12 @@ def layers(part: Part) -> list[int]:
 
 
 def test_rows_that_need_their_own_rows_only() -> None:
-    (only,) = passes([rows(0, A, B), rows(1, B, C), rows(2, C, C)])
+    (only,) = make_passes([rows(0, A, B), rows(1, B, C), rows(2, C, C)])
     assert [layers(part) for part in only] == [[0, 1, 2]] * 4
 
 
 def test_two_rows_of_one_layer_to_each_of_the_next() -> None:
-    (only,) = passes(
+    (only,) = make_passes(
         [rows(0, A, B, 8), [rescale(1, B + i, C + i, 200) for i in range(0, 800, 200)]]
     )
     assert [layers(part) for part in only] == [[0, 0, 1]] * 4
@@ -55,13 +55,13 @@ def test_two_rows_of_one_layer_to_each_of_the_next() -> None:
         [rescale(1, C + i, B + i + 1, ROW) for i in range(0, 400, ROW)],  # onto what others write
         rows(1, B, C, 3),
         [rescale(1, B, C, 200), *rows(1, B + 200, C + 200, 6)],
-        [*rows(1, B, C, 3), part_of([Recorded(OP.nmp_load, 1, [0] * len(LOAD))])],
+        [*rows(1, B, C, 3), make_part([RecordedInstruction(OP.nmp_load, 1, [0] * len(LOAD))])],
     ],
     ids=["halo", "read", "write", "few", "uneven", "load"],
 )
 def test_parts_that_must_wait(after: list[Part]) -> None:
     before = rows(0, A, B, 3 if len(after) == 3 else 8 if len(after) == 7 else 4)
-    assert [len(together) for together in passes([before, after])] == [len(before), len(after)]
+    assert [len(together) for together in make_passes([before, after])] == [len(before), len(after)]
 
 
 class Counted(list[tuple[int, int]]):
@@ -82,9 +82,9 @@ def test_many_rows_apart_are_looked_at_a_few_times_each() -> None:
     parts = [Part([], [], one) for one in spans]
     parts.append(Part([], Counted([*spans[0], *far]), far))
     Counted.looks = 0
-    assert not parts[0].meets(parts[1])
-    assert not parts[1].meets(parts[2])
-    assert parts[2].meets(parts[0])
+    assert not parts[0].overlaps(parts[1])
+    assert not parts[1].overlaps(parts[2])
+    assert parts[2].overlaps(parts[0])
     assert 0 < Counted.looks < 20 * count
 
 
@@ -100,7 +100,7 @@ def test_any_parts() -> None:
             given.append(
                 [rescale(layer, source + 200 * int(order[i]), target + 200 * i) for i in range(5)]
             )
-        made = list(passes(given))
+        made = list(make_passes(given))
         joined += len(made) < len(given)
         done = [one for together in made for part in together for one in part.instructions]
         expected = [one for layer in given for part in layer for one in part.instructions]
@@ -132,7 +132,7 @@ def test_a_sum_and_its_rescale_are_one_pass() -> None:
     recorded = record(network(), DEEP)
     plan = plan_of(recorded)
     assert plan is not None
-    epochs = planned_epochs(recorded[3], plan)
+    epochs = pack_plan(recorded[3], plan)
     layers_of_epochs = [
         sorted({int(epochs.items[begin + LAYER]) for begin, _, _ in epochs.parts[first:last]})
         for first, last in zip(epochs.firsts, epochs.firsts[1:], strict=False)

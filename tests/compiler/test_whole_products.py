@@ -22,7 +22,7 @@ from whole_recordings import (
 )
 
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.proof import Recorded
+from nmpsim.core.layer_kernels.proof import RecordedInstruction
 from nmpsim.isa.words import GEMM, LOAD, PART_FIRST, PART_LAST, PART_ONLY
 
 pytestmark = needs_recordings
@@ -62,7 +62,7 @@ def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
     assert_nothing_changes(recorded, TIGHT)
 
 
-def stale(flat: list[Recorded]) -> None:
+def stale(flat: list[RecordedInstruction]) -> None:
     """A tile's right side is not loaded."""
     at = find(flat, OP.nmp_gemm, nth=3)
     loads = [
@@ -72,12 +72,12 @@ def stale(flat: list[Recorded]) -> None:
     del flat[loads[-1]]
 
 
-def twice(flat: list[Recorded]) -> None:
+def twice(flat: list[RecordedInstruction]) -> None:
     at = find(flat, OP.nmp_gemm)
     flat.insert(at, flat[at])
 
 
-def parts_of_others(flat: list[Recorded]) -> None:
+def parts_of_others(flat: list[RecordedInstruction]) -> None:
     """Sums go on that another tile has begun."""
     (at, *_) = (
         i for i, one in enumerate(flat)

@@ -26,7 +26,7 @@ from whole_recordings import (
 )
 
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.proof import Recorded
+from nmpsim.core.layer_kernels.proof import RecordedInstruction
 from nmpsim.isa.words import AVGPOOL, DWCONV, LOAD, LUT, MAXPOOL, STORE
 
 pytestmark = needs_recordings
@@ -74,13 +74,13 @@ def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
     assert_nothing_changes(recorded, TIGHT)
 
 
-def otherwise_padded(flat: list[Recorded]) -> None:
+def otherwise_padded(flat: list[RecordedInstruction]) -> None:
     """Input of a depthwise convolution with other padding in one tile."""
     at = find(flat, OP.nmp_load, flat[find(flat, OP.nmp_dwconv)].layer, nth=-1)
     put(flat, at, LOAD.fill, flat[at].words[LOAD.fill] + 1)
 
 
-def stored_elsewhere(flat: list[Recorded]) -> None:
+def stored_elsewhere(flat: list[RecordedInstruction]) -> None:
     """Maxima change places."""
     layer = flat[find(flat, OP.nmp_maxpool)].layer
     first, last = find(flat, OP.nmp_store, layer), find(flat, OP.nmp_store, layer, nth=1)

@@ -18,10 +18,16 @@ from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.compiled.recording import Epochs
 from nmpsim.core.device import Device
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP
-from nmpsim.core.layer_kernels.planned import planned_epochs, recorded_epochs
-from nmpsim.core.layer_kernels.proof import Epoch, Plan, Recorded, Step, prove
-from nmpsim.core.layer_kernels.tasks import Host
-from nmpsim.core.layer_kernels.values import Memories, UnprovedError
+from nmpsim.core.layer_kernels.planning import pack_plan, unpack_epochs
+from nmpsim.core.layer_kernels.proof import (
+    Epoch,
+    PlanStep,
+    RecordedInstruction,
+    ReplayPlan,
+    prove_layers,
+)
+from nmpsim.core.layer_kernels.tasks import HostMemory
+from nmpsim.core.layer_kernels.value_numbers import UnprovedError, ValueMemory
 from nmpsim.core.state import Machine, reset
 from nmpsim.isa.words import LOAD
 from nmpsim.memory.checks import OK, check
@@ -29,7 +35,7 @@ from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
 
 Inputs = dict[str, npt.NDArray[Any]]
 Recording = tuple[Bundle, Device, Inputs, Machine, list[Epoch]]
-Change = Callable[[list[Recorded]], None]
+Change = Callable[[list[RecordedInstruction]], None]
 needs_recordings = pytest.mark.skipif(
     IS_JIT_DISABLED, reason="nothing is compiled, so nothing is recorded"
 )
@@ -44,11 +50,11 @@ def record(draft: Draft, config: DeviceConfig) -> Recording:
     device.run(bundle, inputs)
     (recording,) = device._engine._recordings._known  # type: ignore[attr-defined]
     machine = device.machine_after(bundle)
-    return bundle, device, inputs, machine, recorded_epochs(recording.epochs)
+    return bundle, device, inputs, machine, unpack_epochs(recording.epochs)
 
 
 @attrs.frozen
-class OnCore(Recorded):
+class OnCore(RecordedInstruction):
     """An instruction of a core."""
 
     core: int
@@ -64,23 +70,23 @@ def one_by_one(recorded: Recording) -> list[Any]:
     ]
 
 
-def plan_of(recorded: Recording, change: Change | None = None) -> Plan | None:
+def plan_of(recorded: Recording, change: Change | None = None) -> ReplayPlan | None:
     """The plan of a recording, in the order of execution, in which something was changed."""
     _, _, _, machine, epochs = recorded
     if change is None:
-        return prove(machine, epochs)
+        return prove_layers(machine, epochs)
     flat = one_by_one(recorded)
     change(flat)
-    return prove(machine, [{one.core: [one]} for one in flat])
+    return prove_layers(machine, [{one.core: [one]} for one in flat])
 
 
-def find(flat: list[Recorded], number: int, layer: int = -1, nth: int = 0) -> int:
+def find(flat: list[RecordedInstruction], number: int, layer: int = -1, nth: int = 0) -> int:
     """Position of an instruction."""
     found = [i for i, one in enumerate(flat) if one.number == number and layer in (-1, one.layer)]
     return found[nth]
 
 
-def put(flat: list[Recorded], at: int, word: int, value: int) -> None:
+def put(flat: list[RecordedInstruction], at: int, word: int, value: int) -> None:
     """Change a word of a descriptor."""
     words = list(flat[at].words)
     words[word] = value
@@ -95,7 +101,7 @@ def layers_of(recorded: Recording, number: int) -> list[int]:
 
 
 def missing(number: int) -> Change:
-    def change(flat: list[Recorded]) -> None:
+    def change(flat: list[RecordedInstruction]) -> None:
         del flat[find(flat, number, -1 if number != OP.nmp_store else flat[-1].layer)]
 
     return change
@@ -104,7 +110,7 @@ def missing(number: int) -> Change:
 def changed(number: int, word: int, by: int, nth: int = 0) -> Change:
     """One word of one descriptor."""
 
-    def change(flat: list[Recorded]) -> None:
+    def change(flat: list[RecordedInstruction]) -> None:
         at = find(flat, number, nth=nth)
         put(flat, at, word, flat[at].words[word] + by)
 
@@ -114,7 +120,7 @@ def changed(number: int, word: int, by: int, nth: int = 0) -> Change:
 def all_changed(number: int, word: int, by: int) -> Change:
     """One word of all descriptors of an instruction."""
 
-    def change(flat: list[Recorded]) -> None:
+    def change(flat: list[RecordedInstruction]) -> None:
         for at, one in enumerate(flat):
             if one.number == number:
                 put(flat, at, word, one.words[word] + by)
@@ -162,13 +168,20 @@ def assert_nothing_changes(recorded: Recording, config: DeviceConfig) -> None:
         given = {n: rng.permutation(v.reshape(-1)).reshape(v.shape) for n, v in inputs.items()}
         seen = {}
         for name, device in devices.items():
-            device._engine._workers.patience_seconds = 0.0  # type: ignore[attr-defined]
+            device._engine._workers.min_seconds = 0.0  # type: ignore[attr-defined]
             report = device.run(bundle, given)
             assert device._engine.has_scratchpads == (name == "off" or turn == 0)
             machine = device._loaded.machine  # type: ignore[union-attr]
-            seen[name] = [report.layers, report.cycles, *map(np.array, report.outputs.values())]
-            seen[name] += [part.tobytes() for part in machine if part is not machine.scratchpad
-                           and part.base is not machine.scratchpad]  # fmt: skip
+            seen[name] = [
+                report.layers,
+                report.cycles,
+                *map(np.array, report.outputs.values()),
+            ]
+            seen[name] += [
+                part.tobytes()
+                for part in machine
+                if part is not machine.scratchpad and part.base is not machine.scratchpad
+            ]
             after = device.machine_after(bundle)
             assert device._engine.has_scratchpads
             seen[name] += [part.tobytes() for part in after]
@@ -193,20 +206,22 @@ def assert_right_or_refused(recorded: Recording, change: Change) -> bool:
     *_, machine, _ = recorded
     flat = one_by_one(recorded)
     change(flat)
-    if not all(is_possible(machine, one) for one in flat):
+    if not all(is_valid(machine, one) for one in flat):
         return False
     epochs: list[Epoch] = [{one.core: [one]} for one in flat]
-    plan = prove(machine, epochs)
+    plan = prove_layers(machine, epochs)
     if plan is None:
         return False
-    steps = [Step(index, epoch) for index, epoch in enumerate(epochs)]
-    whole = executed(recorded, planned_epochs(machine, plan), 0)
-    tiles = executed(recorded, planned_epochs(machine, Plan(steps, frozenset(), Host(machine))), 0)
+    steps = [PlanStep(index, epoch) for index, epoch in enumerate(epochs)]
+    whole = executed(recorded, pack_plan(machine, plan), 0)
+    tiles = executed(
+        recorded, pack_plan(machine, ReplayPlan(steps, frozenset(), HostMemory(machine))), 0
+    )
     assert whole == tiles
     return True
 
 
-def is_possible(machine: Machine, one: Recorded) -> bool:
+def is_valid(machine: Machine, one: RecordedInstruction) -> bool:
     """Would an instruction not trap?"""
     words = np.array(one.words, np.int64)
     touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
@@ -216,8 +231,8 @@ def is_possible(machine: Machine, one: Recorded) -> bool:
     if one.number not in (OP.nmp_load, OP.nmp_store):
         return one.layer == one.words[0]
     try:
-        memories = Memories(machine, {})
-        memories.dram(memories.recorded, one.words)
+        memories = ValueMemory(machine, {})
+        memories.view_dram(memories.recorded, one.words)
     except UnprovedError:
         return False
     shared, first = machine.shared[0], one.words[LOAD.dram]

@@ -43,7 +43,7 @@ def main() -> None:
     for threads in map(int, sys.argv[1:]):
         for at_end in (False, True):
             device = nmpsim.Device(threads=threads)
-            device._engine._workers.patience_seconds = 0.0  # type: ignore[attr-defined]
+            device._engine._workers.min_seconds = 0.0  # type: ignore[attr-defined]
             loaded = device._load(bundle)
             names = ("ram", "scratchpad", "image", "channel_saturated")
             memories = {n: guarded(getattr(loaded.machine, n), at_end) for n in names}

@@ -14,7 +14,7 @@ from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.engine import Engine
-from nmpsim.core.engines import make_engine
+from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.state import Machine, Outcome, make_machine, start_cores
 from nmpsim.isa.codec import BY_MNEMONIC, encode
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE
@@ -45,7 +45,7 @@ def threaded(threads: int) -> Engine:
     from nmpsim.core.compiled.engine import CompiledEngine
 
     made = CompiledEngine(threads)
-    made._workers.patience_seconds = 0.0
+    made._workers.min_seconds = 0.0
     return made
 
 

@@ -152,7 +152,7 @@ def traced(text: str) -> list[str]:
     program, traces = from_text(text), []
     for name in ENGINES:
         stops = make_stop_conditions(
-            1, trace_rows=512, word_rows=512, seen_words=access_cache.ACCESS_CACHE_WORDS
+            1, trace_rows=512, word_rows=512, cache_words=access_cache.ACCESS_CACHE_WORDS
         )
         assert finish(name, program, 1 << 40, stops)[0] == Outcome.DONE
         traces.append(stops.trace[: stops.noted[StopState.ROWS]])
@@ -177,31 +177,35 @@ def test_words_of_the_control_block_are_never_seen() -> None:
 def test_a_word_gives_way_to_one_at_its_place_and_stretches_are_numbered_anew() -> None:
     table = np.zeros(access_cache.ACCESS_CACHE_WORDS, np.int64)
     near = SPM + 4
-    place = access_cache.place_of(near >> 2)
-    far = next(4 * n for n in range(RAM_BASE >> 2, 1 << 30) if access_cache.place_of(n) == place)
-    access_cache.note_access(table, OP.lw, near)
-    access_cache.note_access(table, OP.sh, near + 2)
-    assert [access_cache.is_seen(table, OP.sh, near + at) for at in (0, 2)] == [False, True]
-    assert not access_cache.is_seen(table, OP.sw, near) and not access_cache.is_seen(
+    place = access_cache.entry_index(near >> 2)
+    far = next(4 * n for n in range(RAM_BASE >> 2, 1 << 30) if access_cache.entry_index(n) == place)
+    access_cache.add_access(table, OP.lw, near)
+    access_cache.add_access(table, OP.sh, near + 2)
+    assert [access_cache.is_cached(table, OP.sh, near + at) for at in (0, 2)] == [False, True]
+    assert not access_cache.is_cached(table, OP.sw, near) and not access_cache.is_cached(
         table, OP.lw, far
     )
-    access_cache.note_access(table, OP.lw, far)
-    assert access_cache.is_seen(table, OP.lw, far) and not access_cache.is_seen(table, OP.lw, near)
-    for number in (1, 2, (1 << access_cache.STRETCH_BITS) - 1, 0):
-        table[access_cache.STRETCH] = number - 1 if number else (1 << access_cache.STRETCH_BITS) - 1
-        access_cache.note_access(table, OP.lw, far)
-        assert access_cache.is_seen(table, OP.lw, far)
-        access_cache.begin_stretch(table)
-        assert table[access_cache.STRETCH] == number
-        assert not access_cache.is_seen(table, OP.lw, far)
+    access_cache.add_access(table, OP.lw, far)
+    assert access_cache.is_cached(table, OP.lw, far) and not access_cache.is_cached(
+        table, OP.lw, near
+    )
+    for number in (1, 2, (1 << access_cache.GENERATION_BITS) - 1, 0):
+        table[access_cache.GENERATION] = (
+            number - 1 if number else (1 << access_cache.GENERATION_BITS) - 1
+        )
+        access_cache.add_access(table, OP.lw, far)
+        assert access_cache.is_cached(table, OP.lw, far)
+        access_cache.invalidate(table)
+        assert table[access_cache.GENERATION] == number
+        assert not access_cache.is_cached(table, OP.lw, far)
 
 
 def test_a_stretch_without_loads_and_stores_writes_nothing() -> None:
     """Else each core's half a megabyte would be cleared for a program that has none."""
     table = np.zeros(access_cache.ACCESS_CACHE_WORDS, np.int64)
-    access_cache.begin_stretch(table)
+    access_cache.invalidate(table)
     assert not table.any()
-    access_cache.note_access(table, OP.lw, SPM)
+    access_cache.add_access(table, OP.lw, SPM)
     for _ in range(3):
-        access_cache.begin_stretch(table)
-    assert (table[access_cache.STRETCH], table[access_cache.HAS_SEEN]) == (1, 0)
+        access_cache.invalidate(table)
+    assert (table[access_cache.GENERATION], table[access_cache.IS_USED]) == (1, 0)

@@ -58,7 +58,7 @@ def finish(running: subprocess.Popen[str]) -> None:
     assert "Traceback" not in err
 
 
-def copied(cache: Path) -> Path:
+def copy_cache(cache: Path) -> Path:
     """The user's kernels in another cache; the folder that they are in."""
     assert CACHE is not None
     return Path(shutil.copytree(CACHE.path, cache / CACHE.path.name))
@@ -96,7 +96,7 @@ SLOW = pytest.mark.slow
 def test_what_is_damaged_is_made_again(
     program: Path, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    path = small(copied(tmp_path))
+    path = small(copy_cache(tmp_path))
     size = path.stat().st_size
     damage(path)
     finish(start(program, tmp_path))
@@ -107,7 +107,7 @@ def test_what_is_damaged_is_made_again(
 
 
 def test_two_first_runs_at_the_same_time(program: Path, tmp_path: Path) -> None:
-    folder = copied(tmp_path)
+    folder = copy_cache(tmp_path)
     names = sorted(path.name for path in folder.iterdir())
     removed(small(folder))
     for running in [start(program, tmp_path) for _ in range(2)]:
@@ -130,7 +130,7 @@ def mounted(folder: Path, options: str) -> Iterator[None]:
 @pytest.mark.slow
 def test_a_full_disk_costs_no_result(program: Path, tmp_path: Path) -> None:
     with mounted(tmp_path, "size=16m,mode=700"):
-        folder = copied(tmp_path)
+        folder = copy_cache(tmp_path)
         removed(small(folder))
         kept = sorted(folder.iterdir())
         filler = (tmp_path / "filler").open("wb", buffering=0)
@@ -144,7 +144,7 @@ def test_a_full_disk_costs_no_result(program: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_read_only_cache(program: Path, tmp_path: Path) -> None:
     with mounted(tmp_path, "size=16m,mode=700"):
-        folder = copied(tmp_path)
+        folder = copy_cache(tmp_path)
         removed(small(folder))
         kept = sorted(folder.iterdir())
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path)], check=True)

@@ -18,9 +18,9 @@ from nmpsim.core.compiled.contract_order import RUNNING
 from nmpsim.core.compiled.contract_state import (
     MAX_OPEN,
     MAX_POSTS,
-    Contract,
-    Limit,
-    make_contract,
+    ContractState,
+    StateWord,
+    make_contract_state,
 )
 from nmpsim.core.compiled.entries import check_events
 from nmpsim.core.contract_check import ContractCheck
@@ -256,17 +256,17 @@ def test_instructions_to_check_again_take_little_memory() -> None:
     events[:, ContractEvent.ITEM] = events[:, ContractEvent.CYCLE] = np.arange(len(events))
     events[:, ContractEvent.NUMBER], events[0, ContractEvent.NUMBER] = OP.lw, OP.nmp_post
     events[:, ContractEvent.FIRST] = 0xA000_0000 + 4 * np.arange(len(events)) % 4096
-    check.show(events, words, 0)  # the state is copied
+    check.consume(events, words, 0)  # the state is copied
     with at_most(8_000_000):
         for _ in range(16):
-            check.show(events, words, 0)
+            check.consume(events, words, 0)
 
 
 def test_what_is_checked_again_is_what_was_shown() -> None:
     rng = np.random.default_rng(3)
     shown: list[tuple[bytes, bytes]] = []
 
-    def note(_: Contract, events: np.ndarray, words: np.ndarray, first_word: int) -> bool:
+    def note(_: ContractState, events: np.ndarray, words: np.ndarray, first_word: int) -> bool:
         assert events.flags.writeable and words.flags.writeable
         is_tensor = np.isin(events[:, ContractEvent.NUMBER], (OP.nmp_load, OP.nmp_conv))
         rows = words[events[is_tensor, ContractEvent.ITEM], first_word:]
@@ -279,12 +279,12 @@ def test_what_is_checked_again_is_what_was_shown() -> None:
         events[:, ContractEvent.ITEM] = rng.permutation(count)
         events[:, ContractEvent.NUMBER] = rng.choice([OP.lw, OP.nmp_load, OP.nmp_conv], count)
         events[0, ContractEvent.NUMBER] = OP.nmp_post
-        check.show(events, rng.integers(-(1 << 40), 1 << 40, (count, 48)), 3)
+        check.consume(events, rng.integers(-(1 << 40), 1 << 40, (count, 48)), 3)
     check.begin_segment()
     first = list(shown)
     shown.clear()
     assert check._before is not None
-    check._again(check._before)
+    check._check_again(check._before)
     assert shown == first
 
 
@@ -400,7 +400,7 @@ def test_weights_beyond_the_edges(inputs: int, outputs: int) -> None:
 def test_the_newest_access_counts_where_the_list_of_them_is_full() -> None:
     """Room is made by forgetting what the other core is ordered behind, and nothing else."""
     base, nbytes = 0xA000_0000, 4 * MAX_OPEN + 8
-    state = make_contract(2, 0, base, nbytes, 4)
+    state = make_contract_state(2, 0, base, nbytes, 4)
 
     def show(name: str, core: int, first: int, second: int) -> bool:
         event = np.zeros((1, len(ContractEvent)), np.int64)
@@ -420,8 +420,8 @@ def test_the_newest_access_counts_where_the_list_of_them_is_full() -> None:
     assert show("nmp_pend", 1, 3, 1)
     newest = base + 4 * MAX_OPEN
     assert show("sw", 0, newest, 0)
-    assert state.numbers[Limit.OPEN] == 1, "all but the newest are forgotten"
+    assert state.numbers[StateWord.OPEN] == 1, "all but the newest are forgotten"
     assert show("lw", 1, newest - 4, 0), "that one is ordered"
     assert not show("lw", 1, newest, 0)
     assert CASES[state.found[ViolationField.CASE]].key == "core_order"
-    assert not state.numbers[Limit.IS_UNSURE]
+    assert not state.numbers[StateWord.IS_INCOMPLETE]

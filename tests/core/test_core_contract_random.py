@@ -302,6 +302,6 @@ def test_the_proof_and_the_hazard_check_agree(seed: int) -> None:
     report = device(cores).run(bundle, inputs)
     violation = report.contract.violation
     assume(report.trap is None or violation is not None)  # a meeting that one core does not come to
-    is_kept = report.contract.status == ("checked" if "go:" in text else "proved")
-    assert is_kept or violation is not None
+    is_cached = report.contract.status == ("checked" if "go:" in text else "proved")
+    assert is_cached or violation is not None
     assert_agree(violation, find_hazards(bundle, inputs, config(cores)))

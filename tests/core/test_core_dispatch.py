@@ -8,7 +8,7 @@ from core_machines import SPM, Program, device, from_descriptors
 from nmpsim.core.compiled import warmup
 from nmpsim.core.compiled.entries import KERNELS
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
-from nmpsim.core.engines import make_engine
+from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.instruction_tables import OP
 from nmpsim.core.state import Outcome
 from nmpsim.kernels import entries
@@ -56,7 +56,7 @@ def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
         run(engine)
         engine._kernels.addresses[:] = 0
         engine.when_compiling(lambda: said.append("compiling"))
-        monkeypatch.setattr(fill, "is_kept", lambda k=kept: k)
+        monkeypatch.setattr(fill, "is_cached", lambda k=kept: k)
         run(engine)
         assert said == expected
 

@@ -15,8 +15,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.read import bundle_from_bytes
 from nmpsim.core import engine_selection
-from nmpsim.core.engine_selection import AutoEngine, reference_seconds
-from nmpsim.core.engines import make_engine
+from nmpsim.core.engine_selection import AutoEngine, estimate_reference_seconds, make_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.report.data import RunReport
 from nmpsim.report.json import to_json
@@ -47,7 +46,7 @@ def chosen(
     monkeypatch: pytest.MonkeyPatch, seconds: float, *, ready: bool, limits: Limits = NO_LIMITS
 ) -> str:
     """The engine for a program that would take the reference engine so long."""
-    monkeypatch.setattr(engine_selection, "reference_seconds", lambda _: seconds)
+    monkeypatch.setattr(engine_selection, "estimate_reference_seconds", lambda _: seconds)
     engine = make_engine("auto")
     assert isinstance(engine, AutoEngine)
     monkeypatch.setattr(type(engine._get_compiled()), "is_ready", lambda _: ready)
@@ -79,20 +78,20 @@ def test_a_short_timeout_is_not_spent_on_the_slow_engine(monkeypatch: pytest.Mon
 
 def test_nobody_looks_for_kernels_for_small_work() -> None:
     engine = AutoEngine()
-    engine._is_late(0.09)
+    engine._should_compile(0.09)
     assert engine._compiled is None
 
 
 def test_the_reference_engine_is_made_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = AutoEngine()
-    monkeypatch.setattr(engine_selection, "reference_seconds", lambda _: 60.0)
+    monkeypatch.setattr(engine_selection, "estimate_reference_seconds", lambda _: 60.0)
     engine.choose(None, NO_LIMITS)  # type: ignore[arg-type]
     assert engine.name == "compiled"
     assert "_reference" not in vars(engine)
 
 
 def test_what_a_program_takes_grows_with_it(digits: Bundle) -> None:
-    assert engine_selection.READING_SECONDS < reference_seconds(digits) < 0.3
+    assert engine_selection.READING_SECONDS < estimate_reference_seconds(digits) < 0.3
 
 
 def without_engine(report: RunReport) -> dict[str, Any]:
@@ -124,7 +123,7 @@ def test_networks_are_handed_over_between_their_segments_and_runs(
     assert small.engine == "reference"
     monkeypatch.setattr(engine_selection, "READING_SECONDS", 0.0)
     monkeypatch.setattr(engine_selection, "COMPILING_SECONDS", device._engine._spent + 0.02)  # type: ignore[union-attr]
-    monkeypatch.setattr(engine_selection, "reference_seconds", lambda _: 0.0)
+    monkeypatch.setattr(engine_selection, "estimate_reference_seconds", lambda _: 0.0)
     monkeypatch.setattr("nmpsim.core.compiled.engine.CompiledEngine.is_ready", lambda _: False)
     later = device.run(digits, inputs, save_layers=True)
     assert later.engine == "compiled"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmpsim.core.engines import ENGINES, make_engine
+from nmpsim.core.engine_selection import ENGINES, make_engine
 from nmpsim.diagnostics import UserError
 
 

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from nmpsim.core import kernel_cache
-from nmpsim.core.kernel_cache import MARK, MOST_UNUSED, UNUSED_SECONDS, remove_unused, use
+from nmpsim.core.kernel_cache import (
+    MARK,
+    MAX_UNUSED_FOLDERS,
+    MAX_UNUSED_SECONDS,
+    mark_used,
+    remove_unused,
+)
 from nmpsim.kernels.cache_folder import CacheFolder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
@@ -31,7 +37,7 @@ def folder_of(parent: Path, name: str, days: float, *, marked: bool = True) -> P
     """A folder of kernels that was used last so many days ago."""
     folder = CacheFolder(parent / f"kernels-{name}")
     folder.write("run-1", b"code")
-    when = time.time() - days * UNUSED_SECONDS
+    when = time.time() - days * MAX_UNUSED_SECONDS
     if marked:
         (folder.path / MARK).touch()
         os.utime(folder.path / MARK, (when, when))
@@ -48,12 +54,12 @@ def test_the_first_user_of_a_new_folder_removes_old_ones(tmp_path: Path) -> None
         folder_of(tmp_path, f"old{day}", day, marked=day % 2 == 0)
     folder_of(tmp_path, "today", 0.5)
     new = CacheFolder(folder_of(tmp_path, "new", 0, marked=False))
-    use(new)
-    left = {f"old{day}" for day in range(2, 2 + MOST_UNUSED)}
+    mark_used(new)
+    left = {f"old{day}" for day in range(2, 2 + MAX_UNUSED_FOLDERS)}
     assert names(tmp_path) == {"new", "today", *left}
     assert new.read("run-1") == b"code"
     folder_of(tmp_path, "older", 30)
-    use(CacheFolder(new.path))
+    mark_used(CacheFolder(new.path))
     assert "older" in names(tmp_path), "it looks only once"
 
 
@@ -62,7 +68,7 @@ def test_a_folder_that_a_process_uses_stays(tmp_path: Path) -> None:
     script = (
         "import sys, pathlib; from nmpsim.core import kernel_cache;"
         "from nmpsim.kernels.cache_folder import CacheFolder;"
-        "kernel_cache.use(CacheFolder(pathlib.Path(sys.argv[1])));"
+        "kernel_cache.mark_used(CacheFolder(pathlib.Path(sys.argv[1])));"
         "print('used', flush=True); input()"
     )
     command = [sys.executable, "-c", script, str(folders[-1])]
@@ -71,7 +77,7 @@ def test_a_folder_that_a_process_uses_stays(tmp_path: Path) -> None:
     ) as user:
         assert user.stdout is not None
         assert user.stdout.readline() == "used\n"
-        long_ago = time.time() - 30 * UNUSED_SECONDS
+        long_ago = time.time() - 30 * MAX_UNUSED_SECONDS
         os.utime(folders[-1] / MARK, (long_ago, long_ago))
         remove_unused(tmp_path)
         assert folders[-1].is_dir()
@@ -83,7 +89,7 @@ def test_a_folder_that_a_process_uses_stays(tmp_path: Path) -> None:
 def test_what_is_no_folder_of_kernels_stays(tmp_path: Path) -> None:
     parent, elsewhere = tmp_path / "cache", tmp_path / "else"
     elsewhere.mkdir()
-    for day in range(10, 10 + MOST_UNUSED):
+    for day in range(10, 10 + MAX_UNUSED_FOLDERS):
         folder_of(parent, f"old{day}", day)
     (elsewhere / "mine").write_text("mine")
     (parent / "kernels-link").symlink_to(elsewhere)
@@ -104,6 +110,6 @@ def test_what_somebody_began_to_remove_goes(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    use(CacheFolder(tmp_path / "kernels-1"))
-    use(None)
+    mark_used(CacheFolder(tmp_path / "kernels-1"))
+    mark_used(None)
     assert not list(tmp_path.iterdir())

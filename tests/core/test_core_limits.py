@@ -14,7 +14,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.core import run as run_module
 from nmpsim.core.engine import ReplayDivergedError
-from nmpsim.core.engines import ENGINES
+from nmpsim.core.engine_selection import ENGINES
 from nmpsim.core.limits import TimeBudget, TimeLimitError
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"

@@ -36,7 +36,7 @@ def at_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Cores are apart whenever they can be, for so many instructions of a thread."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parallel_cores, "STEPS", request.param)
-        patch.setattr(parallel_cores, "WORTH", -1)
+        patch.setattr(parallel_cores, "MIN_STEPS", -1)
         patch.setattr(parallel_cores, "LONG_TURN", -1)
         patch.setattr(parallel_cores, "TURNS_BETWEEN", 1)
         patch.setattr(run, "TURNS", 2)
@@ -214,16 +214,16 @@ def test_a_core_that_waits_for_another_one_in_dram_does_not_run_away(
 ) -> None:
     """It would wait without end, however little the other one does between."""
     leads: list[int] = []
-    go_on = parallel_cores.ParallelCores._go_on
+    go_on = parallel_cores.ParallelCores._run_parallel
 
     def measured(self: parallel_cores.ParallelCores, machine: Machine, *rest: object) -> bool:
         has_gone = go_on(self, machine, *rest)  # type: ignore[arg-type]
         leads.append(int(np.ptp(machine.cores.clock)))
         return has_gone
 
-    monkeypatch.setattr(parallel_cores.ParallelCores, "_go_on", measured)
+    monkeypatch.setattr(parallel_cores.ParallelCores, "_run_parallel", measured)
     monkeypatch.setattr(parallel_cores, "STEPS", 100)
-    monkeypatch.setattr(parallel_cores, "AHEAD", 2000)
+    monkeypatch.setattr(parallel_cores, "MAX_LEAD", 2000)
     bundle = bundle_from_bytes(assemble(POLL, "t.s", TWO_CORES.settings()).bundle())
     in_order_and_apart(bundle, "violated", is_apart=False)
     most = 100 * (1 + TWO_CORES.control_dram_access_cycles)

@@ -52,13 +52,13 @@ def bytes_of(machine: Machine) -> list[bytes]:
 def repeated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each run that repeated another one."""
     seen: list[int] = []
-    report = RepeatedRun.report
+    report = RepeatedRun.run
 
     def counted(*given: Any) -> RunReport:
         seen.append(1)
         return report(*given)
 
-    monkeypatch.setattr(RepeatedRun, "report", counted)
+    monkeypatch.setattr(RepeatedRun, "run", counted)
     return seen
 
 
@@ -127,7 +127,7 @@ def test_what_does_not_come_to_its_end_begins_again_from_rest(
 
     device, alone = nmpsim.Device(threads=1), nmpsim.Device(threads=1)
     device.run(digits, image(3))
-    monkeypatch.setattr(RepeatedRun, "report", broken)
+    monkeypatch.setattr(RepeatedRun, "run", broken)
     assert repr(said(device.run(digits, image(5)))) == repr(said(alone.run(digits, image(5))))
     assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
 

@@ -26,7 +26,7 @@ from core_tensors import scale_records
 from nmpsim.core.compiled import recording
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.engine import ReplayDivergedError
-from nmpsim.core.engines import make_engine
+from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.timing import costs_of
 

@@ -179,7 +179,7 @@ def test_workers_come_when_runs_last() -> None:
     program = racing(7)
     engine = CompiledEngine(threads=2)
     for patience, expected in ((3600.0, 0), (0.0, 1)):
-        engine._workers.patience_seconds = patience
+        engine._workers.min_seconds = patience
         assert engine.replay(program.machine(), costs_of(program.config), ignore)
         assert len(engine._workers._workers) == expected
 

@@ -53,39 +53,39 @@ REFERENCE = "nmpsim.core.reference.engine"
 PLANTED = {
     "register": (
         't._r("sh1add", 0x10, 2, "rd = rs2 + 2 * rs1")',
-        {REFERENCE: "INSTRUCTIONS", RV32IM: "arithmetic"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_arithmetic"},
     ),
     "product": (
         't._m("mulx", Kind.MULTIPLY, 0, "another product")',
-        {REFERENCE: "INSTRUCTIONS", RV32IM: "arithmetic"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_arithmetic"},
     ),
     "immediate": (
         't._shift("rori", 0x30, 5, "rotate")',
-        {REFERENCE: "INSTRUCTIONS", RV32IM: "arithmetic"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_arithmetic"},
     ),
     "branch": (
         't._branch("bodd", 2, "if rs1 is odd")',
-        {REFERENCE: "INSTRUCTIONS", RV32IM: "branch_taken"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "is_branch_taken"},
     ),
     "upper": (
         'Instruction("luj", Kind.UPPER, Format.U, 0x7B, "another one")',
-        {REFERENCE: "INSTRUCTIONS", RV32IM: "upper"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_upper"},
     ),
     "jump": (
         'Instruction("jx", Kind.JUMP, Format.J, 0x7B, "another one")',
-        {REFERENCE: "INSTRUCTIONS", RV32IM: "jump_target"},
+        {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_jump_target"},
     ),
     "fence": (
         't._fence("fence.x", 0x200F, "another one")',
-        {REFERENCE: "INSTRUCTIONS", SCALAR: "system"},
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "execute_system"},
     ),
     "system": (
         't._system("sret", 0x1020_0073, "another one")',
-        {REFERENCE: "INSTRUCTIONS", SCALAR: "system"},
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "execute_system"},
     ),
     "csr": (
         't._csr("csrrx", 4, "another one")',
-        {REFERENCE: "INSTRUCTIONS", SCALAR: "csr_access"},
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "access_csr"},
     ),
     "load": ('t._load("lwu", 6, 4, False, "another one")', {REFERENCE: "INSTRUCTIONS"}),
     "store": ('t._store("sx", 3, 4, "another one")', {REFERENCE: "INSTRUCTIONS"}),
@@ -93,7 +93,7 @@ PLANTED = {
         't._sync("nmp.meet", Format.SYNC, 5, "another one")',
         {
             REFERENCE: "INSTRUCTIONS",
-            SCALAR: "synchronise",
+            SCALAR: "synchronize",
             "nmpsim.core.compiled.event_queue": "_RELEASES",
             "nmpsim.debugger.hazards": "_SYNC",
         },

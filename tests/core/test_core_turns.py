@@ -77,7 +77,7 @@ def stops_of(kind: int) -> StopConditions:
         until_cycle=700 if kind == 1 else 1 << 62,
         trace_rows=rows,
         word_rows=rows,
-        seen_words=ACCESS_CACHE_WORDS if rows else 0,
+        cache_words=ACCESS_CACHE_WORDS if rows else 0,
     )
 
 

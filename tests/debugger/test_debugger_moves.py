@@ -115,7 +115,7 @@ def test_a_step_back_undoes_a_step(debugger: Debugger, unit: Any) -> None:
 
 def test_both_engines_stop_at_the_same_places() -> None:
     places = []
-    for engine in nmpsim.core.engines.ENGINES:  # type: ignore[attr-defined]
+    for engine in nmpsim.core.engine_selection.ENGINES:  # type: ignore[attr-defined]
         debugger = fresh(engine)
         seen = [debugger.step("tensor", 5) for _ in range(4)]
         seen += [debugger.step("instruction", 3, core=2), debugger.step("layer")]

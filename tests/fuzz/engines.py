@@ -14,7 +14,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Metadata, Tensor
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import RUNS_BEFORE_PROOF, Device
-from nmpsim.core.engines import make_engine
+from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.state import Machine
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import RunReport

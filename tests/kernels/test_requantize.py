@@ -42,8 +42,8 @@ from rescale_oracle import (
 
 from nmpsim.core.reference import arithmetic
 from nmpsim.core.reference import requantize as reference
-from nmpsim.core.reference.events import LayerCounters, ResultPositions
 from nmpsim.core.reference.operands import ELEMENTS, Scale
+from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
 from nmpsim.kernels import channel_tables, channels, requantize
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Clip, IntegerScale, OutputPosition
@@ -431,7 +431,9 @@ def words_of(layer: Layer) -> dict[str, int]:
 def requantizer_of(layer: Layer) -> reference.Requantizer:
     columns = np.array([[*c.bias_scale, *c.out] for c in layer.channels], np.int64).T
     bias = np.array([c.bias for c in layer.channels], np.int64)
-    return reference.requantizer_of(words_of(layer), bias, Scale(*columns[:3]), Scale(*columns[3:]))
+    return reference.make_requantizer(
+        words_of(layer), bias, Scale(*columns[:3]), Scale(*columns[3:])
+    )
 
 
 def place_of(counters: Any, times: int) -> ResultPositions:
@@ -447,10 +449,10 @@ def test_results_of_the_reference(profile: int, element: int) -> None:
         sums, counters, ledger = sums_of(layer, seed), new_counters(), Ledger()
         q = requantizer_of(layer)
         assert q.element == ELEMENTS[element]
-        steps = reference.finish(
+        steps = reference.finish_sums(
             np.array(sums, np.int64), words_of(layer), q, place_of(counters, 1)
         )
-        found = arithmetic.result_of(steps)
+        found = arithmetic.evaluate(steps)
         expected = [
             result_of(total, layer, c, INDEX + i, ledger)
             for i, (total, c) in enumerate(zip(sums, layer.channels, strict=True))
@@ -465,7 +467,7 @@ def test_biases_of_the_reference(profile: int, element: int) -> None:
         layer = layer_of(profile, element, seed)
         counters, ledger = new_counters(), Ledger()
         steps = reference.BIASES[profile](requantizer_of(layer), place_of(counters, PIXELS))
-        found = arithmetic.result_of(steps)
+        found = arithmetic.evaluate(steps)
         expected = [
             bias_of(layer, c, INDEX + i, ledger, PIXELS) for i, c in enumerate(layer.channels)
         ]
@@ -480,13 +482,13 @@ def test_what_a_sum_of_the_reference_begins_with(profile: int, element: int) -> 
     for seed in range(CASES):
         layer = layer_of(profile, element, seed)
         q, place = requantizer_of(layer), place_of(new_counters(), PIXELS)
-        biases = arithmetic.result_of(reference.BIASES[profile](q, place)).tolist()
+        biases = arithmetic.evaluate(reference.BIASES[profile](q, place)).tolist()
         zero_terms = [7, -3, largest, -largest, *range(100, 100 + COUNT)][:COUNT]
-        steps = reference.start(
+        steps = reference.initial_sums(
             words_of(layer), np.array(zero_terms, np.int64), requantizer_of(layer), place
         )
         expected = [
             min(max(bias + term, -largest - 1), largest)
             for bias, term in zip(biases, zero_terms, strict=True)
         ]
-        assert arithmetic.result_of(steps).tolist() == expected, seed
+        assert arithmetic.evaluate(steps).tolist() == expected, seed

@@ -73,15 +73,15 @@ def test_the_bits_of_a_float32() -> None:
     for value in (0.0, 1.0, -1.0, 0.1, 3e38, 1e-45):
         bits = bits_of(value)
         assert float_entry(np.int64(bits)) == F32(value) == float_of(bits)
-        assert operands.float_of_bits(bits) == F32(value)
-        assert operands.float_of_bits(bits & 0xFFFF_FFFF) == F32(value)
-        assert operands.float_of_bits([bits, 0]).tolist() == [F32(value), 0]
+        assert operands.bits_to_float32(bits) == F32(value)
+        assert operands.bits_to_float32(bits & 0xFFFF_FFFF) == F32(value)
+        assert operands.bits_to_float32([bits, 0]).tolist() == [F32(value), 0]
 
 
 def test_integers_as_float32() -> None:
     """The nearest one, halves to even: 2^24 + 1 and 2^24 + 3 are halves."""
     integers = np.array([0, -5, (1 << 24) + 1, (1 << 24) + 3, (1 << 62) + 1], np.int64)
-    reals = reference.real(integers)
+    reals = reference.to_float32(integers)
     assert reals.dtype == F32
     assert reals.tolist() == [0, -5, 1 << 24, (1 << 24) + 4, 1 << 62]
 
@@ -92,14 +92,14 @@ def test_values_are_held() -> None:
         expected = min(max(value, -100), 100)
         assert held_entry(np.int64(value), np.int64(100)) == expected
     values = np.array([-HELD, -9, -8, -7, 0, 7, 8, 9, HELD], np.int64)
-    assert reference.held(values, 3).tolist() == [-8, -8, -8, -7, 0, 7, 8, 8, 8]
-    assert reference.held(values, 62).tolist() == values.tolist()
+    assert reference.clamp_bits(values, 3).tolist() == [-8, -8, -8, -7, 0, 7, 8, 8, 8]
+    assert reference.clamp_bits(values, 62).tolist() == values.tolist()
 
 
 def test_whole_numbers() -> None:
     values = np.array([0.0, -3.0, 2.0**61, 2.0**62, 2.0**63, np.inf, -np.inf, -(2.0**63), np.nan])
     expected = [0, -3, 1 << 61, HELD, HELD, HELD, -HELD, -HELD, 0]
-    assert reference.whole(values).tolist() == expected
+    assert reference.to_integers(values).tolist() == expected
 
 
 @pytest.mark.parametrize("mul", [*EDGES, 1518500250, 1103515245])

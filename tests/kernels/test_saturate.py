@@ -26,7 +26,7 @@ from rescale_oracle import (
     new_counters,
 )
 
-from nmpsim.core.reference import arithmetic, events, operands
+from nmpsim.core.reference import arithmetic, operands, saturation
 from nmpsim.kernels import saturate
 
 limit_entry: Any = numba.njit(
@@ -59,10 +59,10 @@ def integers(values: list[int]) -> Any:
 
 def place_of(
     counters: SaturationCounters, index: int, count: int, times: int = 1
-) -> events.ResultPositions:
+) -> saturation.ResultPositions:
     machine: Any = counters
-    return events.ResultPositions(
-        events.LayerCounters(machine, LAYER_INDEX), np.arange(index, index + count), times
+    return saturation.ResultPositions(
+        saturation.LayerCounters(machine, LAYER_INDEX), np.arange(index, index + count), times
     )
 
 
@@ -133,7 +133,7 @@ def test_runs_are_clipped(values: list[int], index: int, wanted: int, dtype: Any
         ]
         assert run.tolist() == [*expected, *rest]
         place = place_of(other, first, len(values))
-        assert events.clamp(integers(values), -40, 40, stages, place).tolist() == expected
+        assert saturation.clamp(integers(values), -40, 40, stages, place).tolist() == expected
     ledger.assert_equal(counters)
     ledger.assert_equal(other)
 
@@ -165,7 +165,7 @@ def test_runs_are_saturated_to_32_bits(stage: int) -> None:
     assert run.tolist() == [*expected, *REST]
     ledger.assert_equal(counters)
     place = place_of(other, 6, len(values))
-    assert events.saturate(integers(values), 32, stage, place).tolist() == expected
+    assert saturation.saturate(integers(values), 32, stage, place).tolist() == expected
     ledger.assert_equal(other)
 
 
@@ -174,21 +174,23 @@ def test_each_value_in_its_own_range_several_times() -> None:
     ledger, counters = Ledger(), new_counters()
     values, lows, highs = [5, -5, 9, -9], [-1, -2, -3, -4], [4, 5, 6, 7]
     place = place_of(counters, 4, 4, times=6)
-    found = events.clamp(
+    found = saturation.clamp(
         integers(values), integers(lows), integers(highs), (BIAS, RESULT), place
     ).tolist()
     assert found == [
         ledger.limit(value, low, high, (BIAS, RESULT), 4 + i, 6)
         for i, (value, low, high) in enumerate(zip(values, lows, highs, strict=True))
     ]
-    assert events.ResultPositions(place.account, place.index).times == 1, "unless told otherwise"
-    chosen = place.only(np.array([False, True, False, True]))
-    events.clamp(integers([8, -8]), -1, 1, (RESULT, RESULT), chosen)
+    assert saturation.ResultPositions(place.account, place.index).times == 1, (
+        "unless told otherwise"
+    )
+    chosen = place.select(np.array([False, True, False, True]))
+    saturation.clamp(integers([8, -8]), -1, 1, (RESULT, RESULT), chosen)
     for value, index in ((8, 5), (-8, 7)):
         ledger.limit(value, -1, 1, (RESULT, RESULT), index, 6)
     ledger.assert_equal(counters)
-    events.LayerCounters(counters, LAYER_INDEX).add_elements(12)  # type: ignore[arg-type]
-    events.LayerCounters(counters, LAYER_INDEX).add_elements(3)  # type: ignore[arg-type]
+    saturation.LayerCounters(counters, LAYER_INDEX).add_elements(12)  # type: ignore[arg-type]
+    saturation.LayerCounters(counters, LAYER_INDEX).add_elements(3)  # type: ignore[arg-type]
     assert counters.layers.elements.tolist() == [0, 15, 0]
 
 
@@ -233,10 +235,10 @@ def test_an_integer_scale_of_the_reference(element: int, scale: tuple[int, int, 
     xs = XS if element == INT8 else WIDE_XS
     counters, ledger = new_counters(), Ledger()
     place = place_of(counters, 0, len(xs), times=4)
-    steps = arithmetic.integer_scale(
+    steps = arithmetic.rescale_integer(
         integers(xs), operands.Scale(*scale), operands.ELEMENTS[element], place, BIAS
     )
-    found = arithmetic.result_of(steps)
+    found = arithmetic.evaluate(steps)
     assert found.tolist() == [
         integer_form(x, scale, element, BIAS, i, ledger, times=4) for i, x in enumerate(xs)
     ]
@@ -249,8 +251,8 @@ def test_a_fixed_point_scale_of_the_reference(scale: tuple[int, int, int]) -> No
     xs = [*XS, 1 << 40, -(1 << 40), 1 << 62, -(1 << 62)]
     counters, ledger = new_counters(), Ledger()
     place = place_of(counters, 0, len(xs))
-    found = arithmetic.result_of(
-        arithmetic.fixed_point(integers(xs), operands.Scale(*scale), place)
+    found = arithmetic.evaluate(
+        arithmetic.rescale_fixed_point(integers(xs), operands.Scale(*scale), place)
     )
     assert found.tolist() == [fixed_form(x, scale, i, ledger) for i, x in enumerate(xs)]
     ledger.assert_equal(counters)

@@ -16,7 +16,7 @@ from tiers import examples
 from nmpsim.config import DeviceConfig
 from nmpsim.core.reference import tensor
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.units import Queue
+from nmpsim.core.reference.units import UnitQueue
 from nmpsim.core.state import CoreStatus, Count, CycleCause, Machine
 from nmpsim.isa.table import Unit
 
@@ -48,9 +48,14 @@ class Watch:
         self.unused: set[tuple[int, int]] = set()
         self.has_work = [False] * CORES
         self.passed = [0] * CORES
-        compute, spend, works, leave = tensor.compute, Core.spend, Core.works_on, Core.leave_layer
+        compute, spend, works, leave = (
+            tensor.compute,
+            Core.spend,
+            Core.begin_layer,
+            Core.leave_layer,
+        )
 
-        def noted_compute(queue: Queue, layer: int, cycles: int) -> None:
+        def noted_compute(queue: UnitQueue, layer: int, cycles: int) -> None:
             compute(queue, layer, cycles)
             end = queue.free
             core, unit = queue.core.number, queue.unit
@@ -76,7 +81,7 @@ class Watch:
             if core.number == CORES - 1:  # all meet at every barrier
                 self.has_work = [False] * CORES
 
-        monkeypatch.setattr(Core, "works_on", noted_work)
+        monkeypatch.setattr(Core, "begin_layer", noted_work)
         monkeypatch.setattr(Core, "leave_layer", noted_leave)
         monkeypatch.setattr(tensor, "compute", noted_compute)
         monkeypatch.setattr(Core, "spend", noted_spend)

@@ -20,7 +20,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core import critical_path
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.state import Machine, Outcome, PathCause, WaitTarget
-from nmpsim.core.work import take_waits, take_work, with_waits
+from nmpsim.core.work import drain_wait_log, drain_work_log, with_wait_log
 from nmpsim.report.causes import PATH_CAUSES
 from nmpsim.timing import costs_of
 
@@ -43,18 +43,18 @@ def recorded(
     name: str, program: Program, room: int = 1 << 12
 ) -> tuple[Machine, CriticalPath, tuple[list[Any], list[Any]]]:
     """The machine at the end, its path, the order in which the DRAM served and semaphores woke."""
-    m, costs = with_waits(program.machine(), room), costs_of(program.config)
+    m, costs = with_wait_log(program.machine(), room), costs_of(program.config)
     recorder, order, outcome = PathRecorder(m, costs), ([], []), Outcome.PAUSED
     while outcome == Outcome.PAUSED:
         outcome = engine(name).run(m, costs, 1 << 30, False)
         waits = m.waits[: int(m.shared[0].waited)]
         woken = waits[waits.what == WaitTarget.SEMAPHORE]
         order[1].extend(woken[["core", "awaited"]].tolist())
-        work = take_work(m)
+        work = drain_work_log(m)
         grants = work[work.is_grant == 1]
         keys = np.concatenate([grants.core[:, None], grants.unit[:, None], grants.cursor], axis=1)
         order[0].extend(keys.tolist())
-        recorder.take(m, work, take_waits(m))
+        recorder.add(m, work, drain_wait_log(m))
     return m, recorder.finish(m), order
 
 

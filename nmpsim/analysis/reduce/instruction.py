@@ -22,7 +22,7 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import Change, apply_patch
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
-from nmpsim.core.engines import make_engine
+from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.host_steps import run_host_step, write_tensor
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.load import load_machine

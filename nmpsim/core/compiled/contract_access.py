@@ -1,4 +1,4 @@
-"""Two accesses to the same bytes, one of them a write, that nothing orders."""
+"""Detection of two unordered accesses to the same bytes, one of which writes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.contract_found import CORE, LAYER, NUMBER, PC, report_pair
 from nmpsim.core.compiled.contract_memory import is_ram
 from nmpsim.core.compiled.contract_order import HALTED, is_ordered
 from nmpsim.core.compiled.contract_state import (
+    BEFORE,
+    BY_CORE,
+    BY_JOB,
+    BY_LAYER,
+    BY_NUMBER,
+    BY_PC,
+    BY_UNIT,
+    COMPARISONS,
+    CORE,
+    DEPTH,
+    INDEX_SIZE,
+    IS_INCOMPLETE,
+    LAYER,
+    MAX_COMPARISONS,
     MAX_OPEN,
-    MAX_WORK,
-    PLACES,
+    NUMBER,
+    OPEN,
+    PC,
     SCALAR,
     UNITS,
-    AccessOrigin,
-    Contract,
-    Limit,
+    ContractState,
+    report_conflict,
 )
 from nmpsim.core.compiled.dram_conflicts import (
     FROM,
@@ -44,53 +57,50 @@ from nmpsim.memory.footprint import (
 )
 from nmpsim.memory.footprint import WRITES as WRITE_COUNT
 
-DEPTH, OPEN = int(Limit.DEPTH), int(Limit.OPEN)
-WORK, IS_UNSURE = int(Limit.WORK), int(Limit.IS_UNSURE)
-BY_NUMBER, BY_CORE, BY_PC, BY_LAYER, BY_UNIT, BY_JOB, BEFORE = map(int, AccessOrigin)
 UNIT_ORDER = np.int64(NUMBER_OF_CASE["unit_order"])
 CORE_ORDER = np.int64(NUMBER_OF_CASE["core_order"])
 FAR = np.int64(1) << np.int64(62)
 
 
-def sign(c: Contract, touches: Int64s, unit: Int, job: Int) -> None:
-    """Note that the instruction that is checked has made these touches."""
+def record_origin(c: ContractState, touches: Int64s, unit: Int, job: Int) -> None:
+    """Record which instruction has made these accesses."""
     touches[0, BY_NUMBER], touches[0, BY_CORE] = c.found[NUMBER], c.found[CORE]
     touches[0, BY_PC], touches[0, BY_LAYER] = c.found[PC], c.found[LAYER]
     touches[0, BY_UNIT], touches[0, BY_JOB] = unit, job
 
 
-def meet(c: Contract, a: Int64s, row: int, b: Int64s, other: int) -> Any:
-    """Do two touches share a byte? Counts the work, and gives up after very much of it."""
+def accesses_overlap(c: ContractState, a: Int64s, row: int, b: Int64s, other: int) -> Any:
+    """Return whether two accesses overlap; gives up beyond MAX_COMPARISONS."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
-    if c.numbers[WORK] > MAX_WORK:
-        c.numbers[IS_UNSURE] = 1
+    if c.numbers[COMPARISONS] > MAX_COMPARISONS:
+        c.numbers[IS_INCOMPLETE] = 1
         return False
-    c.numbers[WORK] += min(runs_of(a, row), runs_of(b, other))
+    c.numbers[COMPARISONS] += min(runs_of(a, row), runs_of(b, other))
     return rows_overlap(a, row, b, other)
 
 
-def check_pair(c: Contract, case: Int, touches: Int64s, others: Int64s) -> None:
-    """Compare the touches of two instructions of which one writes."""
+def check_pair(c: ContractState, case: Int, touches: Int64s, others: Int64s) -> None:
+    """Compare the accesses of two instructions of which one writes."""
     for row in range(1, touches[0, COUNT] + 1):
         writes = row <= touches[0, WRITE_COUNT]
         last = others[0, COUNT] if writes else others[0, WRITE_COUNT]
         for other in range(1, last + 1):
-            if meet(c, touches, row, others, other):
-                report_pair(c, case, touches, row, others, other)
+            if accesses_overlap(c, touches, row, others, other):
+                report_conflict(c, case, touches, row, others, other)
 
 
 # --- units of a core ------------------------------------------------------------------------------
 
 
-def check_unit(c: Contract, case: Int, core: Int, unit: Int, touches: Int64s) -> None:
-    """Compare with what a unit may still be doing as far as its core knows."""
-    for job in range(c.knows[core, core, unit], c.issued[core, unit]):
+def check_unit(c: ContractState, case: Int, core: Int, unit: Int, touches: Int64s) -> None:
+    """Compare with the jobs of a unit that its core does not know to be done."""
+    for job in range(c.clocks[core, core, unit], c.issued[core, unit]):
         check_pair(c, case, touches, c.touches[core, unit, job % c.numbers[DEPTH]])
 
 
-def check_units(c: Contract, core: Int, unit: Int, touches: Int64s) -> None:
-    """Compare with what the core's other units may still be doing; ``unit`` -1 is the core."""
+def check_units(c: ContractState, core: Int, unit: Int, touches: Int64s) -> None:
+    """Compare with unfinished jobs of the core's other units; ``unit`` -1 is the core itself."""
     for other in range(UNITS):
         if other != unit:
             check_unit(c, UNIT_ORDER, core, other, touches)
@@ -99,8 +109,8 @@ def check_units(c: Contract, core: Int, unit: Int, touches: Int64s) -> None:
 # --- cores ----------------------------------------------------------------------------------------
 
 
-def put_row_range(c: Contract, touches: Int64s, row: Int) -> None:
-    """The range of a touch in DRAM, roughly; see :mod:`~nmpsim.core.compiled.dram_conflicts`."""
+def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
+    """Compute the DRAM range of an access; see :mod:`~nmpsim.core.compiled.dram_conflicts`."""
     start, run, accessed = touches[row, START], touches[row, RUN], c.accessed
     accessed[RANGE_BEGIN], accessed[RANGE_END] = start, touches[row, END]
     accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
@@ -117,32 +127,32 @@ def put_row_range(c: Contract, touches: Int64s, row: Int) -> None:
         )
 
 
-def check_ram(c: Contract, core: Int, touches: Int64s) -> None:
-    """Compare what is touched in DRAM with other cores' accesses, and keep it for later ones."""
+def check_dram_accesses(c: ContractState, core: Int, touches: Int64s) -> None:
+    """Compare DRAM accesses with those of other cores, and keep them for later ones."""
     for row in range(1, touches[0, COUNT] + 1):
         if is_ram(c, touches, row):
-            check_cores(c, core, touches, row)
-            open_access(c, core, touches, row)
+            check_other_cores(c, core, touches, row)
+            keep_access(c, core, touches, row)
 
 
-def check_cores(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
-    """Compare an access to DRAM with those of other cores that it is not ordered after."""
+def check_other_cores(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
+    """Compare a DRAM access with those of other cores that it is not ordered after."""
     start, end = touches[row, START], touches[row, END]
     writes = row <= touches[0, WRITE_COUNT]
     near = start < c.hull[WRITES, 1] and c.hull[WRITES, 0] < end
     if writes:
         near |= start < c.hull[READS, 1] and c.hull[READS, 0] < end
-    put_row_range(c, touches, row)
+    compute_range(c, touches, row)
     if not near or not conflicts_with_others(
         c.ranges, core, c.accessed, WRITES if writes else READS
     ):
         return
-    if c.numbers[WORK] > MAX_WORK:
-        c.numbers[IS_UNSURE] = 1
+    if c.numbers[COMPARISONS] > MAX_COMPARISONS:
+        c.numbers[IS_INCOMPLETE] = 1
         return
-    c.numbers[WORK] += c.numbers[OPEN]
+    c.numbers[COMPARISONS] += c.numbers[OPEN]
     for i in range(c.numbers[OPEN]):
-        one = c.opened[i]
+        one = c.open_accesses[i]
         if one[0, BY_CORE] == core or not (writes or one[0, WRITE_COUNT]):
             continue
         if one[1, START] >= end or start >= one[1, END]:
@@ -151,70 +161,70 @@ def check_cores(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
             check_pair(c, CORE_ORDER, touches, one)
 
 
-def keep_near(c: Contract, core: Int, kind: Int, touches: Int64s, row: Int) -> None:
-    """Keep where an access lies, roughly."""
-    put_row_range(c, touches, row)
+def extend_ranges(c: ContractState, core: Int, kind: Int, touches: Int64s, row: Int) -> None:
+    """Extend the DRAM ranges of a core by an access."""
+    compute_range(c, touches, row)
     keep_range(c.ranges[core, kind], c.accessed)
     c.hull[kind, 0] = min(c.hull[kind, 0], touches[row, START])
     c.hull[kind, 1] = max(c.hull[kind, 1], touches[row, END])
 
 
-def open_access(c: Contract, core: Int, touches: Int64s, row: Int) -> None:
-    """Keep an access to DRAM for those that come later."""
+def keep_access(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
+    """Keep a DRAM access for comparison with later ones."""
     writes = 1 if row <= touches[0, WRITE_COUNT] else 0
-    if touches[0, BY_UNIT] == SCALAR and is_again(c, core, touches, row, writes):
+    if touches[0, BY_UNIT] == SCALAR and is_repeated(c, core, touches, row, writes):
         return
     if c.numbers[OPEN] == MAX_OPEN:
-        forget_ordered(c)
+        drop_ordered(c)
         if c.numbers[OPEN] > MAX_OPEN // 2:  # the check must end, however long cores do not meet
-            c.numbers[IS_UNSURE] = 1
-            unlink_all(c)
+            c.numbers[IS_INCOMPLETE] = 1
+            clear_index(c)
             c.numbers[OPEN] = 0
-    keep_near(c, core, WRITES if writes else READS, touches, row)
+    extend_ranges(c, core, WRITES if writes else READS, touches, row)
     last = c.numbers[OPEN]
-    one = c.opened[last]
+    one = c.open_accesses[last]
     c.numbers[OPEN] += 1
     for i in range(TOUCH_WORDS):
         one[0, i], one[1, i] = touches[0, i], touches[row, i]
     one[0, COUNT], one[0, WRITE_COUNT] = 1, writes
-    link(c, last)
+    index_access(c, last)
 
 
-def is_again(c: Contract, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
-    """A loop that reads or writes a word again and again counts with its last time."""
-    found = c.places[place_of(core, touches[row, START], writes)] - 1
-    while found >= 0 and not is_same(c.opened[found], core, touches, row, writes):
-        found = c.opened[found, 0, BEFORE] - 1
+def is_repeated(c: ContractState, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
+    """Return whether a scalar access repeats a kept one, whose job number is then updated."""
+    found = c.access_index[find_index_slot(core, touches[row, START], writes)] - 1
+    while found >= 0 and not is_same_access(c.open_accesses[found], core, touches, row, writes):
+        found = c.open_accesses[found, 0, BEFORE] - 1
     if found < 0:
         return False
-    c.opened[found, 0, BY_JOB] = touches[0, BY_JOB]
+    c.open_accesses[found, 0, BY_JOB] = touches[0, BY_JOB]
     return True
 
 
-def place_of(core: Int, start: Int, writes: Int) -> Any:
-    """Entry of ``Contract.places``: neighbours, cores and kinds of access are far apart."""
-    return ((start * 2 + writes + core * 8191) * 40503 >> 6) % PLACES
+def find_index_slot(core: Int, start: Int, writes: Int) -> Any:
+    """Return the slot of an access in ``ContractState.access_index``."""
+    return ((start * 2 + writes + core * 8191) * 40503 >> 6) % INDEX_SIZE
 
 
-def link(c: Contract, row: Int) -> None:
-    """An access that is kept can be found."""
-    one = c.opened[row]
+def index_access(c: ContractState, row: Int) -> None:
+    """Add a kept scalar access to the index."""
+    one = c.open_accesses[row]
     if one[0, BY_UNIT] == SCALAR:
-        place = place_of(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])
-        one[0, BEFORE] = c.places[place]
-        c.places[place] = row + 1
+        place = find_index_slot(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])
+        one[0, BEFORE] = c.access_index[place]
+        c.access_index[place] = row + 1
 
 
-def unlink_all(c: Contract) -> None:
-    """None of those that are kept can be found."""
+def clear_index(c: ContractState) -> None:
+    """Remove all kept accesses from the index."""
     for row in range(c.numbers[OPEN]):
-        one = c.opened[row]
+        one = c.open_accesses[row]
         if one[0, BY_UNIT] == SCALAR:
-            c.places[place_of(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])] = 0
+            c.access_index[find_index_slot(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])] = 0
 
 
-def is_same(one: Int64s, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
-    """Was an access that is kept made by a core itself, to the same bytes in the same way?"""
+def is_same_access(one: Int64s, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
+    """Return whether a kept scalar access is to the same bytes, of the same kind and core."""
     return (
         one[0, BY_CORE] == core
         and one[0, BY_UNIT] == SCALAR
@@ -224,30 +234,30 @@ def is_same(one: Int64s, core: Int, touches: Int64s, row: Int, writes: Int) -> A
     )
 
 
-def known_to_all(c: Contract) -> None:
-    """Put into ``least`` what every core that runs knows to be done."""
-    c.least[:, :] = FAR
+def compute_common_clock(c: ContractState) -> None:
+    """Compute into ``common_clock`` the jobs that every running core knows to be done."""
+    c.common_clock[:, :] = FAR
     for core in range(c.waits.shape[0]):
         if c.waits[core, 0] != HALTED:
-            np.fmin(c.least, c.knows[core], c.least)
+            np.fmin(c.common_clock, c.clocks[core], c.common_clock)
 
 
-def forget_ordered(c: Contract) -> None:
-    """Drop the accesses that every core that runs is ordered after."""
-    known_to_all(c)
-    unlink_all(c)
+def drop_ordered(c: ContractState) -> None:
+    """Drop accesses that every running core is ordered after."""
+    compute_common_clock(c)
+    clear_index(c)
     c.ranges[:, :, :, :] = 0
     c.hull[:, 0] = FAR
     c.hull[:, 1] = 0
     kept = 0
     for i in range(c.numbers[OPEN]):
-        one, to = c.opened[i], c.opened[kept]
+        one, to = c.open_accesses[i], c.open_accesses[kept]
         core = one[0, BY_CORE]
-        if one[0, BY_JOB] < c.least[core, one[0, BY_UNIT]]:
+        if one[0, BY_JOB] < c.common_clock[core, one[0, BY_UNIT]]:
             continue
         for word in range(TOUCH_WORDS):
             to[0, word], to[1, word] = one[0, word], one[1, word]
-        link(c, kept)
+        index_access(c, kept)
         kept += 1
-        keep_near(c, core, WRITES if to[0, WRITE_COUNT] else READS, to, 1)
+        extend_ranges(c, core, WRITES if to[0, WRITE_COUNT] else READS, to, 1)
     c.numbers[OPEN] = kept

@@ -1,6 +1,6 @@
-"""The check of the contract, compiled.
+"""The compiled check of the contract.
 
-What it consists of is plain Python, so that the reference engine needs no compiler for it.
+Its functions are plain Python, so that the reference engine needs no compiler for them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from nmpsim.core import access_cache
 from nmpsim.core.compiled import (
     contract,
     contract_access,
-    contract_found,
     contract_memory,
     contract_order,
+    contract_state,
     dram_conflicts,
 )
-from nmpsim.core.compiled.contract_state import Contract
+from nmpsim.core.compiled.contract_state import ContractState
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit_general
 from nmpsim.kernels.numba_internals import struct_pointer
@@ -27,18 +27,18 @@ from nmpsim.memory.pure import register_pure_functions
 PLAIN_MODULES = (
     contract,
     contract_access,
-    contract_found,
     contract_memory,
     contract_order,
+    contract_state,
     dram_conflicts,
     access_cache,
 )
-"""All of whose functions compiled code may call."""
+"""Modules whose functions compiled code may call."""
 
 
 @functools.cache
 def register_plain_functions() -> None:
-    """Let compiled code call what is plain Python; to be done before any of it is compiled."""
+    """Register plain Python functions for compiled code, before any of it is compiled."""
     register_pure_functions()
     for module in PLAIN_MODULES:
         for function in vars(module).values():
@@ -46,6 +46,6 @@ def register_plain_functions() -> None:
                 jit_general(function)
 
 
-def check_events(given: Contract, events: Int64s, words: Int64s, first_word: Int) -> Any:
-    """As :func:`~nmpsim.core.compiled.contract.check`."""
+def check_events(given: ContractState, events: Int64s, words: Int64s, first_word: Int) -> Any:
+    """Check events; see :func:`~nmpsim.core.compiled.contract.check`."""
     return contract.check(struct_pointer(given), events, words, first_word)

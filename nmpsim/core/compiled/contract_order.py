@@ -1,13 +1,13 @@
-"""What a core knows to be done: units that it has waited for, and cores that it has met.
+"""Ordering of accesses by vector clocks.
 
-Each core knows how many jobs of every unit of every core are done; it learns by waiting, and at
-barriers, semaphores and words of the control block from others (vector clocks: Mattern, *Virtual
-Time and Global States of Distributed Systems*, 1989). An access is ordered after another one if
-its core knows the other one's job, or if both are for one unit of one core.
+Each core has a clock: how many jobs of every unit of every core it knows to be done. It advances by
+waiting, and by barriers, semaphores and words of the control block (Mattern, *Virtual Time and
+Global States of Distributed Systems*, 1989). An access is ordered after another one if its core
+knows that the other one's job is done, or if both are for one unit of one core.
 
-From which posts a pend learns shows late: a post that comes after the pend in simulated time, and
-that does not know of it, could have come first. Where such a rival takes knowledge away, the check
-begins again with the rivals known from the start.
+The posts from which a pend learns are known late: a post that comes after the pend in simulated
+time, without knowing of it, could have come first. Such a rival reduces what the pend may learn;
+the check then begins again with the rivals known from the start.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.contract_state import (
+    HAS_NEW_RIVAL,
+    IS_INCOMPLETE,
     MAX_POSTS,
     SCALAR,
-    Contract,
-    Limit,
-    Served,
+    ContractState,
+    ServedPend,
 )
 from nmpsim.kernels.array_types import Int, Int64s
 
 RUNNING, AT_BARRIER, PENDING, HALTED = range(4)
-IS_UNSURE, IS_TOO_STRICT = int(Limit.IS_UNSURE), int(Limit.IS_TOO_STRICT)
 LAST_SERVED = MAX_POSTS - 1
-SERVED_CORE, SERVED_JOB, SERVED_TAKEN = map(int, Served)
+SERVED_CORE, SERVED_JOB, SERVED_TAKEN = map(int, ServedPend)
 
 
-def learn(knows: Int64s, other: Int64s) -> None:
-    """Know what another one knows too, both [cores, DOERS]."""
-    np.fmax(knows, other, knows)  # np.maximum must be told `out` by name, which Numba does not know
+def merge_clock(clocks: Int64s, other: Int64s) -> None:
+    """Merge another clock into a clock, both int64 [cores, AGENTS]."""
+    np.fmax(
+        clocks, other, clocks
+    )  # np.maximum must be told `out` by name, which Numba does not know
 
 
-def knows_done(c: Contract, core: Int, other: Int, doer: Int, done: Int) -> None:
-    """A core learns that ``done`` jobs of a unit of its own, or of another core, are done."""
-    c.knows[core, other, doer] = max(c.knows[core, other, doer], done)
+def complete_jobs(c: ContractState, core: Int, other: Int, agent: Int, done: Int) -> None:
+    """Record that a core knows ``done`` jobs of a unit to be done."""
+    c.clocks[core, other, agent] = max(c.clocks[core, other, agent], done)
 
 
-def arrive(c: Contract, core: Int, number: Int, count: Int) -> Any:
-    """A core comes to a barrier: 0 it waits, 1 all go on, -1 they name different counts."""
+def arrive(c: ContractState, core: Int, number: Int, count: Int) -> Any:
+    """Arrive at a barrier: return 0 to wait, 1 if all continue, -1 if the counts differ."""
     c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = AT_BARRIER, number, count
     arrived, differ = 0, False
     for other in range(c.waits.shape[0]):
@@ -55,52 +57,51 @@ def arrive(c: Contract, core: Int, number: Int, count: Int) -> Any:
         return 0
     for other in range(c.waits.shape[0]):
         if other != core and c.waits[other, 0] == AT_BARRIER and c.waits[other, 1] == number:
-            learn(c.knows[core], c.knows[other])
+            merge_clock(c.clocks[core], c.clocks[other])
     for other in range(c.waits.shape[0]):
         if c.waits[other, 0] == AT_BARRIER and c.waits[other, 1] == number:
             c.waits[other, 0] = RUNNING
             if other != core:
-                learn(c.knows[other], c.knows[core])
+                merge_clock(c.clocks[other], c.clocks[core])
     return 1
 
 
-def post(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
-    """A core posts; who pends there is served, lower numbers first."""
+def post(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
+    """Post to a semaphore and serve waiting cores, lower numbers first."""
     find_rivals(c, core, semaphore, count)
     slot = c.post_count[semaphore] % MAX_POSTS
     c.post_count[semaphore] += 1
     c.posted[semaphore, core] += count
     c.posts[semaphore, slot, 0] = core
     c.posts[semaphore, slot, 1] = c.posted[semaphore, core]
-    c.post_knows[semaphore, slot, :, :] = 0
-    learn(c.post_knows[semaphore, slot], c.knows[core])
+    c.post_clocks[semaphore, slot, :, :] = 0
+    merge_clock(c.post_clocks[semaphore, slot], c.clocks[core])
     c.semaphores[semaphore] += count
     for other in range(c.waits.shape[0]):
         is_pending = c.waits[other, 0] == PENDING and c.waits[other, 1] == semaphore
         if is_pending and c.semaphores[semaphore] >= c.waits[other, 2]:
             c.waits[other, 0] = RUNNING
-            take(c, other, semaphore, c.waits[other, 2])
+            take_semaphore(c, other, semaphore, c.waits[other, 2])
 
 
-def pend(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
-    """A core pends: it takes, or waits."""
+def pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
+    """Take from a semaphore, or wait."""
     if c.semaphores[semaphore] >= count:
-        take(c, core, semaphore, count)
+        take_semaphore(c, core, semaphore, count)
     else:
         c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = PENDING, semaphore, count
 
 
-def take(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
-    """Learn from the posts without which there would not have been enough.
+def take_semaphore(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
+    """Merge the clocks of the posts without which the pend could not have been served.
 
-    Of a core those come first that were first; how many of them are needed is what all other cores
-    together cannot have posted.
+    Of a core the earliest posts count; needed is what all other cores together cannot have posted.
     """
     c.semaphores[semaphore] -= count
     c.taken[semaphore, core] += count
     number = c.served_count[semaphore]
     if number == LAST_SERVED:
-        c.numbers[IS_UNSURE] = 1
+        c.numbers[IS_INCOMPLETE] = 1
     else:
         c.served_count[semaphore] = number + 1
     for other in range(c.waits.shape[0]):
@@ -108,22 +109,22 @@ def take(c: Contract, core: Int, semaphore: Int, count: Int) -> None:
     served = c.served[semaphore, number]
     served[SERVED_CORE], served[SERVED_TAKEN] = core, c.taken[semaphore, core]
     for other in range(c.waits.shape[0]):
-        needed = needed_of(c, semaphore, number, other, c.known_rivals)
+        needed = count_needed_posts(c, semaphore, number, other, c.known_rivals)
         if needed <= 0:
             continue
         begin = max(c.post_count[semaphore] - MAX_POSTS, 0)
         if begin > 0:
-            c.numbers[IS_UNSURE] = 1
+            c.numbers[IS_INCOMPLETE] = 1
         for i in range(begin, c.post_count[semaphore]):
             slot = i % MAX_POSTS
             if c.posts[semaphore, slot, 0] == other and c.posts[semaphore, slot, 1] >= needed:
-                learn(c.knows[core], c.post_knows[semaphore, slot])
+                merge_clock(c.clocks[core], c.post_clocks[semaphore, slot])
                 break
-    served[SERVED_JOB] = do_scalar(c, core)
+    served[SERVED_JOB] = count_scalar_access(c, core)
 
 
-def needed_of(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> Any:
-    """How much a core must have posted for a pend to be served, as all others cannot have."""
+def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> Any:
+    """Return how much a core must have posted for a pend to be served."""
     needed = c.served[semaphore, number, SERVED_TAKEN]
     for one in range(c.waits.shape[0]):
         if one != other:
@@ -132,7 +133,7 @@ def needed_of(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> A
 
 
 def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
-    """A post that could have served earlier pends: the order may have been too strict."""
+    """Find earlier pends that a post could have served, and request a new check for them."""
     for number in range(c.served_count[semaphore]):
         served, rivals = c.served[semaphore, number], c.rivals[semaphore, number]
         taker = served[SERVED_CORE]
@@ -142,19 +143,19 @@ def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
         if rivals[core] <= c.known_rivals[semaphore, number, core]:
             continue
         for other in range(c.waits.shape[0]):
-            needed = needed_of(c, semaphore, number, other, c.known_rivals)
+            needed = count_needed_posts(c, semaphore, number, other, c.known_rivals)
             if other != core and needed > 0:
-                c.numbers[IS_TOO_STRICT] = 1
+                c.numbers[HAS_NEW_RIVAL] = 1
 
 
-def is_ordered(c: Contract, core: Int, other: Int, doer: Int, job: Int) -> Any:
-    """Does a core know that a job of another one's is done?"""
-    return job < c.knows[core, other, doer]
+def is_ordered(c: ContractState, core: Int, other: Int, agent: Int, job: Int) -> Any:
+    """Return whether a core knows that a job is done."""
+    return job < c.clocks[core, other, agent]
 
 
-def do_scalar(c: Contract, core: Int) -> Any:
-    """Number of a core's own access, which is done at once."""
+def count_scalar_access(c: ContractState, core: Int) -> Any:
+    """Return the job number of a core's own access, which is done at once."""
     job = c.issued[core, SCALAR]
     c.issued[core, SCALAR] = job + 1
-    knows_done(c, core, core, SCALAR, job + 1)
+    complete_jobs(c, core, core, SCALAR, job + 1)
     return job

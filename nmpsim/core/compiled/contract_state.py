@@ -1,4 +1,4 @@
-"""What the check of the contract knows of a run so far, in flat arrays."""
+"""State of the contract check, in flat arrays."""
 
 from __future__ import annotations
 
@@ -10,56 +10,71 @@ import numpy as np
 from nmpsim.core.compiled.dram_conflicts import KINDS, RANGE_WORDS, RANGES
 from nmpsim.core.contract_events import ViolationField
 from nmpsim.core.state import MAX_QUEUED, Bytes, Int64s
+from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
-from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
+from nmpsim.kernels.array_types import Int
+from nmpsim.memory.footprint import CODE, DESCRIPTOR, END, MAX_TOUCHES, START, TOUCH_WORDS, WHAT
+from nmpsim.memory.footprint import WRITES as WRITE_COUNT
 
 UNITS = len(Unit)
 SCALAR = UNITS
-"""After the units: what a core does itself, which is done at once."""
-DOERS = UNITS + 1
-KNOWN = 16
-"""Ranges of a memory that are known to be written throughout."""
+"""Index after the units: the core itself, whose accesses are done at once."""
+AGENTS = UNITS + 1
+MAX_RANGES = 16
+"""Number of fully written ranges that are kept for a memory."""
 MAX_OPEN = 1 << 18
-"""Accesses to DRAM that are kept while not every core is ordered after them."""
-PLACES = 1 << 16
-"""Entries of ``Contract.places``."""
+"""Number of kept DRAM accesses that not every core is ordered after."""
+INDEX_SIZE = 1 << 16
+"""Entries of ``ContractState.access_index``."""
 MAX_POSTS = 64
-"""Posts of a semaphore that are kept, and pends that were served there."""
-MAX_WORK = 1 << 28
-WORK_PER_EVENT = 1 << 11
-"""Runs and accesses that may be compared in all, and for each event on top of that."""
+"""Number of kept posts of a semaphore, and of its served pends."""
+MAX_COMPARISONS = 1 << 28
+COMPARISONS_PER_EVENT = 1 << 11
+"""Maximum number of compared runs and accesses: in all, and in addition for each event."""
 
 
-class Limit(IntEnum):
-    """Entries of ``Contract.numbers``."""
+class StateWord(IntEnum):
+    """Entries of ``ContractState.numbers``."""
 
     SCRATCHPAD_BYTES = 0
     RAM_BASE = 1
     RAM_END = 2
     DEPTH = 3
-    """Of the units' queues."""
+    """Depth of the units' queues."""
     OPEN = 4
-    """Accesses in use."""
-    WORK = 5
-    """Compared so far, beyond what each event may."""
-    IS_UNSURE = 6
+    """Number of kept DRAM accesses."""
+    COMPARISONS = 5
+    """Comparisons so far, beyond what each event may use."""
+    IS_INCOMPLETE = 6
     """1 if not everything could be checked."""
-    IS_TOO_STRICT = 7
-    """1 if a post could have served an earlier pend, and is not among the known rivals."""
+    HAS_NEW_RIVAL = 7
+    """1 if a post could have served an earlier pend and is not a known rival."""
 
 
-class Served(IntEnum):
-    """Columns of a pend that was served."""
+(
+    SCRATCHPAD_BYTES,
+    RAM_BASE,
+    RAM_END,
+    DEPTH,
+    OPEN,
+    COMPARISONS,
+    IS_INCOMPLETE,
+    HAS_NEW_RIVAL,
+) = map(int, StateWord)
+
+
+class ServedPend(IntEnum):
+    """Columns of a served pend."""
 
     CORE = 0
     JOB = 1
-    """Number of the pend among what its core did itself."""
+    """Job number of the pend."""
     TAKEN = 2
-    """By the core from this semaphore, this time included."""
+    """Amount that the core has taken from this semaphore, including this time."""
 
 
 class AccessOrigin(IntEnum):
-    """Entries of row 0 of touches, after those of ``footprint``: who made them."""
+    """Entries of row 0 of a footprint after those of ``footprint``: the origin of the accesses."""
 
     NUMBER = 3
     CORE = 4
@@ -68,116 +83,121 @@ class AccessOrigin(IntEnum):
     UNIT = 7
     JOB = 8
     BEFORE = 9
-    """Of an access that is kept: one more than the row of the one before it at its place, or 0."""
+    """Next row of the index slot of a kept access, plus 1; 0 if there is none."""
 
 
-class Contract(NamedTuple):
-    """All that the check remembers."""
+BY_NUMBER, BY_CORE, BY_PC, BY_LAYER, BY_UNIT, BY_JOB, BEFORE = map(int, AccessOrigin)
+
+
+class ContractState(NamedTuple):
+    """State of the contract check."""
 
     numbers: Int64s
-    """[Limit]"""
+    """[StateWord]"""
     found: Int64s
-    """[Found]"""
+    """[ViolationField]"""
     scratchpad: Bytes
-    """[cores, bytes] 1 where something was written."""
+    """[cores, bytes] 1 for written bytes."""
     ram: Bytes
-    """[bytes] the same of the writable DRAM."""
-    known: Int64s
-    """[cores + 1, KNOWN, 2] ranges that are written throughout; the last row is the DRAM's."""
+    """[bytes] 1 for written bytes of the writable DRAM."""
+    written_ranges: Int64s
+    """[cores + 1, MAX_RANGES, 2] fully written ranges; the last row is the DRAM's."""
     issued: Int64s
-    """[cores, DOERS] jobs so far."""
-    knows: Int64s
-    """[cores, cores, DOERS] how many jobs of another core's each core knows to be done."""
+    """[cores, AGENTS] number of jobs so far."""
+    clocks: Int64s
+    """[cores, cores, AGENTS] number of jobs that each core knows to be done."""
     touches: Int64s
-    """[cores, units, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS] of the last jobs of each unit."""
-    opened: Int64s
-    """[MAX_OPEN, 2, TOUCH_WORDS] accesses to DRAM, as touches with one row."""
-    places: Int64s
-    """[PLACES] by core, address and kind: one more than the last row of ``opened`` of a core itself
-    that belongs there, or 0."""
+    """[cores, units, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS] footprints of the last jobs."""
+    open_accesses: Int64s
+    """[MAX_OPEN, 2, TOUCH_WORDS] kept DRAM accesses, as footprints with one row."""
+    access_index: Int64s
+    """[INDEX_SIZE] hash index of scalar accesses: 1 + last row of ``open_accesses``, or 0."""
     ranges: Int64s
-    """[cores, KINDS, RANGES, RANGE_WORDS] where these are, roughly."""
+    """[cores, KINDS, RANGES, RANGE_WORDS] approximate ranges of the kept accesses."""
     accessed: Int64s
-    """[RANGE_WORDS] room to work in."""
+    """[RANGE_WORDS] temporary memory."""
     row: Int64s
-    """[MAX_TOUCHES, TOUCH_WORDS] so here."""
-    least: Int64s
-    """[cores, DOERS] so here: what every core that runs knows."""
+    """[MAX_TOUCHES, TOUCH_WORDS] temporary memory."""
+    common_clock: Int64s
+    """[cores, AGENTS] jobs that every running core knows to be done; temporary."""
     hull: Int64s
-    """[KINDS, 2] range of DRAM that the accesses of a kind lie in."""
+    """[KINDS, 2] bounds of the kept accesses of each kind."""
     waits: Int64s
     """[cores, 3] 0 running, 1 at a barrier, 2 pending, 3 halted; number and count."""
     semaphores: Int64s
-    """[semaphores] their values."""
+    """[semaphores] values."""
     posted: Int64s
-    """[semaphores, cores] by each core so far."""
+    """[semaphores, cores] amount that each core has posted."""
     taken: Int64s
-    """[semaphores, cores] the same of pends."""
+    """[semaphores, cores] amount that each core has taken."""
     posts: Int64s
-    """[semaphores, MAX_POSTS, 2] core, and its ``posted`` after it; a ring."""
+    """[semaphores, MAX_POSTS, 2] core, and its ``posted`` after the post; a ring buffer."""
     post_count: Int64s
-    """[semaphores] posts so far."""
-    post_knows: Int64s
-    """[semaphores, MAX_POSTS, cores, DOERS] what the core knew then."""
+    """[semaphores] number of posts."""
+    post_clocks: Int64s
+    """[semaphores, MAX_POSTS, cores, AGENTS] clock of the core at each post."""
     served: Int64s
-    """[semaphores, MAX_POSTS, Served] the first pends that were served, and the last one."""
+    """[semaphores, MAX_POSTS, Served] the first served pends, and the last one."""
     served_count: Int64s
-    """[semaphores] how many were."""
+    """[semaphores] number of served pends."""
     served_posted: Int64s
-    """[semaphores, MAX_POSTS, cores] ``posted`` when they were."""
+    """[semaphores, MAX_POSTS, cores] ``posted`` when the pend was served."""
     rivals: Int64s
-    """[semaphores, MAX_POSTS, cores] posted later, and could have come first."""
+    """[semaphores, MAX_POSTS, cores] amount posted later that could have come first."""
     known_rivals: Int64s
-    """The same, as far as it was known from the start."""
+    """[semaphores, MAX_POSTS, cores] the rivals that are known from the start."""
     words: Int64s
-    """[control block's words, cores, DOERS] what those who wrote them knew."""
+    """[control block's words, cores, AGENTS] clocks of those who wrote each word."""
 
 
-def copied(contract: Contract) -> Contract:
-    """The same, which goes its own way."""
-    opened, used = np.zeros_like(contract.opened), int(contract.numbers[Limit.OPEN])
-    opened[:used] = contract.opened[:used]
-    rest = contract._replace(opened=opened[:0])
-    return Contract._make(part.copy() for part in rest)._replace(opened=opened)
+def copy_state(contract: ContractState) -> ContractState:
+    """Return a copy of the state."""
+    open_accesses, used = (
+        np.zeros_like(contract.open_accesses),
+        int(contract.numbers[StateWord.OPEN]),
+    )
+    open_accesses[:used] = contract.open_accesses[:used]
+    rest = contract._replace(open_accesses=open_accesses[:0])
+    return ContractState._make(part.copy() for part in rest)._replace(open_accesses=open_accesses)
 
 
-def restore(contract: Contract, saved: Contract) -> None:
-    """Copy the values of ``saved`` into ``contract`` in place; no arrays are allocated."""
-    used = int(saved.numbers[Limit.OPEN])
-    contract.opened[:used] = saved.opened[:used]
-    for name in Contract._fields:
+def restore_state(contract: ContractState, saved: ContractState) -> None:
+    """Copy the values of ``saved`` into ``contract`` without allocating arrays."""
+    used = int(saved.numbers[StateWord.OPEN])
+    contract.open_accesses[:used] = saved.open_accesses[:used]
+    for name in ContractState._fields:
         if name != "opened":
             getattr(contract, name)[...] = getattr(saved, name)
 
 
-def make_contract(
+def make_contract_state(
     cores: int, scratchpad_bytes: int, ram_base: int, ram_bytes: int, depth: int
-) -> Contract:
-    """Nothing has run yet and nothing is written; ``depth`` is that of the units' queues."""
-    numbers = np.zeros(len(Limit), np.int64)
-    numbers[Limit.SCRATCHPAD_BYTES] = scratchpad_bytes
-    numbers[Limit.RAM_BASE] = ram_base
-    numbers[Limit.RAM_END] = ram_base + ram_bytes
-    numbers[Limit.DEPTH] = depth
+) -> ContractState:
+    """Make the initial state: nothing has run or been written; ``depth`` is that of the queues."""
+    numbers = np.zeros(len(StateWord), np.int64)
+    numbers[StateWord.SCRATCHPAD_BYTES] = scratchpad_bytes
+    numbers[StateWord.RAM_BASE] = ram_base
+    numbers[StateWord.RAM_END] = ram_base + ram_bytes
+    numbers[StateWord.DEPTH] = depth
 
     def zeros(*shape: int) -> Any:
         return np.zeros(shape, np.int64)
 
-    return Contract(
+    return ContractState(
         numbers,
         np.full(len(ViolationField), -1, np.int64),
         np.zeros((cores, scratchpad_bytes), np.uint8),
         np.zeros(ram_bytes, np.uint8),
-        zeros(cores + 1, KNOWN, 2),
-        zeros(cores, DOERS),
-        zeros(cores, cores, DOERS),
+        zeros(cores + 1, MAX_RANGES, 2),
+        zeros(cores, AGENTS),
+        zeros(cores, cores, AGENTS),
         zeros(cores, UNITS, MAX_QUEUED, MAX_TOUCHES, TOUCH_WORDS),
         zeros(MAX_OPEN, 2, TOUCH_WORDS),
-        zeros(PLACES),
+        zeros(INDEX_SIZE),
         zeros(cores, KINDS, RANGES, RANGE_WORDS),
         zeros(RANGE_WORDS),
         zeros(MAX_TOUCHES, TOUCH_WORDS),
-        zeros(cores, DOERS),
+        zeros(cores, AGENTS),
         zeros(KINDS, 2),
         zeros(cores, 3),
         zeros(SEMAPHORES),
@@ -185,11 +205,68 @@ def make_contract(
         zeros(SEMAPHORES, cores),
         zeros(SEMAPHORES, MAX_POSTS, 2),
         zeros(SEMAPHORES),
-        zeros(SEMAPHORES, MAX_POSTS, cores, DOERS),
-        zeros(SEMAPHORES, MAX_POSTS, len(Served)),
+        zeros(SEMAPHORES, MAX_POSTS, cores, AGENTS),
+        zeros(SEMAPHORES, MAX_POSTS, len(ServedPend)),
         zeros(SEMAPHORES),
         zeros(SEMAPHORES, MAX_POSTS, cores),
         zeros(SEMAPHORES, MAX_POSTS, cores),
         zeros(SEMAPHORES, MAX_POSTS, cores),
-        zeros(CONTROL_BYTES // 4, cores, DOERS),
+        zeros(CONTROL_BYTES // 4, cores, AGENTS),
     )
+
+
+# --- the first violation -------------------------------------------------------------------------
+
+(
+    CASE,
+    NUMBER,
+    CORE,
+    PC,
+    CYCLE,
+    LAYER,
+    FOUND_OPERAND,
+    FOUND_WRITES,
+    FOUND_START,
+    FOUND_END,
+    OTHER_NUMBER,
+    OTHER_CORE,
+    OTHER_PC,
+    OTHER_LAYER,
+    OTHER_OPERAND,
+    OTHER_WRITES,
+) = map(int, ViolationField)
+FETCH_ORDER = np.int64(NUMBER_OF_CASE["fetch_order"])
+
+
+def has_violation(c: ContractState) -> Any:
+    """Return whether a violation was found."""
+    return c.found[CASE] >= 0
+
+
+def report_violation(c: ContractState, case: Int, touches: Int64s, row: Int) -> None:
+    """Record a violation by the checked instruction, unless there is one already."""
+    if has_violation(c):
+        return
+    c.found[CASE] = case
+    c.found[FOUND_OPERAND] = touches[row, WHAT]
+    c.found[FOUND_WRITES] = 1 if row <= touches[0, WRITE_COUNT] else 0
+    c.found[FOUND_START] = touches[row, START]
+    c.found[FOUND_END] = touches[row, END]
+
+
+def report_conflict(
+    c: ContractState, case: Int, touches: Int64s, row: Int, others: Int64s, other: Int
+) -> None:
+    """Record a violation with the access of the earlier instruction."""
+    if has_violation(c):
+        return
+    what = touches[row, WHAT]
+    report_violation(c, FETCH_ORDER if what in (DESCRIPTOR, CODE) else case, touches, row)
+    c.found[FOUND_START] = max(touches[row, START], others[other, START])
+    c.found[FOUND_END] = min(touches[row, END], others[other, END])
+    c.found[OTHER_NUMBER] = others[0, BY_NUMBER]
+    c.found[OTHER_CORE] = others[0, BY_CORE]
+    c.found[OTHER_PC] = others[0, BY_PC]
+    c.found[OTHER_LAYER] = others[0, BY_LAYER]
+    c.found[OTHER_OPERAND] = others[other, WHAT]
+    c.found[OTHER_WRITES] = 1 if other <= others[0, WRITE_COUNT] else 0

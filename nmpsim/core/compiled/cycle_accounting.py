@@ -1,8 +1,8 @@
-"""Where a core's cycles go.
+"""Attribution of a core's cycles.
 
-They are counted twice: by what the control core does, at once, and by cause, when that is known or
-may change (``book``). A unit has work without a gap from now until it is free, because whatever it
-was given, it was given before; so what it does in a span of time takes no look at its jobs.
+Cycles are counted twice: by activity of the control core at once, and by cause when that is known
+or may change (``attribute_cycles``). A unit works without a gap from now until it is free, because
+all its jobs were issued before, so its work in a span of time needs no look at its jobs.
 """
 
 from __future__ import annotations
@@ -19,26 +19,35 @@ from nmpsim.kernels.jit import jit
 CONTROL = np.int64(Count.CONTROL)
 WAIT_LOAD = np.int64(Count.WAIT_LOAD)
 ACTIVITIES = int(Count.IDLE) + 1
-ON_MAC, ON_VECTOR = int(CycleCause.MAC), int(CycleCause.VECTOR)
-ON_LOAD, ON_CONTENTION = int(CycleCause.LOAD), int(CycleCause.CONTENTION)
-ON_CONTROL = int(CycleCause.CONTROL)
-ON_UNUSED = int(CycleCause.UNUSED)
+(
+    ON_MAC,
+    ON_VECTOR,
+    ON_LOAD,
+    _ON_STORE,
+    ON_CONTENTION,
+    ON_IMBALANCE,
+    ON_UNUSED,
+    ON_BARRIER,
+    ON_SEMAPHORE,
+    _ON_IDLE,
+    ON_CONTROL,
+) = map(int, CycleCause)
 CAUSES = len(CycleCause)
 MAC, VECTOR = int(Unit.MAC), int(Unit.VECTOR)
 
 
 @jit
-def spend(m: Machine, core: Int, activity: Int, cycles: Int) -> None:
-    """``cycles`` of a core pass with one activity."""
+def spend_cycles(m: Machine, core: Int, activity: Int, cycles: Int) -> None:
+    """Advance a core's clock by ``cycles`` of one activity."""
     m.cores[core].clock += cycles
     m.cores[core].pending[activity] += cycles
 
 
 @jit
-def book(m: Machine, core: Int, cause: Int) -> Any:
-    """Book a core's time since the last booking; the cycles in which no unit worked, for ``cause``.
+def attribute_cycles(m: Machine, core: Int, cause: Int) -> Any:
+    """Attribute the time since the last booking; idle cycles go to ``cause`` and are returned.
 
-    Before a unit gets work, and before the layer changes.
+    Must be called before a unit gets work and before the layer changes.
     """
     start, end = m.cores[core].booked, m.cores[core].clock
     on_mac = min(max(m.cores[core].unit_free[MAC], start), end)
@@ -51,49 +60,49 @@ def book(m: Machine, core: Int, cause: Int) -> Any:
 
 
 @jit
-def wait(m: Machine, core: Int, activity: Int, cause: Int, cycles: Int) -> Any:
-    """A core waits for ``cycles``; those in which no unit worked."""
-    book(m, core, ON_CONTROL)
-    spend(m, core, activity, cycles)
-    return book(m, core, cause)
+def wait_cycles(m: Machine, core: Int, activity: Int, cause: Int, cycles: Int) -> Any:
+    """Let a core wait; return the cycles in which no unit worked."""
+    attribute_cycles(m, core, ON_CONTROL)
+    spend_cycles(m, core, activity, cycles)
+    return attribute_cycles(m, core, cause)
 
 
 @jit
 def wait_for_transfer(m: Machine, core: Int, unit: Int, slot: Int, cycles: Int) -> None:
-    """A core waits for a transfer: for the DRAM as far as that delayed the queue."""
-    idle = wait(m, core, WAIT_LOAD + unit, ON_LOAD + unit, cycles)
-    in_line = m.cores[core].in_line_at[unit, slot] - m.cores[core].in_line_booked[unit]
-    contention = min(idle, max(in_line, 0))
+    """Let a core wait for a transfer; queueing delay counts as contention."""
+    idle = wait_cycles(m, core, WAIT_LOAD + unit, ON_LOAD + unit, cycles)
+    queueing = m.cores[core].queueing_at[unit, slot] - m.cores[core].queueing_charged[unit]
+    contention = min(idle, max(queueing, 0))
     m.cores[core].spent[ON_LOAD + unit] -= contention
     m.cores[core].spent[ON_CONTENTION] += contention
-    m.cores[core].in_line_booked[unit] += contention
+    m.cores[core].queueing_charged[unit] += contention
 
 
 @jit
-def give_to_layer(m: Machine, core: Int, layer: Int) -> None:
-    """Book what a core has spent since the last time on a layer."""
+def assign_to_layer(m: Machine, core: Int, layer: Int) -> None:
+    """Attribute what a core has spent since the last time to a layer."""
     for activity in range(ACTIVITIES):
         m.layers[layer].counts[activity] += m.cores[core].pending[activity]
         m.cores[core].pending[activity] = 0
-    book(m, core, ON_CONTROL)
+    attribute_cycles(m, core, ON_CONTROL)
     for cause in range(CAUSES):
         m.layers[layer].spent[cause] += m.cores[core].spent[cause]
         m.cores[core].spent[cause] = 0
 
 
 @jit
-def works_on(m: Machine, core: Int, layer: Int) -> None:
-    """The core's next work is for ``layer``; what it did since a barrier was for it already."""
+def begin_layer(m: Machine, core: Int, layer: Int) -> None:
+    """Attribute the following work to ``layer``, including that since the last barrier."""
     if m.cores[core].layer >= 0 and m.cores[core].layer != layer:
-        give_to_layer(m, core, m.cores[core].layer)
+        assign_to_layer(m, core, m.cores[core].layer)
     m.cores[core].layer = layer
     m.layers[layer].worked |= np.int64(1) << core
 
 
 @jit
-def call_unused(m: Machine, core: Int) -> None:
-    """What a core did since the last barrier was for nothing: the layer gave it no work."""
-    book(m, core, ON_CONTROL)
+def mark_unused(m: Machine, core: Int) -> None:
+    """Attribute the cycles since the last barrier to UNUSED: the layer had no work for the core."""
+    attribute_cycles(m, core, ON_CONTROL)
     for cause in range(ON_VECTOR + 1, CAUSES):
         cycles = m.cores[core].spent[cause]
         m.cores[core].spent[cause] = 0
@@ -102,8 +111,8 @@ def call_unused(m: Machine, core: Int) -> None:
 
 @jit
 def leave_layer(m: Machine, core: Int, ended: Int) -> None:
-    """A barrier is passed or the core halts; ``ended`` is used if the core named no layer."""
+    """Close the core's layer at a barrier or halt; use ``ended`` if the core named no layer."""
     layer = m.cores[core].layer if m.cores[core].layer >= 0 else ended
-    give_to_layer(m, core, layer)
+    assign_to_layer(m, core, layer)
     m.cores[core].layer = -1
     m.cores[core].previous_layer = layer

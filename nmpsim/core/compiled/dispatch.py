@@ -1,6 +1,6 @@
-"""The table of kernels: one function for each tensor instruction, compiled when first needed.
+"""The table of kernels, one function for each tensor instruction, compiled when first needed.
 
-The event loop and the replay call a kernel by its address. So a program waits only for the kernels
+The event loop and the replay call a kernel by its address, so a program waits only for the kernels
 that it uses.
 """
 
@@ -20,23 +20,23 @@ from nmpsim.kernels.entries import Entry, Kernel, pause_garbage_collection
 
 
 def _no_wait() -> None:
-    """There is no other process."""
+    pass
 
 
 class KernelTable:
-    """The compiled kernels that were needed so far."""
+    """Addresses of the kernels that were needed so far."""
 
     def __init__(self) -> None:
         self.addresses: Int64s = np.zeros(len(INSTRUCTIONS), np.int64)
         """[instructions] addresses of kernels; 0 for those that were not needed yet."""
         self.seconds = 0.0
-        """Time spent on compiling, or on reading from the cache."""
+        """Seconds spent on compiling kernels or reading them from the cache."""
         self.failure: BaseException | None = None
-        """Why the last kernel could not be compiled."""
+        """Exception of the last kernel that could not be compiled."""
         self.when_compiling: Callable[[], None] | None = None
         """Called before something is compiled that is not in the cache."""
         self.wait_for_warmup: Callable[[], None] = _no_wait
-        """Waits for another process that may be compiling the same."""
+        """Waits for another process that may be compiling the same kernels."""
         self._callback = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self._prepare)
         self.prepare = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
         """Address of a function that compiles the kernel of an instruction."""
@@ -53,7 +53,7 @@ class KernelTable:
         self.seconds += time.perf_counter() - begin
 
     def announce(self, function: Entry | Kernel) -> None:
-        """Announce that a function is compiled, unless it is kept; MEM002 if it cannot be."""
+        """Report that a function is compiled unless cached; raise MEM002 if memory is short."""
         if function.is_cached():
             return
         check_compiling()

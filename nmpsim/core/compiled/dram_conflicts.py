@@ -1,8 +1,8 @@
-"""Which transfers of one epoch may conflict in read-write DRAM: ranges that each core accesses.
+"""Detection of transfers of one epoch that may conflict in read-write DRAM.
 
-An entry is a range of addresses; for a transfer with one regular stride also the part of each
-stride that it accesses. A core has a few ranges for reading and a few for writing; ranges that
-adjoin are merged. So a conflict may be reported that is none, but none is missed.
+An entry is a range of addresses, and for a transfer with one regular stride also the part of each
+stride that it accesses. A core has a few ranges for reading and a few for writing; adjoining ranges
+are merged. So a reported conflict may be none, but no conflict is missed.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from nmpsim.kernels.array_types import Int, Int64s
 READS, WRITES = np.int64(0), np.int64(1)
 KINDS = 2
 RANGES = 4
-"""Entries for each core and kind; further ones are merged into the last one."""
+"""Entries for each core and kind; further ranges are merged into the last entry."""
 RANGE_BEGIN, RANGE_END, STRIDE, FROM, TO = range(5)
-"""Words of an entry: its range; its stride, or 0, and the range within each stride."""
+"""Words of an entry: its range; its stride, or 0; the part of each stride."""
 RANGE_WORDS = 5
 
 
-def share_a_byte(a: Int64s, b: Int64s) -> Any:
-    """False if two ranges certainly have no byte in common."""
+def may_overlap(a: Int64s, b: Int64s) -> Any:
+    """Return False if two ranges certainly have no byte in common."""
     if a[RANGE_BEGIN] >= b[RANGE_END] or b[RANGE_BEGIN] >= a[RANGE_END]:
         return False
     disjoint = a[TO] <= b[FROM] or b[TO] <= a[FROM]
     return not (a[STRIDE] > 0 and a[STRIDE] == b[STRIDE] and disjoint)
 
 
-def any_share_a_byte(kept: Int64s, accessed: Int64s) -> Any:
-    """True if one of a core's ranges of a kind may share a byte with another one."""
+def any_may_overlap(kept: Int64s, accessed: Int64s) -> Any:
+    """Return whether one of a core's ranges of a kind may share a byte with another range."""
     for i in range(RANGES):
         if kept[i, RANGE_END] == 0:
             return False  # the first unused one
-        if share_a_byte(kept[i], accessed):
+        if may_overlap(kept[i], accessed):
             return True
     return False
 
 
 def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int) -> Any:
-    """True if another core may access the same bytes, and one of the two writes."""
+    """Return whether another core may access the same bytes, and one of the two writes."""
     for other in range(ranges.shape[0]):
         if other == core:
             continue
-        if any_share_a_byte(ranges[other, WRITES], accessed):
+        if any_may_overlap(ranges[other, WRITES], accessed):
             return True
-        if kind == WRITES and any_share_a_byte(ranges[other, READS], accessed):
+        if kind == WRITES and any_may_overlap(ranges[other, READS], accessed):
             return True
     return False
 
 
-def have_same_stride(a: Int64s, b: Int64s) -> Any:
-    """True if two ranges have the same part of the same stride."""
+def has_same_stride(a: Int64s, b: Int64s) -> Any:
+    """Return whether two ranges have the same part of the same stride."""
     return a[STRIDE] == b[STRIDE] and a[FROM] == b[FROM] and a[TO] == b[TO]
 
 
@@ -64,7 +64,7 @@ def keep_range(kept: Int64s, accessed: Int64s) -> None:
             kept[i, RANGE_BEGIN] <= accessed[RANGE_END]
             and accessed[RANGE_BEGIN] <= kept[i, RANGE_END]
         )
-        if kept[i, RANGE_END] == 0 or (touches and have_same_stride(kept[i], accessed)):
+        if kept[i, RANGE_END] == 0 or (touches and has_same_stride(kept[i], accessed)):
             extend(kept[i], accessed)
             return
     extend(kept[RANGES - 1], accessed)
@@ -76,7 +76,7 @@ def extend(kept: Int64s, accessed: Int64s) -> None:
         for i in range(RANGE_WORDS):
             kept[i] = accessed[i]
         return
-    if not have_same_stride(kept, accessed):
+    if not has_same_stride(kept, accessed):
         kept[STRIDE], kept[FROM], kept[TO] = 0, 0, 0
     kept[RANGE_BEGIN] = min(kept[RANGE_BEGIN], accessed[RANGE_BEGIN])
     kept[RANGE_END] = max(kept[RANGE_END], accessed[RANGE_END])

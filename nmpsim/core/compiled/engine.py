@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-from nmpsim.core.compiled.context_row import context_row
-from nmpsim.core.compiled.contract_state import Contract
+from nmpsim.core.compiled.contract_state import ContractState
 from nmpsim.core.compiled.dispatch import KernelTable
-from nmpsim.core.compiled.entries import (
-    KERNELS,
-    PARTS,
-    check_events,
-    prepare_check,
-    run,
+from nmpsim.core.compiled.entries import KERNELS, PARTS, check_events, prepare_check, run
+from nmpsim.core.compiled.kernel_arguments import (
+    NO_RESULT,
+    LoopContext,
+    Recorder,
+    make_context_row,
+    make_recorder,
 )
 from nmpsim.core.compiled.parallel_cores import ParallelCores
-from nmpsim.core.compiled.recorder_rows import NO_RESULT, LoopContext, Recorder, make_recorder
 from nmpsim.core.compiled.recording import (
     STEPS_PER_TURN,
     Epochs,
     Recording,
     Recordings,
-    put_timing,
     record,
+    set_timing,
 )
 from nmpsim.core.compiled.replay import Workers, prepare_replay
 from nmpsim.core.compiled.warmup import Warmup
 from nmpsim.core.engine import (
     Engine,
+    EventConsumer,
     LayerCallback,
     ReplayDivergedError,
-    Replayed,
-    ShowInstructions,
+    ReplayResult,
 )
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stop_conditions import (
@@ -44,8 +44,16 @@ from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 from nmpsim.timing import Costs
 
 
+class _ReplayOptions(NamedTuple):
+    """Options of a replay; see :meth:`nmpsim.core.engine.Engine.replay`."""
+
+    strict: bool
+    layer_kernels: bool
+    is_last: bool
+
+
 class CompiledEngine(Engine):
-    """The engine that users run."""
+    """Runs the compiled event loop, or replays recordings of it on several threads."""
 
     name = "compiled"
     can_prove = not IS_JIT_DISABLED
@@ -60,23 +68,23 @@ class CompiledEngine(Engine):
 
     @property
     def compiling_seconds(self) -> float:
-        """Seconds that runs have spent so far on compiling kernels, or on reading them."""
+        """Seconds that runs have spent so far on compiling kernels or reading them."""
         return self._kernels.seconds
 
     def when_compiling(self, listener: Callable[[], None] | None) -> None:
-        """Call ``listener`` before kernels are compiled that no process has kept."""
+        """Call ``listener`` before kernels are compiled that are not in the cache."""
         self._kernels.when_compiling = listener
 
     def is_ready(self) -> bool:
-        """False if the first run will have to compile the engine itself."""
+        """Return False if the first run must compile the event loop."""
         return run.is_cached()
 
     def is_complete(self) -> bool:
-        """True if no program will have to wait for kernels to be compiled."""
+        """Return whether the kernels of all programs are in the cache."""
         return all(one.is_cached() for one in (run, *PARTS, *KERNELS.values()))
 
     def compile_all(self) -> None:
-        """Compile the kernels of all tensor instructions."""
+        """Compile the kernels of all tensor instructions, and the contract check."""
         for number in KERNELS:
             self._kernels.compile(number)
         prepare_check()
@@ -92,67 +100,74 @@ class CompiledEngine(Engine):
         """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         asked = default_stop_conditions(machine.cores.size) if stops is None else stops
         self._compile_once(machine, costs)
-        context = self._context(machine, make_recorder(machine.cores.size, 0))
+        context = self._make_context(machine, make_recorder(machine.cores.size, 0))
         if turns == 0:
-            self.begin()
+            self.begin_run()
         elif not self.has_scratchpads:  # an earlier part of the program has left them out
             self._recordings.keep(None)
             raise ReplayDivergedError
 
         def loop(turns: int, asked: StopConditions) -> Outcome:
-            outcome = self._loop(machine, costs, context, turns, stop_at_layers, asked)
+            outcome = self._run_loop(machine, costs, context, turns, stop_at_layers, asked)
             assert outcome is not None  # only recordings are given up
             return outcome
 
         return self._parallel.run(machine, asked, turns, loop)
 
-    def begin(self) -> None:
-        """A run begins; see :class:`~nmpsim.core.engine.Engine`."""
+    def begin_run(self) -> None:
+        """Begin a run; see :class:`~nmpsim.core.engine.Engine`."""
         self.has_scratchpads = True
-        self._parallel.begin()
+        self._parallel.begin_run()
 
     @property
     def has_run_in_parallel(self) -> bool:
-        """Have cores gone on without turns since the run began?"""
-        return self._parallel.has_been
+        """Whether cores have run in parallel since the run began."""
+        return self._parallel.has_run
 
-    def prove(self, machine: Machine, costs: Costs, show: ShowInstructions) -> bool:
+    def prove(self, machine: Machine, costs: Costs, consume: EventConsumer) -> bool:
         """Record from the machine's state on; see :class:`~nmpsim.core.engine.Engine`."""
-        if IS_JIT_DISABLED or not self._recordings.may_have(machine, costs):
+        if IS_JIT_DISABLED or not self._recordings.can_record(machine, costs):
             return False
         self._compile_once(machine, costs)
         self._kernels.announce(check_events)
-        return self._record(machine, costs, show) is not None
+        return self._record(machine, costs, consume) is not None
 
-    def check_events(self, known: Contract, events: Int64s, words: Int64s, first_word: int) -> bool:
-        """The check of the contract, compiled; see :class:`~nmpsim.core.engine.Engine`."""
-        return bool(check_events(known, events, words, first_word))
+    def check_events(
+        self, state: ContractState, events: Int64s, words: Int64s, first_word: int
+    ) -> bool:
+        """Check events in compiled code; see :class:`~nmpsim.core.engine.Engine`."""
+        return bool(check_events(state, events, words, first_word))
 
     def replay(
         self,
         machine: Machine,
         costs: Costs,
-        reached: LayerCallback,
+        on_layer: LayerCallback,
         strict: bool = False,
-        whole_layers: bool = False,
+        layer_kernels: bool = False,
         is_last: bool = True,
-    ) -> Replayed | None:
-        """Run to the end where neither cycles nor the order of instructions depend on data."""
-        if IS_JIT_DISABLED or not self._recordings.may_have(machine, costs):
+    ) -> ReplayResult | None:
+        """Run to the end if neither cycles nor the order of instructions depend on data."""
+        if IS_JIT_DISABLED or not self._recordings.can_record(machine, costs):
             return None
         self._compile_once(machine, costs)
         recording = self._recordings.find(machine) or self._record(machine, costs)
         if recording is None:
             return None
-        if not self._replay(machine, recording, reached, strict, whole_layers, is_last):
+        options = _ReplayOptions(strict, layer_kernels, is_last)
+        if recording.is_tried:
+            self._compute_values(machine, recording, on_layer, options)
+        elif not self._try_replay(machine, recording, on_layer, options):
             return None
+        set_timing(machine, recording.after)
 
-        def again(reached: LayerCallback, whole_layers: bool) -> None:
-            self._put_values(machine, recording, reached, strict, whole_layers, is_last)
+        def repeat(on_layer: LayerCallback, layer_kernels: bool) -> None:
+            changed = options._replace(layer_kernels=layer_kernels)
+            self._compute_values(machine, recording, on_layer, changed)
 
-        return Replayed(recording.path, again)
+        return ReplayResult(recording.path, repeat)
 
-    def _loop(
+    def _run_loop(
         self,
         machine: Machine,
         costs: Costs,
@@ -161,7 +176,7 @@ class CompiledEngine(Engine):
         stop_at_layers: bool,
         asked: StopConditions,
     ) -> Outcome | None:
-        """The loop's outcome; None if recording was given up."""
+        """Return the outcome of the event loop; None if recording was given up."""
         outcome = run(machine, costs, context, turns, stop_at_layers, asked)
         if outcome != NO_RESULT:
             return Outcome(outcome)
@@ -171,89 +186,78 @@ class CompiledEngine(Engine):
         return None
 
     def _record(
-        self, machine: Machine, costs: Costs, show: ShowInstructions | None = None
+        self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
     ) -> Recording | None:
-        """Record from a machine's state on; None if data decides what happens."""
+        """Record from a machine's state on; None if data decide what happens."""
         stops = make_stop_conditions(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
 
         def loop(ahead: Machine, recorder: Recorder, turns: int) -> Outcome | None:
-            context = self._context(ahead, recorder)
-            return self._loop(ahead, costs, context, turns, False, stops)
+            context = self._make_context(ahead, recorder)
+            return self._run_loop(ahead, costs, context, turns, False, stops)
 
-        recording = record(machine, costs, loop, show)
+        recording = record(machine, costs, loop, consume)
         if recording is None or self._recordings.find(machine) is None:
             self._recordings.keep(recording)
         return recording
 
-    def _replay(
+    def _try_replay(
         self,
         machine: Machine,
         recording: Recording,
-        reached: LayerCallback,
-        strict: bool,
-        whole_layers: bool,
-        is_last: bool,
+        on_layer: LayerCallback,
+        options: _ReplayOptions,
     ) -> bool:
-        """Replay to the end; False, and nothing is changed, if a first replay diverges."""
-        if recording.is_tried:
-            self._put_values(machine, recording, reached, strict, whole_layers, is_last)
-        else:
-            epochs = self._epochs(machine, recording, False, is_last)
-            memories = (machine.ram, machine.scratchpad, machine.layers, machine.channel_saturated)
-            before = [memory.copy() for memory in memories]
-            if not self._workers.replay(machine, epochs, reached, strict):
-                for memory, known in zip(memories, before, strict=True):
-                    memory[...] = known
-                self._recordings.keep(None)
-                return False
-            recording.is_tried = True
-        put_timing(machine, recording.after)
-        return True
+        """Replay for the first time; return False, and undo it, if it diverges."""
+        epochs = self._choose_epochs(machine, recording, options._replace(layer_kernels=False))
+        memories = (machine.ram, machine.scratchpad, machine.layers, machine.channel_saturated)
+        before = [memory.copy() for memory in memories]
+        recording.is_tried = self._workers.replay(machine, epochs, on_layer, options.strict)
+        if not recording.is_tried:
+            for memory, known in zip(memories, before, strict=True):
+                memory[...] = known
+            self._recordings.keep(None)
+        return recording.is_tried
 
-    def _put_values(
+    def _compute_values(
         self,
         machine: Machine,
         recording: Recording,
-        reached: LayerCallback,
-        strict: bool,
-        whole_layers: bool,
-        is_last: bool,
+        on_layer: LayerCallback,
+        options: _ReplayOptions,
     ) -> None:
         """Compute the values of a recording that was replayed before."""
-        epochs = self._epochs(machine, recording, whole_layers, is_last)
-        if not self._workers.replay(machine, epochs, reached, strict):
+        epochs = self._choose_epochs(machine, recording, options)
+        if not self._workers.replay(machine, epochs, on_layer, options.strict):
             self._recordings.keep(None)
             raise ReplayDivergedError
 
-    def _epochs(
-        self, machine: Machine, recording: Recording, whole_layers: bool, is_last: bool
+    def _choose_epochs(
+        self, machine: Machine, recording: Recording, options: _ReplayOptions
     ) -> Epochs:
-        """What is replayed, with whole layers where nobody misses what scratchpads hold."""
-        if self.has_scratchpads and not whole_layers:
+        """Return what to replay: with layer kernels if nothing later reads the scratchpads."""
+        if self.has_scratchpads and not options.layer_kernels:
             return recording.epochs
-        from nmpsim.core.layer_kernels.planned import (  # who runs once needs neither
-            judge,
-            whole_epochs,
-        )
+        # Programs that run once need neither.
+        from nmpsim.core.layer_kernels.planning import epochs_with_layer_kernels, prove_once
 
         epochs = recording.epochs
-        if whole_layers and (is_last or not self._recordings.need_scratchpads):
-            epochs = whole_epochs(machine, recording)
+        if options.layer_kernels and (options.is_last or not self._recordings.need_scratchpads):
+            epochs = epochs_with_layer_kernels(machine, recording)
         if not self.has_scratchpads:
-            judge(machine, recording)
+            prove_once(machine, recording)
             if recording.reads_scratchpads:
                 self._recordings.need_scratchpads = True
                 raise ReplayDivergedError
         self.has_scratchpads &= epochs is recording.epochs
         return epochs
 
-    def _context(self, machine: Machine, recorder: Recorder) -> LoopContext:
+    def _make_context(self, machine: Machine, recorder: Recorder) -> LoopContext:
         workspace = self._workers.workspace_for(machine)
-        row = context_row(machine, machine.layers, machine.channel_saturated, workspace)
+        row = make_context_row(machine, machine.layers, machine.channel_saturated, workspace)
         return LoopContext(self._kernels.addresses, self._kernels.prepare, row, *recorder)
 
     def _compile_once(self, machine: Machine, costs: Costs) -> None:
-        """Compile what is missing of the engine itself, and load the loop."""
+        """Compile the missing parts of the engine, and load the event loop."""
         if self._is_compiled:
             return
         self._kernels.announce(run)
@@ -262,11 +266,10 @@ class CompiledEngine(Engine):
             warmup = Warmup()
             warmup.start()
             self._kernels.wait_for_warmup = warmup.wait
-        context = self._context(machine, make_recorder(machine.cores.size, 0))
+        context = self._make_context(machine, make_recorder(machine.cores.size, 0))
+        stops = default_stop_conditions(machine.cores.size)
         with pause_garbage_collection():
-            run.prepare(
-                machine, costs, context, 0, False, default_stop_conditions(machine.cores.size)
-            )
+            run.prepare(machine, costs, context, 0, False, stops)
             if is_part_missing:
                 self._kernels.wait_for_warmup()
                 prepare_replay()

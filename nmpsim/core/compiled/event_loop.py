@@ -1,7 +1,7 @@
-"""The event loop: the next event in simulated time, of a core or of the DRAM, has its turn.
+"""The event loop: executes the next event in simulated time, of a core or of the DRAM.
 
-A core runs ahead up to its next instruction with an effect that other cores could see; that one
-waits for the core's turn. Of events in the same cycle, the lower core number is first.
+A core runs ahead up to its next instruction that other cores can observe, which waits for the
+core's turn. Of events in the same cycle, the lower core number is first.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.access_cache import is_seen
-from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, book
+from nmpsim.core.access_cache import is_cached
+from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, attribute_cycles
 from nmpsim.core.compiled.event_queue import (
     MAY_RELEASE,
-    earliest,
+    find_earliest,
     update_all_cycles,
     update_cycles,
 )
-from nmpsim.core.compiled.fetch import fetch, rs1_of
-from nmpsim.core.compiled.issue import tensor
+from nmpsim.core.compiled.fetch import decode_rs1, fetch
+from nmpsim.core.compiled.issue import issue_tensor
+from nmpsim.core.compiled.kernel_arguments import NO_RESULT, LoopContext
 from nmpsim.core.compiled.recorder import (
+    count_free_steps,
+    depends_on_data,
     is_recording,
-    looks_at_data,
     record_sync,
-    steps_before_full,
 )
-from nmpsim.core.compiled.recorder_rows import NO_RESULT, LoopContext
 from nmpsim.core.compiled.rv32im import DECODED, DECODED_WORDS, run_rv32im
-from nmpsim.core.compiled.scalar import step
-from nmpsim.core.compiled.tensor import weight_tail_of
+from nmpsim.core.compiled.scalar import execute_scalar
+from nmpsim.core.compiled.tensor import find_weight_tail
 from nmpsim.core.compiled.traps import (
     FETCHED,
     NOT_COMPILED,
@@ -37,16 +37,16 @@ from nmpsim.core.compiled.traps import (
     WENT_ON,
     ZERO,
 )
-from nmpsim.core.compiled.units import next_grant, serve, steps_with_room
+from nmpsim.core.compiled.units import choose_grant, count_loggable_steps, serve
 from nmpsim.core.compiled.watch import (
-    address_of,
+    access_address,
+    count_turns,
     is_in_image,
     is_stop_address,
-    note_core,
-    note_turns,
-    source_before,
+    read_source,
+    record_instruction,
+    should_stop_after,
     trace_is_full,
-    wants_to_stop,
 )
 from nmpsim.core.instruction_tables import (
     ILLEGAL,
@@ -64,20 +64,27 @@ from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
 from nmpsim.timing import Costs
 
-DONE, PAUSED, LAYER_END = int(Outcome.DONE), int(Outcome.PAUSED), int(Outcome.LAYER_END)
-TRAP, DEADLOCK = int(Outcome.TRAP), int(Outcome.DEADLOCK)
-CYCLE_LIMIT, STOPPED_OUTCOME = int(Outcome.CYCLE_LIMIT), int(Outcome.STOPPED)
-VIOLATION = int(Outcome.VIOLATION)
+(
+    DONE,
+    PAUSED,
+    LAYER_END,
+    TRAP,
+    DEADLOCK,
+    CYCLE_LIMIT,
+    STOPPED_OUTCOME,
+    _TIMEOUT,
+    VIOLATION,
+) = map(int, Outcome)
 HALTED = int(CoreStatus.HALTED)
 MAX_TURNS = 1 << 8
-"""That a core takes in a row without a look at anything else."""
+"""Turns that a core takes in a row before other events are considered."""
 STEPS_OF_VALUES = 1 << 12
-"""Instructions that compute no values and together take as long as one that does may."""
+"""Number of instructions without values that take as long as one that computes values."""
 
 
 @jit
 def all_halted(m: Machine) -> Any:
-    """True if no core has anything left to do."""
+    """Return whether all cores have halted."""
     for core in range(m.cores.size):  # noqa: SIM110 - Numba compiles no generators
         if m.cores[core].status != HALTED:
             return False
@@ -85,8 +92,8 @@ def all_halted(m: Machine) -> Any:
 
 
 @jit
-def note_violation(m: Machine, core: Int, address: Int) -> None:
-    """Save where a core's last instruction has broken the contract."""
+def record_violation(m: Machine, core: Int, address: Int) -> None:
+    """Record where a core's last instruction has violated the contract."""
     m.shared[0].trap[0] = core
     m.shared[0].trap[2] = address
     m.shared[0].trap[3] = m.cores[core].pc - 4
@@ -102,9 +109,9 @@ def run_events(
     stop_at_layers: bool,
     stops: StopConditions,
 ) -> Any:
-    """At most ``turns`` turns of cores and of the DRAM, and MAX_STEPS instructions; the outcome.
+    """Execute at most ``turns`` turns and MAX_STEPS instructions; return the outcome.
 
-    Where a core stops that runs ahead changes no result, as no other core could see it.
+    Where a core that runs ahead stops changes no result, because no other core can observe it.
     """
     steps_left = np.int64(MAX_STEPS)
     steps_of_values = np.int64(0 if is_recording(context) else STEPS_OF_VALUES)
@@ -120,12 +127,12 @@ def run_events(
     turns_left = np.int64(turns)
     while turns_left > 0:
         turns_left -= 1
-        max_steps = min(steps_with_room(m), steps_before_full(context), stops.steps_per_turn)
+        max_steps = min(count_loggable_steps(m), count_free_steps(context), stops.steps_per_turn)
         if max_steps <= 0 or steps_left <= 0:
             return PAUSED
         if moved:
-            core = earliest(clocks)
-        request = earliest(requests)
+            core = find_earliest(clocks)
+        request = find_earliest(requests)
         until = min(stops.until_cycle - 1, requests[request] if request >= 0 else NEVER)
         if core < 0 and request < 0:
             return DONE if all_halted(m) else DEADLOCK
@@ -133,7 +140,7 @@ def run_events(
             return STOPPED_OUTCOME
         cycle = NEVER
         if request >= 0 and (core < 0 or requests[request] < clocks[core]):
-            request, cycle = next_grant(m, costs, requests, request)
+            request, cycle = choose_grant(m, costs, requests, request)
         if core < 0 or cycle < clocks[core]:
             if cycle >= stops.until_cycle:
                 return STOPPED_OUTCOME
@@ -141,7 +148,7 @@ def run_events(
             clock = clocks[request >> 1]
             update_cycles(m, request >> 1, clocks, requests)
             moved = clocks[request >> 1] != clock
-            note_turns(stops, 1)
+            count_turns(stops, 1)
             continue
         if m.cores[core].clock > costs.limits_cycles:
             m.shared[0].trap[0] = core
@@ -165,9 +172,9 @@ def run_events(
             may_release |= MAY_RELEASE[number]
             done, passed = m.cores[core].retired, ZERO + 1
             if ended == FETCHED:
-                if is_recording(context) and looks_at_data(m, core, number):
+                if is_recording(context) and depends_on_data(m, core, number):
                     return NO_RESULT
-                source = source_before(m, stops, core, word)
+                source = read_source(m, stops, core, word)
                 if IS_RV32IM[number]:
                     turn = m.cores[core].clock if has_turn else ZERO - 1
                     most: Any = min(turns_left, MAX_TURNS)
@@ -179,27 +186,29 @@ def run_events(
                         core, done = went, m.cores[went].retired
                     has_turn = has_turn and passed == 0
                     turns_left -= taken
-                    note_turns(stops, taken)
+                    count_turns(stops, taken)
                     steps = max_steps - left - passed
                 else:
                     until = ZERO - 1  # others may answer to what it does
                     if INSTRUCTION_UNIT[number] >= 0:
                         steps_left -= steps_of_values
-                        ended = tensor(m, costs, context, core, number, word, d, touches, has_turn)
+                        ended = issue_tensor(
+                            m, costs, context, core, number, word, d, touches, has_turn
+                        )
                         passed += (m.cores[core].retired - done) * (TENSOR_STEPS - 1)
                         is_done = m.cores[core].retired > done and not is_recording(context)
                         if stops.strict and is_done:
-                            tail = weight_tail_of(m, core, number, d)
+                            tail = find_weight_tail(m, core, number, d)
                             if tail >= 0:
-                                note_violation(m, core, tail)
+                                record_violation(m, core, tail)
                                 return VIOLATION
                     else:
-                        ended = step(m, costs, core, number, word, has_turn)
+                        ended = execute_scalar(m, costs, core, number, word, has_turn)
                         is_sync = is_recording(context) and IS_SYNCHRONISATION[number]
                         if is_sync and m.cores[core].retired > done:
                             record_sync(m, context, core, number, word)
             if m.cores[core].retired > done:
-                note_core(m, costs, stops, core, number, word, source, d)
+                record_instruction(m, costs, stops, core, number, word, source, d)
             if ended == TRAPPED and not has_turn:
                 m.shared[0].trap[
                     :
@@ -212,7 +221,7 @@ def run_events(
             steps += passed
             all_steps += passed
         steps_left -= all_steps
-        book(m, core, ON_CONTROL)
+        attribute_cycles(m, core, ON_CONTROL)
         if may_release:
             update_all_cycles(m, clocks, requests)
         else:
@@ -220,41 +229,42 @@ def run_events(
         if ended == TRAPPED and has_turn:
             return TRAP
         has_retired = m.cores[core].retired > retired
-        note_turns(stops, 1)
+        count_turns(stops, 1)
         barrier = m.shared[0].last_barrier
         if stop_at_layers and 0 <= barrier < m.barriers.size:
             return LAYER_END
-        if has_retired and wants_to_stop(stops, core, number):
+        if has_retired and should_stop_after(stops, core, number):
             return STOPPED_OUTCOME
     return PAUSED
 
 
 @jit
-def is_unseen(m: Machine, stops: StopConditions, core: Int, number: Int, word: Int) -> Any:
-    """Does the check of the contract want to look at the next instruction?"""
+def must_be_checked(m: Machine, stops: StopConditions, core: Int, number: Int, word: Int) -> Any:
+    """Return whether the contract check must see the core's next instruction."""
     if stops.trace.shape[0] == 0:
         return False
     if not is_in_image(m, m.cores[core].pc):
         return True
-    address = address_of(number, word, m.cores[core].registers[rs1_of(word)])
-    return IS_ACCESS[number] and not is_seen(stops.seen[core], number, address)
+    address = access_address(number, word, m.cores[core].registers[decode_rs1(word)])
+    return IS_ACCESS[number] and not is_cached(stops.access_cache[core], number, address)
 
 
 @jit_allocating
 def run_in_parallel(m: Machine, costs: Costs, stops: StopConditions) -> None:
-    """Let cores go on as far as they can without a turn; see ``StopConditions.parallel``.
+    """Run cores in parallel as far as they need no turn; see ``StopConditions.parallel``.
 
-    What the check of the contract has seen needs none in DRAM, either: whatever others do there is
-    ordered before or after it, or else the contract is broken, and the run begins again in order.
+    Accesses that the contract check has cached need no turn in DRAM either: what other cores do
+    there is ordered before or after them, or else the contract is violated and the run begins again
+    in order.
     """
-    turn = NEVER if stops.seen.shape[1] > 0 and stops.trace.shape[0] > 0 else -1
+    turn = NEVER if stops.access_cache.shape[1] > 0 and stops.trace.shape[0] > 0 else -1
     decoded = np.zeros((DECODED + 1) * DECODED_WORDS, np.int64)
     for i in range(1, stops.parallel.shape[0]):
         core, left = stops.parallel[i], stops.parallel[0]
         while left > 0 and m.cores[core].clock <= costs.limits_cycles:
             ended, number, word = fetch(m, core, False)
             if ended == FETCHED and IS_RV32IM[number]:
-                if is_unseen(m, stops, core, number, word):
+                if must_be_checked(m, stops, core, number, word):
                     break
                 ended, _, left, _, _ = run_rv32im(
                     m, costs, core, number, word, left, np.int64(turn), ZERO - 1, ZERO,
@@ -266,7 +276,7 @@ def run_in_parallel(m: Machine, costs: Costs, stops: StopConditions) -> None:
             if ended != WENT_ON:
                 break
         stops.clocks[core] = m.cores[core].clock
-        book(m, core, ON_CONTROL)
+        attribute_cycles(m, core, ON_CONTROL)
 
 
 def run(
@@ -277,7 +287,7 @@ def run(
     stop_at_layers: bool,
     stops: StopConditions,
 ) -> Any:
-    """Run as :func:`run_events` does; the outcome. Or as :func:`run_in_parallel`."""
+    """Run :func:`run_events`, or :func:`run_in_parallel` if ``stops`` asks for it."""
     m, costs, context = struct_pointer(machine), struct_pointer(settings), struct_pointer(given)
     if stops.parallel.shape[0] > 1:
         run_in_parallel(m, costs, stops)

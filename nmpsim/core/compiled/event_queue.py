@@ -1,4 +1,4 @@
-"""The next cycles of all cores and DRAM requests, in arrays that are quick to search.
+"""Next cycles of all cores and DRAM requests, in arrays that are quick to search.
 
 A turn changes those of one core, unless a barrier or a semaphore releases others.
 """
@@ -28,12 +28,12 @@ _RELEASES = exhaustive_table(
     mnemonics_of_kind(Kind.SYNC),
 )
 MAY_RELEASE = np.array([*(_RELEASES.get(i.mnemonic, False) for i in INSTRUCTIONS), False])
-"""True for instructions that may release other cores; the last entry is ILLEGAL's."""
+"""[instructions + 1] whether an instruction may release other cores; the last is ILLEGAL."""
 
 
 @jit
-def earliest(cycles: Int64s) -> Any:
-    """Index of the lowest of ``cycles``, the first one of equals; -1 if all are NEVER."""
+def find_earliest(cycles: Int64s) -> Any:
+    """Return the index of the lowest cycle, the first of equals; -1 if all are NEVER."""
     lowest = NEVER
     for i in range(cycles.size):
         lowest = min(lowest, cycles[i])
@@ -55,14 +55,14 @@ def update_cycles(m: Machine, core: Int, clocks: Int64s, requests: Int64s) -> No
 
 @jit
 def update_all_cycles(m: Machine, clocks: Int64s, requests: Int64s) -> None:
-    """As ``update_cycles``, for all cores."""
+    """Update the next cycles of all cores."""
     for core in range(m.cores.size):
         update_cycles(m, core, clocks, requests)
 
 
 @jit
-def last_turn(core: Int, clocks: Int64s, until: Int) -> Any:
-    """The last cycle, up to ``until``, at which others that do nothing let a core have its turn."""
+def find_last_turn(core: Int, clocks: Int64s, until: Int) -> Any:
+    """Return the last cycle, up to ``until``, at which a core is still first if others are idle."""
     last = np.int64(until)
     for other in range(core):
         last = min(last, clocks[other] - 1)

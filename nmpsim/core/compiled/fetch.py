@@ -1,10 +1,10 @@
-"""From a core's pc to the row of the instruction table, and the operands that the word holds."""
+"""Instruction fetch: from a core's pc to the row of the instruction table and the operands."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.compiled.memory import NOWHERE, is_shared, locate, memory_of, read
+from nmpsim.core.compiled.memory import NOWHERE, get_memory, is_shared, locate, read
 from nmpsim.core.compiled.traps import (
     FETCH_FAULT,
     FETCHED,
@@ -24,7 +24,7 @@ _MAX_PIECES = 4
 
 
 def _reader(field: BitField) -> Any:
-    """A compiled function that does as ``field.decode``: int64 word in, int64 value out."""
+    """Compile a function that decodes a field: int64 word in, int64 value out."""
     pieces = [(p.word_bit, (1 << p.width) - 1, p.value_bit) for p in field.pieces]
     pieces += [(0, 0, 0)] * (_MAX_PIECES - len(pieces))
     (b0, m0, v0), (b1, m1, v1), (b2, m2, v2), (b3, m3, v3) = pieces
@@ -38,17 +38,17 @@ def _reader(field: BitField) -> Any:
     return jit(value)
 
 
-rd_of, rs1_of, rs2_of = _reader(table.RD), _reader(table.RS1), _reader(table.RS2)
-i_immediate, s_immediate = _reader(table.IMM_I), _reader(table.IMM_S)
-b_offset, j_offset = _reader(table.IMM_B), _reader(table.IMM_J)
-u_immediate = _reader(table.IMM_U)
-csr_of = _reader(table.CSR_ADDRESS)
-unit_of, outstanding_of = _reader(table.UNIT), _reader(table.OUTSTANDING)
+decode_rd, decode_rs1, decode_rs2 = _reader(table.RD), _reader(table.RS1), _reader(table.RS2)
+decode_i_immediate, decode_s_immediate = _reader(table.IMM_I), _reader(table.IMM_S)
+decode_b_offset, decode_j_offset = _reader(table.IMM_B), _reader(table.IMM_J)
+decode_u_immediate = _reader(table.IMM_U)
+decode_csr = _reader(table.CSR_ADDRESS)
+decode_unit, decode_outstanding = _reader(table.UNIT), _reader(table.OUTSTANDING)
 
 
 @jit
-def number_of(word: Int) -> Any:
-    """Row of the instruction table that a word matches."""
+def match_instruction(word: Int) -> Any:
+    """Return the row of the instruction table that a word matches."""
     if word & 3 != 3:
         return ILLEGAL
     bucket = ((word >> 2) & 31) << 3 | (word >> 12) & 7
@@ -62,15 +62,15 @@ def number_of(word: Int) -> Any:
 
 @jit
 def fetch(m: Machine, core: Int, has_turn: bool) -> Any:
-    """FETCHED with row and word of the next instruction, or how the attempt ended."""
+    """Return FETCHED with row and word of the next instruction, or how the attempt ended."""
     pc = m.cores[core].pc
     region, offset = locate(m, pc, 4)
     if region == NOWHERE:
         return trap(m, core, FETCH_FAULT, pc), ILLEGAL, ZERO
     if is_shared(region) and not has_turn:
         return NEEDS_TURN, ILLEGAL, ZERO
-    word = read(memory_of(m, core, region), offset, 4)
-    number = number_of(word)
+    word = read(get_memory(m, core, region), offset, 4)
+    number = match_instruction(word)
     if number == ILLEGAL:
         return trap(m, core, ILLEGAL_INSTRUCTION, word), ILLEGAL, word
     return FETCHED, number, word

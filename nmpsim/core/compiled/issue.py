@@ -1,4 +1,4 @@
-"""A tensor instruction from the register that names its descriptor to its unit."""
+"""Issue of tensor instructions, from the register with the descriptor's address to the unit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.cycle_accounting import CONTROL, spend, works_on
-from nmpsim.core.compiled.fetch import rs1_of
-from nmpsim.core.compiled.kernel_context import python_context
-from nmpsim.core.compiled.memory import IMAGE, NOWHERE, RAM, is_shared, locate, memory_of, read
+from nmpsim.core.compiled.cycle_accounting import CONTROL, begin_layer, spend_cycles
+from nmpsim.core.compiled.fetch import decode_rs1
+from nmpsim.core.compiled.kernel_arguments import LoopContext
+from nmpsim.core.compiled.kernel_context import make_python_context
+from nmpsim.core.compiled.memory import IMAGE, NOWHERE, RAM, get_memory, is_shared, locate, read
 from nmpsim.core.compiled.recorder import is_recording, record_tensor
-from nmpsim.core.compiled.recorder_rows import LoopContext
-from nmpsim.core.compiled.tensor import check, check_tables, keep_busy
+from nmpsim.core.compiled.tensor import start_unit, validate_descriptor, validate_tables
 from nmpsim.core.compiled.tensor_kernels import PYTHON_KERNELS
-from nmpsim.core.compiled.transfers import LOAD_UNIT, beyond_dram
+from nmpsim.core.compiled.transfers import LOAD_UNIT, check_dram_range
 from nmpsim.core.compiled.traps import (
     DESCRIPTOR_FAULT,
     NEEDS_TURN,
@@ -24,8 +24,8 @@ from nmpsim.core.compiled.traps import (
     WENT_ON,
     WORD,
     ZERO,
-    next_instruction,
-    signed,
+    retire_and_advance,
+    to_signed,
     trap,
 )
 from nmpsim.core.compiled.units import await_job, fetch
@@ -61,20 +61,20 @@ def _is_prepared_in_python(_: object, __: object) -> Any:
 def _execute_in_python(
     m: Machine, _: object, core: Int, number: Int, d: Int64s, layer: Int
 ) -> None:
-    PYTHON_KERNELS[int(number)](python_context(m, core), d, layer)
+    PYTHON_KERNELS[int(number)](make_python_context(m, core), d, layer)
 
 
 is_prepared: Any = _is_prepared_in_python if IS_JIT_DISABLED else jit(_is_prepared_compiled)
-"""``is_prepared(context, number)``: compiles an instruction's kernel; False if that failed."""
+"""``is_prepared(context, number)``: compile an instruction's kernel; return False if that fails."""
 execute: Any = _execute_in_python if IS_JIT_DISABLED else jit(_execute_compiled)
-"""``execute(m, context, core, number, d, layer)``: computes its values, or records it."""
+"""``execute(m, context, core, number, d, layer)``: compute its values, or record it."""
 
 
 TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
 
 
 @jit
-def tensor(
+def issue_tensor(
     m: Machine,
     costs: Costs,
     context: LoopContext,
@@ -85,51 +85,51 @@ def tensor(
     touches: Int64s,
     has_turn: bool,
 ) -> Any:
-    """A tensor instruction: room in the queue, descriptor, checks, work.
+    """Issue a tensor instruction: queue slot, descriptor, checks, execution.
 
-    ``d`` and ``touches`` are room for its descriptor and footprint.
+    ``d`` and ``touches`` are buffers for its descriptor and footprint.
     """
     if not is_prepared(context, number):
         return NOT_COMPILED
     unit = INSTRUCTION_UNIT[number]
-    address = np.int64(m.cores[core].registers[rs1_of(word)]) & WORD
+    address = np.int64(m.cores[core].registers[decode_rs1(word)]) & WORD
     count = WORD_COUNT[number]
     region, offset = locate(m, address, 4 * count)
     if region == NOWHERE or address % 4:
         return trap(m, core, DESCRIPTOR_FAULT, address)
     is_transfer = unit < 2
     is_fetched = costs.control_descriptor_fetch == 1 and region in (IMAGE, RAM)
-    is_seen = is_transfer or is_shared(region) or is_fetched
-    if is_seen and not has_turn:
+    is_cached = is_transfer or is_shared(region) or is_fetched
+    if is_cached and not has_turn:
         return NEEDS_TURN
     waited = await_job(m, costs, core, unit, m.cores[core].issued[unit] - costs.queues_depth)
     if waited < 0:
         return STOPPED
-    if waited > 0 and is_seen:
+    if waited > 0 and is_cached:
         return WENT_ON  # it is later now: other cores may be first
     if is_recording(context) and region != IMAGE:
         return NOT_COMPILED
-    memory = memory_of(m, core, region)
+    memory = get_memory(m, core, region)
     for i in range(count):
         value = read(memory, offset + 4 * i, 4)
-        d[i] = signed(value, 32) if WORD_SIGNED[number, i] else value
-    bad = check(number, d, m.shared[0].scratchpad_bytes, touches)
+        d[i] = to_signed(value, 32) if WORD_SIGNED[number, i] else value
+    bad = validate_descriptor(number, d, m.shared[0].scratchpad_bytes, touches)
     if bad < 0 and not is_recording(context):
-        bad = check_tables(number, d, m.scratchpad_i32[core])
+        bad = validate_tables(number, d, m.scratchpad_i32[core])
     if bad >= 0:
         return trap(m, core, OPERAND_FAULT, address + 4 * bad)
     layers = m.layers.size - 1
     layer = min(d[0], layers)
-    works_on(m, core, layer)
+    begin_layer(m, core, layer)
     m.cores[core].descriptor = address
     if is_fetched:
-        spend(m, core, CONTROL, fetch(m, costs, core, layer, address, 4 * count))
-    spend(m, core, CONTROL, costs.control_descriptor_cycles)
+        spend_cycles(m, core, CONTROL, fetch(m, costs, core, layer, address, 4 * count))
+    spend_cycles(m, core, CONTROL, costs.control_descriptor_cycles)
     if is_transfer:
-        bad = beyond_dram(m, d, unit == LOAD_UNIT)
+        bad = check_dram_range(m, d, unit == LOAD_UNIT)
         if bad >= 0:
             return trap(m, core, OPERAND_FAULT, address + 4 * bad)
     execute(m, context, core, number, d, layer)
-    keep_busy(m, costs, core, number, d, layer)
+    start_unit(m, costs, core, number, d, layer)
     m.layers[layer].counts[TENSOR_INSTRUCTIONS] += 1
-    return next_instruction(m, core, ZERO)
+    return retire_and_advance(m, core, ZERO)

@@ -1,4 +1,4 @@
-"""What kernels work on: a scratchpad, DRAM, counters, and the words of a descriptor.
+"""The context of kernels: a scratchpad, DRAM, counters and the words of a descriptor.
 
 A compiled kernel gets its context as a row of addresses and sizes.
 """
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from nmpsim.core.compiled.context_row import (
+from nmpsim.core.compiled.kernel_arguments import (
     CHANNEL_SATURATED,
     CHANNELS,
     CONTEXT_WORDS,
@@ -41,8 +41,8 @@ from nmpsim.kernels.saturate import SaturationCounters
 
 
 @jit
-def scratchpad_of(m: Machine, core: Int) -> Any:
-    """A core's scratchpad as integers of each size."""
+def get_scratchpad(m: Machine, core: Int) -> Any:
+    """Return a core's scratchpad as integers of each size."""
     return Scratchpad(
         m.scratchpad_i8[core],
         m.scratchpad_i16[core],
@@ -52,20 +52,20 @@ def scratchpad_of(m: Machine, core: Int) -> Any:
 
 
 @jit
-def scale_at(d: Int64s, i: Int) -> Any:
-    """The integer scale whose ``pre`` is word ``i``."""
+def read_scale(d: Int64s, i: Int) -> Any:
+    """Return the integer scale whose ``pre`` is word ``i``."""
     return IntegerScale(d[i], d[i + 1], d[i + 2])
 
 
 @jit
-def clip_at(d: Int64s, i: Int) -> Any:
-    """The clip whose ``clip_low`` is word ``i``."""
+def read_clip(d: Int64s, i: Int) -> Any:
+    """Return the clip whose ``clip_low`` is word ``i``."""
     return Clip(d[i], d[i + 1], d[i + 2])
 
 
 @jit
-def at_spm(address: Int) -> Any:
-    """Offset in the scratchpad."""
+def scratchpad_offset(address: Int) -> Any:
+    """Return the scratchpad offset of an address."""
     return address - SCRATCHPAD_BASE
 
 
@@ -73,7 +73,7 @@ carray = numba.carray
 
 
 class KernelContext(NamedTuple):
-    """One core's scratchpad, as bytes and as integers; counters; DRAM with its addresses."""
+    """Memory and counters that the kernels of one core work on."""
 
     scratchpad: Bytes
     spm: Scratchpad
@@ -88,7 +88,7 @@ class KernelContext(NamedTuple):
 
 @jit_allocating
 def context_at(row: Int, core: Int) -> Any:
-    """The context of a core, from the address of a row."""
+    """Make the context of a core from the address of a context row."""
     p = carray(pointer(row), CONTEXT_WORDS, np.int64)
     size = p[SCRATCHPAD_BYTES]
     start = p[SCRATCHPAD] + core * p[SCRATCHPAD_STEP]
@@ -114,23 +114,23 @@ def context_at(row: Int, core: Int) -> Any:
 
 
 @jit
-def layer_counters(w: KernelContext, layer: Int) -> Any:
+def get_layer_counters(w: KernelContext, layer: Int) -> Any:
     """Return the counters of saturated values for a layer."""
     return SaturationCounters(w.counters.layers, w.counters.channel_saturated, layer)
 
 
 @jit_allocating
-def words_at(words: Int) -> Any:
-    """The words of a descriptor, from their address."""
+def descriptor_words_at(words: Int) -> Any:
+    """Return the words of a descriptor at an address."""
     return carray(pointer(words), MAX_WORDS, np.int64)
 
 
-def python_context(m: Machine, core: Int) -> KernelContext:
-    """The context of a core, without compiled code."""
+def make_python_context(m: Machine, core: Int) -> KernelContext:
+    """Make the context of a core without compiled code."""
     shared = m.shared[0]
     return KernelContext(
         m.scratchpad[core],
-        scratchpad_of(m, core),
+        get_scratchpad(m, core),
         SaturationCounters(m.layers, m.channel_saturated, np.int64(0)),
         m.image,
         shared.image_base,

@@ -1,4 +1,4 @@
-"""Instructions of the MAC array: descriptor in, kernel called."""
+"""Instructions of the MAC array: descriptor words to kernel arguments."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from nmpsim.core.compiled.kernel_context import (
     KernelContext,
-    at_spm,
-    clip_at,
-    layer_counters,
-    scale_at,
+    get_layer_counters,
+    read_clip,
+    read_scale,
+    scratchpad_offset,
 )
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CONV, DWCONV, GEMM, PART_FIRST, PART_LAST, PART_ONLY
@@ -34,125 +34,119 @@ from nmpsim.kernels.operands import (
 )
 
 NONE: Any = np.int64(-1)
-"""Offset of an operand that is not there."""
+"""Offset of an operand that does not exist."""
 
 
 @jit
-def requantizer(d: Int64s, weight_offset: Int, i: Int) -> Any:
-    """The words from ``bias_pre``, word ``i``, to ``clip_wanted``."""
+def read_quantizer(d: Int64s, weight_offset: Int, i: Int) -> Any:
+    """Return the requantization parameters; ``bias_pre`` is word ``i``."""
     return Quantizer(
         d[CONV.element],
         d[CONV.profile],
         weight_offset,
-        scale_at(d, i),
-        scale_at(d, i + 3),
+        read_scale(d, i),
+        read_scale(d, i + 3),
         d[i + 6],
         d[i + 7],
         d[i + 8],
-        scale_at(d, i + 9),
-        clip_at(d, i + 12),
+        read_scale(d, i + 9),
+        read_clip(d, i + 12),
     )
 
 
 @jit
-def scales_at(address: Int) -> Any:
-    """Offset of a table of scales, negative if there is none."""
+def scales_offset(address: Int) -> Any:
+    """Return the scratchpad offset of a table of scales, negative if there is none."""
     return NONE if address == 0 else address - SCRATCHPAD_BASE
 
 
 @jit
+def position_at(d: Int64s, i: Int) -> Any:
+    """Return the position of a tile in its layer's output; ``event_origin`` is word ``i``."""
+    return OutputPosition(d[i], d[i + 1], d[i + 2])
+
+
+def make_shape_reader(w: Any) -> Any:
+    """Compile a function that reads the geometry of a convolution; ``w`` are its word indices."""
+
+    def read_shape(d: Int64s, groups: Int, in_channels: Int, out_channels: Int) -> Any:
+        return ConvShape(
+            groups,
+            in_channels,
+            out_channels,
+            d[w.kernel_h],
+            d[w.kernel_w],
+            d[w.stride_h],
+            d[w.stride_w],
+            d[w.dilation_h],
+            d[w.dilation_w],
+            d[w.out_h],
+            d[w.out_w],
+            d[w.in_row_stride],
+            d[w.in_pixel_stride],
+            d[w.out_row_stride],
+            d[w.out_pixel_stride],
+        )
+
+    return jit(read_shape)
+
+
+read_conv_shape, read_dwconv_shape = make_shape_reader(CONV), make_shape_reader(DWCONV)
+
+
+@jit
+def read_operands(d: Int64s, partial: Int) -> Any:
+    """Return the operands of a convolution; both convolutions have the same first words."""
+    return OperandOffsets(
+        scratchpad_offset(d[CONV.input]),
+        scratchpad_offset(d[CONV.weights]),
+        scratchpad_offset(d[CONV.channels]),
+        scales_offset(d[CONV.scales]),
+        scratchpad_offset(d[CONV.output]),
+        partial,
+    )
+
+
+@jit
 def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """``nmp.conv``."""
-    window = ConvShape(
-        d[CONV.groups],
-        d[CONV.in_channels],
-        d[CONV.out_channels],
-        d[CONV.kernel_h],
-        d[CONV.kernel_w],
-        d[CONV.stride_h],
-        d[CONV.stride_w],
-        d[CONV.dilation_h],
-        d[CONV.dilation_w],
-        d[CONV.out_h],
-        d[CONV.out_w],
-        d[CONV.in_row_stride],
-        d[CONV.in_pixel_stride],
-        d[CONV.out_row_stride],
-        d[CONV.out_pixel_stride],
-    )
+    """Execute ``nmp.conv``."""
+    shape = read_conv_shape(d, d[CONV.groups], d[CONV.in_channels], d[CONV.out_channels])
     part = d[CONV.part]
-    at = OperandOffsets(
-        at_spm(d[CONV.input]),
-        at_spm(d[CONV.weights]),
-        at_spm(d[CONV.channels]),
-        scales_at(d[CONV.scales]),
-        at_spm(d[CONV.output]),
-        NONE if part == PART_ONLY else at_spm(d[CONV.partial]),
-    )
+    at = read_operands(d, NONE if part == PART_ONLY else scratchpad_offset(d[CONV.partial]))
     is_all = part in (PART_ONLY, PART_CACHED)
-    parts = SumParts(is_all or part == PART_FIRST, is_all or part == PART_LAST)
-    place = OutputPosition(d[CONV.event_origin], d[CONV.event_stride_y], d[CONV.event_stride_x])
-    q = requantizer(d, d[CONV.weight_offset], CONV.bias_pre)
     tile = MacTile(
         struct_pointer(w.spm),
-        struct_pointer(window),
+        struct_pointer(shape),
         struct_pointer(at),
-        parts,
-        struct_pointer(q),
-        struct_pointer(place),
-        struct_pointer(layer_counters(w, layer)),
+        SumParts(is_all or part == PART_FIRST, is_all or part == PART_LAST),
+        struct_pointer(read_quantizer(d, d[CONV.weight_offset], CONV.bias_pre)),
+        struct_pointer(position_at(d, CONV.event_origin)),
+        struct_pointer(get_layer_counters(w, layer)),
     )
     conv(struct_pointer(tile), w.workspace)
 
 
 @jit
 def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """``nmp.dwconv``."""
+    """Execute ``nmp.dwconv``."""
     channels = d[DWCONV.channels_count]
-    window = ConvShape(
-        channels,
-        np.int64(1),
-        channels,
-        d[DWCONV.kernel_h],
-        d[DWCONV.kernel_w],
-        d[DWCONV.stride_h],
-        d[DWCONV.stride_w],
-        d[DWCONV.dilation_h],
-        d[DWCONV.dilation_w],
-        d[DWCONV.out_h],
-        d[DWCONV.out_w],
-        d[DWCONV.in_row_stride],
-        d[DWCONV.in_pixel_stride],
-        d[DWCONV.out_row_stride],
-        d[DWCONV.out_pixel_stride],
-    )
-    at = OperandOffsets(
-        at_spm(d[DWCONV.input]),
-        at_spm(d[DWCONV.weights]),
-        at_spm(d[DWCONV.channels]),
-        scales_at(d[DWCONV.scales]),
-        at_spm(d[DWCONV.output]),
-        np.int64(0),
-    )
-    place = OutputPosition(
-        d[DWCONV.event_origin], d[DWCONV.event_stride_y], d[DWCONV.event_stride_x]
-    )
-    q = requantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)
+    shape = read_dwconv_shape(d, channels, np.int64(1), channels)
+    at = read_operands(d, np.int64(0))
     tile = MacTile(
         struct_pointer(w.spm),
-        struct_pointer(window),
+        struct_pointer(shape),
         struct_pointer(at),
         SumParts(True, True),
-        struct_pointer(q),
-        struct_pointer(place),
-        struct_pointer(layer_counters(w, layer)),
+        struct_pointer(read_quantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)),
+        struct_pointer(position_at(d, DWCONV.event_origin)),
+        struct_pointer(get_layer_counters(w, layer)),
     )
     depthwise(struct_pointer(tile))
 
 
 @jit
 def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """``nmp.gemm``."""
+    """Execute ``nmp.gemm``."""
     g = MatmulShape(
         d[GEMM.rows],
         d[GEMM.inner],
@@ -164,16 +158,16 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[GEMM.rhs_offset],
     )
     at = OperandOffsets(
-        at_spm(d[GEMM.lhs]),
-        at_spm(d[GEMM.rhs]),
+        scratchpad_offset(d[GEMM.lhs]),
+        scratchpad_offset(d[GEMM.rhs]),
         NONE,
         NONE,
-        at_spm(d[GEMM.output]),
-        at_spm(d[GEMM.partial]),
+        scratchpad_offset(d[GEMM.output]),
+        scratchpad_offset(d[GEMM.partial]),
     )
     part = d[GEMM.part]
     parts = SumParts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))
-    out = scale_at(d, GEMM.out_pre)
+    out = read_scale(d, GEMM.out_pre)
     q = Quantizer(
         d[GEMM.element],
         d[GEMM.profile],
@@ -184,7 +178,7 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[GEMM.out_offset],
         np.int64(0),
         out,
-        clip_at(d, GEMM.clip_low),
+        read_clip(d, GEMM.clip_low),
     )
     place = OutputPosition(d[GEMM.event_origin], d[GEMM.event_stride_y], np.int64(0))
     tile = MacTile(
@@ -194,10 +188,10 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         parts,
         struct_pointer(q),
         struct_pointer(place),
-        struct_pointer(layer_counters(w, layer)),
+        struct_pointer(get_layer_counters(w, layer)),
     )
     gemm(struct_pointer(tile))
 
 
 KERNELS = {"nmp.conv": do_conv, "nmp.dwconv": do_dwconv, "nmp.gemm": do_gemm}
-"""Mnemonic -> its kernel: a function of a kernel context, a descriptor and a layer."""
+"""Mnemonic -> kernel, a function of a kernel context, a descriptor and a layer."""

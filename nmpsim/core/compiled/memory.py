@@ -16,7 +16,7 @@ NOWHERE, IMAGE, RAM, SCRATCHPAD, CONTROL = range(5)
 
 @jit
 def locate(m: Machine, address: Int, nbytes: Int) -> Any:
-    """Region and offset of ``nbytes`` bytes from ``address`` (unsigned), all in one region."""
+    """Return region and offset of ``nbytes`` bytes at an unsigned address, all in one region."""
     offset = address - m.shared[0].image_base
     if 0 <= offset <= m.image.size - nbytes:
         return IMAGE, offset
@@ -34,13 +34,13 @@ def locate(m: Machine, address: Int, nbytes: Int) -> Any:
 
 @jit
 def is_shared(region: Int) -> Any:
-    """True if other cores see a write to the region, and theirs are seen."""
+    """Return whether other cores observe writes to a region."""
     return region in (RAM, CONTROL)
 
 
 @jit_inlined
-def memory_of(m: Machine, core: Int, region: Int) -> Any:
-    """The bytes of a region."""
+def get_memory(m: Machine, core: Int, region: Int) -> Any:
+    """Return the bytes of a region."""
     if region == IMAGE:
         return m.image
     if region == RAM:
@@ -52,7 +52,7 @@ def memory_of(m: Machine, core: Int, region: Int) -> Any:
 
 @jit
 def read(memory: Bytes, offset: Int, nbytes: Int) -> Any:
-    """Little-endian unsigned integer of ``nbytes`` bytes."""
+    """Read a little-endian unsigned integer of ``nbytes`` bytes."""
     if nbytes == 4:  # one load
         at = np.uintp(offset)
         low = np.int64(memory[at]) | np.int64(memory[at + np.uintp(1)]) << 8
@@ -66,7 +66,7 @@ def read(memory: Bytes, offset: Int, nbytes: Int) -> Any:
 
 @jit
 def write(memory: Bytes, offset: Int, nbytes: Int, value: Int) -> None:
-    """Store the low ``nbytes`` bytes of ``value``, little-endian."""
+    """Write the low ``nbytes`` bytes of ``value``, little-endian."""
     if nbytes == 4:  # one store
         at, word = np.uintp(offset), np.int64(value)
         memory[at], memory[at + np.uintp(1)] = np.uint8(word & 255), np.uint8(word >> 8 & 255)

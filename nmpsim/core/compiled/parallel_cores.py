@@ -1,9 +1,9 @@
-"""Cores that go on apart from each other, on several threads of the host.
+"""Run cores in parallel on several host threads while their order cannot matter.
 
-What a core computes in its scratchpad nobody else sees, and it sees nobody. The same is true of
-what it does again in DRAM that the check of the contract has seen it do. So cores that do much of
-that go on as far as they can without a turn, at the same time; then all take turns again, in order
-of simulated time, which finds each core as it would have brought it there itself.
+No other core observes what a core computes in its scratchpad. The same holds for DRAM accesses that
+repeat ones which the contract check has already seen. Cores with much such work run as far as they
+can without a turn, at the same time. Then all take turns again, in order of simulated time, and
+each core is where its turns would have brought it.
 """
 
 from __future__ import annotations
@@ -17,34 +17,35 @@ from nmpsim.core.state import NEVER, CoreStatus, Int64s, Machine, Outcome
 from nmpsim.core.stop_conditions import StopConditions, StopState
 
 STEPS = 1 << 23
-"""Instructions that a thread does at once, which takes some hundredths of a second."""
-WORTH = 1 << 17
-"""Instructions of all cores at once that are worth beginning threads for."""
-AHEAD = 1 << 23
-"""Cycles by which a core may be ahead of another one and yet go on: it may wait without end for
-what the other one does, which only the check of the contract will tell."""
+"""Instructions that a thread executes at once, which take some hundredths of a second."""
+MIN_STEPS = 1 << 17
+"""Minimum number of instructions of all cores that justifies starting threads."""
+MAX_LEAD = 1 << 23
+"""Maximum lead in cycles of one core over another: it may wait forever for the other's effects,
+which only the contract check will detect.
+"""
 LONG_TURN = 1 << 9
-"""Instructions of a core in a row, if it does nothing that others see, or that the check of the
-contract has not seen: it will not do so soon."""
+"""Instructions of a core in a row without an observable effect after which none is expected soon.
+"""
 TURNS_BETWEEN = 2
-"""Turns that each core may take before all are apart again."""
+"""Turns of each core between two parallel phases."""
 
 Loop = Callable[[int, StopConditions], Outcome]
-"""An engine's loop: at most so many turns of what is asked for."""
+"""An engine's loop: executes at most so many turns under stop conditions."""
 
 
 class ParallelCores:
-    """Looks whether cores can go on apart, and lets them."""
+    """Decides when cores can run in parallel, and runs them."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._is_due = False
-        self.has_been = False
-        """Have cores gone on apart since the run began?"""
+        self._should_start = False
+        self.has_run = False
+        """Whether cores have run in parallel since the run began."""
 
-    def begin(self) -> None:
-        """A run begins."""
-        self._is_due = self.has_been = False
+    def begin_run(self) -> None:
+        """Reset for a new run."""
+        self._should_start = self.has_run = False
 
     def run(
         self,
@@ -53,25 +54,25 @@ class ParallelCores:
         turns: int,
         loop: Loop,
     ) -> Outcome:
-        """Do as ``loop``, with fewer turns where cores can be apart."""
-        is_checked = stops.seen.shape[1] > 0
+        """Run ``loop``, with parallel phases where they are possible."""
+        is_checked = stops.access_cache.shape[1] > 0
         if stops.parallel.size == 0 or (self._threads == 1 and not is_checked):
             return loop(turns, stops)
-        if self._is_due and self._go_on(machine, stops, loop):
+        if self._should_start and self._run_parallel(machine, stops, loop):
             turns = min(turns, TURNS_BETWEEN * machine.cores.size)
         which = StopState.ROWS if is_checked else StopState.TURNS
         retired, taken = machine.cores.retired.sum(), stops.noted[which]
         outcome = loop(turns, stops)
         taken = stops.noted[which] - taken
         steps = machine.cores.retired.sum() - retired
-        self._is_due |= bool(steps > LONG_TURN * max(taken, TURNS_BETWEEN))
+        self._should_start |= bool(steps > LONG_TURN * max(taken, TURNS_BETWEEN))
         return outcome
 
-    def _go_on(self, machine: Machine, stops: StopConditions, loop: Loop) -> bool:
-        """Let all cores go on without turns; False if only one may."""
+    def _run_parallel(self, machine: Machine, stops: StopConditions, loop: Loop) -> bool:
+        """Run all cores without turns; return False if only one could run."""
         cores = np.flatnonzero(machine.cores.status == CoreStatus.RUNNING)
         clocks = machine.cores.clock[cores]
-        cores = cores[clocks <= clocks.min(initial=NEVER - AHEAD) + AHEAD]
+        cores = cores[clocks <= clocks.min(initial=NEVER - MAX_LEAD) + MAX_LEAD]
         threads = min(self._threads, cores.size)
         if cores.size < 2:
             return False
@@ -79,7 +80,7 @@ class ParallelCores:
         asked = [stops._replace(parallel=_asked(steps, cores[i::threads])) for i in range(threads)]
         workers = [_Worker(loop, one) for one in asked[1:]]
         retired = machine.cores.retired.sum()
-        self.has_been = True
+        self.has_run = True
         try:
             for worker in workers:
                 if not worker.begin():
@@ -90,12 +91,12 @@ class ParallelCores:
         finally:
             for worker in workers:
                 worker.leave()
-        self._is_due = bool(machine.cores.retired.sum() - retired >= WORTH)
+        self._should_start = bool(machine.cores.retired.sum() - retired >= MIN_STEPS)
         return True
 
 
 class _Worker:
-    """Goes on with some cores in a thread of its own."""
+    """A thread that runs some of the cores."""
 
     def __init__(self, loop: Loop, asked: StopConditions) -> None:
         self._loop, self._asked = loop, asked
@@ -106,7 +107,7 @@ class _Worker:
         self._error: BaseException | None = None
 
     def begin(self) -> bool:
-        """False if the host allows no more threads: these cores take turns."""
+        """Start the thread; return False if the host allows no more threads."""
         try:
             self._thread.start()
         except RuntimeError:
@@ -115,17 +116,17 @@ class _Worker:
         return True
 
     def finish(self) -> None:
-        """Wait until it has gone on."""
+        """Wait until the thread has finished; raise its exception."""
         if self._has_begun:
             self._thread.join()
         if self._error is not None:
             raise self._error
 
     def leave(self) -> None:
-        """It changes nothing any more.
+        """Make sure that the thread changes nothing any more.
 
-        Ctrl-C may come while a thread begins. Python does not wait for such a one, which may yet
-        come to its work, or be at it.
+        Ctrl-C may come while a thread starts. Python does not wait for such a thread, which may yet
+        begin its work, or be at it.
         """
         self._is_wanted = False
         with self._at_work:
@@ -141,5 +142,4 @@ class _Worker:
 
 
 def _asked(steps: int, cores: Int64s) -> Int64s:
-    """``StopConditions.parallel`` of a thread."""
     return np.array([steps, *cores], np.int64)

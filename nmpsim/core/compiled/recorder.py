@@ -1,8 +1,8 @@
-"""The event loop records a program: it runs without computing any values.
+"""Recording of a program: the event loop runs without computing values.
 
-Each tensor instruction is written down in order, instead of being executed. An epoch ends where a
-transfer may conflict in DRAM with a transfer of another core, so within an epoch the cores are
-independent of each other.
+Tensor instructions are written down in order instead of being executed. An epoch ends where a
+transfer may conflict in DRAM with a transfer of another core, so that the cores are independent of
+each other within an epoch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,22 @@ from nmpsim.core.compiled.dram_conflicts import (
     conflicts_with_others,
     keep_range,
 )
-from nmpsim.core.compiled.fetch import outstanding_of, rs1_of, rs2_of, unit_of
-from nmpsim.core.compiled.memory import IMAGE, RAM, locate
-from nmpsim.core.compiled.recorder_rows import (
+from nmpsim.core.compiled.fetch import decode_outstanding, decode_rs1, decode_rs2, decode_unit
+from nmpsim.core.compiled.kernel_arguments import (
     CORE,
+    CURRENT_EPOCH,
     EPOCH,
+    EVENTS_USED,
+    FIRST_WORD,
+    LAYER,
+    NUMBER,
+    USED,
+    WORDS,
+    LoopContext,
+)
+from nmpsim.core.compiled.memory import IMAGE, RAM, locate
+from nmpsim.core.compiled.transfers import dram_extent
+from nmpsim.core.contract_events import (
     EVENT_CORE,
     EVENT_CYCLE,
     EVENT_DESCRIPTOR,
@@ -35,16 +46,7 @@ from nmpsim.core.compiled.recorder_rows import (
     EVENT_NUMBER,
     EVENT_PC,
     EVENT_SECOND,
-    FIRST_WORD,
-    LAYER,
-    NOW,
-    NUMBER,
-    SEEN,
-    USED,
-    WORDS,
-    LoopContext,
 )
-from nmpsim.core.compiled.transfers import extent
 from nmpsim.core.instruction_tables import INSTRUCTION_UNIT, IS_ACCESS, OP, UNIT, WORD_COUNT
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.core.stop_conditions import MAX_STEPS
@@ -55,34 +57,34 @@ from nmpsim.kernels.jit import jit, jit_inlined
 
 @jit
 def is_recording(context: LoopContext) -> Any:
-    """True if the event loop records."""
+    """Return whether the event loop records."""
     return context.items.shape[0] > 0
 
 
 @jit
-def steps_before_full(context: LoopContext) -> Any:
-    """Instructions that certainly fit into the recorder; MAX_STEPS if nothing is recorded."""
+def count_free_steps(context: LoopContext) -> Any:
+    """Return how many instructions certainly fit into the recorder; MAX_STEPS if it is off."""
     if not is_recording(context):
         return MAX_STEPS
     return min(
         context.items.shape[0] - context.counters[USED],
-        context.events.shape[0] - context.counters[SEEN],
+        context.events.shape[0] - context.counters[EVENTS_USED],
     )
 
 
 @jit
-def looks_at_data(m: Machine, core: Int, number: Int) -> Any:
-    """True if a scalar instruction may read what a run has written, or may write."""
+def depends_on_data(m: Machine, core: Int, number: Int) -> Any:
+    """Return whether a scalar instruction may read what the run has written, or may write."""
     region, _ = locate(m, m.cores[core].pc, np.int64(1))
     return region != IMAGE or IS_ACCESS[number]
 
 
 @jit
-def put_range(d: Int64s, accessed: Int64s) -> None:
-    """What a load or store (their first words are the same) accesses in DRAM, as an entry."""
+def compute_range(d: Int64s, accessed: Int64s) -> None:
+    """Compute the DRAM range of a load or store; their first words are the same."""
     start, run = d[LOAD.dram], d[LOAD.run_bytes]
     step_x, step_y = d[LOAD.dram_stride_x], d[LOAD.dram_stride_y]
-    accessed[RANGE_BEGIN], accessed[RANGE_END] = start, start + extent(d)
+    accessed[RANGE_BEGIN], accessed[RANGE_END] = start, start + dram_extent(d)
     stride = step_y if d[LOAD.count_x] == 1 else step_x
     regular = d[LOAD.count_x] == 1 or d[LOAD.count_y] == 1 or (step_x > 0 and step_y % step_x == 0)
     accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
@@ -103,19 +105,19 @@ def begin_epoch_on_conflict(
     if region != RAM or d[LOAD.run_bytes] * d[LOAD.count_x] * d[LOAD.count_y] == 0:
         return
     accessed = context.accessed
-    put_range(d, accessed)
+    compute_range(d, accessed)
     kind = READS if INSTRUCTION_UNIT[number] == UNIT.LOAD else WRITES
     if conflicts_with_others(context.ranges, core, accessed, kind):
-        context.counters[NOW] += 1
+        context.counters[CURRENT_EPOCH] += 1
         context.ranges[:] = 0
     keep_range(context.ranges[core, kind], accessed)
 
 
 @jit_inlined
-def new_event(m: Machine, context: LoopContext, core: Int, number: Int) -> Any:
-    """A row for a core's current instruction."""
-    event = context.events[context.counters[SEEN]]
-    context.counters[SEEN] += 1
+def append_event(m: Machine, context: LoopContext, core: Int, number: Int) -> Any:
+    """Append an event for a core's current instruction, and return its row."""
+    event = context.events[context.counters[EVENTS_USED]]
+    context.counters[EVENTS_USED] += 1
     event[EVENT_NUMBER], event[EVENT_CORE] = number, core
     event[EVENT_PC], event[EVENT_CYCLE] = m.cores[core].pc, m.cores[core].clock
     return event
@@ -124,12 +126,12 @@ def new_event(m: Machine, context: LoopContext, core: Int, number: Int) -> Any:
 @jit
 def record_sync(m: Machine, context: LoopContext, core: Int, number: Int, word: Int) -> None:
     """Record an instruction that has synchronized."""
-    event = new_event(m, context, core, number)
+    event = append_event(m, context, core, number)
     event[EVENT_PC] -= 4
-    a, b = unit_of(word), outstanding_of(word)
+    a, b = decode_unit(word), decode_outstanding(word)
     if number != OP.nmp_wait:
-        a = np.int64(m.cores[core].registers[rs1_of(word)]) & 0xFFFF_FFFF
-        b = np.int64(m.cores[core].registers[rs2_of(word)]) & 0xFFFF_FFFF
+        a = np.int64(m.cores[core].registers[decode_rs1(word)]) & 0xFFFF_FFFF
+        b = np.int64(m.cores[core].registers[decode_rs2(word)]) & 0xFFFF_FFFF
     event[EVENT_FIRST], event[EVENT_SECOND] = a, b
 
 
@@ -141,13 +143,13 @@ def record_tensor(
     unit = INSTRUCTION_UNIT[number]
     if unit == UNIT.LOAD or unit == UNIT.STORE:
         begin_epoch_on_conflict(m, context, core, number, d)
-    event = new_event(m, context, core, number)
+    event = append_event(m, context, core, number)
     event[EVENT_DESCRIPTOR] = m.cores[core].descriptor
     event[EVENT_ITEM] = context.counters[USED]
     item = context.items[context.counters[USED]]
     context.counters[USED] += 1
     item[CORE] = core
-    item[EPOCH] = context.counters[NOW]
+    item[EPOCH] = context.counters[CURRENT_EPOCH]
     item[FIRST_WORD + NUMBER] = number
     item[FIRST_WORD + LAYER] = layer
     for i in range(WORD_COUNT[number]):

@@ -1,9 +1,9 @@
-"""Replay of a recording: threads compute the values of an epoch's parts, and meet at its end.
+"""Replay of a recording: threads compute the values of an epoch's parts and meet at its end.
 
-A part is what one core does in an epoch, or some tasks of a whole layer. Each thread has a share of
-an epoch's parts, which follow each other: it takes them from the front, and others that are done
-with theirs take them from the back. A share is one number, with the number of the epoch in it: so
-a thread that comes late, for an earlier epoch, gets nothing.
+A part is what one core does in an epoch, or some tasks of a layer kernel. Each thread has a share
+of consecutive parts: it takes them from the front, and idle threads take them from the back. A
+share is one number that contains the number of the epoch, so a late thread of an earlier epoch gets
+nothing.
 """
 
 from __future__ import annotations
@@ -18,30 +18,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.core.compiled.context_row import (
-    CONTEXT_WORDS,
-    SLOTS,
-    context_row,
-    make_workspace,
-    put_host_memory,
-    put_scratchpads,
-)
 from nmpsim.core.compiled.dispatch import KernelTable
 from nmpsim.core.compiled.entries import replay_epochs, work_loop
+from nmpsim.core.compiled.kernel_arguments import (
+    CONTEXT_WORDS,
+    LINE,
+    MAIN_THREAD,
+    SLOTS,
+    ReplayContext,
+    SharedWord,
+    make_context_row,
+    make_workspace,
+    use_host_memory,
+    use_scratchpads,
+)
 from nmpsim.core.compiled.recording import PART_WORDS, Epochs
-from nmpsim.core.compiled.replay_context import LINE, MAIN_THREAD, ReplayContext, Shared
 from nmpsim.core.engine import LayerCallback
 from nmpsim.core.state import NEVER, Int64s, Machine
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 
 PAUSE_SECONDS = 50e-6
-"""How long a worker sleeps that has found no work for a while."""
-PATIENCE_SECONDS = 5e-3
-"""How long a replay must take for workers to be used: a shorter one ends before they begin."""
+"""Sleep of a worker that has found no work for a while."""
+MIN_SECONDS = 5e-3
+"""Minimum duration of a replay for which workers are used."""
 
 
 class WorkerCounters(NamedTuple):
-    """What a worker counts: layers and saturated values, as a machine has them; its workspace."""
+    """Counters and workspace of a worker."""
 
     layers: Any
     channel_saturated: Int64s
@@ -54,35 +57,35 @@ class Workers:
     def __init__(self, kernels: KernelTable, threads: int) -> None:
         self._kernels = kernels
         self._threads = 1 if IS_JIT_DISABLED else threads
-        self.patience_seconds = PATIENCE_SECONDS
+        self.min_seconds = MIN_SECONDS
         self._longest_seconds = 0.0
         self._context: ReplayContext | None = None
         self._shape: tuple[int, ...] = ()
         self._workspace: tuple[int, Int64s] | None = None
         self._counters: list[WorkerCounters] = []
         self._rows = np.zeros((0, CONTEXT_WORDS), np.int64)
-        """Those of ``_context`` before a replay."""
+        """Context rows of ``_context`` before a replay."""
         self._served: weakref.ref[Any] | None = None
-        """The counters of the machine that they are for."""
+        """The machine's counters to which these rows belong."""
         self._workers: list[_Worker] = []
 
     def replay(
         self, machine: Machine, epochs: Epochs, reached: LayerCallback, strict: bool
     ) -> bool:
-        """Compute all values of a recording; False if data decide what happens."""
+        """Compute all values of a recording; return False if data decide what happens."""
         with self._at_work(machine, strict) as context:
             for first, end, is_whole in epochs.runs:
                 if is_whole:
-                    put_host_memory(context.kernel_contexts)
+                    use_host_memory(context.kernel_contexts)
                 else:
-                    put_scratchpads(context.kernel_contexts, machine)
+                    use_scratchpads(context.kernel_contexts, machine)
                 if not replay_epochs(context, *epochs.arrays, first, end):
                     return False
                 reached(int(epochs.reached[end - 1]))
         return True
 
     def workspace_for(self, machine: Machine) -> Int64s:
-        """The main thread's workspace for convolutions."""
+        """Return the main thread's workspace for convolutions."""
         size = machine.scratchpad.shape[1]
         if self._workspace is None or self._workspace[0] != size:
             self._workspace, self._served = (size, make_workspace(machine)), None
@@ -90,7 +93,7 @@ class Workers:
 
     @contextmanager
     def _at_work(self, machine: Machine, strict: bool) -> Iterator[ReplayContext]:
-        """The workers do what comes up; after it, all counts are the machine's."""
+        """Activate the workers; afterwards all counts are in the machine."""
         context = self._context_for(machine)
         self._context = None  # after an interruption, before counts are added, it is made again
         rows = context.kernel_contexts
@@ -98,31 +101,31 @@ class Workers:
             self._rows = self._rows_for(machine)
             self._served = weakref.ref(machine.layers)
         rows[:] = self._rows
-        context.shared[Shared.HAS_DIVERGED] = 0
-        context.shared[Shared.IS_STRICT] = int(strict)
-        context.shared[Shared.IS_ACTIVE] = 1
+        context.shared[SharedWord.HAS_DIVERGED] = 0
+        context.shared[SharedWord.IS_STRICT] = int(strict)
+        context.shared[SharedWord.IS_ACTIVE] = 1
         for worker in self._workers:
             worker.begin()
         begin = time.perf_counter()
         try:
             yield context
         finally:
-            context.shared[Shared.IS_ACTIVE] = 0
+            context.shared[SharedWord.IS_ACTIVE] = 0
             self._longest_seconds = max(self._longest_seconds, time.perf_counter() - begin)
         self._context = context
 
     def _rows_for(self, machine: Machine) -> Int64s:
-        """The context of each thread's kernels before a replay."""
+        """Make the context row of each thread before a replay."""
         workspace = self.workspace_for(machine)
-        rows = [context_row(machine, machine.layers, machine.channel_saturated, workspace)]
+        rows = [make_context_row(machine, machine.layers, machine.channel_saturated, workspace)]
         for own in self._counters:
-            rows.append(context_row(machine, own.layers, own.channel_saturated, own.workspace))
+            rows.append(make_context_row(machine, own.layers, own.channel_saturated, own.workspace))
             own.layers.channels[:] = machine.layers.channels
             own.layers.channel_base[:] = machine.layers.channel_base
         return np.stack(rows)
 
     def _context_for(self, machine: Machine) -> ReplayContext:
-        threads = self._threads if self._longest_seconds >= self.patience_seconds else 1
+        threads = self._threads if self._longest_seconds >= self.min_seconds else 1
         threads = min(threads, max(machine.cores.size, SLOTS))
         shape = (
             threads,
@@ -142,24 +145,24 @@ class Workers:
             except RuntimeError:  # the host allows no more threads
                 self._threads = 1 + len(self._workers)
                 return self._context_for(machine)
-            self._counters = [zero_counters(machine) for _ in range(1, threads)]
+            self._counters = [make_zero_counters(machine) for _ in range(1, threads)]
             self._shape, self._context, self._served = shape, context, None
         return self._context
 
 
 def make_context(kernels: KernelTable, threads: int) -> ReplayContext:
-    """A context before the first epoch."""
+    """Make a replay context before the first epoch."""
     return ReplayContext(
         addresses=kernels.addresses,
         kernel_contexts=np.zeros((threads, CONTEXT_WORDS), np.int64),
         shares=np.zeros((threads, LINE), np.int64),
         done=np.zeros((threads, LINE), np.int64),
-        shared=np.zeros((len(Shared), LINE), np.int64),
+        shared=np.zeros((len(SharedWord), LINE), np.int64),
     )
 
 
 def prepare_replay() -> None:
-    """Compile what replays recordings, or load it."""
+    """Compile the functions that replay recordings, or load them from the cache."""
     nothing = np.zeros((0, PART_WORDS), np.int64)
     context = make_context(KernelTable(), 1)
     firsts = np.zeros(1, np.int64)
@@ -167,8 +170,8 @@ def prepare_replay() -> None:
     work_loop.prepare(context, MAIN_THREAD)
 
 
-def zero_counters(machine: Machine) -> WorkerCounters:
-    """Counters for a machine's layers in which nothing is counted yet."""
+def make_zero_counters(machine: Machine) -> WorkerCounters:
+    """Make zero counters for a machine's layers."""
     layers = np.zeros_like(machine.layers)
     layers.first[:] = NEVER
     return WorkerCounters(layers, np.zeros_like(machine.channel_saturated), make_workspace(machine))
@@ -185,12 +188,12 @@ class _Worker:
         threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def begin(self) -> None:
-        """A replay begins."""
+        """Wake the worker for a replay."""
         self._wanted.put(True)
 
     def close(self) -> None:
-        """No further replay will come."""
-        self._context.shared[Shared.IS_ACTIVE] = 0
+        """End the worker."""
+        self._context.shared[SharedWord.IS_ACTIVE] = 0
         self._wanted.put(False)
 
     def _serve(self) -> None:

@@ -1,4 +1,4 @@
-"""What the threads of a replay do, compiled; see :mod:`~nmpsim.core.compiled.replay`."""
+"""The compiled part of a replay; see :mod:`~nmpsim.core.compiled.replay`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.context_row import HIGH_LAYER, LOW_LAYER
-from nmpsim.core.compiled.kernel_context import context_at, words_at
-from nmpsim.core.compiled.recorder_rows import LAYER, NUMBER, WORDS
+from nmpsim.core.compiled.kernel_arguments import (
+    HIGH_LAYER,
+    LAYER,
+    LINE,
+    LOW_LAYER,
+    MAIN_THREAD,
+    NUMBER,
+    WORDS,
+    ReplayContext,
+    SharedWord,
+)
+from nmpsim.core.compiled.kernel_context import context_at, descriptor_words_at
 from nmpsim.core.compiled.recording import BEGIN, END, PART_CORE, PART_WORDS
-from nmpsim.core.compiled.replay_context import LINE, MAIN_THREAD, ReplayContext, Shared
-from nmpsim.core.compiled.tensor import check_tables
+from nmpsim.core.compiled.tensor import validate_tables
 from nmpsim.core.instruction_tables import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.core.state import NEVER, STAGES, Int64s
 from nmpsim.kernels.array_types import Int
@@ -29,55 +37,57 @@ from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.memory.weight_tail import weight_tail
 
 BYTES: Any = np.int64(8)
-"""Of each entry."""
+"""Size of an entry in bytes."""
 ONE: Any = np.int64(1)
 FIRST_SHIFT: Any = np.int64(10)
 EPOCH_SHIFT: Any = np.int64(20)
 MAX_PARTS: Any = np.int64(1023)
-"""A share is the number of its epoch, of its first part and of the one behind its last."""
-ROUNDS = 20_000
-"""How often a worker without work looks for some before it sleeps."""
-PATIENT_ROUNDS = 2_000
-"""How often a thread looks for others before it lets any other one have its processor."""
+"""Fields of a share: number of its epoch, first part, and the one after its last part."""
+SLEEP_ROUNDS = 20_000
+"""Attempts of an idle worker to find work before it sleeps."""
+YIELD_ROUNDS = 2_000
+"""Attempts of a waiting thread before it yields its processor."""
 
-IS_ACTIVE, EPOCH, PARTS, ITEMS, HAS_DIVERGED, IS_STRICT = (int(entry) * LINE for entry in Shared)
+IS_ACTIVE, EPOCH, PARTS, ITEMS, HAS_DIVERGED, IS_STRICT = (
+    int(entry) * LINE for entry in SharedWord
+)
 
 
 @jit
-def shared_at(context: ReplayContext, which: Int) -> Any:
-    """Address of an entry of what the threads share."""
+def shared_address(context: ReplayContext, which: Int) -> Any:
+    """Return the address of an entry of the shared state."""
     return np.int64(context.shared.ctypes.data) + which * BYTES
 
 
 @jit
-def share_at(context: ReplayContext, thread: Int) -> Any:
-    """Address of a thread's share."""
+def share_address(context: ReplayContext, thread: Int) -> Any:
+    """Return the address of a thread's share."""
     return np.int64(context.shares.ctypes.data) + thread * LINE * BYTES
 
 
 @jit
-def done_at(context: ReplayContext, thread: Int) -> Any:
-    """Address of the number of parts that a thread is done with, from the start."""
+def done_address(context: ReplayContext, thread: Int) -> Any:
+    """Return the address of the number of parts that a thread has completed."""
     return np.int64(context.done.ctypes.data) + thread * LINE * BYTES
 
 
 @jit_allocating
-def is_possible(kernel_context: Int, core: Int, number: Int, words: Int, strict: bool) -> Any:
-    """False if an instruction with a table of scales would trap, or break the contract."""
+def is_valid(kernel_context: Int, core: Int, number: Int, words: Int, strict: bool) -> Any:
+    """Return False if a table of scales is invalid, or weights violate the contract."""
     if SCALES_WORD[number] < 0:
         return True
-    d, context = words_at(words), context_at(kernel_context, core)
+    d, context = descriptor_words_at(words), context_at(kernel_context, core)
     if strict and number == OP.nmp_conv and weight_tail(d, context.scratchpad) >= 0:
         return False
-    return check_tables(number, d, context.spm.i32) < 0
+    return validate_tables(number, d, context.spm.i32) < 0
 
 
 @jit
-def do_part(context: ReplayContext, thread: Int, which: Int) -> None:
+def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
     """Compute the values of a part of the epoch."""
-    part = atomic_load(shared_at(context, PARTS)) + which * PART_WORDS * BYTES
-    items = atomic_load(shared_at(context, ITEMS))
-    strict = atomic_load(shared_at(context, IS_STRICT)) != 0
+    part = atomic_load(shared_address(context, PARTS)) + which * PART_WORDS * BYTES
+    items = atomic_load(shared_address(context, ITEMS))
+    strict = atomic_load(shared_address(context, IS_STRICT)) != 0
     at, end = atomic_load(part + BEGIN * BYTES), atomic_load(part + END * BYTES)
     core = atomic_load(part + PART_CORE * BYTES)
     row = context.kernel_contexts[thread]
@@ -86,8 +96,8 @@ def do_part(context: ReplayContext, thread: Int, which: Int) -> None:
         item = items + at * BYTES
         number, layer = atomic_load(item + NUMBER * BYTES), atomic_load(item + LAYER * BYTES)
         words = item + WORDS * BYTES
-        if not is_possible(kernel_context, core, number, words, strict):
-            atomic_store(shared_at(context, HAS_DIVERGED), np.int64(1))
+        if not is_valid(kernel_context, core, number, words, strict):
+            atomic_store(shared_address(context, HAS_DIVERGED), np.int64(1))
             return
         row[LOW_LAYER] = min(row[LOW_LAYER], layer)
         row[HIGH_LAYER] = max(row[HIGH_LAYER], layer)
@@ -96,75 +106,76 @@ def do_part(context: ReplayContext, thread: Int, which: Int) -> None:
 
 
 @jit
-def put_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
-    """Give each thread its share of an epoch's parts."""
+def assign_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
+    """Assign a share of the epoch's parts to each thread."""
     threads = context.kernel_contexts.shape[0]
     for thread in range(threads):
         first, last = parts * thread // threads, parts * (thread + 1) // threads
         atomic_store(
-            share_at(context, thread), (epoch << EPOCH_SHIFT) | (first << FIRST_SHIFT) | last
+            share_address(context, thread), (epoch << EPOCH_SHIFT) | (first << FIRST_SHIFT) | last
         )
 
 
 @jit
-def claim(context: ReplayContext, thread: Int, owner: Int, epoch: Int) -> Any:
-    """The number of a part of somebody's share that now is the thread's; -1 if there is none."""
+def claim_part(context: ReplayContext, thread: Int, owner: Int, epoch: Int) -> Any:
+    """Claim a part of some thread's share; return its number, or -1 if there is none."""
     while True:
-        share = atomic_load(share_at(context, owner))
+        share = atomic_load(share_address(context, owner))
         first, last = (share >> FIRST_SHIFT) & MAX_PARTS, share & MAX_PARTS
         if share >> EPOCH_SHIFT != epoch or first == last:
             return np.int64(-1)
         number, rest = first, share + (ONE << FIRST_SHIFT)
         if owner != thread:
             number, rest = last - ONE, share - ONE
-        if compare_exchange(share_at(context, owner), share, rest):
+        if compare_exchange(share_address(context, owner), share, rest):
             return number
 
 
 @jit
-def do_parts(context: ReplayContext, thread: Int, epoch: Int) -> None:
-    """Do a thread's own share, then what the others have not begun.
+def execute_parts(context: ReplayContext, thread: Int, epoch: Int) -> None:
+    """Execute a thread's own share, then parts that others have not begun.
 
-    A share lies together: what a thread needs is in its processor's cache where it did the same
-    part of the epoch before.
+    A share is contiguous, so that a thread finds in its cache what it used in the epoch before.
     """
     threads = context.kernel_contexts.shape[0]
     for i in range(threads):
         owner = (thread + i) % threads
-        number = claim(context, thread, owner, epoch)
+        number = claim_part(context, thread, owner, epoch)
         while number >= 0:
-            do_part(context, thread, number)
-            atomic_store(done_at(context, thread), atomic_load(done_at(context, thread)) + 1)
-            number = claim(context, thread, owner, epoch)
+            execute_part(context, thread, number)
+            atomic_store(
+                done_address(context, thread), atomic_load(done_address(context, thread)) + 1
+            )
+            number = claim_part(context, thread, owner, epoch)
 
 
 @jit
-def parts_done(context: ReplayContext) -> Any:
-    """Parts that are done, from the start."""
+def count_completed_parts(context: ReplayContext) -> Any:
+    """Return the number of parts completed so far."""
     total = np.int64(0)
     for thread in range(context.kernel_contexts.shape[0]):
-        total += atomic_load(done_at(context, np.int64(thread)))
+        total += atomic_load(done_address(context, np.int64(thread)))
     return total
 
 
 @jit_allocating
 def add_counters(context: ReplayContext) -> None:
-    """Add what workers have counted to what the main thread has, and reset it to zero.
+    """Add the workers' counters to those of the main thread, and reset them to zero.
 
-    Sums, maxima and minima: they do not depend on the order, nor on which thread counted what.
+    Sums, maxima and minima depend neither on the order nor on the thread that counted.
     """
     mine = context_at(np.int64(context.kernel_contexts[MAIN_THREAD].ctypes.data), ZERO).counters
     for thread in range(1, context.kernel_contexts.shape[0]):
         row = context.kernel_contexts[thread]
         theirs = context_at(np.int64(row.ctypes.data), ZERO).counters
         for layer in range(row[LOW_LAYER], row[HIGH_LAYER] + 1):
-            add_account(mine, theirs, layer)
+            add_layer_counters(mine, theirs, layer)
         row[LOW_LAYER], row[HIGH_LAYER] = mine.layers.size, -1
 
 
 @jit
-def add_account(mine: SaturationCounters, theirs: SaturationCounters, layer: Int) -> None:
-    """The same for one layer."""
+def add_layer_counters(mine: SaturationCounters, theirs: SaturationCounters, layer: Int) -> None:
+    """Add a worker's counters of one layer to those of the main thread."""
     to, account = mine.layers[layer], theirs.layers[layer]
     to.elements += account.elements
     account.elements = 0
@@ -178,37 +189,37 @@ def add_account(mine: SaturationCounters, theirs: SaturationCounters, layer: Int
             to.first[stage, side] = min(to.first[stage, side], account.first[stage, side])
             account.saturated[stage, side] = account.worst[stage, side] = 0
             account.first[stage, side] = NEVER
-            counted = theirs.channel_saturated[stage, side, begin:end]
+            read_hardware_counter = theirs.channel_saturated[stage, side, begin:end]
             total = mine.channel_saturated[stage, side, begin:end]
-            for channel in range(counted.size):
-                total[channel] += counted[channel]
-                counted[channel] = 0
+            for channel in range(read_hardware_counter.size):
+                total[channel] += read_hardware_counter[channel]
+                read_hardware_counter[channel] = 0
 
 
 def replay_epochs(
     given: ReplayContext, items: Int64s, parts: Int64s, firsts: Int64s, begin: int, end: int
 ) -> Any:
-    """Replay some epochs of a recording; False if the run has diverged.
+    """Replay some epochs of a recording; return False if the run has diverged.
 
     See :class:`~nmpsim.core.compiled.recording.Epochs` for the arrays.
     """
     context = struct_pointer(given)
-    atomic_store(shared_at(context, ITEMS), np.int64(items.ctypes.data))
-    expected, is_good = parts_done(context), True
+    atomic_store(shared_address(context, ITEMS), np.int64(items.ctypes.data))
+    expected, is_good = count_completed_parts(context), True
     for i in range(begin, end):
         count = firsts[i + 1] - firsts[i]
-        atomic_store(shared_at(context, PARTS), np.int64(parts[firsts[i] :].ctypes.data))
-        epoch = atomic_load(shared_at(context, EPOCH)) + 1
-        put_shares(context, epoch, count)
-        atomic_store(shared_at(context, EPOCH), epoch)
-        do_parts(context, MAIN_THREAD, epoch)
+        atomic_store(shared_address(context, PARTS), np.int64(parts[firsts[i] :].ctypes.data))
+        epoch = atomic_load(shared_address(context, EPOCH)) + 1
+        assign_shares(context, epoch, count)
+        atomic_store(shared_address(context, EPOCH), epoch)
+        execute_parts(context, MAIN_THREAD, epoch)
         expected += count
         rounds = 0
-        while parts_done(context) != expected:
+        while count_completed_parts(context) != expected:
             rounds += 1
-            if rounds > PATIENT_ROUNDS:
+            if rounds > YIELD_ROUNDS:
                 yield_processor()
-        if atomic_load(shared_at(context, HAS_DIVERGED)) != 0:
+        if atomic_load(shared_address(context, HAS_DIVERGED)) != 0:
             is_good = False
             break
     add_counters(context)
@@ -216,18 +227,18 @@ def replay_epochs(
 
 
 def work_loop(given: ReplayContext, thread: Int) -> Any:
-    """Do parts of epochs as long as there are some; False once the replay is over."""
+    """Execute parts of epochs until there are none; return False once the replay is over."""
     context = struct_pointer(given)
     seen, rounds = np.int64(0), 0
-    while rounds < ROUNDS:
-        if atomic_load(shared_at(context, IS_ACTIVE)) == 0:
+    while rounds < SLEEP_ROUNDS:
+        if atomic_load(shared_address(context, IS_ACTIVE)) == 0:
             return False
-        epoch = atomic_load(shared_at(context, EPOCH))
+        epoch = atomic_load(shared_address(context, EPOCH))
         if epoch == seen:
             rounds += 1
-            if rounds > PATIENT_ROUNDS:
+            if rounds > YIELD_ROUNDS:
                 yield_processor()
             continue
-        do_parts(context, thread, epoch)
+        execute_parts(context, thread, epoch)
         seen, rounds = epoch, 0
     return True

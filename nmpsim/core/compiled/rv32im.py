@@ -1,8 +1,8 @@
-"""RV32IM of one core: as many instructions in a row as it may do before others have their turn.
+"""RV32IM instructions of a core, as many in a row as it may execute before other events.
 
-What a word of the image says is decoded once, since nothing can write there; words that are
-fetched from elsewhere are decoded each time. Registers are in the machine all along; pc, cycles
-and the count of instructions are put back at the end.
+Words of the image are decoded once, because nothing can write there; words fetched from elsewhere
+are decoded each time. Registers are in the machine all along; pc, cycles and the count of
+instructions are written back at the end.
 """
 
 from __future__ import annotations
@@ -11,27 +11,32 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.access_cache import is_seen
-from nmpsim.core.compiled.cycle_accounting import CONTROL, ON_CONTROL, book, spend
-from nmpsim.core.compiled.event_queue import earliest, last_turn
+from nmpsim.core.access_cache import is_cached
+from nmpsim.core.compiled.cycle_accounting import (
+    CONTROL,
+    ON_CONTROL,
+    attribute_cycles,
+    spend_cycles,
+)
+from nmpsim.core.compiled.event_queue import find_earliest, find_last_turn
 from nmpsim.core.compiled.fetch import (
-    b_offset,
-    i_immediate,
-    j_offset,
-    number_of,
-    rd_of,
-    rs1_of,
-    rs2_of,
-    s_immediate,
-    u_immediate,
+    decode_b_offset,
+    decode_i_immediate,
+    decode_j_offset,
+    decode_rd,
+    decode_rs1,
+    decode_rs2,
+    decode_s_immediate,
+    decode_u_immediate,
+    match_instruction,
 )
 from nmpsim.core.compiled.memory import (
     IMAGE,
     NOWHERE,
     RAM,
+    get_memory,
     is_shared,
     locate,
-    memory_of,
     read,
     write,
 )
@@ -45,7 +50,7 @@ from nmpsim.core.compiled.traps import (
     WENT_ON,
     WORD,
     ZERO,
-    signed,
+    to_signed,
     trap,
 )
 from nmpsim.core.instruction_tables import (
@@ -69,18 +74,18 @@ from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.timing import Costs
 
 TAG, NUMBER, RD, RS1, RS2, ADDEND, OFFSET, CYCLES = range(8)
-"""Words of a decoded instruction. TAG is pc + 1, ADDEND belongs to the second operand; OFFSET is a
-target's address or what an address is off by; CYCLES are those that do not depend on data."""
+"""Words of a decoded instruction. TAG is pc + 1; ADDEND is added to the second operand; OFFSET is
+a target address or an address offset; CYCLES are those that do not depend on data."""
 DECODED_WORDS = 8
 DECODED = 1 << 11
-"""Instructions that stay decoded: one for each pc modulo four times as many."""
+"""Size of the cache of decoded instructions, indexed by pc."""
 UNKNOWN: Any = np.int64(-(1 << 63))
-"""In place of a result: this instruction is none of those that a function knows."""
+"""Result of a function that does not know the instruction."""
 
 
 @jit
 def divide(a: Int, b: Int, rest: bool) -> Any:
-    """Signed quotient towards zero, or its remainder, as RISC-V defines them."""
+    """Divide rounding towards zero, or return the remainder, as RISC-V defines them."""
     if b == 0:
         return a if rest else np.int64(-1)
     quotient = np.abs(a) // np.abs(b)
@@ -91,8 +96,8 @@ def divide(a: Int, b: Int, rest: bool) -> Any:
 
 @jit_inlined
 @decides_instructions(Kind.IMMEDIATE, Kind.REGISTER, Kind.MULTIPLY, Kind.DIVIDE)
-def arithmetic(number: Int, a: Int, b: Int) -> Any:
-    """Result of an integer operation, or UNKNOWN; int64 in, int64 out."""
+def compute_arithmetic(number: Int, a: Int, b: Int) -> Any:
+    """Return the result of an integer operation, or UNKNOWN; int64 in, int64 out."""
     ua, ub = a & WORD, b & WORD
     if number == OP.add or number == OP.addi:
         return a + b
@@ -115,7 +120,7 @@ def arithmetic(number: Int, a: Int, b: Int) -> Any:
     if number == OP.and_ or number == OP.andi:
         return a & b
     if number == OP.mul:
-        return signed(a * b, 32)
+        return to_signed(a * b, 32)
     if number == OP.mulh:
         return (a * b) >> 32
     if number == OP.mulhsu:
@@ -136,8 +141,8 @@ def arithmetic(number: Int, a: Int, b: Int) -> Any:
 
 @jit_inlined
 @decides_instructions(Kind.BRANCH)
-def branch_taken(number: Int, a: Int, b: Int) -> Any:
-    """1 if a branch goes, 0 if it does not, or UNKNOWN."""
+def is_branch_taken(number: Int, a: Int, b: Int) -> Any:
+    """Return 1 if a branch is taken, 0 if not, or UNKNOWN."""
     if number == OP.beq:
         return np.int64(a == b)
     if number == OP.bne:
@@ -155,19 +160,19 @@ def branch_taken(number: Int, a: Int, b: Int) -> Any:
 
 @jit
 @decides_instructions(Kind.UPPER)
-def upper(number: Int, pc: Int, word: Int) -> Any:
-    """Result of ``lui`` or ``auipc``, or UNKNOWN."""
+def compute_upper(number: Int, pc: Int, word: Int) -> Any:
+    """Return the result of ``lui`` or ``auipc``, or UNKNOWN."""
     if number == OP.lui:
-        return u_immediate(word)
+        return decode_u_immediate(word)
     if number == OP.auipc:
-        return pc + u_immediate(word)
+        return pc + decode_u_immediate(word)
     return UNKNOWN
 
 
 @jit
 @decides_instructions(Kind.JUMP)
-def jump_target(number: Int, a: Int, offset: Int) -> Any:
-    """Where a jump goes, or UNKNOWN."""
+def compute_jump_target(number: Int, a: Int, offset: Int) -> Any:
+    """Return the target of a jump, or UNKNOWN."""
     if number == OP.jal:
         return offset
     if number == OP.jalr:
@@ -178,43 +183,45 @@ def jump_target(number: Int, a: Int, offset: Int) -> Any:
 @jit
 @decides_kinds(*RV32IM)
 def decode(entry: Int64s, costs: Costs, pc: Int, number: Int, word: Int) -> None:
-    """Decode an instruction of RV32IM, int64 [DECODED_WORDS]."""
+    """Decode an RV32IM instruction into int64 [DECODED_WORDS]."""
     kind = KIND_OF[number]
     entry[TAG], entry[NUMBER] = pc + 1, number
-    entry[RD], entry[RS1], entry[RS2] = rd_of(word), rs1_of(word), rs2_of(word)
+    entry[RD], entry[RS1], entry[RS2] = decode_rd(word), decode_rs1(word), decode_rs2(word)
     entry[ADDEND], entry[OFFSET], entry[CYCLES] = 0, 0, 1
     if kind == KIND.REGISTER:
         return
     if kind == KIND.IMMEDIATE:
-        entry[RS2], entry[ADDEND] = 0, i_immediate(word)
+        entry[RS2], entry[ADDEND] = 0, decode_i_immediate(word)
     elif kind == KIND.UPPER:  # 0 + constant
         entry[NUMBER] = OP.add
-        entry[RS1], entry[RS2], entry[ADDEND] = 0, 0, upper(number, pc, word)
+        entry[RS1], entry[RS2], entry[ADDEND] = 0, 0, compute_upper(number, pc, word)
     elif kind == KIND.MULTIPLY:
         entry[CYCLES] += costs.control_multiply_cycles
     elif kind == KIND.DIVIDE:
         entry[CYCLES] += costs.control_divide_cycles
     elif kind == KIND.BRANCH:
-        entry[OFFSET] = (pc + b_offset(word)) & WORD
+        entry[OFFSET] = (pc + decode_b_offset(word)) & WORD
     elif kind == KIND.JUMP:
-        entry[OFFSET] = (pc + j_offset(word)) & WORD if number == OP.jal else i_immediate(word)
+        entry[OFFSET] = (
+            (pc + decode_j_offset(word)) & WORD if number == OP.jal else decode_i_immediate(word)
+        )
     elif kind == KIND.LOAD:
-        entry[OFFSET] = i_immediate(word)
+        entry[OFFSET] = decode_i_immediate(word)
     elif kind == KIND.STORE:
-        entry[OFFSET] = s_immediate(word)
+        entry[OFFSET] = decode_s_immediate(word)
 
 
 @jit
 def decode_at(m: Machine, costs: Costs, decoded: Int64s, at: Int, pc: Int, accesses: bool) -> Any:
-    """Decode what is at an address of the image; False if it is not there, or cannot follow.
+    """Decode the instruction at an address; return False if it is not in the image or not allowed.
 
-    ``accesses``: loads and stores may follow.
+    ``accesses`` allows loads and stores.
     """
     region, offset = locate(m, pc, 4)
     if region != IMAGE:
         return False
     word = read(m.image, offset, 4)
-    number = number_of(word)
+    number = match_instruction(word)
     if not IS_RV32IM[number] or (IS_ACCESS[number] and not accesses):
         return False
     decode(decoded[at : at + DECODED_WORDS], costs, pc, number, word)
@@ -222,16 +229,16 @@ def decode_at(m: Machine, costs: Costs, decoded: Int64s, at: Int, pc: Int, acces
 
 
 @jit
-def access_cycles(costs: Costs, region: Int) -> Any:
-    """What a scalar access costs beyond one cycle."""
+def extra_access_cycles(costs: Costs, region: Int) -> Any:
+    """Return the extra cycles of a scalar access."""
     if region in (IMAGE, RAM):
         return costs.control_dram_access_cycles
     return costs.control_scratchpad_access_cycles
 
 
 @jit
-def access_cause(region: Int, address: Int, nbytes: Int, writes: bool) -> Any:
-    """Why a load or store traps; -1 if it does not."""
+def find_access_fault(region: Int, address: Int, nbytes: Int, writes: bool) -> Any:
+    """Return the trap cause of a load or store; -1 if it does not trap."""
     if address & (nbytes - 1):
         return STORE_MISALIGNED if writes else LOAD_MISALIGNED
     if region == NOWHERE or (writes and region == IMAGE):
@@ -240,11 +247,11 @@ def access_cause(region: Int, address: Int, nbytes: Int, writes: bool) -> Any:
 
 
 @jit
-def put_back(m: Machine, core: Int, pc: Int, clock: Int, steps: Int) -> None:
-    """A core has come to another pc and cycle by so many instructions."""
+def write_back(m: Machine, core: Int, pc: Int, clock: Int, steps: Int) -> None:
+    """Write a core's pc, clock and number of instructions back to the machine."""
     m.cores[core].pc = pc
     m.cores[core].retired += steps
-    spend(m, core, CONTROL, clock - m.cores[core].clock)
+    spend_cycles(m, core, CONTROL, clock - m.cores[core].clock)
 
 
 @jit
@@ -264,18 +271,20 @@ def run_rv32im(
     is_watched: bool,
     stops: StopConditions,
 ) -> Any:
-    """Do an instruction of RV32IM that is fetched, and those after it.
+    """Execute a fetched RV32IM instruction, and those after it.
 
-    At the cycle ``turn`` the core has its turn, of which ``steps_left`` are left: it may access
-    what other cores see. Up to the cycle ``until`` no more than ``most_turns`` turns follow, of
-    cores in the order of ``clocks``, as :mod:`~nmpsim.core.compiled.event_queue` has them, each
-    as long as its next instruction is decoded, too. If somebody watches, an access that is not
-    seen before, and what is not fetched from the image, is done alone. ``decoded`` is int64
-    [(DECODED + 1) * DECODED_WORDS]; its last entry is for the first instruction.
+    At the cycle ``turn`` the core has its turn, with ``steps_left`` steps left, and may access
+    shared memory. Up to the cycle ``until`` at most ``most_turns`` further turns follow, of cores
+    in the order of ``clocks`` (see :mod:`~nmpsim.core.compiled.event_queue`), while their next
+    instruction can be decoded, too. If the run is traced, an access that is not cached, or an
+    instruction outside the image, is executed alone. ``decoded`` is int64 [(DECODED + 1) *
+    DECODED_WORDS]; its last entry is for the first instruction.
 
-    Returns:
-        How it ended, the core that has the last turn, the steps that are left of it, all that were
-        done, and the turns that followed. If that is another core, ``stops.clocks`` is up to date.
+    Returns
+    -------
+    tuple
+        How it ended, the core with the last turn, the steps left of that turn, all executed steps,
+        and the number of turns that followed. ``stops.clocks`` is up to date if that core differs.
     """
     limit = costs.limits_cycles
     branch_cycles = 1 + costs.control_taken_branch_cycles
@@ -287,9 +296,9 @@ def run_rv32im(
     is_alone = is_watched and (IS_ACCESS[number] or locate(m, m.cores[core].pc, 4)[0] != IMAGE)
     most_steps = ZERO + 1 if is_alone else turn_end
     looks = is_watched and not is_alone
-    accesses = not is_watched or stops.seen.shape[1] > 0
+    accesses = not is_watched or stops.access_cache.shape[1] > 0
     while True:  # of one core after the other
-        registers, seen = m.cores[core].registers, stops.seen[core]
+        registers, seen = m.cores[core].registers, stops.access_cache[core]
         pc, clock, begin = m.cores[core].pc, m.cores[core].clock, steps
         while True:  # instructions
             row = np.uintp(decoded[at + np.uintp(NUMBER)])
@@ -297,9 +306,9 @@ def run_rv32im(
             rd = np.uintp(decoded[at + np.uintp(RD)])
             a = np.int64(registers[np.uintp(decoded[at + np.uintp(RS1)])])
             b = np.int64(registers[np.uintp(decoded[at + np.uintp(RS2)])])
-            result = arithmetic(number, a, b + decoded[at + np.uintp(ADDEND)])
+            result = compute_arithmetic(number, a, b + decoded[at + np.uintp(ADDEND)])
             if result != UNKNOWN:
-                registers[rd] = np.int32(signed(result, 32))
+                registers[rd] = np.int32(to_signed(result, 32))
                 registers[0] = 0
                 pc += 4
                 clock += decoded[at + np.uintp(CYCLES)]
@@ -307,8 +316,8 @@ def run_rv32im(
                 nbytes, writes = ACCESS_BYTES[row], IS_WRITE[row]
                 value = (a + decoded[at + np.uintp(OFFSET)]) & WORD
                 region, offset = locate(m, value, nbytes)
-                cause = access_cause(region, value, nbytes, writes)
-                if cause >= 0 or (looks and not is_seen(seen, number, value)):
+                cause = find_access_fault(region, value, nbytes, writes)
+                if cause >= 0 or (looks and not is_cached(seen, number, value)):
                     break
                 if is_shared(region) and clock > turn:
                     if clock > last or turns >= most_turns:
@@ -316,21 +325,21 @@ def run_rv32im(
                         break
                     turns, turn, turn_end = turns + 1, clock, steps + steps_per_turn
                     most_steps = most_steps if is_alone else turn_end
-                memory = memory_of(m, core, region)
+                memory = get_memory(m, core, region)
                 if writes:
                     write(memory, offset, nbytes, b)
                 else:
                     result = read(memory, offset, nbytes)
                     bits = 8 * nbytes if SIGN_EXTENDS[row] else np.int64(32)
-                    registers[rd] = np.int32(signed(result, bits))
+                    registers[rd] = np.int32(to_signed(result, bits))
                     registers[0] = 0
                 pc += 4
-                clock += 1 + access_cycles(costs, region)
+                clock += 1 + extra_access_cycles(costs, region)
             else:
-                taken = branch_taken(number, a, b)
+                taken = is_branch_taken(number, a, b)
                 target = decoded[at + np.uintp(OFFSET)]
                 if taken == UNKNOWN:
-                    target = jump_target(number, a, target)
+                    target = compute_jump_target(number, a, target)
                 if taken == 0:
                     pc += 4
                     clock += 1
@@ -339,7 +348,7 @@ def run_rv32im(
                     break
                 else:
                     if taken == UNKNOWN:
-                        registers[rd] = np.int32(signed(pc + 4, 32))
+                        registers[rd] = np.int32(to_signed(pc + 4, 32))
                         registers[0] = 0
                     pc = target
                     clock += branch_cycles
@@ -350,20 +359,20 @@ def run_rv32im(
             at = np.uintp(slot)
             if decoded[at] != pc + 1 and not decode_at(m, costs, decoded, slot, pc, accesses):
                 break
-        put_back(m, core, pc, clock, steps - begin)
+        write_back(m, core, pc, clock, steps - begin)
         if ended != NEEDS_TURN or clock > until or turns >= most_turns:
             break
         clocks[core] = clock
-        first = earliest(clocks)
+        first = find_earliest(clocks)
         if first == core:
-            ended, last = WENT_ON, last_turn(core, clocks, until)
+            ended, last = WENT_ON, find_last_turn(core, clocks, until)
             continue
         to = m.cores[first].pc
         slot = ((to >> 2) & (DECODED - 1)) * DECODED_WORDS
         is_decoded = decoded[np.uintp(slot)] == to + 1
         if is_alone or not (is_decoded or decode_at(m, costs, decoded, slot, to, accesses)):
             break
-        book(m, core, ON_CONTROL)
+        attribute_cycles(m, core, ON_CONTROL)
         if steps > came:
             stops.clocks[core] = clock
         came = steps

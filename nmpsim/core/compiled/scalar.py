@@ -1,7 +1,7 @@
-"""Scalar instructions beyond RV32IM: Zicsr, and how cores wait, meet and halt.
+"""Scalar instructions beyond RV32IM: Zicsr, synchronization, traps and halt.
 
-``step`` does one and says how it ended; it does not begin what other cores could see unless
-``has_turn`` is set.
+``step`` executes one and returns how it ended; it does not begin an instruction that other cores
+can observe unless ``has_turn`` is set.
 """
 
 from __future__ import annotations
@@ -10,8 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.cycle_accounting import call_unused, leave_layer, wait
-from nmpsim.core.compiled.fetch import csr_of, outstanding_of, rd_of, rs1_of, rs2_of, unit_of
+from nmpsim.core.compiled.cycle_accounting import (
+    ON_BARRIER,
+    ON_IMBALANCE,
+    ON_SEMAPHORE,
+    leave_layer,
+    mark_unused,
+    wait_cycles,
+)
+from nmpsim.core.compiled.fetch import (
+    decode_csr,
+    decode_outstanding,
+    decode_rd,
+    decode_rs1,
+    decode_rs2,
+    decode_unit,
+)
 from nmpsim.core.compiled.traps import (
     BREAKPOINT,
     ENVIRONMENT_CALL,
@@ -23,12 +37,12 @@ from nmpsim.core.compiled.traps import (
     WENT_ON,
     WORD,
     ZERO,
-    next_instruction,
     retire,
+    retire_and_advance,
     set_register,
     trap,
 )
-from nmpsim.core.compiled.units import await_job, note_wait
+from nmpsim.core.compiled.units import await_job, record_wait
 from nmpsim.core.instruction_tables import (
     KIND,
     KIND_OF,
@@ -37,7 +51,7 @@ from nmpsim.core.instruction_tables import (
     decides_instructions,
     decides_kinds,
 )
-from nmpsim.core.state import CSR_COLUMN, CSRS, CoreStatus, Count, CycleCause, Machine, WaitTarget
+from nmpsim.core.state import CSR_COLUMN, CSRS, CoreStatus, Count, Machine, WaitTarget
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, is_read_only
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import SEMAPHORES, Kind, Unit
@@ -45,15 +59,10 @@ from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 from nmpsim.timing import Costs
 
-RUNNING = int(CoreStatus.RUNNING)
-AT_BARRIER = int(CoreStatus.AT_BARRIER)
-PENDING = int(CoreStatus.PENDING)
-HALTED = int(CoreStatus.HALTED)
+RUNNING, _WAITING_UNIT, AT_BARRIER, PENDING, HALTED = map(int, CoreStatus)
 AT_A_BARRIER, AT_A_SEMAPHORE = int(WaitTarget.BARRIER), int(WaitTarget.SEMAPHORE)
 BARRIER = np.int64(Count.BARRIER)
 SEMAPHORE = np.int64(Count.SEMAPHORE)
-ON_IMBALANCE, ON_BARRIER = int(CycleCause.IMBALANCE), int(CycleCause.BARRIER)
-ON_SEMAPHORE = int(CycleCause.SEMAPHORE)
 
 
 @jit
@@ -79,13 +88,13 @@ def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> Non
     ended = m.barriers[barrier].layer if known else m.layers.size - 1
     for other in range(m.cores.size):
         if m.cores[other].status == AT_BARRIER and m.cores[other].wait[0] == barrier:
-            note_wait(m, other, AT_A_BARRIER, m.cores[other].clock, latest, release, last)
-            wait(m, other, BARRIER, ON_IMBALANCE, latest - m.cores[other].clock)
-            wait(m, other, BARRIER, ON_BARRIER, costs.sync_barrier_cycles)
+            record_wait(m, other, AT_A_BARRIER, m.cores[other].clock, latest, release, last)
+            wait_cycles(m, other, BARRIER, ON_IMBALANCE, latest - m.cores[other].clock)
+            wait_cycles(m, other, BARRIER, ON_BARRIER, costs.sync_barrier_cycles)
             m.cores[other].status = RUNNING
             if known:
                 if has_work and m.cores[other].layer < 0:
-                    call_unused(m, other)
+                    mark_unused(m, other)
                 leave_layer(m, other, ended)
     if known:
         m.barriers[barrier].cycle = release
@@ -94,7 +103,7 @@ def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> Non
 
 @jit
 def post(m: Machine, costs: Costs, core: Int, semaphore: Int, count: Int) -> None:
-    """Add to a semaphore and release who waits for it, lower core numbers first."""
+    """Add to a semaphore and release waiting cores, lower numbers first."""
     m.shared[0].semaphores[semaphore] += count
     release = m.cores[core].clock + costs.sync_semaphore_cycles
     for other in range(m.cores.size):
@@ -103,14 +112,14 @@ def post(m: Machine, costs: Costs, core: Int, semaphore: Int, count: Int) -> Non
         if m.shared[0].semaphores[semaphore] >= m.cores[other].wait[1]:
             m.shared[0].semaphores[semaphore] -= m.cores[other].wait[1]
             posted = m.cores[core].clock
-            note_wait(m, other, AT_A_SEMAPHORE, m.cores[other].clock, posted, release, core)
-            wait(m, other, SEMAPHORE, ON_SEMAPHORE, max(release - m.cores[other].clock, 0))
+            record_wait(m, other, AT_A_SEMAPHORE, m.cores[other].clock, posted, release, core)
+            wait_cycles(m, other, SEMAPHORE, ON_SEMAPHORE, max(release - m.cores[other].clock, 0))
             m.cores[other].status = RUNNING
 
 
 @jit
 def pend(m: Machine, core: Int, semaphore: Int, count: Int) -> Any:
-    """Take from a semaphore; False if the core must wait until there is enough."""
+    """Take from a semaphore; return False if the core must wait until there is enough."""
     if m.shared[0].semaphores[semaphore] >= count:
         m.shared[0].semaphores[semaphore] -= count
         return True
@@ -122,13 +131,13 @@ def pend(m: Machine, core: Int, semaphore: Int, count: Int) -> Any:
 
 @jit
 def halt(m: Machine, core: Int) -> None:
-    """The core is done."""
+    """Halt the core."""
     m.cores[core].status = HALTED
     leave_layer(m, core, m.cores[core].previous_layer)
 
 
 ILLEGAL_ACCESS: Any = np.int64(-1)
-"""In place of the old value of a CSR."""
+"""Result of an illegal CSR access."""
 COLUMN_OF_CSR = np.full(4096, -1, np.int64)
 for _csr, _column in CSR_COLUMN.items():
     COLUMN_OF_CSR[_csr] = _column
@@ -147,26 +156,26 @@ READ_ONLY = np.array([is_read_only(csr) for csr in CSRS])
 
 
 @jit
-def counted(m: Machine, core: Int, column: Int) -> Any:
-    """What a counter has counted of its own accord."""
+def read_hardware_counter(m: Machine, core: Int, column: Int) -> Any:
+    """Return the hardware value of a counter."""
     return m.cores[core].clock if COUNTER[column] == CYCLES else m.cores[core].retired
 
 
 @jit
 def read_csr(m: Machine, core: Int, column: Int) -> Any:
-    """Value of a CSR; the counters are the clock plus what a program set them off by."""
+    """Return the value of a CSR; counters are their hardware value plus a software offset."""
     if COUNTER[column] == NO_COUNTER:
         return m.cores[core].csr[column]
-    whole = counted(m, core, column)
+    whole = read_hardware_counter(m, core, column)
     if OFFSET[column] >= 0:
         whole += m.cores[core].csr[OFFSET[column]]
     return (whole >> 32 if IS_HIGH[column] else whole) & WORD
 
 
 @jit
-def set_counter(m: Machine, core: Int, column: Int, value: Int) -> None:
+def write_counter(m: Machine, core: Int, column: Int, value: Int) -> None:
     """Make one half of a 64-bit counter read as ``value`` from the next instruction on."""
-    now, offset = counted(m, core, column), OFFSET[column]
+    now, offset = read_hardware_counter(m, core, column), OFFSET[column]
     whole = now + m.cores[core].csr[offset]
     if IS_HIGH[column]:
         whole = (whole & WORD) | (value << 32)
@@ -177,9 +186,9 @@ def set_counter(m: Machine, core: Int, column: Int, value: Int) -> None:
 
 @jit
 def write_csr(m: Machine, core: Int, column: Int, value: Int) -> None:
-    """Set a CSR; bits that cannot change stay as they are."""
+    """Write a CSR; read-only bits keep their value."""
     if COUNTER[column] != NO_COUNTER:
-        set_counter(m, core, column, value)
+        write_counter(m, core, column, value)
         return
     kept = m.cores[core].csr[column] & ~WRITABLE[column]
     m.cores[core].csr[column] = kept | (value & WRITABLE[column])
@@ -187,12 +196,12 @@ def write_csr(m: Machine, core: Int, column: Int, value: Int) -> None:
 
 @jit
 @decides_instructions(Kind.CSR)
-def csr_access(m: Machine, core: Int, number: Int, word: Int) -> Any:
-    """``csrr*``: the old value, or ILLEGAL_ACCESS."""
-    column = COLUMN_OF_CSR[csr_of(word)]
+def access_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
+    """Access a CSR by ``csrr*``; return its old value, or ILLEGAL_ACCESS."""
+    column = COLUMN_OF_CSR[decode_csr(word)]
     if column < 0:
         return ILLEGAL_ACCESS
-    field = rs1_of(word)  # or zimm: it lies in the same bits
+    field = decode_rs1(word)  # or zimm, which has the same bits
     register = np.int64(m.cores[core].registers[field]) & WORD
     writes = field != 0
     old = read_csr(m, core, column)
@@ -222,41 +231,41 @@ LAST_UNIT = int(max(Unit))
 
 @jit
 @decides_instructions(Kind.SYNC)
-def synchronise(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
-    """``nmp.wait``, ``nmp.barrier``, ``nmp.post``, ``nmp.pend``, ``nmp.halt``."""
+def synchronize(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
+    """Execute ``nmp.wait``, ``nmp.barrier``, ``nmp.post``, ``nmp.pend`` or ``nmp.halt``."""
     if number == OP.nmp_wait:
-        unit, outstanding = unit_of(word), outstanding_of(word)
+        unit, outstanding = decode_unit(word), decode_outstanding(word)
         if unit > LAST_UNIT:
             return trap(m, core, ILLEGAL_INSTRUCTION, word)
         if await_job(m, costs, core, unit, m.cores[core].issued[unit] - outstanding - 1) < 0:
             return STOPPED
-        return next_instruction(m, core, ZERO)
+        return retire_and_advance(m, core, ZERO)
     if not has_turn:
         return NEEDS_TURN
-    which = np.int64(m.cores[core].registers[rs1_of(word)]) & WORD
-    count = np.int64(m.cores[core].registers[rs2_of(word)]) & WORD
+    which = np.int64(m.cores[core].registers[decode_rs1(word)]) & WORD
+    count = np.int64(m.cores[core].registers[decode_rs2(word)]) & WORD
     if number == OP.nmp_halt:
-        next_instruction(m, core, ZERO)
+        retire_and_advance(m, core, ZERO)
         halt(m, core)
         return STOPPED
     if number == OP.nmp_barrier:
-        next_instruction(m, core, ZERO)
+        retire_and_advance(m, core, ZERO)
         arrive(m, costs, core, which, count)
         return STOPPED
     if number == OP.nmp_post and which < SEMAPHORES:
-        next_instruction(m, core, ZERO)
+        retire_and_advance(m, core, ZERO)
         post(m, costs, core, which, count)
         return WENT_ON
     if number == OP.nmp_pend and which < SEMAPHORES:
-        next_instruction(m, core, ZERO)
+        retire_and_advance(m, core, ZERO)
         return WENT_ON if pend(m, core, which, count) else STOPPED
     return trap(m, core, ILLEGAL_INSTRUCTION, word)
 
 
 @jit
 @decides_instructions(Kind.FENCE, Kind.SYSTEM)
-def system(m: Machine, core: Int, number: Int, word: Int) -> Any:
-    """``ecall``, ``ebreak``, ``mret``, and what does nothing."""
+def execute_system(m: Machine, core: Int, number: Int, word: Int) -> Any:
+    """Execute ``ecall``, ``ebreak``, ``mret``, or an instruction without effect."""
     if number == OP.ecall:
         return trap(m, core, ENVIRONMENT_CALL, ZERO)
     if number == OP.ebreak:
@@ -268,29 +277,31 @@ def system(m: Machine, core: Int, number: Int, word: Int) -> Any:
         m.cores[core].pc = csr[MEPC]
         return retire(m, core, ZERO)
     if number == OP.fence or number == OP.fence_i or number == OP.wfi:
-        return next_instruction(m, core, ZERO)
+        return retire_and_advance(m, core, ZERO)
     return trap(m, core, ILLEGAL_INSTRUCTION, word)
 
 
 @jit
-def swap_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
-    """``csrr*``."""
-    old = csr_access(m, core, number, word)
+def execute_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
+    """Execute ``csrr*``."""
+    old = access_csr(m, core, number, word)
     if old == ILLEGAL_ACCESS:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
-    set_register(m, core, rd_of(word), old)
-    return next_instruction(m, core, ZERO)
+    set_register(m, core, decode_rd(word), old)
+    return retire_and_advance(m, core, ZERO)
 
 
 @jit
 @decides_kinds(*OTHER_SCALAR)
-def step(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
-    """One instruction of a core that is neither RV32IM nor a tensor instruction."""
+def execute_scalar(
+    m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool
+) -> Any:
+    """Execute an instruction that is neither RV32IM nor a tensor instruction."""
     kind = KIND_OF[number]
     if kind == KIND.SYNC:
-        return synchronise(m, costs, core, number, word, has_turn)
+        return synchronize(m, costs, core, number, word, has_turn)
     if kind == KIND.CSR:
-        return swap_csr(m, core, number, word)
+        return execute_csr(m, core, number, word)
     if kind == KIND.FENCE or kind == KIND.SYSTEM:
-        return system(m, core, number, word)
+        return execute_system(m, core, number, word)
     return trap(m, core, ILLEGAL_INSTRUCTION, word)

@@ -1,4 +1,4 @@
-"""Tensor instructions: checked, their unit kept busy."""
+"""Checks of tensor instructions, and the work of their units."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ MACS = int(Count.MACS)
 
 
 @jit
-def check(number: Int, d: Int64s, spm_bytes: int, touches: Int64s) -> Any:
-    """-1 if the descriptor of instruction ``number`` is possible, else the word that is wrong.
+def validate_descriptor(number: Int, d: Int64s, spm_bytes: int, touches: Int64s) -> Any:
+    """Return -1 if a descriptor is valid, else the index of the invalid word.
 
-    ``touches`` is room for a footprint.
+    ``touches`` is a buffer for a footprint.
     """
     return check_descriptor(FOOTPRINT_KIND[number], d, spm_bytes, touches)
 
 
 @jit
-def check_tables(number: Int, d: Int64s, spm32: Int32s) -> Any:
-    """As ``check``, for what a descriptor, which is possible, points to."""
+def validate_tables(number: Int, d: Int64s, spm32: Int32s) -> Any:
+    """Return -1 if the tables of a valid descriptor are valid, else the index of its word."""
     table = SCALES_WORD[number]
     if table >= 0:  # both convolutions begin with the same words
         channels = d[CHANNELS_WORD[number]]
@@ -50,16 +50,16 @@ def check_tables(number: Int, d: Int64s, spm32: Int32s) -> Any:
 
 
 @jit
-def weight_tail_of(m: Machine, core: Int, number: Int, d: Int64s) -> Any:
-    """Address of a byte of weights that the contract asks to be zero and that is not, or -1."""
+def find_weight_tail(m: Machine, core: Int, number: Int, d: Int64s) -> Any:
+    """Return the address of a weight beyond the tensor that is not zero, or -1."""
     if number != OP.nmp_conv:
         return np.int64(-1)
     return weight_tail(d, m.scratchpad[core])
 
 
 @jit
-def keep_busy(m: Machine, costs: Costs, core: Int, number: Int, d: Int64s, layer: Int) -> None:
-    """A tensor instruction's unit has work."""
+def start_unit(m: Machine, costs: Costs, core: Int, number: Int, d: Int64s, layer: Int) -> None:
+    """Give a tensor instruction's work to its unit."""
     unit = INSTRUCTION_UNIT[number]
     if unit == UNIT.LOAD:
         load(m, costs, core, d, layer)

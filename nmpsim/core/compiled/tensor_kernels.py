@@ -1,4 +1,4 @@
-"""What tensor instructions compute: one function for each, of which a kernel is compiled."""
+"""The function of each tensor instruction from which its kernel is compiled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nmpsim.core.compiled import mac, transfers, vector
-from nmpsim.core.compiled.kernel_context import context_at, words_at
+from nmpsim.core.compiled.kernel_context import context_at, descriptor_words_at
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import INSTRUCTIONS, Kind, mnemonics_of_kind
 from nmpsim.kernels.array_types import Int
@@ -22,14 +22,14 @@ PYTHON_KERNELS: dict[int, Callable[..., Any]] = {
 """Instruction number -> function of a kernel context, a descriptor and a layer."""
 
 
-def on_addresses(number: int) -> Callable[..., Any]:
-    """The kernel of an instruction as a function of addresses."""
+def make_addressed_kernel(number: int) -> Callable[..., Any]:
+    """Return the kernel of an instruction as a function of addresses."""
     kernel = PYTHON_KERNELS[number]
 
     def on_addresses(context: Int, core: Int, layer: Int, words: Int) -> Any:
-        kernel(context_at(context, core), words_at(words), layer)
+        kernel(context_at(context, core), descriptor_words_at(words), layer)
         return 0
 
-    # Profilers show it by this name.
+    # Profilers show this name.
     on_addresses.__qualname__ = INSTRUCTIONS[number].mnemonic.removeprefix("nmp.")
     return on_addresses

@@ -1,4 +1,4 @@
-"""DMA instructions: what they copy, and the transfer that the DRAM serves."""
+"""DMA instructions: the copy, and the transfer that the DRAM serves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.kernel_context import KernelContext, at_spm
+from nmpsim.core.compiled.kernel_context import KernelContext, scratchpad_offset
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
 from nmpsim.core.compiled.units import DESCRIPTOR, LAYER, PC, READY, SETUP, enqueue_transfer
 from nmpsim.core.state import Count, Machine
@@ -23,23 +23,24 @@ from nmpsim.timing import Costs
 
 @jit
 def padding_bytes(d: Int64s) -> Any:
-    """Bytes that a load fills."""
+    """Return the number of padding bytes of a load."""
     wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
     high = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
     return (wide * high - d[LOAD.count_y] * d[LOAD.count_x]) * d[LOAD.run_bytes]
 
 
 @jit
-def extent(d: Int64s) -> Any:
-    """Bytes in DRAM from the first to the last one; a store's first words are the same."""
+def dram_extent(d: Int64s) -> Any:
+    """Return the bytes in DRAM from the first to the last one; loads and stores have the same
+    words."""
     rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
     return span(rows, d[LOAD.dram_stride_y], runs, d[LOAD.dram_stride_x], run)
 
 
 @jit
 def fill_padding(w: KernelContext, d: Int64s) -> None:
-    """Fill the padding of a load, and what it then copies over."""
-    run, start = d[LOAD.run_bytes], at_spm(d[LOAD.spm])
+    """Fill the padding of a load, and the bytes that it then overwrites."""
+    run, start = d[LOAD.run_bytes], scratchpad_offset(d[LOAD.spm])
     step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
     wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
     high = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
@@ -52,13 +53,17 @@ def fill_padding(w: KernelContext, d: Int64s) -> None:
 
 @jit
 def do_load(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Copy a box from DRAM, fill its padding."""
+    """Execute the copy of ``nmp.load``."""
     if padding_bytes(d) > 0:
         fill_padding(w, d)
-    if extent(d) == 0:
+    if dram_extent(d) == 0:
         return
     step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
-    to = at_spm(d[LOAD.spm]) + d[LOAD.pad_y_before] * step_y + d[LOAD.pad_x_before] * step_x
+    to = (
+        scratchpad_offset(d[LOAD.spm])
+        + d[LOAD.pad_y_before] * step_y
+        + d[LOAD.pad_x_before] * step_x
+    )
     box = CopyShape(
         d[LOAD.run_bytes],
         d[LOAD.count_x],
@@ -77,8 +82,8 @@ def do_load(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_store(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Copy a box to DRAM."""
-    if extent(d) == 0:
+    """Execute the copy of ``nmp.store``."""
+    if dram_extent(d) == 0:
         return
     box = CopyShape(
         d[STORE.run_bytes],
@@ -89,11 +94,13 @@ def do_store(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[STORE.dram_stride_x],
         d[STORE.dram_stride_y],
     )
-    copy_strided(w.scratchpad, at_spm(d[STORE.spm]), w.ram, d[STORE.dram] - w.ram_base, box)
+    copy_strided(
+        w.scratchpad, scratchpad_offset(d[STORE.spm]), w.ram, d[STORE.dram] - w.ram_base, box
+    )
 
 
 KERNELS = {"nmp.load": do_load, "nmp.store": do_store}
-"""Mnemonic -> its kernel: a function of a kernel context, a descriptor and a layer."""
+"""Mnemonic -> kernel, a function of a kernel context, a descriptor and a layer."""
 
 
 LOAD_UNIT, STORE_UNIT = np.int64(Unit.LOAD), np.int64(Unit.STORE)
@@ -101,12 +108,12 @@ BYTES_READ, BYTES_WRITTEN = int(Count.BYTES_READ), int(Count.BYTES_WRITTEN)
 
 
 @jit
-def beyond_dram(m: Machine, d: Int64s, is_load: bool) -> Any:
-    """-1 if the DRAM has what a transfer touches there, else the index of the word that is wrong.
+def check_dram_range(m: Machine, d: Int64s, is_load: bool) -> Any:
+    """Return -1 if the DRAM side of a transfer is valid, else the index of the invalid word.
 
-    The first words of a load and a store are the same; a store must not touch the image.
+    The first words of a load and a store are the same; a store must not access the image.
     """
-    nbytes = extent(d)
+    nbytes = dram_extent(d)
     region, _ = locate(m, d[LOAD.dram], nbytes)
     if nbytes == 0 or region == RAM or (is_load and region == IMAGE):
         return -1
@@ -115,7 +122,7 @@ def beyond_dram(m: Machine, d: Int64s, is_load: bool) -> Any:
 
 @jit
 def load(m: Machine, costs: Costs, core: Int, d: Int64s, layer: Int) -> None:
-    """The transfer of a load."""
+    """Enqueue the transfer of a load."""
     rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
     m.layers[layer].counts[BYTES_READ] += rows * runs * run
     filled = padding_bytes(d)
@@ -125,7 +132,7 @@ def load(m: Machine, costs: Costs, core: Int, d: Int64s, layer: Int) -> None:
 
 @jit
 def store(m: Machine, costs: Costs, core: Int, d: Int64s, layer: Int) -> None:
-    """The transfer of a store."""
+    """Enqueue the transfer of a store."""
     m.layers[layer].counts[BYTES_WRITTEN] += (
         d[STORE.count_y] * d[STORE.count_x] * d[STORE.run_bytes]
     )
@@ -136,7 +143,7 @@ def store(m: Machine, costs: Costs, core: Int, d: Int64s, layer: Int) -> None:
 def transfer(
     m: Machine, costs: Costs, core: Int, unit: Int, d: Int64s, layer: Int, setup: Int
 ) -> None:
-    """Put the transfer of a load or store (their first words are the same) into its queue."""
+    """Append a transfer to its queue; the first words of a load and a store are the same."""
     job = m.cores[core].jobs[unit, m.cores[core].issued[unit] % costs.queues_depth]
     start_transfer(
         job,

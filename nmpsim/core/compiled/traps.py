@@ -1,4 +1,4 @@
-"""How an instruction ends: it retires, or it traps."""
+"""Ends of an instruction: retirement and traps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.cycle_accounting import CONTROL, spend
+from nmpsim.core.compiled.cycle_accounting import CONTROL, spend_cycles
 from nmpsim.core.state import CSR_COLUMN, Machine
 from nmpsim.isa.csrs import MIE, MPIE, MPP, Csr
 from nmpsim.isa.table import Cause
@@ -14,41 +14,41 @@ from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 
 WENT_ON, NEEDS_TURN, STOPPED, TRAPPED, FETCHED, NOT_COMPILED = range(6)
-"""How a step ended: done; not begun, as other cores could see it; the core waits or halts; a trap
-without a handler; the instruction is fetched; its kernel could not be compiled, or it cannot be
+"""Results of a step: executed; not begun, because other cores can observe it; the core waits or
+halts; a trap without a handler; fetched; its kernel could not be compiled, or it cannot be
 recorded."""
 
-FETCH_MISALIGNED = np.int64(Cause.FETCH_MISALIGNED)
-FETCH_FAULT = np.int64(Cause.FETCH_FAULT)
-ILLEGAL_INSTRUCTION = np.int64(Cause.ILLEGAL_INSTRUCTION)
-BREAKPOINT = np.int64(Cause.BREAKPOINT)
-LOAD_MISALIGNED = np.int64(Cause.LOAD_MISALIGNED)
-LOAD_FAULT = np.int64(Cause.LOAD_FAULT)
-STORE_MISALIGNED = np.int64(Cause.STORE_MISALIGNED)
-STORE_FAULT = np.int64(Cause.STORE_FAULT)
-ENVIRONMENT_CALL = np.int64(Cause.ENVIRONMENT_CALL)
-DESCRIPTOR_FAULT = np.int64(Cause.DESCRIPTOR_FAULT)
-OPERAND_FAULT = np.int64(Cause.OPERAND_FAULT)
+(
+    FETCH_MISALIGNED,
+    FETCH_FAULT,
+    ILLEGAL_INSTRUCTION,
+    BREAKPOINT,
+    LOAD_MISALIGNED,
+    LOAD_FAULT,
+    STORE_MISALIGNED,
+    STORE_FAULT,
+    ENVIRONMENT_CALL,
+    DESCRIPTOR_FAULT,
+    OPERAND_FAULT,
+) = map(np.int64, Cause)
 
-MSTATUS = CSR_COLUMN[Csr.MSTATUS]
-MTVEC = CSR_COLUMN[Csr.MTVEC]
-MEPC = CSR_COLUMN[Csr.MEPC]
-MCAUSE = CSR_COLUMN[Csr.MCAUSE]
-MTVAL = CSR_COLUMN[Csr.MTVAL]
+MSTATUS, MTVEC, MEPC, MCAUSE, MTVAL = (
+    CSR_COLUMN[csr] for csr in (Csr.MSTATUS, Csr.MTVEC, Csr.MEPC, Csr.MCAUSE, Csr.MTVAL)
+)
 WORD = 0xFFFF_FFFF
 ZERO = np.int64(0)
 
 
 @jit
-def signed(value: Int, bits: Int) -> Any:
-    """Two's complement of the low ``bits`` bits."""
+def to_signed(value: Int, bits: Int) -> Any:
+    """Return the low ``bits`` bits as a two's complement number."""
     shift = np.int64(64 - bits)
     return (np.int64(value) << shift) >> shift
 
 
 @jit
 def trap(m: Machine, core: Int, cause: Int, value: Int) -> Any:
-    """Enter the handler at ``mtvec``; without one the run ends here."""
+    """Enter the handler at ``mtvec``; without a handler the run ends here."""
     csr = m.cores[core].csr
     if csr[MTVEC] == 0:
         m.shared[0].trap[0] = core
@@ -63,7 +63,7 @@ def trap(m: Machine, core: Int, cause: Int, value: Int) -> Any:
     enabled = csr[MSTATUS] & MIE
     csr[MSTATUS] = MPP | (MPIE if enabled else 0)
     m.cores[core].pc = csr[MTVEC] & ~np.int64(3)
-    spend(m, core, CONTROL, ZERO + 1)
+    spend_cycles(m, core, CONTROL, ZERO + 1)
     return WENT_ON
 
 
@@ -71,19 +71,19 @@ def trap(m: Machine, core: Int, cause: Int, value: Int) -> Any:
 def set_register(m: Machine, core: Int, rd: Int, value: Int) -> None:
     """Write a register; x0 stays 0."""
     if rd != 0:
-        m.cores[core].registers[rd] = np.int32(signed(value, 32))
+        m.cores[core].registers[rd] = np.int32(to_signed(value, 32))
 
 
 @jit
 def retire(m: Machine, core: Int, extra: Int) -> Any:
-    """An instruction is done; it took one cycle and ``extra``."""
+    """Retire an instruction that took one cycle plus ``extra``."""
     m.cores[core].retired += 1
-    spend(m, core, CONTROL, 1 + extra)
+    spend_cycles(m, core, CONTROL, 1 + extra)
     return WENT_ON
 
 
 @jit
-def next_instruction(m: Machine, core: Int, extra: Int) -> Any:
-    """As ``retire``, and on to the next instruction."""
+def retire_and_advance(m: Machine, core: Int, extra: Int) -> Any:
+    """Retire an instruction and advance pc."""
     m.cores[core].pc += 4
     return retire(m, core, extra)

@@ -9,8 +9,8 @@ import numpy as np
 from nmpsim.core.compiled.cycle_accounting import (
     ON_CONTROL,
     WAIT_LOAD,
-    book,
-    spend,
+    attribute_cycles,
+    spend_cycles,
     wait_for_transfer,
 )
 from nmpsim.core.state import MAX_NOTES, NEVER, CoreStatus, Count, Job, Machine
@@ -34,13 +34,16 @@ from nmpsim.timing import Costs
 from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
 from nmpsim.timing.dram import FREE, channel_of, first_burst, next_request, serve_grant
 
-LAYER, BEGIN = int(Job.LAYER), int(Job.BEGIN)
-PC, DESCRIPTOR = int(Job.PC), int(Job.DESCRIPTOR)
+LAYER, READY, SETUP, BEGIN, PC, DESCRIPTOR, KNOWN, END = map(int, Job)
+BUSY_LOAD = int(Count.BUSY_LOAD)
+BURSTS, ROW_MISSES = int(Count.BURSTS), int(Count.ROW_MISSES)
+LOAD_UNIT = int(Unit.LOAD)
+RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
 
 
 @jit
-def steps_with_room(m: Machine) -> Any:
-    """Steps that surely find room for what they note; all that a turn may take if none is kept."""
+def count_loggable_steps(m: Machine) -> Any:
+    """Return the number of steps whose log entries certainly fit; MAX_STEPS without a log."""
     if m.work.size == 0:
         return MAX_STEPS
     steps = (m.work.size - m.shared[0].noted) // MAX_NOTES
@@ -50,10 +53,10 @@ def steps_with_room(m: Machine) -> Any:
 
 
 @jit
-def note_wait(
+def record_wait(
     m: Machine, core: Int, what: Int, begin: Int, happened: Int, end: Int, awaited: Int
 ) -> None:
-    """A core waits from ``begin`` to ``end``."""
+    """Record that a core waits from ``begin`` to ``end``."""
     if m.waits.size == 0 or end <= begin:
         return
     n = m.shared[0].waited
@@ -67,45 +70,39 @@ def note_wait(
 
 
 @jit
-def note(m: Machine, core: Int, unit: Int, layer: Int, begin: Int, end: Int, done: Int) -> Any:
-    """The next entry, filled as far as all are alike; there must be room."""
+def record_work(
+    m: Machine,
+    core: Int,
+    unit: Int,
+    is_grant: Int,
+    pc: Int,
+    descriptor: Int,
+    layer: Int,
+    begin: Int,
+    end: Int,
+    done: Int,
+    nbytes: Int,
+) -> Any:
+    """Append an entry to the work log; return its index, or -1 if there is no log."""
+    if m.work.size == 0:
+        return np.int64(-1)
     n = m.shared[0].noted
     m.shared[0].noted = n + 1
     m.work[n].core = core
     m.work[n].unit = unit
+    m.work[n].is_grant = is_grant
+    m.work[n].pc = pc
+    m.work[n].descriptor = descriptor
     m.work[n].layer = layer
     m.work[n].begin = begin
     m.work[n].end = end
     m.work[n].done = done
+    m.work[n].bytes = nbytes
     return n
 
 
 @jit
-def note_compute(m: Machine, core: Int, unit: Int, layer: Int, begin: Int, end: Int) -> None:
-    """An instruction of the MAC array or the vector unit."""
-    if m.work.size == 0:
-        return
-    n = note(m, core, unit, layer, begin, end, end)
-    m.work[n].is_grant = 0
-    m.work[n].pc = m.cores[core].pc
-    m.work[n].descriptor = m.cores[core].descriptor
-    m.work[n].bytes = 0
-
-
-@jit
-def note_transfer(m: Machine, core: Int, unit: Int, job: Int64s, free: Int, finished: Int) -> None:
-    """A transfer that is served."""
-    if m.work.size == 0:
-        return
-    n = note(m, core, unit, job[LAYER], job[BEGIN], free, finished)
-    m.work[n].is_grant = 0
-    m.work[n].pc = job[PC]
-    m.work[n].descriptor = job[DESCRIPTOR]
-    m.work[n].bytes = job[RUN] * job[COUNT_X] * job[COUNT_Y]
-
-
-@jit
-def note_grant(
+def record_grant(
     m: Machine,
     core: Int,
     unit: Int,
@@ -116,22 +113,17 @@ def note_grant(
     end: Int,
     nbytes: Int,
 ) -> None:
-    """A grant of the DRAM; the transfer had come as far as ``runs_done`` and ``bytes_done``."""
-    if m.work.size == 0:
-        return
-    n = note(m, core, unit, job[LAYER], begin, end, end)
-    m.work[n].is_grant = 1
-    m.work[n].pc = job[PC]
-    m.work[n].descriptor = job[DESCRIPTOR]
-    m.work[n].bytes = nbytes
-    for word in range(CURSOR_WORDS):
-        m.work[n].cursor[word] = job[word]
-    m.work[n].cursor[RUNS_DONE] = runs_done
-    m.work[n].cursor[BYTES_DONE] = bytes_done
+    """Record a DRAM grant; its transfer was at ``runs_done`` and ``bytes_done`` before."""
+    n = record_work(m, core, unit, 1, job[PC], job[DESCRIPTOR], job[LAYER], begin, end, end, nbytes)
+    if n >= 0:
+        for word in range(CURSOR_WORDS):
+            m.work[n].cursor[word] = job[word]
+        m.work[n].cursor[RUNS_DONE] = runs_done
+        m.work[n].cursor[BYTES_DONE] = bytes_done
 
 
 @jit
-def note_fetch(
+def record_fetch(
     m: Machine,
     core: Int,
     layer: Int,
@@ -142,34 +134,22 @@ def note_fetch(
     end: Int,
     nbytes: Int,
 ) -> None:
-    """A grant of the DRAM that reads a descriptor: a transfer of one run."""
-    if m.work.size == 0:
-        return
-    n = note(m, core, LOAD_UNIT, layer, begin, end, end)
-    m.work[n].is_grant = 1
-    m.work[n].pc = m.cores[core].pc
-    m.work[n].descriptor = m.cores[core].descriptor
-    m.work[n].bytes = nbytes
-    for word in range(CURSOR_WORDS):
-        m.work[n].cursor[word] = 0
-    m.work[n].cursor[ADDRESS] = address
-    m.work[n].cursor[BYTES_DONE] = bytes_done
-    m.work[n].cursor[RUN] = run_bytes
-    m.work[n].cursor[COUNT_X] = 1
-    m.work[n].cursor[COUNT_Y] = 1
-
-
-LAYER, READY, SETUP, BEGIN = int(Job.LAYER), int(Job.READY), int(Job.SETUP), int(Job.BEGIN)
-KNOWN, END = int(Job.KNOWN), int(Job.END)
-BUSY_LOAD = int(Count.BUSY_LOAD)
-LOAD_UNIT = int(Unit.LOAD)
-BURSTS, ROW_MISSES = int(Count.BURSTS), int(Count.ROW_MISSES)
-RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
+    """Record a DRAM grant that reads a descriptor, a transfer of one run."""
+    pc, descriptor = m.cores[core].pc, m.cores[core].descriptor
+    n = record_work(m, core, LOAD_UNIT, 1, pc, descriptor, layer, begin, end, end, nbytes)
+    if n >= 0:
+        for word in range(CURSOR_WORDS):
+            m.work[n].cursor[word] = 0
+        m.work[n].cursor[ADDRESS] = address
+        m.work[n].cursor[BYTES_DONE] = bytes_done
+        m.work[n].cursor[RUN] = run_bytes
+        m.work[n].cursor[COUNT_X] = 1
+        m.work[n].cursor[COUNT_Y] = 1
 
 
 @jit
 def await_job(m: Machine, costs: Costs, core: Int, unit: Int, job: Int) -> Any:
-    """Wait until ``job`` of a unit is finished: cycles waited, or -1 if that is not known yet."""
+    """Wait for ``job`` of a unit; return the cycles waited, or -1 if its end is not known yet."""
     if job < 0 or job < m.cores[core].issued[unit] - costs.queues_depth:
         return 0
     slot = job % costs.queues_depth
@@ -180,30 +160,31 @@ def await_job(m: Machine, costs: Costs, core: Int, unit: Int, job: Int) -> Any:
         m.cores[core].wait[1] = job
         return -1
     waited = max(end - m.cores[core].clock, 0)
-    note_wait(m, core, unit, m.cores[core].clock, end, end, job)
+    record_wait(m, core, unit, m.cores[core].clock, end, end, job)
     if waited > 0 and unit < 2:
         wait_for_transfer(m, core, unit, slot, waited)
     else:
-        spend(m, core, WAIT_LOAD + unit, waited)  # its unit works: no booking needed
+        spend_cycles(m, core, WAIT_LOAD + unit, waited)  # its unit works, so nothing is idle
     return waited
 
 
 @jit
 def compute(m: Machine, costs: Costs, core: Int, unit: Int, layer: Int, cycles: Int) -> None:
-    """Give ``cycles`` of work to the MAC array or the vector unit."""
-    book(m, core, ON_CONTROL)
+    """Issue a job of ``cycles`` cycles to the MAC array or the vector unit."""
+    attribute_cycles(m, core, ON_CONTROL)
     start = max(m.cores[core].clock, m.cores[core].unit_free[unit])
     end = start + cycles
     m.cores[core].unit_free[unit] = end
     m.cores[core].finished[unit, m.cores[core].issued[unit] % costs.queues_depth] = end
     m.cores[core].issued[unit] += 1
     m.layers[layer].counts[BUSY_LOAD + unit] += cycles
-    note_compute(m, core, unit, layer, start, end)
+    pc, descriptor = m.cores[core].pc, m.cores[core].descriptor
+    record_work(m, core, unit, 0, pc, descriptor, layer, start, end, end, 0)
 
 
 @jit
 def enqueue_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
-    """The transfer in the next slot of ``jobs`` is complete; let the queue know."""
+    """Append the transfer in the next slot of ``jobs`` to its queue."""
     job = m.cores[core].issued[unit]
     m.cores[core].finished[unit, job % costs.queues_depth] = NEVER
     m.cores[core].issued[unit] += 1
@@ -213,14 +194,14 @@ def enqueue_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
 
 @jit
 def begin_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
-    """Start the queue's next transfers until one needs the DRAM or none is left."""
+    """Begin the queue's next transfers until one needs the DRAM or none is left."""
     while m.cores[core].served[unit] < m.cores[core].issued[unit]:
         slot = m.cores[core].served[unit] % costs.queues_depth
         job = m.cores[core].jobs[unit, slot]
         job[BEGIN] = max(job[READY], m.cores[core].unit_free[unit])
         start = job[BEGIN] + job[SETUP]
         if job[READY] >= m.cores[core].unit_free[unit]:
-            m.cores[core].in_line_booked[unit] = m.cores[core].in_line[unit]  # it lost no time
+            m.cores[core].queueing_charged[unit] = m.cores[core].queueing[unit]  # no delay
         if not is_served(job):
             m.cores[core].request[unit] = start
             job[KNOWN], job[END] = ticks_of(start, costs), 0
@@ -231,12 +212,16 @@ def begin_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
 
 @jit
 def finish_transfer(m: Machine, core: Int, unit: Int, slot: Int, free: Int, finished: Int) -> None:
-    """The queue is free at ``free``, the data are there at ``finished``; a waiting core goes on."""
+    """Complete a transfer: the queue is free at ``free``, its data arrive at ``finished``."""
     job = m.cores[core].served[unit]
-    note_transfer(m, core, unit, m.cores[core].jobs[unit, slot], free, finished)
+    transfer = m.cores[core].jobs[unit, slot]
+    nbytes = transfer[RUN] * transfer[COUNT_X] * transfer[COUNT_Y]
+    pc, descriptor, layer = transfer[PC], transfer[DESCRIPTOR], transfer[LAYER]
+    begin = transfer[BEGIN]
+    record_work(m, core, unit, 0, pc, descriptor, layer, begin, free, finished, nbytes)
     m.cores[core].unit_free[unit] = free
     m.cores[core].finished[unit, slot] = finished
-    m.cores[core].in_line_at[unit, slot] = m.cores[core].in_line[unit]
+    m.cores[core].queueing_at[unit, slot] = m.cores[core].queueing[unit]
     m.cores[core].served[unit] += 1
     if (
         m.cores[core].status == WAITING_UNIT
@@ -244,44 +229,47 @@ def finish_transfer(m: Machine, core: Int, unit: Int, slot: Int, free: Int, fini
         and m.cores[core].wait[1] == job
     ):
         m.cores[core].status = RUNNING
-        note_wait(m, core, unit, m.cores[core].clock, finished, finished, job)
+        record_wait(m, core, unit, m.cores[core].clock, finished, finished, job)
         wait_for_transfer(m, core, unit, slot, max(finished - m.cores[core].clock, 0))
 
 
 @jit
-def asking(m: Machine, costs: Costs, queue: Int) -> Any:
-    """The DRAM row that a queue's transfer needs next, and since when the DRAM knows of it."""
+def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
+    """Return the DRAM row that a queue needs next, and since when the DRAM knows of it."""
     core, unit = queue >> 1, queue & 1
     job = m.cores[core].jobs[unit, m.cores[core].served[unit] % costs.queues_depth]
     return next_address(job) // costs.dram_row_bytes, job[KNOWN]
 
 
 @jit
-def next_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) -> Any:
-    """The queue that the DRAM serves next, and the cycle in which it does or chooses so.
+def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) -> Any:
+    """Return the queue that the DRAM serves next and the cycle of that decision.
 
-    With look-ahead a channel chooses when it is free: of the requests that are not much later than
-    its oldest one that whose first burst can be first.
+    With look-ahead, a channel decides when it is free: of the requests within the look-ahead after
+    its oldest one it serves the one whose first burst is earliest.
     """
     if costs.dram_lookahead_cycles == 0:
         return earliest_one, requests[earliest_one]
     now, chooses = np.int64(NEVER), 0
     for queue in range(requests.size):
         if requests[queue] != NEVER:
-            number = channel_of(asking(m, costs, queue)[0], costs)
+            number = channel_of(get_next_request(m, costs, queue)[0], costs)
             free = m.shared[0].dram[number, FREE] // costs.dram_bytes_per_cycle
             if max(requests[queue], free) < now:
                 now, chooses = max(requests[queue], free), number
     oldest = NEVER
     for queue in range(requests.size):
-        if requests[queue] < oldest and channel_of(asking(m, costs, queue)[0], costs) == chooses:
+        if (
+            requests[queue] < oldest
+            and channel_of(get_next_request(m, costs, queue)[0], costs) == chooses
+        ):
             oldest = requests[queue]
     latest = min(now, oldest + costs.dram_lookahead_cycles - 1)
     best, best_tick, best_request = np.int64(-1), NEVER, NEVER
     for queue in range(requests.size):
         if requests[queue] > latest:
             continue
-        row, known = asking(m, costs, queue)
+        row, known = get_next_request(m, costs, queue)
         if channel_of(row, costs) != chooses:
             continue
         channel, request = m.shared[0].dram[chooses], ticks_of(requests[queue], costs)
@@ -293,7 +281,7 @@ def next_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) ->
 
 @jit
 def fetch(m: Machine, costs: Costs, core: Int, layer: Int, first: Any, nbytes: Int) -> Any:
-    """A core reads its descriptor from the DRAM: cycles until it is there.
+    """Read a descriptor from DRAM; return the cycles until it is available.
 
     It is the core's turn, so all earlier requests are served.
     """
@@ -313,7 +301,7 @@ def fetch(m: Machine, costs: Costs, core: Int, layer: Int, first: Any, nbytes: I
         m.layers[layer].counts[BUSY_LOAD] += free - begin
         m.layers[layer].counts[BURSTS] += bursts
         m.layers[layer].counts[ROW_MISSES] += 1 if miss else 0
-        note_fetch(m, core, layer, first, nbytes, address - first, begin, free, moved)
+        record_fetch(m, core, layer, first, nbytes, address - first, begin, free, moved)
         there = max(there, free + costs.dram_latency_cycles)
         address = last + 1
     return there - now
@@ -321,7 +309,7 @@ def fetch(m: Machine, costs: Costs, core: Int, layer: Int, first: Any, nbytes: I
 
 @jit
 def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
-    """The DRAM serves one grant of a queue."""
+    """Serve one DRAM grant of a queue."""
     slot = m.cores[core].served[unit] % costs.queues_depth
     job = m.cores[core].jobs[unit, slot]
     row = next_address(job) // costs.dram_row_bytes
@@ -335,11 +323,11 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
         channel, row, unit, job[KNOWN], request * per_cycle, grant_ticks(nbytes, costs), costs
     )
     start, end = cycles_of(begin_tick, costs), cycles_of(end_tick, costs)
-    m.cores[core].in_line[unit] += begin_tick // per_cycle - request
+    m.cores[core].queueing[unit] += begin_tick // per_cycle - request
     m.layers[job[LAYER]].counts[BUSY_LOAD + unit] += end - start
     m.layers[job[LAYER]].counts[BURSTS] += bursts
     m.layers[job[LAYER]].counts[ROW_MISSES] += 1 if miss else 0
-    note_grant(m, core, unit, job, runs_done, bytes_done, start, end, nbytes)
+    record_grant(m, core, unit, job, runs_done, bytes_done, start, end, nbytes)
     all_end = max(job[END], end_tick)
     if is_served(job):
         free = cycles_of(all_end, costs)

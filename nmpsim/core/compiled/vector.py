@@ -1,4 +1,4 @@
-"""Instructions of the vector unit: descriptor in, kernel called."""
+"""Instructions of the vector unit: descriptor words to kernel arguments."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 
 from nmpsim.core.compiled.kernel_context import (
     KernelContext,
-    at_spm,
-    clip_at,
-    layer_counters,
-    scale_at,
+    get_layer_counters,
+    read_clip,
+    read_scale,
+    scratchpad_offset,
 )
+from nmpsim.core.compiled.mac import position_at
 from nmpsim.isa.words import (
     AVGPOOL,
     ELTWISE,
@@ -44,9 +45,9 @@ LOG2_INT32_BYTES: Any = np.int64(2)
 
 @jit
 def do_maxpool(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """``nmp.maxpool``."""
+    """Execute ``nmp.maxpool``."""
     element = d[MAXPOOL.element]
-    window = pool_window(d, element)
+    window = read_pool_shape(d, element)
     if element:
         maxpool(w.spm.i16, window, LOWEST_INT16, d[MAXPOOL.empty_value])
     else:
@@ -55,30 +56,28 @@ def do_maxpool(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """``nmp.avgpool``."""
+    """Execute ``nmp.avgpool``."""
     element = d[AVGPOOL.element]
     average = AverageParameters(
         element,
         d[AVGPOOL.profile],
         d[AVGPOOL.in_offset],
         d[AVGPOOL.divide],
-        scale_at(d, AVGPOOL.out_pre),
+        read_scale(d, AVGPOOL.out_pre),
         d[AVGPOOL.result_scale],
         d[AVGPOOL.out_offset],
-        clip_at(d, AVGPOOL.clip_low),
+        read_clip(d, AVGPOOL.clip_low),
     )
-    place = OutputPosition(
-        d[AVGPOOL.event_origin], d[AVGPOOL.event_stride_y], d[AVGPOOL.event_stride_x]
-    )
-    avgpool(w.spm, pool_window(d, element), average, place, layer_counters(w, layer))
+    place = position_at(d, AVGPOOL.event_origin)
+    avgpool(w.spm, read_pool_shape(d, element), average, place, get_layer_counters(w, layer))
 
 
 @jit
-def pool_window(d: Int64s, element: Int) -> Any:
-    """Geometry of either pool: their words are the same up to the strides."""
+def read_pool_shape(d: Int64s, element: Int) -> Any:
+    """Return the geometry of a pool; both pools have the same words up to the strides."""
     return PoolShape(
-        at_spm(d[MAXPOOL.input]) >> element,
-        at_spm(d[MAXPOOL.output]) >> element,
+        scratchpad_offset(d[MAXPOOL.input]) >> element,
+        scratchpad_offset(d[MAXPOOL.output]) >> element,
         d[MAXPOOL.channels],
         d[MAXPOOL.in_h],
         d[MAXPOOL.in_w],
@@ -99,15 +98,15 @@ def pool_window(d: Int64s, element: Int) -> Any:
 
 @jit
 def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """``nmp.eltwise``."""
+    """Execute ``nmp.eltwise``."""
     element = d[ELTWISE.element]
     t = BinaryShape(
         d[ELTWISE.operation],
         element,
         LOG2_INT32_BYTES if d[ELTWISE.rhs_kind] == RHS_INT32 else element,
-        at_spm(d[ELTWISE.lhs]),
-        at_spm(d[ELTWISE.rhs]),
-        at_spm(d[ELTWISE.output]),
+        scratchpad_offset(d[ELTWISE.lhs]),
+        scratchpad_offset(d[ELTWISE.rhs]),
+        scratchpad_offset(d[ELTWISE.output]),
         d[ELTWISE.rows],
         d[ELTWISE.columns],
         d[ELTWISE.lhs_stride],
@@ -118,20 +117,20 @@ def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[ELTWISE.profile],
         d[ELTWISE.lhs_offset],
         d[ELTWISE.rhs_offset],
-        scale_at(d, ELTWISE.lhs_pre),
-        scale_at(d, ELTWISE.rhs_pre),
-        scale_at(d, ELTWISE.out_pre),
+        read_scale(d, ELTWISE.lhs_pre),
+        read_scale(d, ELTWISE.rhs_pre),
+        read_scale(d, ELTWISE.out_pre),
         d[ELTWISE.result_scale],
         d[ELTWISE.out_offset],
-        clip_at(d, ELTWISE.clip_low),
+        read_clip(d, ELTWISE.clip_low),
     )
     place = OutputPosition(d[ELTWISE.event_origin], d[ELTWISE.event_stride_y], np.int64(0))
-    eltwise(w.spm, t, q, place, layer_counters(w, layer))
+    eltwise(w.spm, t, q, place, get_layer_counters(w, layer))
 
 
 @jit
 def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """``nmp.rescale``."""
+    """Execute ``nmp.rescale``."""
     element = d[RESCALE.element]
     u = RescaleParameters(
         element,
@@ -139,23 +138,23 @@ def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[RESCALE.in_low],
         d[RESCALE.in_high],
         d[RESCALE.in_offset],
-        scale_at(d, RESCALE.out_pre),
+        read_scale(d, RESCALE.out_pre),
         d[RESCALE.activation],
-        scale_at(d, RESCALE.leaky_pre),
+        read_scale(d, RESCALE.leaky_pre),
         d[RESCALE.result_scale],
         d[RESCALE.out_offset],
-        clip_at(d, RESCALE.clip_low),
+        read_clip(d, RESCALE.clip_low),
     )
     place = OutputPosition(d[RESCALE.event_origin], np.int64(0), np.int64(0))
-    source, target = at_spm(d[RESCALE.input]), at_spm(d[RESCALE.output])
-    rescale_tile(w.spm, source, target, d[RESCALE.count], u, place, layer_counters(w, layer))
+    source, target = scratchpad_offset(d[RESCALE.input]), scratchpad_offset(d[RESCALE.output])
+    rescale_tile(w.spm, source, target, d[RESCALE.count], u, place, get_layer_counters(w, layer))
 
 
 @jit
 def do_fill(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """``nmp.fill``."""
+    """Execute ``nmp.fill``."""
     element, count = d[FILL.element], d[FILL.count]
-    start = at_spm(d[FILL.output]) >> element
+    start = scratchpad_offset(d[FILL.output]) >> element
     if element:
         w.spm.i16[start : start + count] = d[FILL.value]
     else:
@@ -164,12 +163,12 @@ def do_fill(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_transpose(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """``nmp.transpose``."""
+    """Execute ``nmp.transpose``."""
     sizes = d[TRANSPOSE.size_0 : TRANSPOSE.size_0 + 4]
     permute(
         w.spm.i8,
-        at_spm(d[TRANSPOSE.input]),
-        at_spm(d[TRANSPOSE.output]),
+        scratchpad_offset(d[TRANSPOSE.input]),
+        scratchpad_offset(d[TRANSPOSE.output]),
         d[TRANSPOSE.element_bytes],
         sizes,
         d[TRANSPOSE.in_stride_0 : TRANSPOSE.in_stride_0 + 4],
@@ -179,9 +178,11 @@ def do_transpose(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_lut(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """``nmp.lut``."""
-    table, count = at_spm(d[LUT.table]), d[LUT.count]
-    look_up(w.spm.i8, at_spm(d[LUT.input]), at_spm(d[LUT.output]), table, count)
+    """Execute ``nmp.lut``."""
+    table, count = scratchpad_offset(d[LUT.table]), d[LUT.count]
+    look_up(
+        w.spm.i8, scratchpad_offset(d[LUT.input]), scratchpad_offset(d[LUT.output]), table, count
+    )
 
 
 KERNELS = {
@@ -193,4 +194,4 @@ KERNELS = {
     "nmp.transpose": do_transpose,
     "nmp.lut": do_lut,
 }
-"""Mnemonic -> its kernel: a function of a kernel context, a descriptor and a layer."""
+"""Mnemonic -> kernel, a function of a kernel context, a descriptor and a layer."""

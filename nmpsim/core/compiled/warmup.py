@@ -1,4 +1,4 @@
-"""On a first run a second process compiles what most programs need, on another processor."""
+"""Parallel compilation at the first run: a second process compiles what most programs need."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Warmup:
         if self._process is not None:
             return
         command = [sys.executable, "-P", "-m", "nmpsim.core.compiled.warmup"]
-        # Not from the folder at hand, whose files are no modules of ours: -P.
+        # -P: files of the current folder are none of our modules.
         quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
         try:
-            # Its standard input ends when this process does, however that ends.
+            # Its standard input ends when this process does.
             self._process = subprocess.Popen(command, stdin=pipe, stdout=quiet, stderr=quiet)
         except OSError:
             return
@@ -41,13 +41,13 @@ class Warmup:
 
 
 def _end_with_parent() -> None:
-    """Standard input only ever ends: when the parent process does, for whatever reason."""
+    """Exit when standard input ends, which means that the parent process has ended."""
     os.read(0, 1)
     os._exit(1)
 
 
 def _compile_common_kernels() -> None:
-    # Imported here: that takes seconds on a busy host, in which the parent may end.
+    # Imported here, because it takes seconds in which the parent may end.
     from nmpsim.core.compiled.entries import KERNELS, prepare_check
     from nmpsim.core.compiled.replay import prepare_replay
     from nmpsim.core.instruction_tables import OP

@@ -1,4 +1,4 @@
-"""What a debugger asked for: reasons to come back, and the trace of instructions."""
+"""Stop conditions and the instruction trace of the compiled engine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.access_cache import begin_stretch, is_seen, note_access
-from nmpsim.core.compiled.fetch import i_immediate, rs1_of, rs2_of, s_immediate
+from nmpsim.core.access_cache import add_access, invalidate, is_cached
+from nmpsim.core.compiled.fetch import (
+    decode_i_immediate,
+    decode_rs1,
+    decode_rs2,
+    decode_s_immediate,
+)
 from nmpsim.core.compiled.traps import WORD
 from nmpsim.core.instruction_tables import (
     INSTRUCTION_UNIT,
@@ -22,43 +27,26 @@ from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.timing import Costs
 
-TURNS, ROWS, STOPPED_CORE = int(StopState.TURNS), int(StopState.ROWS), int(StopState.CORE)
-FETCHED_AT = int(StopState.PC)
-NUMBER, TURN, CORE, PC, WORD_COLUMN = (
-    int(c)
-    for c in (
-        TraceColumn.NUMBER,
-        TraceColumn.TURN,
-        TraceColumn.CORE,
-        TraceColumn.PC,
-        TraceColumn.WORD,
-    )
-)
-RS1, RS2, BEGIN, END = (
-    int(TraceColumn.RS1),
-    int(TraceColumn.RS2),
-    int(TraceColumn.BEGIN),
-    int(TraceColumn.END),
-)
-JOB, FINISHED = int(TraceColumn.JOB), int(TraceColumn.FINISHED)
+TURNS, ROWS, STOPPED_CORE, FETCHED_AT = map(int, StopState)
+NUMBER, TURN, CORE, PC, WORD_COLUMN, RS1, RS2, BEGIN, END, JOB, FINISHED = map(int, TraceColumn)
 
 
 @jit
-def note_turns(stops: StopConditions, turns: Int) -> None:
-    """So many turns more."""
+def count_turns(stops: StopConditions, turns: Int) -> None:
+    """Count turns."""
     stops.noted[TURNS] += turns
 
 
 @jit
 def trace_is_full(stops: StopConditions) -> Any:
-    """True if the trace may not hold another turn."""
+    """Return whether the trace may not hold another turn."""
     capacity = stops.trace.shape[0]
     return 0 < capacity <= stops.noted[ROWS]
 
 
 @jit
 def is_stop_address(m: Machine, stops: StopConditions, core: Int) -> Any:
-    """Is the core about to do an instruction that was asked for?"""
+    """Return whether the core is about to execute an instruction at a stop address."""
     for i in range(stops.addresses.shape[0]):
         if (
             stops.addresses[i, 1] == m.cores[core].pc
@@ -71,8 +59,8 @@ def is_stop_address(m: Machine, stops: StopConditions, core: Int) -> Any:
 
 
 @jit
-def wants_to_stop(stops: StopConditions, core: Int, number: Int) -> Any:
-    """Was the instruction that a core has just done one to stop after?"""
+def should_stop_after(stops: StopConditions, core: Int, number: Int) -> Any:
+    """Return whether the core's last instruction was one to stop after."""
     if stops.after == 0 or not stops.cores[core]:
         return False
     unit = INSTRUCTION_UNIT[number]
@@ -84,50 +72,50 @@ def wants_to_stop(stops: StopConditions, core: Int, number: Int) -> Any:
 
 @jit
 def is_in_image(m: Machine, address: Int) -> Any:
-    """Does an address lie in memory that cannot change?"""
+    """Return whether an address is in the read-only image."""
     return 0 <= address - m.shared[0].image_base < m.image.size
 
 
 @jit
-def address_of(number: Int, word: Int, source: Int) -> Any:
-    """What a load or store accesses; ``source`` is the value of its first source register."""
-    offset = s_immediate(word) if IS_WRITE[number] else i_immediate(word)
+def access_address(number: Int, word: Int, source: Int) -> Any:
+    """Return the address of a load or store; ``source`` is the value of rs1."""
+    offset = decode_s_immediate(word) if IS_WRITE[number] else decode_i_immediate(word)
     return (np.int64(source) + offset) & WORD
 
 
 @jit
 def is_fetch_traced(m: Machine, stops: StopConditions) -> Any:
-    """Was the instruction fetched from memory that can change, and does that matter?"""
+    """Return whether the trace must contain the instruction because of where it was fetched."""
     return stops.words.shape[0] > 0 and not is_in_image(m, stops.noted[FETCHED_AT])
 
 
 @jit
-def is_new(stops: StopConditions, core: Int, number: Int, word: Int, source: Int) -> Any:
-    """Is an instruction traced that is done now? Not so if a load or store is seen already."""
-    if stops.seen.shape[1] == 0 or not IS_TRACED[number]:
+def should_trace(stops: StopConditions, core: Int, number: Int, word: Int, source: Int) -> Any:
+    """Return whether an instruction is traced; cached loads and stores are not."""
+    if stops.access_cache.shape[1] == 0 or not IS_TRACED[number]:
         return IS_TRACED[number]
-    seen = stops.seen[core]
+    seen = stops.access_cache[core]
     if not IS_ACCESS[number]:
-        begin_stretch(seen)
+        invalidate(seen)
         return True
-    address = address_of(number, word, source)
-    if is_seen(seen, number, address):
+    address = access_address(number, word, source)
+    if is_cached(seen, number, address):
         return False
-    note_access(seen, number, address)
+    add_access(seen, number, address)
     return True
 
 
 @jit
-def source_before(m: Machine, stops: StopConditions, core: Int, word: Int) -> Any:
-    """Value of the first source register, which a load may overwrite; 0 if nothing is traced."""
+def read_source(m: Machine, stops: StopConditions, core: Int, word: Int) -> Any:
+    """Return the value of rs1 before a load may overwrite it; 0 if nothing is traced."""
     if stops.trace.shape[0] == 0:
         return np.int64(0)
     stops.noted[FETCHED_AT] = m.cores[core].pc
-    return np.int64(m.cores[core].registers[rs1_of(word)]) & WORD
+    return np.int64(m.cores[core].registers[decode_rs1(word)]) & WORD
 
 
 @jit
-def note_core(
+def record_instruction(
     m: Machine,
     costs: Costs,
     stops: StopConditions,
@@ -137,13 +125,15 @@ def note_core(
     source: Int,
     d: Int64s,
 ) -> None:
-    """A core's instruction is done; ``source`` as ``source_before`` gave it, ``d`` is what a
-    descriptor held."""
+    """Append a core's completed instruction to the trace.
+
+    ``source`` is the result of ``read_source``, ``d`` the descriptor that was read.
+    """
     begin = stops.clocks[core]
     stops.clocks[core] = m.cores[core].clock
     if stops.trace.shape[0] == 0:
         return
-    if not is_new(stops, core, number, word, source) and not is_fetch_traced(m, stops):
+    if not should_trace(stops, core, number, word, source) and not is_fetch_traced(m, stops):
         return
     row = stops.noted[ROWS]
     stops.noted[ROWS] = row + 1
@@ -153,7 +143,7 @@ def note_core(
     stops.trace[row, PC] = stops.noted[FETCHED_AT]
     stops.trace[row, WORD_COLUMN] = word
     stops.trace[row, RS1] = source
-    stops.trace[row, RS2] = np.int64(m.cores[core].registers[rs2_of(word)]) & WORD
+    stops.trace[row, RS2] = np.int64(m.cores[core].registers[decode_rs2(word)]) & WORD
     stops.trace[row, BEGIN] = begin
     stops.trace[row, END] = m.cores[core].clock
     for i in range(min(stops.words.shape[0], 1) * WORD_COUNT[number]):

@@ -1,1 +1,1 @@
-"""Whole layers: what the tiles of a recorded layer compute together, proved and done at once."""
+"""Layer kernels: layers of a recording that are executed as single kernel calls, proved equal."""

@@ -1,4 +1,4 @@
-"""Convolutions, and fully connected layers, as whole layers."""
+"""Layer kernels of convolutions and fully connected layers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.filters import BEGIN, END, Filter, RunningSums, inputs_of_sums
-from nmpsim.core.layer_kernels.tasks import Host, Task, shares
-from nmpsim.core.layer_kernels.tensors import Places
-from nmpsim.core.layer_kernels.values import Memories, UnprovedError, Words
+from nmpsim.core.layer_kernels.filters import (
+    BEGIN,
+    END,
+    PartialSums,
+    WindowedProduct,
+    count_sum_inputs,
+)
+from nmpsim.core.layer_kernels.tasks import HostMemory, Task, split_evenly
+from nmpsim.core.layer_kernels.tensors import ValueLocations
+from nmpsim.core.layer_kernels.value_numbers import UnprovedError, ValueMemory, Words
 from nmpsim.core.state import Bytes, Int64s
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.words import (
@@ -27,20 +33,20 @@ from nmpsim.kernels.packed_weights import packed_weights_size
 from nmpsim.kernels.workspace_size import LEVELS
 
 LANES, SIDE = 16, 4
-"""Channels of a block of weights, and bytes of each that lie together."""
+"""Channels of a block of weights, and contiguous bytes of each channel."""
 MAX_CHANNELS = 128
-"""Output channels of a task: their sums stay in the host's nearest caches."""
+"""Output channels of a task, whose sums fit the host's first-level caches."""
 _SUM_BITS = {0: 32, 1: 48}
 _MAX_PRODUCT = {0: 255 * 128, 1: 65535 * 32768}
 
 
-class Convolution(Filter):
-    """One group of channels; the input channels may come in parts."""
+class Convolution(WindowedProduct):
+    """A convolution with one group of channels, whose input channels may come in parts."""
 
     number: ClassVar[int] = OP.nmp_conv
     words: ClassVar[Any] = CONV
 
-    def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
+    def __init__(self, memories: ValueMemory, layer: int, tiles: Int64s) -> None:
         w = CONV
         own = w.partial, w.part, w.in_channels
         ends = np.isin(tiles[:, w.part], END)
@@ -48,12 +54,12 @@ class Convolution(Filter):
         if self._d[w.groups] != 1:
             raise UnprovedError(layer)
         self._has_parts = bool((tiles[:, w.part] != PART_ONLY).any())
-        self._depth = inputs_of_sums(tiles[:, w.part], tiles[:, w.in_channels], layer)
-        self._input = self._canvas(tiles, self._depth, w.in_channels)
-        self._sums = RunningSums(memories, layer, self._element)
+        self._depth = count_sum_inputs(tiles[:, w.part], tiles[:, w.in_channels], layer)
+        self._input = self._make_operand(tiles, self._depth, w.in_channels)
+        self._sums = PartialSums(memories, layer, self._element)
 
-    def tile(self, core: int, d: Words) -> None:
-        """See :class:`Form`."""
+    def add_tile(self, core: int, d: Words) -> None:
+        """Add a tile; see :class:`LayerPattern`."""
         w = CONV
         shape = (d[w.out_h], d[w.out_w], d[w.out_channels])
         sums = core, d[w.partial], d[w.event_origin], shape
@@ -69,9 +75,9 @@ class Convolution(Filter):
         self.results.put(core, d[w.output], steps, shape, d[w.event_origin])
 
     def _read_operands(self, core: int, d: Words, done: int) -> None:
-        """What a tile reads is what all tiles read there."""
+        """Add the operands that a tile reads."""
         w, element = CONV, self._element
-        _, _, channel = self._tiles.place(d[w.event_origin])
+        _, _, channel = self._tiles.locate(d[w.event_origin])
         depth, count = d[w.in_channels], d[w.out_channels]
         self._read(core, d, self._input, done << element, depth << element)
         row = -(-((d[w.kernel_w] * depth) << element) // SIDE)
@@ -81,9 +87,9 @@ class Convolution(Filter):
 
     # --- the whole layer ---------------------------------------------------------------------
 
-    def tasks(self, places: Places, host: Host) -> list[Task]:
-        """See :class:`Form`."""
-        source, target = self._operands(self._input, places, host)
+    def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
+        """Make the tasks; see :class:`LayerPattern`."""
+        source, target = self._find_tensors(self._input, places, host)
         channels, wide = self._tiles.shape[2], self._d[CONV.kernel_w]
         weights = self._all_blocks(host.image)
         records, scales = self._tables(host.image)
@@ -93,11 +99,13 @@ class Convolution(Filter):
         # Kernels may read some bytes after a row of a window that is no multiple of four.
         is_copied = (wide * self._depth << self._element) % SIDE != 0
         tasks: list[Task] = []
-        groups = list(shares(channels, -(-channels // MAX_CHANNELS), 4 * LANES))
+        groups = list(split_evenly(channels, -(-channels // MAX_CHANNELS), 4 * LANES))
         for first, last in groups:
             own = {
-                "weights": host.keep(weights[first // LANES : -(-last // LANES)]),
-                "channels": host.keep(records[first * CHANNEL_BYTES : last * CHANNEL_BYTES]),
+                "weights": host.store_constant(weights[first // LANES : -(-last // LANES)]),
+                "channels": host.store_constant(
+                    records[first * CHANNEL_BYTES : last * CHANNEL_BYTES]
+                ),
                 "scales": 0,
                 "in_channels": self._depth,
                 "out_channels": last - first,
@@ -105,14 +113,19 @@ class Convolution(Filter):
                 "part": PART_ONLY,
             }
             if self._element == INT16:
-                own |= {"part": PART_CACHED, "partial": host.keep(np.full(2 * LEVELS, -1))}
+                own |= {
+                    "part": PART_CACHED,
+                    "partial": host.store_constant(np.full(2 * LEVELS, -1)),
+                }
             elif words := packed_weights_size(
                 -(-(last - first) // LANES), weights.shape[1] // LANES
             ):
-                own |= {"part": PART_CACHED, "partial": host.reserve(words)}
+                own |= {"part": PART_CACHED, "partial": host.reserve_zeros(words)}
             if scales is not None:
-                own["scales"] = host.keep(scales[first * SCALE_BYTES : last * SCALE_BYTES])
-            for rows in self._bands(len(groups)):
+                own["scales"] = host.store_constant(
+                    scales[first * SCALE_BYTES : last * SCALE_BYTES]
+                )
+            for rows in self._split_rows(len(groups)):
                 slot = len(tasks) % host.slots
                 task = self._task(
                     (source, target), self._input, rows, first, own, host, slot, is_copied
@@ -121,8 +134,10 @@ class Convolution(Filter):
         return tasks
 
     def _all_blocks(self, image: Bytes) -> Bytes:
-        """Weights [blocks, bytes] as the instruction set has them; what lies beyond the edges of
-        tiles must be 0."""
+        """Return the weights [blocks, bytes] in the instruction set's layout.
+
+        Raises UnprovedError if bytes beyond the edges of tiles are not 0.
+        """
         channels, high, element = self._tiles.shape[2], self._d[CONV.kernel_h], self._element
         tiles = list(self._weights.items(image))
         for (_, count, _, depth), known in tiles:
@@ -138,7 +153,7 @@ class Convolution(Filter):
             first, last = channel // LANES, -(-(channel + count) // LANES)
             is_end = count % LANES == 0 or channel + count == channels
             if depth != self._depth or channel % LANES or not is_end:
-                return packed(self._all_weights(tiles))
+                return pack_weights(self._all_weights(tiles))
             blocks[first:last] = known.reshape(last - first, -1)
             times[first:last] += 1
         if (times != 1).any():
@@ -146,7 +161,7 @@ class Convolution(Filter):
         return blocks
 
     def _all_weights(self, tiles: Sequence[tuple[tuple[int, ...], Bytes]]) -> Bytes:
-        """Weights as [channels, ky, kx, bytes]."""
+        """Return the weights as [channels, ky, kx, bytes]."""
         d, element, channels = self._d, self._element, self._tiles.shape[2]
         high, wide = d[CONV.kernel_h], d[CONV.kernel_w]
         weights = np.zeros((channels, high, wide, self._depth << element), np.uint8)
@@ -165,8 +180,7 @@ class Convolution(Filter):
         return weights
 
     def _check_sums(self, records: Bytes, scales: Bytes | None) -> None:
-        """Raises UnprovedError if a partial sum might leave the accumulator: then the order of
-        the parts would matter."""
+        """Raise UnprovedError if a partial sum might overflow: the order of parts would matter."""
         d, w = self._d, CONV
         stored, zero = records.view(np.int64).reshape(-1, 2).T
         limit = 1 << _SUM_BITS[self._element] - 1
@@ -195,13 +209,13 @@ class Convolution(Filter):
             raise UnprovedError(self._layer)
 
     def _bias_scales(self, scales: Bytes | None) -> Int64s:
-        """Words ``pre``, ``mul`` and ``post`` of the bias [3, channels or 1]."""
+        """Return the words ``pre``, ``mul`` and ``post`` of the bias [3, channels or 1]."""
         if scales is None:
             return np.array([self._d[CONV.bias_pre : CONV.bias_pre + 3]], np.int64).T
         return scales.view(np.int32).reshape(-1, SCALE_BYTES // 4)[:, 1:4].T.astype(np.int64)
 
     def _scaled_bias(self, stored: Int64s, scales: Bytes | None) -> int:
-        """A bound of the bias on the sums' scale."""
+        """Return an upper bound of the bias on the sums' scale."""
         pre, mul, post = self._bias_scales(scales)
         if (pre > 31).any() or (post > 31).any() or (pre < 0).any() or (post < 0).any():
             raise UnprovedError(self._layer)
@@ -209,8 +223,8 @@ class Convolution(Filter):
         return int(max(high // (1 << post.astype(object)))) + 2
 
 
-def packed(weights: npt.NDArray[np.uint8]) -> Bytes:
-    """Weights [channels, ky, kx, bytes] as the instruction set has them [blocks, bytes]."""
+def pack_weights(weights: npt.NDArray[np.uint8]) -> Bytes:
+    """Pack weights [channels, ky, kx, bytes] into the instruction set's layout [blocks, bytes]."""
     channels, high, wide, nbytes = weights.shape
     blocks, fours = -(-channels // LANES), -(-wide * nbytes // SIDE)
     rows = np.zeros((blocks * LANES, high, fours * SIDE), np.uint8)

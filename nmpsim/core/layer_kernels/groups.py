@@ -1,4 +1,4 @@
-"""Convolutions in several groups, and depthwise ones, as whole layers."""
+"""Layer kernels of grouped and depthwise convolutions."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import Any, ClassVar
 
 from nmpsim.core.instruction_tables import OP
 from nmpsim.core.layer_kernels.convolution import LANES, SIDE, Convolution
-from nmpsim.core.layer_kernels.filters import Filter
-from nmpsim.core.layer_kernels.tasks import Host, Task
-from nmpsim.core.layer_kernels.tensors import Places
-from nmpsim.core.layer_kernels.values import Memories, UnprovedError, Words
+from nmpsim.core.layer_kernels.filters import WindowedProduct
+from nmpsim.core.layer_kernels.tasks import HostMemory, Task
+from nmpsim.core.layer_kernels.tensors import ValueLocations
+from nmpsim.core.layer_kernels.value_numbers import UnprovedError, ValueMemory, Words
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import CONV, DWCONV, PART_ONLY
 
 
-class Grouped(Convolution):
-    """Each group has channels of its own, as many as the others; a tile has some groups."""
+class GroupedConvolution(Convolution):
+    """A convolution with several groups of equally many channels; a tile has some groups."""
 
-    def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
+    def __init__(self, memories: ValueMemory, layer: int, tiles: Int64s) -> None:
         w = CONV
-        Filter.__init__(self, memories, layer, tiles, (w.groups, w.partial), w.out_channels)
+        WindowedProduct.__init__(
+            self, memories, layer, tiles, (w.groups, w.partial), w.out_channels
+        )
         self._depth = self._d[w.in_channels]
         self._each, rest = divmod(self._d[w.out_channels], self._d[w.groups])
         is_even = (tiles[:, w.out_channels] == tiles[:, w.groups] * self._each).all()
@@ -32,12 +34,12 @@ class Grouped(Convolution):
         self._groups = channels // self._each
         read = tiles.copy()
         read[:, w.in_channels] *= tiles[:, w.groups]
-        self._input = self._canvas(read, self._groups * self._depth, w.in_channels)
+        self._input = self._make_operand(read, self._groups * self._depth, w.in_channels)
 
-    def tile(self, core: int, d: Words) -> None:
-        """See :class:`Form`."""
+    def add_tile(self, core: int, d: Words) -> None:
+        """Add a tile; see :class:`LayerPattern`."""
         w, element, depth = CONV, self._element, self._depth
-        _, _, channel = self._tiles.place(d[w.event_origin])
+        _, _, channel = self._tiles.locate(d[w.event_origin])
         count, group = d[w.out_channels], channel // self._each
         nbytes = (d[w.groups] * depth) << element
         self._read(core, d, self._input, (group * depth) << element, nbytes)
@@ -49,16 +51,16 @@ class Grouped(Convolution):
         steps = d[w.out_row_stride], d[w.out_pixel_stride]
         self.results.put(core, d[w.output], steps, shape, d[w.event_origin])
 
-    def tasks(self, places: Places, host: Host) -> list[Task]:
-        """See :class:`Form`."""
-        source, target = self._operands(self._input, places, host)
+    def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
+        """Make the tasks; see :class:`LayerPattern`."""
+        source, target = self._find_tensors(self._input, places, host)
         records, scales = self._tables(host.image)
         own = {
             "groups": self._groups,
             "out_channels": self._tiles.shape[2],
-            "weights": host.keep(self._all_blocks(host.image)),
-            "channels": host.keep(records),
-            "scales": 0 if scales is None else host.keep(scales),
+            "weights": host.store_constant(self._all_blocks(host.image)),
+            "channels": host.store_constant(records),
+            "scales": 0 if scales is None else host.store_constant(scales),
             "partial": 0,
         }
         places.add(self.results.first, target)
@@ -68,12 +70,12 @@ class Grouped(Convolution):
             self._task(
                 (source, target), self._input, rows, 0, own, host, turn % host.slots, is_copied
             )
-            for turn, rows in enumerate(self._bands(1))
+            for turn, rows in enumerate(self._split_rows(1))
         ]
 
 
-def may_be_grouped(tiles: Mapping[int, Sequence[Words]]) -> bool:
-    """Might each tile, as it says of one group, be one of several? ``tiles`` by number."""
+def may_have_groups(tiles: Mapping[int, Sequence[Words]]) -> bool:
+    """Return whether tiles that claim one group may be one of several; ``tiles`` by number."""
     w, found = CONV, tiles.get(OP.nmp_conv, ())
     counts = {(d[w.out_channels], d[w.groups]) for d in found}
     return len(counts) == 1 and all(
@@ -81,28 +83,28 @@ def may_be_grouped(tiles: Mapping[int, Sequence[Words]]) -> bool:
     )
 
 
-def convolution(memories: Memories, layer: int, tiles: Int64s) -> Any:
-    """The form of a layer of convolutions."""
-    form = Grouped if (tiles[:, CONV.groups] > 1).any() else Convolution
+def convolution(memories: ValueMemory, layer: int, tiles: Int64s) -> Any:
+    """Return the pattern of a layer of convolutions."""
+    form = GroupedConvolution if (tiles[:, CONV.groups] > 1).any() else Convolution
     return form(memories, layer, tiles)
 
 
-class Depthwise(Filter):
-    """Each channel has its own window."""
+class DepthwiseConvolution(WindowedProduct):
+    """A depthwise convolution."""
 
     number: ClassVar[int] = OP.nmp_dwconv
     words: ClassVar[Any] = DWCONV
 
-    def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
+    def __init__(self, memories: ValueMemory, layer: int, tiles: Int64s) -> None:
         w = DWCONV
         super().__init__(memories, layer, tiles, (), w.channels_count)
-        self._input = self._canvas(tiles, self._tiles.shape[2], w.channels_count)
+        self._input = self._make_operand(tiles, self._tiles.shape[2], w.channels_count)
         self._taps = self._d[w.kernel_h] * self._d[w.kernel_w]
 
-    def tile(self, core: int, d: Words) -> None:
-        """See :class:`Form`."""
+    def add_tile(self, core: int, d: Words) -> None:
+        """Add a tile; see :class:`LayerPattern`."""
         w, element, count = DWCONV, self._element, d[DWCONV.channels_count]
-        _, _, channel = self._tiles.place(d[w.event_origin])
+        _, _, channel = self._tiles.locate(d[w.event_origin])
         self._read(core, d, self._input, channel << element, count << element)
         use = (channel, count)
         self._weights.read(core, d[w.weights], (self._taps * count) << element, use)
@@ -111,23 +113,25 @@ class Depthwise(Filter):
         steps = d[w.out_row_stride], d[w.out_pixel_stride]
         self.results.put(core, d[w.output], steps, shape, d[w.event_origin])
 
-    def tasks(self, places: Places, host: Host) -> list[Task]:
-        """See :class:`Form`."""
-        source, target = self._operands(self._input, places, host)
+    def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
+        """Make the tasks; see :class:`LayerPattern`."""
+        source, target = self._find_tensors(self._input, places, host)
         channels, size = self._tiles.shape[2], 1 << self._element
         records, scales = self._tables(host.image)
         own = {
-            "weights": host.keep(self._weights.table(host.image, channels, size, self._taps)),
-            "channels": host.keep(records),
-            "scales": 0 if scales is None else host.keep(scales),
+            "weights": host.store_constant(
+                self._weights.table(host.image, channels, size, self._taps)
+            ),
+            "channels": host.store_constant(records),
+            "scales": 0 if scales is None else host.store_constant(scales),
             "channels_count": channels,
         }
         places.add(self.results.first, target)
         rest = -channels % LANES * size
-        is_copied = not host.is_followed(source.end, rest)
+        is_copied = not host.has_bytes_after(source.end, rest)
         return [
             self._task(
                 (source, target), self._input, rows, 0, own, host, turn % host.slots, is_copied
             )
-            for turn, rows in enumerate(self._bands(1))
+            for turn, rows in enumerate(self._split_rows(1))
         ]

@@ -1,4 +1,4 @@
-"""Products of two matrices of activations as whole layers."""
+"""Layer kernels of products of two activation matrices."""
 
 from __future__ import annotations
 
@@ -7,59 +7,71 @@ from typing import ClassVar
 import numpy as np
 
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.filters import BEGIN, END, RunningSums, inputs_of_sums
-from nmpsim.core.layer_kernels.forms import ImageTiles, are_aligned, common_words
-from nmpsim.core.layer_kernels.tasks import Host, Instruction, Task, shares, with_words
-from nmpsim.core.layer_kernels.tensors import Canvas, Places, Results, Tensor, seen
-from nmpsim.core.layer_kernels.values import Memories, UnprovedError, Words
+from nmpsim.core.layer_kernels.filters import BEGIN, END, PartialSums, count_sum_inputs
+from nmpsim.core.layer_kernels.patterns import TileGrid, are_aligned, require_equal_words
+from nmpsim.core.layer_kernels.tasks import (
+    HostMemory,
+    Instruction,
+    Task,
+    replace_words,
+    split_evenly,
+)
+from nmpsim.core.layer_kernels.tensors import (
+    LayerResults,
+    Operand,
+    TensorView,
+    ValueLocations,
+    read_numbers,
+)
+from nmpsim.core.layer_kernels.value_numbers import UnprovedError, ValueMemory, Words
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import GEMM, PART_ONLY
 
 TASKS = 4
-"""Tasks that a layer has, if it is large enough, for as many threads."""
+"""Number of tasks of a large layer, for as many threads."""
 COLUMNS = 64
 """Columns of a task, or a multiple, if a layer has too few rows."""
 
 
 class MatrixProduct:
-    """Each result has a row of the left side and a column of the right one.
+    """A product of two matrices.
 
-    The inner dimension may come in parts. They are added in order, as in one instruction, so what
-    saturates on the way is the same.
+    The inner dimension may come in parts. They are added in order, as in one instruction, so that
+    the same values saturate.
     """
 
     number: ClassVar[int] = OP.nmp_gemm
 
-    def __init__(self, memories: Memories, layer: int, tiles: Int64s) -> None:
+    def __init__(self, memories: ValueMemory, layer: int, tiles: Int64s) -> None:
         w = GEMM
         sizes = (w.rows, w.inner, w.columns, w.lhs_stride, w.rhs_stride, w.out_stride)
         own = (w.lhs, w.rhs, w.output, w.partial, w.part, w.event_origin)
-        common_words(tiles, (*own, *sizes), layer)
+        require_equal_words(tiles, (*own, *sizes), layer)
         self._memories, self._layer = memories, layer
         self._d: Words = tiles[0].tolist()
         self._element = element = self._d[w.element]
         row, count = self._d[w.event_stride_y], np.ones(len(tiles), np.int64)
         shapes = np.stack([tiles[:, w.rows], count, tiles[:, w.columns]], axis=1)
         ends = np.isin(tiles[:, w.part], END)
-        self._tiles = ImageTiles(tiles[:, w.event_origin], row, row, shapes, layer, ends)
-        self._depth = inputs_of_sums(tiles[:, w.part], tiles[:, w.inner], layer)
+        self._tiles = TileGrid(tiles[:, w.event_origin], row, row, shapes, layer, ends)
+        self._depth = count_sum_inputs(tiles[:, w.part], tiles[:, w.inner], layer)
         rows, _, columns = self._tiles.shape
-        self._lhs = Canvas((rows, 1, self._depth << element), element, _read(tiles, w.rows))
-        self._rhs = Canvas((self._depth, 1, columns << element), element, _read(tiles, w.columns))
-        self._sums = RunningSums(memories, layer, element)
-        self.results = Results(memories, layer, self._tiles.shape, element)
+        self._lhs = Operand((rows, 1, self._depth << element), element, _read(tiles, w.rows))
+        self._rhs = Operand((self._depth, 1, columns << element), element, _read(tiles, w.columns))
+        self._sums = PartialSums(memories, layer, element)
+        self.results = LayerResults(memories, layer, self._tiles.shape, element)
 
-    def tile(self, core: int, d: Words) -> None:
-        """See :class:`Form`."""
+    def add_tile(self, core: int, d: Words) -> None:
+        """Add a tile; see :class:`LayerPattern`."""
         w, element = GEMM, self._element
-        y, _, channel = self._tiles.place(d[w.event_origin])
+        y, _, channel = self._tiles.locate(d[w.event_origin])
         rows, inner, columns = d[w.rows], d[w.inner], d[w.columns]
         shape = (rows, 1, columns)
         sums = core, d[w.partial], d[w.event_origin], shape
         done = 0 if d[w.part] in BEGIN else self._sums.take(*sums)
         taken = (rows, 1, inner << element), (inner, 1, columns << element)
-        left = seen(self._memories, core, d[w.lhs], taken[0], (d[w.lhs_stride], 0))
-        right = seen(self._memories, core, d[w.rhs], taken[1], (d[w.rhs_stride], 0))
+        left = read_numbers(self._memories, core, d[w.lhs], taken[0], (d[w.lhs_stride], 0))
+        right = read_numbers(self._memories, core, d[w.rhs], taken[1], (d[w.rhs_stride], 0))
         self._lhs.add(left, y, 0, done << element)
         self._rhs.add(right, done, 0, channel << element)
         done += inner
@@ -70,43 +82,43 @@ class MatrixProduct:
             raise UnprovedError(self._layer)
         self.results.put(core, d[w.output], (d[w.out_stride], 0), shape, d[w.event_origin])
 
-    def tasks(self, places: Places, host: Host) -> list[Task]:
-        """See :class:`Form`."""
+    def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
+        """Make the tasks; see :class:`LayerPattern`."""
         target = self.results.tensor()
         sides = []
         for canvas in (self._lhs, self._rhs):
             side = canvas.tensor(places)
             is_whole = (side.rows, side.columns) == canvas.numbers.shape[:2] and side.fill is None
-            if not is_whole or side.meets(target):
+            if not is_whole or side.overlaps(target):
                 raise UnprovedError(self._layer)
             sides.append(side)
         if not are_aligned(self._element, host, target, *sides):
             raise UnprovedError(self._layer)
         places.add(self.results.first, target)
         rows, _, columns = self._tiles.shape
-        groups = shares(columns, -(-TASKS // min(rows, TASKS)), COLUMNS)
+        groups = split_evenly(columns, -(-TASKS // min(rows, TASKS)), COLUMNS)
         return [
             [self._instruction(sides[0], sides[1], target, band, group, host)]
             for group in groups
-            for band in shares(rows, TASKS)
+            for band in split_evenly(rows, TASKS)
         ]
 
     def _instruction(
         self,
-        lhs: Tensor,
-        rhs: Tensor,
-        target: Tensor,
+        lhs: TensorView,
+        rhs: TensorView,
+        target: TensorView,
         rows: tuple[int, int],
         columns: tuple[int, int],
-        host: Host,
+        host: HostMemory,
     ) -> Instruction:
-        """Some rows and columns of the result."""
+        """Return the instruction for some rows and columns of the result."""
         (top, bottom), (first, last) = rows, columns
         beside = first << self._element
         words = {
-            "lhs": host.address(lhs.address) + top * lhs.steps[0],
-            "rhs": host.address(rhs.address) + beside,
-            "output": host.address(target.address) + top * target.steps[0] + beside,
+            "lhs": host.encode_address(lhs.address) + top * lhs.steps[0],
+            "rhs": host.encode_address(rhs.address) + beside,
+            "output": host.encode_address(target.address) + top * target.steps[0] + beside,
             "rows": bottom - top,
             "inner": self._depth,
             "columns": last - first,
@@ -117,9 +129,9 @@ class MatrixProduct:
             "partial": 0,
             "event_origin": top * self._tiles.shape[2] + first,
         }
-        return self.number, with_words(self._d, GEMM, words)
+        return self.number, replace_words(self._d, GEMM, words)
 
 
 def _read(tiles: Int64s, size: int) -> int:
-    """Bytes that tiles read of the side of which ``size`` is a word, one by one."""
+    """Return the bytes that all tiles read of the side of which ``size`` is a word."""
     return int((tiles[:, size] * tiles[:, GEMM.inner]).sum()) << int(tiles[0, GEMM.element])

@@ -1,11 +1,11 @@
-"""Which layers of a recorded run are one operation on tensors in DRAM, each proved so.
+"""Proof that layers of a recorded run are single operations on tensors in DRAM.
 
-The proof executes the recording twice at the same time, on numbers of values instead of values:
-once as it was recorded, once as planned. The plan has whole layers in the place of the tiles of
-some layers, and of all other layers each instruction. A layer is whole if its form finds that
-every result is computed once, from what the layer reads in DRAM; if the plan has just that there
-when the whole layer begins; and if nothing that is replayed reads from a scratchpad what the tiles
-of a whole layer wrote. In the end both have the same in all of DRAM. Scratchpads differ.
+The proof executes the recording twice at the same time, on value numbers instead of values: once as
+recorded, and once as planned. The plan has layer kernels in place of the tiles of some layers, and
+every instruction of all others. A layer is proved if its pattern finds that every result is
+computed once, from what the layer reads in DRAM; if the plan has the same values there when the
+layer kernel begins; and if no replayed instruction reads from a scratchpad what the layer's tiles
+wrote. In the end all of DRAM is equal. Scratchpads differ.
 """
 
 from __future__ import annotations
@@ -18,25 +18,35 @@ import attrs
 import numpy as np
 
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP
-from nmpsim.core.layer_kernels.forms import Form, LookUp, Pair, Rescale
-from nmpsim.core.layer_kernels.groups import Depthwise, Grouped, convolution, may_be_grouped
-from nmpsim.core.layer_kernels.moves import Moves, only_moves
+from nmpsim.core.layer_kernels.groups import (
+    DepthwiseConvolution,
+    GroupedConvolution,
+    convolution,
+    may_have_groups,
+)
+from nmpsim.core.layer_kernels.moves import DataMovement, only_moves_values
+from nmpsim.core.layer_kernels.patterns import (
+    BinaryElementwise,
+    LayerPattern,
+    TableLookup,
+    UnaryElementwise,
+)
 from nmpsim.core.layer_kernels.pools import AveragePool, MaxPool
 from nmpsim.core.layer_kernels.products import MatrixProduct
-from nmpsim.core.layer_kernels.tasks import Host, Task
-from nmpsim.core.layer_kernels.tensors import Places
-from nmpsim.core.layer_kernels.values import (
+from nmpsim.core.layer_kernels.tasks import HostMemory, Task
+from nmpsim.core.layer_kernels.tensors import ValueLocations
+from nmpsim.core.layer_kernels.value_numbers import (
     INITIAL,
     NOTHING,
-    Box,
-    Memories,
-    Numbers,
-    Stores,
+    LayerStores,
+    Region,
     UnprovedError,
+    ValueMemory,
+    ValueNumbers,
     Words,
-    box,
-    loaded_box,
-    stored_box,
+    load_region,
+    store_region,
+    view_region,
 )
 from nmpsim.core.state import Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
@@ -54,13 +64,13 @@ from nmpsim.memory.footprint import (
 )
 
 MAX_ROUNDS = 8
-"""How often the proof begins again, with more layers replayed, before it is given up."""
+"""Number of times that the proof begins again with more layers replayed."""
 MAX_EXECUTED = 1 << 19
-"""Instructions after which it does not begin again."""
+"""Number of instructions after which the proof does not begin again."""
 
 
 @attrs.frozen
-class Recorded:
+class RecordedInstruction:
     """An instruction of a recording."""
 
     number: int
@@ -68,14 +78,14 @@ class Recorded:
     words: Words
 
 
-Epoch = Mapping[int, Sequence[Recorded]]
+Epoch = Mapping[int, Sequence[RecordedInstruction]]
 """Instructions of each core that has some."""
 
 
 @attrs.frozen
-class Step:
-    """What the plan does before all threads meet: instructions that are replayed, by core, or the
-    tasks of a whole layer."""
+class PlanStep:
+    """A step of a plan between two synchronizations: replayed instructions, or tasks of a layer
+    kernel."""
 
     epoch: int
     replayed: Epoch
@@ -84,22 +94,25 @@ class Step:
 
 
 @attrs.frozen
-class Plan:
-    """What a recording does, with whole layers."""
+class ReplayPlan:
+    """A recording with layer kernels in place of some tiles."""
 
-    steps: list[Step]
+    steps: list[PlanStep]
     whole: frozenset[int]
-    host: Host
+    host: HostMemory
     reads_scratchpads: bool = False
-    """Does it read from a scratchpad what it has not written?"""
+    """Whether it reads scratchpad bytes that it has not written."""
 
 
-def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
-    """A plan of a recording; None if there is too little time for one.
+def prove_layers(machine: Machine, epochs: Sequence[Epoch]) -> ReplayPlan | None:
+    """Return a plan of a recording, or None if it would take too long.
 
-    Args:
-        machine: the memory that the plan is for; its values do not matter, the image's apart.
-        epochs: the recording.
+    Parameters
+    ----------
+    machine : Machine
+        The memory that the plan is for; only the values of its image matter.
+    epochs : sequence
+        The recording.
     """
     layers = {one.layer for epoch in epochs for part in epoch.values() for one in part}
     known = _layers(epochs)
@@ -114,7 +127,7 @@ def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
             failed = error.layers - replayed
             if not failed:
                 return None
-            again = {layer for layer in failed - grouped if may_be_grouped(known[layer].tiles)}
+            again = {layer for layer in failed - grouped if may_have_groups(known[layer].tiles)}
             grouped |= again
             replayed |= failed - again
     return None
@@ -122,14 +135,14 @@ def prove(machine: Machine, epochs: Sequence[Epoch]) -> Plan | None:
 
 @attrs.define(eq=False)
 class _Layer:
-    """What is known of a layer before the proof."""
+    """Instructions of a layer, collected before the proof."""
 
     tiles: dict[int, list[Words]] = attrs.field(factory=dict)
     """Instruction number -> descriptors."""
-    stores: Stores = attrs.field(factory=Stores)
+    stores: LayerStores = attrs.field(factory=LayerStores)
 
-    def add(self, core: int, one: Recorded) -> None:
-        """An instruction that is no load."""
+    def add(self, core: int, one: RecordedInstruction) -> None:
+        """Add an instruction that is not a load."""
         if one.number == OP.nmp_store:
             self.stores.add(core, one.words)
             return
@@ -139,7 +152,7 @@ class _Layer:
 
 
 def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
-    """Layers of which all tiles are of one form."""
+    """Return the layers whose tiles all have one pattern."""
     found: dict[int, _Layer] = {}
     for epoch in epochs:
         for core, part in epoch.items():
@@ -149,23 +162,31 @@ def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
     return {
         number: layer
         for number, layer in found.items()
-        if (len(layer.tiles) == 1 and layer.tiles.keys() <= FORMS.keys())
-        or only_moves(layer.tiles, len(layer.stores.words))
+        if (len(layer.tiles) == 1 and layer.tiles.keys() <= PATTERNS.keys())
+        or only_moves_values(layer.tiles, len(layer.stores.words))
     }
 
 
-_FORMS = (Depthwise, MatrixProduct, MaxPool, AveragePool, Pair, Rescale, LookUp)
-FORMS: dict[int, Any] = {
+_PATTERNS = (
+    DepthwiseConvolution,
+    MatrixProduct,
+    MaxPool,
+    AveragePool,
+    BinaryElementwise,
+    UnaryElementwise,
+    TableLookup,
+)
+PATTERNS: dict[int, Any] = {
     OP.nmp_conv: convolution,
-    **{form.number: form for form in _FORMS},
+    **{form.number: form for form in _PATTERNS},
 }
-"""Instruction number -> the form of layers that it computes."""
+"""Instruction number -> pattern of layers that it computes."""
 OUTPUT_WORDS = {OP.nmp_maxpool: MAXPOOL.output, OP.nmp_lut: LUT.output}
-"""Instructions that do not say which results they compute -> the word that says where."""
+"""Instructions whose descriptors lack result indices -> word of the output address."""
 
 
 class _Proof:
-    """One attempt, with some layers that are replayed."""
+    """One attempt of a proof, in which some layers are replayed."""
 
     def __init__(
         self,
@@ -176,30 +197,30 @@ class _Proof:
         grouped: set[int],
     ) -> None:
         self._epochs, self._replayed, self._grouped = epochs, replayed, grouped
-        self._memories = Memories(machine, {n: layer.stores for n, layer in layers.items()})
-        self._places = Places(self._memories)
-        self._host = Host(machine)
+        self._memories = ValueMemory(machine, {n: layer.stores for n, layer in layers.items()})
+        self._locations = ValueLocations(self._memories)
+        self._host = HostMemory(machine)
         self._layers = layers
-        self._forms: dict[int, Form] = {}
-        """Of layers that have begun and not ended."""
+        self._patterns: dict[int, LayerPattern] = {}
+        """Patterns of layers that have begun and not ended."""
         self._results: dict[int, range] = {}
         self._known = {one.number for epoch in epochs for part in epoch.values() for one in part}
         self._moves = {
             number
             for number, layer in layers.items()
-            if number not in replayed and only_moves(layer.tiles, len(layer.stores.words))
+            if number not in replayed and only_moves_values(layer.tiles, len(layer.stores.words))
         }
         self._left = {number: len(layer.stores.words) for number, layer in layers.items()}
         self._failed: set[int] = set()
         self._reads_scratchpads = False
         self._touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
 
-    def plan(self) -> Plan:
-        """The plan; raises UnprovedError with the layers that are not proved."""
-        steps: list[Step] = []
+    def plan(self) -> ReplayPlan:
+        """Return the plan; raise UnprovedError with the layers that are not proved."""
+        steps: list[PlanStep] = []
         for index, epoch in enumerate(self._epochs):
             ended: list[int] = []
-            kept: dict[int, list[_Kept]] = {}
+            kept: dict[int, list[_ReplayedInstruction]] = {}
             for core, part in epoch.items():
                 for one in part:
                     if one.layer in self._replayed:
@@ -212,36 +233,37 @@ class _Proof:
         self._failed |= self._results.keys() - whole  # some results are stored for another layer
         if self._failed:
             raise UnprovedError(*self._failed)
-        return Plan(steps, whole, self._host, self._reads_scratchpads)
+        return ReplayPlan(steps, whole, self._host, self._reads_scratchpads)
 
     def _steps(
-        self, index: int, kept: Mapping[int, Sequence[_Kept]], ended: Sequence[int]
-    ) -> list[Step]:
-        """What the plan does in an epoch: the layers that end here when they are needed."""
+        self, index: int, kept: Mapping[int, Sequence[_ReplayedInstruction]], ended: Sequence[int]
+    ) -> list[PlanStep]:
+        """Return the steps of an epoch: the layers that end in it when they are needed."""
         if not ended:
             self._replay(kept)
-            return [Step(index, _parts(kept))] if kept else []
+            return [PlanStep(index, _parts(kept))] if kept else []
         counts = {core: self._count_possible(part) for core, part in kept.items()}
-        whole = [Step(index, {}, layer, self._whole(layer)) for layer in ended]
+        whole = [PlanStep(index, {}, layer, self._make_tasks(layer)) for layer in ended]
         first = {core: part[: counts[core]] for core, part in kept.items() if counts[core]}
         last = {
             core: part[counts[core] :] for core, part in kept.items() if counts[core] < len(part)
         }
         self._replay(last)
-        around = [[Step(index, _parts(part))] if part else [] for part in (first, last)]
+        around = [[PlanStep(index, _parts(part))] if part else [] for part in (first, last)]
         return [*around[0], *whole, *around[1]]
 
-    def _count_possible(self, part: Sequence[_Kept]) -> int:
-        """Do instructions of a core up to one that needs a layer that ends here; how many."""
+    def _count_possible(self, part: Sequence[_ReplayedInstruction]) -> int:
+        """Replay a core's instructions up to one that needs a layer which ends here; return how
+        many."""
         for count, one in enumerate(part):
             if one.is_load and not np.array_equal(one.numbers, self._planned(one)):
                 return count
             self._replay({0: [one]})
         return len(part)
 
-    def _compare(self, recorded: Numbers, planned: Numbers) -> None:
-        """What is not the same is the fault of the layers that moved something, of those that
-        computed it, or of all."""
+    def _compare(self, recorded: ValueNumbers, planned: ValueNumbers) -> None:
+        """Mark layers as unproved if recorded and planned values differ: movers, producers, or
+        all."""
         if np.array_equal(recorded, planned):
             return
         if self._moves:
@@ -257,23 +279,23 @@ class _Proof:
 
     # --- layers that may be whole ------------------------------------------------------------
 
-    def _tile(self, core: int, one: Recorded) -> bool:
-        """An instruction of a layer that may be whole; True after its last store."""
+    def _tile(self, core: int, one: RecordedInstruction) -> bool:
+        """Execute an instruction of a candidate layer; return True after the layer's last store."""
         try:
             if one.layer in self._moves and one.layer not in self._failed:
-                self._moving(one.layer).transfer(core, one.number, one.words)
+                self._get_movement(one.layer).transfer(core, one.number, one.words)
             if one.number == OP.nmp_load:
                 self._memories.load(core, one.words)
             elif one.number == OP.nmp_store:
                 numbers = self._memories.store(core, one.words)
                 if numbers.size:
-                    self._stored(one, numbers)
+                    self._record_store(one, numbers)
                 self._left[one.layer] -= 1
                 return self._left[one.layer] == 0
             elif one.layer in self._failed:
                 self._compute(core, one)
             else:
-                self._form(one.layer).tile(core, one.words)
+                self._get_pattern(one.layer).add_tile(core, one.words)
         except UnprovedError:
             self._failed.add(one.layer)
             if one.number in (OP.nmp_load, OP.nmp_store):
@@ -281,85 +303,83 @@ class _Proof:
             self._compute(core, one)
         return False
 
-    def _stored(self, one: Recorded, numbers: Numbers) -> None:
-        """Take note of where results are. If the layer is not whole, the plan gets what it stores,
-        to find others that are not."""
-        d, form = one.words, self._forms.get(one.layer)
+    def _record_store(self, one: RecordedInstruction, numbers: ValueNumbers) -> None:
+        """Record a store; the plan gets the values of unproved layers, to find further ones."""
+        d, form = one.words, self._patterns.get(one.layer)
         if form is not None and one.layer not in self._failed:
             steps = d[STORE.dram_stride_y], d[STORE.dram_stride_x]
             try:
-                form.results.stored(numbers, d[STORE.dram], steps)
+                form.results.record_store(numbers, d[STORE.dram], steps)
             except UnprovedError:
                 self._failed.add(one.layer)
         if form is None or one.layer in self._failed:
             self._failed.add(one.layer)
-            self._memories.dram(self._memories.planned, d)[...] = numbers
+            self._memories.view_dram(self._memories.planned, d)[...] = numbers
 
-    def _form(self, layer: int) -> Form:
-        form = self._forms.get(layer)
+    def _get_pattern(self, layer: int) -> LayerPattern:
+        form = self._patterns.get(layer)
         if form is None:
-            if layer in self._results:  # what comes after the last store is of no layer
+            if layer in self._results:  # instructions after the last store belong to no layer
                 raise UnprovedError(layer)
-            form = self._forms[layer] = self._begun(layer)
+            form = self._patterns[layer] = self._begin_pattern(layer)
             self._results[layer] = form.results.bytes
         return form
 
-    def _moving(self, layer: int) -> Moves:
-        """The form of a layer that only moves values."""
-        form = self._form(layer)
-        if not isinstance(form, Moves):
+    def _get_movement(self, layer: int) -> DataMovement:
+        """Return the pattern of a layer that only moves values."""
+        form = self._get_pattern(layer)
+        if not isinstance(form, DataMovement):
             raise UnprovedError(layer)
         return form
 
-    def _begun(self, layer: int) -> Form:
-        """The form of a layer that begins."""
+    def _begin_pattern(self, layer: int) -> LayerPattern:
+        """Return the pattern of a layer that begins."""
         if layer in self._moves:
-            return Moves(self._memories, layer, self._known)
+            return DataMovement(self._memories, layer, self._known)
         ((number, tiles),) = self._layers[layer].tiles.items()
-        kind: Any = Grouped if layer in self._grouped else FORMS[number]
-        form: Form = kind(self._memories, layer, np.array(tiles, np.int64))
+        kind: Any = GroupedConvolution if layer in self._grouped else PATTERNS[number]
+        form: LayerPattern = kind(self._memories, layer, np.array(tiles, np.int64))
         return form
 
-    def _whole(self, layer: int) -> Sequence[Task]:
-        """The tasks of a layer whose last store was recorded.
+    def _make_tasks(self, layer: int) -> Sequence[Task]:
+        """Return the tasks of a layer after its last store.
 
-        If it is not whole, the plan may still get what it stored, to find others that are not.
+        If the layer is unproved, the plan may still get what it stored, to find further ones.
         """
-        form = self._forms.pop(layer, None)
+        form = self._patterns.pop(layer, None)
         if form is not None and layer not in self._failed:
             try:
-                return form.tasks(self._places, self._host)
+                return form.make_tasks(self._locations, self._host)
             except UnprovedError:
                 self._failed.add(layer)
                 with contextlib.suppress(UnprovedError):
-                    form.results.give(self._places)
+                    form.results.publish(self._locations)
         self._failed.add(layer)
         return []
 
     # --- what is replayed --------------------------------------------------------------------
 
-    def _keep(self, core: int, one: Recorded) -> _Kept:
-        """An instruction that is replayed: it finds in its scratchpad what was recorded. What it
-        copies from or to DRAM."""
+    def _keep(self, core: int, one: RecordedInstruction) -> _ReplayedInstruction:
+        """Execute a replayed instruction on the recorded scratchpads; return what it copies."""
         m = self._memories
         if one.number == OP.nmp_load:
             numbers = m.load(core, one.words).copy()
-            if 0 not in loaded_box(one.words)[1]:
-                m.keep(core, loaded_box(one.words))
-            return _Kept(one, numbers, True)
+            if 0 not in load_region(one.words)[1]:
+                m.copy_to_plan(core, load_region(one.words))
+            return _ReplayedInstruction(one, numbers, True)
         if one.number == OP.nmp_store:
             numbers = m.store(core, one.words)
             if numbers.size:
-                self._compare_read(core, stored_box(one.words))
-            return _Kept(one, numbers.copy(), False)
-        self._compute(core, one, is_kept=True)
-        return _Kept(one, NOTHING, False)
+                self._compare_read(core, store_region(one.words))
+            return _ReplayedInstruction(one, numbers.copy(), False)
+        self._compute(core, one, is_cached=True)
+        return _ReplayedInstruction(one, NOTHING, False)
 
-    def _planned(self, one: _Kept) -> Any:
-        return self._memories.dram(self._memories.planned, one.recorded.words)
+    def _planned(self, one: _ReplayedInstruction) -> Any:
+        return self._memories.view_dram(self._memories.planned, one.recorded.words)
 
-    def _replay(self, kept: Mapping[int, Sequence[_Kept]]) -> None:
-        """Instructions that are replayed: loads find there what was recorded."""
+    def _replay(self, kept: Mapping[int, Sequence[_ReplayedInstruction]]) -> None:
+        """Replay instructions in the plan, whose loads must find what was recorded."""
         for part in kept.values():
             for one in part:
                 if one.numbers.size == 0:
@@ -370,44 +390,44 @@ class _Proof:
                 else:
                     planned[...] = one.numbers
 
-    def _compute(self, core: int, one: Recorded, *, is_kept: bool = False) -> None:
-        """Some instruction: what it writes is new."""
+    def _compute(self, core: int, one: RecordedInstruction, *, is_cached: bool = False) -> None:
+        """Execute an instruction that computes values: what it writes gets new numbers."""
         m, touches = self._memories, self._touches
         footprint(int(FOOTPRINT_KIND[one.number]), np.array(one.words, np.int64), touches)
         for row in range(int(touches[0, COUNT]), 0, -1):
-            axes = touches[row, FIRST_AXIS : FIRST_AXIS + 2 * AXES].reshape(AXES, 2).tolist()
+            find_axes = touches[row, FIRST_AXIS : FIRST_AXIS + 2 * AXES].reshape(AXES, 2).tolist()
             start, run = int(touches[row, START]) - SCRATCHPAD_BASE, int(touches[row, RUN])
-            shape = (*(count for count, _ in axes), run)
-            steps = (*(step for _, step in axes), 1)
+            shape = (*(count for count, _ in find_axes), run)
+            steps = (*(step for _, step in find_axes), 1)
             if row <= touches[0, WRITES]:
-                first = m.new(int(np.prod(shape)))
+                first = m.allocate(int(np.prod(shape)))
                 new = np.arange(first, m.used, dtype=np.int32).reshape(shape)
-                m.written(core, start, shape, steps)[...] = new
-                if is_kept:
-                    m.keep(core, (start, shape, steps))
-            elif is_kept:
+                m.begin_write(core, start, shape, steps)[...] = new
+                if is_cached:
+                    m.copy_to_plan(core, (start, shape, steps))
+            elif is_cached:
                 self._compare_read(core, (start, shape, steps))
 
-    def _compare_read(self, core: int, read: Box) -> None:
-        """An instruction that is replayed finds in its scratchpad what was recorded."""
-        planned = box(self._memories.planned_scratchpads[core], *read)
-        self._compare(box(self._memories.scratchpads[core], *read), planned)
+    def _compare_read(self, core: int, read: Region) -> None:
+        """Mark layers as unproved if a replayed instruction reads other scratchpad values."""
+        planned = view_region(self._memories.planned_scratchpads[core], *read)
+        self._compare(view_region(self._memories.scratchpads[core], *read), planned)
         self._reads_scratchpads |= bool((planned == INITIAL).any())
 
 
 @attrs.frozen(eq=False)
-class _Kept:
-    """An instruction that is replayed, and the numbers that it copies."""
+class _ReplayedInstruction:
+    """A replayed instruction, and the value numbers that it copies."""
 
-    recorded: Recorded
-    numbers: Numbers
+    recorded: RecordedInstruction
+    numbers: ValueNumbers
     _is_load: bool
 
     @property
     def is_load(self) -> bool:
-        """Does it read DRAM?"""
+        """Whether it reads DRAM."""
         return self._is_load and self.numbers.size > 0
 
 
-def _parts(kept: Mapping[int, Sequence[_Kept]]) -> Epoch:
+def _parts(kept: Mapping[int, Sequence[_ReplayedInstruction]]) -> Epoch:
     return {core: [one.recorded for one in part] for core, part in kept.items()}

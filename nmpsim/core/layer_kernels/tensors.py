@@ -1,4 +1,4 @@
-"""Tensors of a layer, put together from what its tiles read and write."""
+"""Tensors of a layer, assembled from what its tiles read and write."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.core.layer_kernels.values import (
+from nmpsim.core.layer_kernels.value_numbers import (
     CONSTANT,
     NOTHING,
     UNSET,
-    Memories,
-    Numbers,
     UnprovedError,
-    box,
-    constant,
-    overlaps,
+    ValueMemory,
+    ValueNumbers,
+    constant_numbers,
+    may_overlap,
+    view_region,
 )
 from nmpsim.core.state import Bytes, Int64s
 from nmpsim.isa.table import SCRATCHPAD_BASE
@@ -27,19 +27,19 @@ from nmpsim.isa.table import SCRATCHPAD_BASE
 Shape = tuple[int, int, int]
 """Rows, columns, bytes or elements of a pixel."""
 MAX_GAPS = 8
-"""Bytes of an operand for each one that tiles read, where windows lie apart."""
+"""Maximum extent of an operand in bytes for each byte that tiles read."""
 MAX_COPIES = 4
-"""Places of one number at which an operand is looked for."""
+"""Maximum number of places of one value number at which an operand is searched."""
 Address = Callable[[int], int]
-"""Where in DRAM a number is; raises UnprovedError if nowhere."""
+"""Returns the DRAM address of a value number; raises UnprovedError if there is none."""
 
 
 @attrs.frozen
-class Tensor:
-    """Where a tensor lies in DRAM: byte b of pixel (y, x) = address + y*steps[0] + x*steps[1] + b.
+class TensorView:
+    """A strided view of DRAM: byte b of pixel (y, x) is at address + y*steps[0] + x*steps[1] + b.
 
-    ``above`` and ``left`` are rows and columns of padding in a canvas; the tensor has ``rows`` of
-    ``columns`` pixels of ``nbytes`` bytes.
+    ``above`` and ``left`` are rows and columns of padding around it; it has ``rows`` of ``columns``
+    pixels of ``nbytes`` bytes.
     """
 
     address: int
@@ -50,11 +50,11 @@ class Tensor:
     columns: int
     nbytes: int
     fill: int | None
-    """What padding holds; None if there is none."""
+    """Value of the padding; None if there is none."""
 
     @property
     def is_flat(self) -> bool:
-        """True if its bytes follow each other."""
+        """Whether its bytes are contiguous."""
         row = self.columns * self.nbytes
         return (self.columns == 1 or self.steps[1] == self.nbytes) and (
             self.rows == 1 or self.steps[0] == row
@@ -66,49 +66,50 @@ class Tensor:
         span = (self.rows - 1) * self.steps[0] + (self.columns - 1) * self.steps[1]
         return self.address + span + self.nbytes
 
-    def meets(self, other: Tensor) -> bool:
-        """Might both have a byte in common?"""
+    def overlaps(self, other: TensorView) -> bool:
+        """Return whether two views may have a byte in common."""
         return self.address < other.end and other.address < self.end
 
 
-class Canvas:
-    """What the tiles of a layer have read of an operand.
+class Operand:
+    """Value numbers that the tiles of a layer have read of an operand.
 
-    ``read`` is how many bytes the tiles read, one by one; raises UnprovedError if places between
-    them take much more.
+    ``read`` is the number of bytes that the tiles read; raises UnprovedError if the gaps between
+    them are too large.
     """
 
     def __init__(self, shape: Shape, element: int, read: int) -> None:
         if math.prod(shape) > MAX_GAPS * read:
             raise UnprovedError
-        self.numbers: Numbers = np.full(shape, UNSET, np.int32)
+        self.numbers: ValueNumbers = np.full(shape, UNSET, np.int32)
         self._element = element
 
-    def add(self, seen: Numbers, row: int, column: int, byte: int) -> None:
-        """A tile has read ``seen`` [rows, columns, bytes] from a place on; raises UnprovedError
-        if another tile has read something else there."""
-        rows, columns, nbytes = seen.shape
+    def add(self, read_numbers: ValueNumbers, row: int, column: int, byte: int) -> None:
+        """Add the numbers [rows, columns, bytes] that a tile reads; raise UnprovedError if they
+        conflict."""
+        rows, columns, nbytes = read_numbers.shape
         known = self.numbers[row : row + rows, column : column + columns, byte : byte + nbytes]
-        self.merge(known, seen)
+        self.merge(known, read_numbers)
 
-    def merge(self, known: Numbers, seen: Numbers) -> None:
-        """``seen`` was read where ``known``, a view of the numbers, is what others have read."""
-        if known.shape != seen.shape:
+    def merge(self, known: ValueNumbers, read_numbers: ValueNumbers) -> None:
+        """Merge numbers into ``known``, a view of the operand; raise UnprovedError if they
+        conflict."""
+        if known.shape != read_numbers.shape:
             raise UnprovedError
         if known.max() == UNSET:
-            known[...] = seen
+            known[...] = read_numbers
             return
-        np.copyto(known, seen, where=known == UNSET)
-        if not (known == seen).all():
+        np.copyto(known, read_numbers, where=known == UNSET)
+        if not (known == read_numbers).all():
             raise UnprovedError
 
-    def tensor(self, places: Places) -> Tensor:
-        """The tensor of which all was read, with constant padding around it, as the plan has it."""
+    def tensor(self, places: ValueLocations) -> TensorView:
+        """Return the tensor in the plan's DRAM that was read, with constant padding around it."""
         there = self.numbers[:, :, 0] >= 0
         rows, columns = np.flatnonzero(there.any(axis=1)), np.flatnonzero(there.any(axis=0))
         if rows.size == 0:
             raise UnprovedError
-        for address in places.ways(int(self.numbers[rows[0], columns[0], 0])):
+        for address in places.address_functions(int(self.numbers[rows[0], columns[0], 0])):
             try:
                 return self._tensor_at(there, rows, columns, address, places)
             except UnprovedError:
@@ -116,9 +117,9 @@ class Canvas:
         raise UnprovedError
 
     def _tensor_at(
-        self, there: Any, rows: Any, columns: Any, address: Address, places: Places
-    ) -> Tensor:
-        """The tensor, where one says where numbers are."""
+        self, there: Any, rows: Any, columns: Any, address: Address, places: ValueLocations
+    ) -> TensorView:
+        """Return the tensor, given the addresses of value numbers."""
         numbers = self.numbers
         above, left = int(rows[0]), int(columns[0])
         inner = numbers[above : rows[-1] + 1, left : columns[-1] + 1]
@@ -128,12 +129,12 @@ class Canvas:
         if not ((inner == known).all() or (inner[inner != known] == UNSET).all()):
             raise UnprovedError
         fill = self._fill(above, left, inner.shape)
-        return Tensor(
+        return TensorView(
             start, steps, above, left, inner.shape[0], inner.shape[1], inner.shape[2], fill
         )
 
     def _steps(self, there: Any, rows: Any, columns: Any, address: Address) -> tuple[int, int]:
-        """Bytes from row to row and from pixel to pixel; as if contiguous where there is one."""
+        """Return the strides of rows and pixels; as if contiguous along axes of length 1."""
         above, left = rows[0], columns[0]
         pixel = _step(self.numbers[above, :, 0], there[above], address)
         pixel = self.numbers.shape[2] if pixel is None else pixel
@@ -141,7 +142,7 @@ class Canvas:
         return (columns[-1] + 1 - left) * pixel if row is None else row, int(pixel)
 
     def _fill(self, above: int, left: int, inner: Shape) -> int | None:
-        """What all padding holds."""
+        """Return the value of the padding."""
         bottom, right = above + inner[0], left + inner[1]
         numbers = self.numbers
         strips = (numbers[:above], numbers[bottom:], numbers[:, :left], numbers[:, right:])
@@ -155,23 +156,24 @@ class Canvas:
             if (pattern < 0).any() or (pattern > 255).any():
                 raise UnprovedError
             value = int.from_bytes(pattern.astype(np.uint8).tobytes(), "little", signed=True)
-            expected = np.tile(constant(value, self._element), strip.shape[2] // size)
+            expected = np.tile(constant_numbers(value, self._element), strip.shape[2] // size)
             if fill not in (None, value) or not ((strip == expected) | (strip == UNSET)).all():
                 raise UnprovedError
             fill = value
         return fill
 
 
-class Constants:
-    """What tiles read that the image holds, by what it is for."""
+class ImageConstants:
+    """Constants of the image that tiles read, by their use."""
 
-    def __init__(self, memories: Memories, layer: int) -> None:
+    def __init__(self, memories: ValueMemory, layer: int) -> None:
         self._memories, self._layer = memories, layer
-        self._known: dict[tuple[int, ...], tuple[int | Numbers, int]] = {}
+        self._known: dict[tuple[int, ...], tuple[int | ValueNumbers, int]] = {}
 
     def read(self, core: int, address: int, nbytes: int, use: tuple[int, ...]) -> None:
-        """A tile reads some bytes; raises UnprovedError if another one has read others for it."""
-        found = self._memories.image_run(core, address - SCRATCHPAD_BASE, nbytes)
+        """Add what a tile reads; raise UnprovedError if another tile has read other bytes for this
+        use."""
+        found = self._memories.find_image_run(core, address - SCRATCHPAD_BASE, nbytes)
         known, size = self._known.setdefault(use, (found, nbytes))
         if isinstance(found, int):
             is_same = isinstance(known, int) and (known, size) == (found, nbytes)
@@ -181,7 +183,7 @@ class Constants:
             raise UnprovedError(self._layer)
 
     def items(self, image: Bytes) -> Iterator[tuple[tuple[int, ...], Bytes]]:
-        """What was read for each use; raises UnprovedError if the image does not hold it."""
+        """Return the bytes of each use; raise UnprovedError if the image does not hold them."""
         for use, (known, nbytes) in self._known.items():
             if isinstance(known, int):
                 yield use, image[known : known + nbytes]
@@ -191,8 +193,10 @@ class Constants:
             yield use, image[known]
 
     def table(self, image: Bytes, count: int, each: int, rows: int = 1) -> Bytes:
-        """A table of rows, each of ``count`` records of ``each`` bytes; parts of it are used by
-        their first record and their number of records."""
+        """Return a table of rows with ``count`` records of ``each`` bytes.
+
+        Its parts are used by their first record and their number of records.
+        """
         table, is_known = np.zeros((rows, count, each), np.uint8), np.zeros(count, np.bool_)
         for (first, some), values in self.items(image):
             part, records = slice(first, first + some), values.reshape(rows, some, each)
@@ -204,8 +208,8 @@ class Constants:
         return table.reshape(-1)
 
 
-def _step(numbers: Numbers, there: Any, address: Address) -> int | None:
-    """Bytes from place to place along an axis; None if only one was read."""
+def _step(numbers: ValueNumbers, there: Any, address: Address) -> int | None:
+    """Return the stride of an axis in bytes; None if only one element was read."""
     first, *others = np.flatnonzero(there)[:2]
     if not others:
         return None
@@ -216,15 +220,15 @@ def _step(numbers: Numbers, there: Any, address: Address) -> int | None:
     return step
 
 
-class Places:
-    """Where in DRAM the plan has what was computed so far."""
+class ValueLocations:
+    """Locations in the plan's DRAM of the values computed so far."""
 
-    def __init__(self, memories: Memories) -> None:
+    def __init__(self, memories: ValueMemory) -> None:
         self._memories = memories
-        self._results: list[tuple[int, int, Tensor]] = []
+        self._results: list[tuple[int, int, TensorView]] = []
 
-    def add(self, first: int, tensor: Tensor) -> None:
-        """The bytes of a tensor, from the number ``first`` on, are there from now on."""
+    def add(self, first: int, tensor: TensorView) -> None:
+        """Record that a tensor's bytes, numbered from ``first`` on, are in DRAM now."""
         total = tensor.rows * tensor.columns * tensor.nbytes
         self._results.append((first, first + total, tensor))
         shape = (tensor.rows, tensor.columns, tensor.nbytes)
@@ -232,7 +236,7 @@ class Places:
         self.numbers(tensor.address, shape, tensor.steps)[...] = numbers
 
     def address(self, number: int) -> int:
-        """Where the plan may have a number; raises UnprovedError if nowhere."""
+        """Return the plan's address of a value; raise UnprovedError if there is none."""
         m = self._memories
         if 0 <= number < m.image_bytes:
             return m.image_base + number
@@ -246,9 +250,12 @@ class Places:
             raise UnprovedError
         return m.ram_base + int(found[0])
 
-    def addresses(self, numbers: Numbers) -> Int64s:
-        """Where the plan has each of some numbers; raises UnprovedError if it has not, or some of
-        them in the image and others in RAM: an instruction that copies them sees one of both."""
+    def addresses(self, numbers: ValueNumbers) -> Int64s:
+        """Return the plan's address of each value.
+
+        Raises UnprovedError if there is none, or if some are in the image and others in RAM: an
+        instruction that copies them accesses only one of both.
+        """
         m, wide = self._memories, numbers.astype(np.int64)
         found = wide + m.image_base
         in_ram = wide >= m.image_bytes
@@ -266,8 +273,8 @@ class Places:
             raise UnprovedError
         return found
 
-    def ways(self, number: int) -> Iterator[Address]:
-        """Where the plan may have numbers: as computed; or as copied, like ``number``."""
+    def address_functions(self, number: int) -> Iterator[Address]:
+        """Return possible address functions: of computed values, or of copies like ``number``."""
         yield self.address
         count = np.count_nonzero(self._memories.planned == number)
         yield from (
@@ -275,64 +282,64 @@ class Places:
         )
 
     def _copy(self, which: int, number: int) -> int:
-        """Where DRAM has a number, the lowest one being copy 0."""
+        """Return the address of a copy of a value, the lowest one being copy 0."""
         found = np.flatnonzero(self._memories.planned == number)
         if which >= found.size:
             raise UnprovedError
         return self._memories.ram_base + int(found[which])
 
     def numbers(self, address: int, shape: Shape, steps: tuple[int, int]) -> Any:
-        """What the plan has from an address on [rows, columns, bytes]."""
+        """Return the plan's value numbers at an address [rows, columns, bytes]."""
         m = self._memories
         start = address - m.image_base
         if not 0 <= start < m.image_bytes:
-            return box(m.planned, address - m.ram_base, shape, (*steps, 1))
-        at = start + offsets_of(shape, steps)
+            return view_region(m.planned, address - m.ram_base, shape, (*steps, 1))
+        at = start + region_offsets(shape, steps)
         if at[-1, -1, -1] >= m.image_bytes:
             raise UnprovedError
         return at
 
 
-class Results:
-    """The results of a layer: each has a number, and one tile that computes it.
+class LayerResults:
+    """Results of a layer: each has a number, and one tile that computes it.
 
-    Numbers follow the order of the results, so where they are in DRAM tells all.
+    Numbers follow the order of the results, so their locations in DRAM describe the layout.
     """
 
-    def __init__(self, memories: Memories, layer: int, shape: Shape, element: int) -> None:
+    def __init__(self, memories: ValueMemory, layer: int, shape: Shape, element: int) -> None:
         self.layer, self.shape, self.element = layer, shape, element
         self.count = shape[0] * shape[1] * shape[2]
         self._memories = memories
-        self.first = memories.new(self.count << element)
+        self.first = memories.allocate(self.count << element)
         self.bytes = range(self.first, memories.used)
-        """Numbers of all results."""
+        """Value numbers of all results."""
         self._numbers = np.arange(self.first, memories.used, dtype=np.int32)
         self._made = np.zeros(self.count, np.bool_)
         self._area = NOTHING
-        """Numbers that the layer has stored, in the part of DRAM where it stores."""
+        """Numbers that the layer has stored, in the DRAM range of its stores."""
 
     def put(
         self, core: int, address: int, steps: tuple[int, int], tile: Shape, origin: int
     ) -> None:
-        """A tile [rows, columns, channels] is computed into a scratchpad; ``origin`` is the index
-        of its first result."""
+        """Add the results of a tile [rows, columns, channels]; ``origin`` is the index of the
+        first one."""
         _, columns, channels = self.shape
         strides = columns * channels, channels
-        made = box(self._made, origin, tile, (*strides, 1))
+        made = view_region(self._made, origin, tile, (*strides, 1))
         if made.any():
             raise UnprovedError(self.layer)
         made[...] = True
         size = 1 << self.element
         shape = (tile[0], tile[1], tile[2] * size)
-        if overlaps(shape, steps):
+        if may_overlap(shape, steps):
             raise UnprovedError(self.layer)
-        numbers = box(
+        numbers = view_region(
             self._numbers, origin * size, shape, (strides[0] * size, strides[1] * size, 1)
         )
-        put_numbers(self._memories, core, address, steps, numbers)
+        write_numbers(self._memories, core, address, steps, numbers)
 
-    def stored(self, numbers: Numbers, address: int, steps: tuple[int, int]) -> None:
-        """Some results are stored from an address on."""
+    def record_store(self, numbers: ValueNumbers, address: int, steps: tuple[int, int]) -> None:
+        """Record a store of results to an address."""
         ends = numbers.item(0), numbers.item(-1)
         if min(ends) < self.bytes.start or max(ends) >= self.bytes.stop:
             raise UnprovedError(self.layer)
@@ -341,10 +348,10 @@ class Results:
             if len(area) > MAX_GAPS * self._numbers.size:
                 raise UnprovedError(self.layer)
             self._area = np.full(len(area), UNSET, np.int32)
-        box(self._area, address - area.start, numbers.shape, (*steps, 1))[...] = numbers
+        view_region(self._area, address - area.start, numbers.shape, (*steps, 1))[...] = numbers
 
-    def tensor(self) -> Tensor:
-        """Where the layer's stores have put all results; each has a place of its own."""
+    def tensor(self) -> TensorView:
+        """Return where the layer's stores have put all results, each in a place of its own."""
         rows, columns, channels = self.shape
         nbytes = channels << self.element
         start = self._find(0, 0)
@@ -352,20 +359,20 @@ class Results:
         row = columns * pixel
         row = self._find(columns * nbytes, start + row) - start if rows > 1 else row
         shape = rows, columns, nbytes
-        if overlaps(shape, (row, pixel)):
+        if may_overlap(shape, (row, pixel)):
             raise UnprovedError(self.layer)
-        found = box(self._area, start, shape, (row, pixel, 1))
+        found = view_region(self._area, start, shape, (row, pixel, 1))
         if not (found == self._numbers.reshape(shape)).all():
             raise UnprovedError(self.layer)
         address = self._memories.stores[self.layer].area.start + start
-        return Tensor(address, (row, pixel), 0, 0, rows, columns, nbytes, None)
+        return TensorView(address, (row, pixel), 0, 0, rows, columns, nbytes, None)
 
-    def give(self, places: Places) -> None:
-        """The plan has what was stored, where it was."""
+    def publish(self, places: ValueLocations) -> None:
+        """Record that the plan has the stored results."""
         places.add(self.first, self.tensor())
 
     def _find(self, index: int, expected: int) -> int:
-        """Where the byte of a result was stored; most probably where it is expected."""
+        """Return where the byte of a result was stored, trying the expected place first."""
         number = self.first + index
         if expected < self._area.size and self._area.item(expected) == number:
             return expected
@@ -375,28 +382,28 @@ class Results:
         return int(found[0])
 
 
-def offsets_of(shape: Shape, steps: tuple[int, int]) -> Any:
-    """Bytes from the first one of a box [rows, columns, bytes]."""
+def region_offsets(shape: Shape, steps: tuple[int, int]) -> Any:
+    """Return the offsets of a region [rows, columns, bytes]."""
     row, column, byte = (np.arange(count, dtype=np.int64) for count in shape)
     return row[:, None, None] * steps[0] + column[:, None] * steps[1] + byte
 
 
-def seen(
-    memories: Memories, core: int, address: int, shape: Shape, steps: tuple[int, int]
-) -> Numbers:
-    """Numbers of what a tile reads from an address of its scratchpad on."""
+def read_numbers(
+    memories: ValueMemory, core: int, address: int, shape: Shape, steps: tuple[int, int]
+) -> ValueNumbers:
+    """Return the value numbers that a tile reads from its scratchpad."""
     start = address - SCRATCHPAD_BASE
-    numbers: Numbers = box(memories.scratchpads[core], start, shape, (*steps, 1))
+    numbers: ValueNumbers = view_region(memories.scratchpads[core], start, shape, (*steps, 1))
     return numbers
 
 
-def put_numbers(
-    memories: Memories,
+def write_numbers(
+    memories: ValueMemory,
     core: int,
     address: int,
     steps: tuple[int, int],
-    numbers: Numbers,
+    numbers: ValueNumbers,
 ) -> None:
-    """A tile of a whole layer writes into its scratchpad."""
+    """Write value numbers of a tile into its scratchpad."""
     start, shape = address - SCRATCHPAD_BASE, numbers.shape
-    memories.written(core, start, shape, (*steps, 1))[...] = numbers
+    memories.begin_write(core, start, shape, (*steps, 1))[...] = numbers

@@ -1,120 +1,80 @@
-"""Memory as one core sees it, and the loads and stores of the control core.
-
-Each function: operands, effect, cost, pc.
-"""
+"""Memory as one core sees it, and the loads and stores of the control core."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from nmpsim.core.reference.context import InstructionContext, TrapError
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.step import Step, TrapError
-from nmpsim.core.reference.words import signed, unsigned
+from nmpsim.core.reference.words import to_signed, to_unsigned
 from nmpsim.core.state import Bytes
-from nmpsim.isa.table import Cause
+from nmpsim.isa.table import INSTRUCTIONS, Cause, Kind
 from nmpsim.memory.address_map import Region, find_region
 
 
-class ViolationField(NamedTuple):
-    """Some bytes: ``memory[offset]`` is the first of them."""
+class MemoryLocation(NamedTuple):
+    """A location in a memory region: ``memory[offset]`` is its first byte."""
 
     region: Region
     memory: Bytes
     offset: int
 
     def read(self, nbytes: int) -> int:
-        """Little-endian unsigned integer."""
+        """Read a little-endian unsigned integer."""
         return int.from_bytes(self.memory[self.offset : self.offset + nbytes].tobytes(), "little")
 
     def write(self, nbytes: int, value: int) -> None:
-        """Store an unsigned integer, little-endian."""
+        """Write an unsigned integer, little-endian."""
         for i, byte in enumerate(value.to_bytes(nbytes, "little")):
             self.memory[self.offset + i] = byte
 
 
-def locate(core: Core, address: int, nbytes: int) -> ViolationField | None:
-    """Where ``nbytes`` bytes from ``address`` are, if all are in one region."""
+def locate(core: Core, address: int, nbytes: int) -> MemoryLocation | None:
+    """Return where ``nbytes`` bytes from ``address`` lie, or None if no region holds them all."""
     found = find_region(core.machine, core.number, address, nbytes)
-    return None if found is None else ViolationField(*found)
+    return None if found is None else MemoryLocation(*found)
 
 
-def access_cycles(s: Step, region: Region) -> int:
-    """What an access costs beyond one cycle."""
+def spend_access_cycles(s: InstructionContext, region: Region) -> None:
+    """Charge a scalar access to a region."""
     if region in (Region.IMAGE, Region.RAM):
-        return s.costs.control_dram_access_cycles
-    return s.costs.control_scratchpad_access_cycles
+        s.spend_cycles(s.costs.control_dram_access_cycles)
+    else:
+        s.spend_cycles(s.costs.control_scratchpad_access_cycles)
 
 
-def load(s: Step, nbytes: int, is_signed: bool) -> None:
-    """Read ``nbytes`` bytes into rd."""
-    address = unsigned(s.rs1 + s.immediate)
+def load(s: InstructionContext) -> None:
+    """Load a byte, halfword or word into rd, sign-extended or zero-extended."""
+    address, nbytes = to_unsigned(s.rs1 + s.immediate), s.instruction.access_bytes
     if address % nbytes:
         raise TrapError(Cause.LOAD_MISALIGNED, address)
     found = locate(s.core, address, nbytes)
     if found is None:
         raise TrapError(Cause.LOAD_FAULT, address)
     if found.region.is_shared:
-        s.may_be_seen()
+        s.require_turn()
     value = found.read(nbytes)
-    s.set_rd(signed(value, 8 * nbytes) if is_signed else value)
-    s.spend(access_cycles(s, found.region))
-    s.go_on()
+    s.set_rd(to_signed(value, 8 * nbytes) if s.instruction.is_signed else value)
+    spend_access_cycles(s, found.region)
+    s.retire()
 
 
-def store(s: Step, nbytes: int) -> None:
-    """Write the low ``nbytes`` bytes of rs2."""
-    address, value = unsigned(s.rs1 + s.immediate), unsigned(s.rs2, 8 * nbytes)
+def store(s: InstructionContext) -> None:
+    """Store the low byte, halfword or word of rs2."""
+    nbytes = s.instruction.access_bytes
+    address, value = to_unsigned(s.rs1 + s.immediate), to_unsigned(s.rs2, 8 * nbytes)
     if address % nbytes:
         raise TrapError(Cause.STORE_MISALIGNED, address)
     found = locate(s.core, address, nbytes)
     if found is None or found.region is Region.IMAGE:
         raise TrapError(Cause.STORE_FAULT, address)
     if found.region.is_shared:
-        s.may_be_seen()
+        s.require_turn()
     found.write(nbytes, value)
-    s.spend(access_cycles(s, found.region))
-    s.go_on()
+    spend_access_cycles(s, found.region)
+    s.retire()
 
 
-def lb(s: Step) -> None:
-    """Load a signed byte."""
-    load(s, 1, is_signed=True)
-
-
-def lh(s: Step) -> None:
-    """Load a signed halfword."""
-    load(s, 2, is_signed=True)
-
-
-def lw(s: Step) -> None:
-    """Load a word."""
-    load(s, 4, is_signed=True)
-
-
-def lbu(s: Step) -> None:
-    """Load an unsigned byte."""
-    load(s, 1, is_signed=False)
-
-
-def lhu(s: Step) -> None:
-    """Load an unsigned halfword."""
-    load(s, 2, is_signed=False)
-
-
-def sb(s: Step) -> None:
-    """Store a byte."""
-    store(s, 1)
-
-
-def sh(s: Step) -> None:
-    """Store a halfword."""
-    store(s, 2)
-
-
-def sw(s: Step) -> None:
-    """Store a word."""
-    store(s, 4)
-
-
-ACCESS = {"lb": lb, "lh": lh, "lw": lw, "lbu": lbu, "lhu": lhu, "sb": sb, "sh": sh, "sw": sw}
+_EXECUTE = {Kind.LOAD: load, Kind.STORE: store}
+ACCESS = {i.mnemonic: _EXECUTE[i.kind] for i in INSTRUCTIONS if i.kind in _EXECUTE}
 """Mnemonic -> definition."""

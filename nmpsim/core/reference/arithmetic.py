@@ -1,11 +1,10 @@
-"""What profiles are made of: rounding, fixed-point products, scales and clips, as named steps.
+"""Building blocks of the numerics profiles: rounding, fixed-point products, scales and clips.
 
 Arrays of integers are int64, real numbers float32. NumPy rounds every float32 operation on its
-own, as each profile wants it. Infinities and NaN are results like any other: a huge factor is no
-error.
+own, as each profile requires. Infinities and NaN are valid results of huge factors.
 
-A formula is a generator of :class:`FormulaStep`; the last one's value is its result, which it also
-returns. The engine takes :func:`result_of` it; the debugger's ``why`` prints every step.
+A formula is a generator of :class:`FormulaStep`. The value of its last step is its result, which it
+also returns. The engine evaluates it (:func:`evaluate`); the debugger's ``why`` prints every step.
 """
 
 from __future__ import annotations
@@ -15,30 +14,30 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nmpsim.core.reference.events import ResultPositions, clamp, saturate
-from nmpsim.core.reference.operands import INT8, Element, Float32s, Scale, Words
+from nmpsim.core.reference.operands import INT8, Descriptor, ElementType, Float32s, Scale
+from nmpsim.core.reference.saturation import ResultPositions, clamp, saturate
 from nmpsim.core.reference.words import INT32_MAX
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
 from nmpsim.kernels.saturation_stages import ACTIVATION, RESCALE, RESULT
 
 quietly = np.errstate(all="ignore")
-"""Decorator of functions that calculate with float32."""
+"""Decorator that silences float32 warnings."""
 
 
-def real(integers: Int64s) -> Float32s:
-    """The nearest float32 of each integer, halves to even."""
+def to_float32(integers: Int64s) -> Float32s:
+    """Round integers to the nearest float32, halves to even."""
     return np.asarray(integers).astype(np.float32)
 
 
-def held(values: Int64s, bits: int) -> Int64s:
-    """``values`` within +-2^bits."""
+def clamp_bits(values: Int64s, bits: int) -> Int64s:
+    """Clamp values to +-2^bits."""
     result: Int64s = np.clip(values, -(1 << bits), 1 << bits)
     return result
 
 
-def whole(values: Any) -> Int64s:
-    """Whole float64 numbers as integers, held at +-2^62; 0 for what is no number."""
+def to_integers(values: Any) -> Int64s:
+    """Convert integral float64 values to int64, clamped to +-2^62; NaN becomes 0."""
     within = np.clip(np.nan_to_num(values, nan=0.0), -(2.0**62), 2.0**62)
     result: Int64s = within.astype(np.int64)
     return result
@@ -46,9 +45,10 @@ def whole(values: Any) -> Int64s:
 
 @quietly
 def fused_multiply_add(integers: Int64s, factor: Any, addend: Any) -> Float32s:
-    """``f32(x * factor + addend)``, rounded once: float64 holds the product of 24 and 16 bits.
+    """Compute ``f32(x * factor + addend)`` with one rounding.
 
-    The sum is rounded to odd there, so that rounding it again is the only rounding seen.
+    float64 holds the product of 24 and 16 bits. The sum is rounded to odd there, so that the second
+    rounding is the only one that matters.
     """
     product = integers.astype(np.float64) * np.float64(factor)
     wide = np.asarray(addend).astype(np.float64)
@@ -63,26 +63,26 @@ def fused_multiply_add(integers: Int64s, factor: Any, addend: Any) -> Float32s:
 
 @quietly
 def round_away(values: Float32s) -> Int64s:
-    """Nearest integer, halves away from zero (C's ``roundf``); float64 holds value and half."""
+    """Round to the nearest integer, halves away from zero (C's ``roundf``)."""
     wide = values.astype(np.float64)
-    return whole(np.trunc(wide + np.copysign(0.5, wide)))
+    return to_integers(np.trunc(wide + np.copysign(0.5, wide)))
 
 
 @quietly
 def round_even(values: Float32s) -> Int64s:
-    """Nearest integer, halves to even (C's ``nearbyintf``)."""
-    return whole(np.rint(values.astype(np.float64)))
+    """Round to the nearest integer, halves to even (C's ``nearbyintf``)."""
+    return to_integers(np.rint(values.astype(np.float64)))
 
 
 def shift_away(values: Int64s, shift: Any) -> Int64s:
-    """``values / 2^shift``, halves away from zero: gemmlowp's RoundingDivideByPOT."""
+    """Compute ``values / 2^shift``, halves away from zero (gemmlowp's RoundingDivideByPOT)."""
     half = np.left_shift(np.int64(1), shift) >> 1
     result: Int64s = np.sign(values) * ((np.abs(values) + half) >> shift)
     return result
 
 
 def doubling_high(values: Int64s, mul: Any) -> Int64s:
-    """``values * mul / 2^31`` of 32-bit numbers, halves up: gemmlowp's doubling high product.
+    """Compute ``values * mul / 2^31`` of 32-bit numbers, halves up (gemmlowp's product).
 
     gemmlowp adds 2^30, or 1 - 2^30 to a negative product, and drops the fraction;
     -2^31 times itself does not fit and becomes 2^31 - 1.
@@ -93,67 +93,69 @@ def doubling_high(values: Int64s, mul: Any) -> Int64s:
     return result
 
 
-_CLIPS = (
+_CLIP_DESCRIPTIONS = (
     "to {low} ... {high}",
     "to {low} ... {high} (lower clip is an activation)",
     "to {low} ... {high} (upper clip is an activation)",
     "to {low} ... {high} (lower and upper clip is an activation)",
 )
-"""By ``clip_wanted``."""
+"""Description of a clip, by ``clip_wanted``."""
 
 
-def half_of(post: Any) -> Any:
-    """What is added before a shift to round: half of ``2^post``, or 0."""
+def rounding_half(post: Any) -> Any:
+    """Return the rounding term of a right shift by ``post``: half of ``2^post``, or 0."""
     return np.left_shift(np.int64(1), post) >> 1
 
 
-def integer_scale(
+def rescale_integer(
     x: Int64s,
     scale: Scale,
-    element: Element,
+    element: ElementType,
     place: ResultPositions,
     stage: int = RESCALE,
     what: str = "x",
-) -> Steps:
-    """``((x >> pre) * mul + half) >> post`` (Glow's ``QuantizationTransform32To8``).
+) -> FormulaSteps:
+    """Rescale to ``((x >> pre) * mul + half) >> post`` (Glow's ``QuantizationTransform32To8``).
 
-    Int8: ``x`` fits 32 bits, and the sum before the last shift saturates to 32 bits. Int16: what
-    would leave 62 bits saturates before the product. ``what`` names x.
+    Int8: ``x`` fits 32 bits, and the sum before the last shift saturates to 32 bits. Int16: values
+    that would exceed 62 bits saturate before the product. ``what`` is the name of x in formulas.
     """
-    half = half_of(scale.post)
+    half = rounding_half(scale.post)
     exact = shifted = x >> scale.pre
     if element != INT8:
         limit = (1 << 61) // np.maximum(np.abs(scale.mul), 1)
         shifted = clamp(shifted, -limit, limit, (stage, stage), place)
-    yield step("shifted", shifted, "{what} >> {pre}", exact, what=what, pre=scale.pre)
+    yield make_step("shifted", shifted, "{what} >> {pre}", exact, what=what, pre=scale.pre)
     exact = product = shifted * scale.mul + half
     if element == INT8:
         product = saturate(product, 32, stage, place)
-    yield step("product", product, "* {mul} + {half}", exact, mul=scale.mul, half=half)
+    yield make_step("product", product, "* {mul} + {half}", exact, mul=scale.mul, half=half)
     result: Int64s = product >> scale.post
-    yield step("rescaled", result, ">> {post}", post=scale.post)
+    yield make_step("rescaled", result, ">> {post}", post=scale.post)
     return result
 
 
-def fixed_point(x: Int64s, scale: Scale, place: ResultPositions, what: str = "x") -> Steps:
-    """``x * 2^pre * (mul / 2^31) / 2^post`` (TFLite's ``MultiplyByQuantizedMultiplier``).
+def rescale_fixed_point(
+    x: Int64s, scale: Scale, place: ResultPositions, what: str = "x"
+) -> FormulaSteps:
+    """Compute ``x * 2^pre * (mul / 2^31) / 2^post`` (``MultiplyByQuantizedMultiplier`` of TFLite).
 
-    Rounds twice, in the product and in the shift; what does not fit 32 bits after the left shift
-    saturates. Before it, ``x`` is held where 64 bits hold the shifted value.
+    Rounds twice, in the product and in the shift; values that do not fit 32 bits after the left
+    shift saturate. ``x`` is first clamped to the range whose shifted value fits 64 bits.
     """
     limit = (1 << 62) >> scale.pre
     exact = np.clip(x, -limit, limit) << scale.pre
     shifted = saturate(exact, 32, RESCALE, place)
-    yield step("shifted", shifted, "{what} << {pre}", exact, what=what, pre=scale.pre)
+    yield make_step("shifted", shifted, "{what} << {pre}", exact, what=what, pre=scale.pre)
     product = doubling_high(shifted, scale.mul)
-    yield step("product", product, "* {mul} / 2^31, rounded", mul=scale.mul)
+    yield make_step("product", product, "* {mul} / 2^31, rounded", mul=scale.mul)
     result = shift_away(product, scale.post)
-    yield step("rescaled", result, ">> {post}, rounded, halves away from 0", post=scale.post)
+    yield make_step("rescaled", result, ">> {post}, rounded, halves away from 0", post=scale.post)
     return result
 
 
-def wide_fixed_point(x: Int64s, scale: Scale, what: str = "x") -> Steps:
-    """The same for sums of 48 bits (TFLite's form for int64), halves up.
+def rescale_wide_fixed_point(x: Int64s, scale: Scale, what: str = "x") -> FormulaSteps:
+    """Rescale sums of 48 bits, halves up (TFLite's form for int64).
 
     The factor is rounded to 16 bits and the shift is ``15 - pre + post``.
     """
@@ -163,75 +165,77 @@ def wide_fixed_point(x: Int64s, scale: Scale, what: str = "x") -> Steps:
     half = np.left_shift(np.int64(1), shift - 1)
     result: Int64s = (x * reduced + half) >> shift
     formula = "({what} * {reduced} + {half}) >> {shift}"
-    yield step("rescaled", result, formula, what=what, reduced=reduced, half=half, shift=shift)
+    yield make_step("rescaled", result, formula, what=what, reduced=reduced, half=half, shift=shift)
     return result
 
 
-def rounded_quotient(values: Int64s, by: int) -> Int64s:
-    """Nearest integer of ``values / by``, halves away from zero."""
+def divide_round_away(values: Int64s, by: int) -> Int64s:
+    """Divide and round to the nearest integer, halves away from zero."""
     result: Int64s = np.sign(values) * ((np.abs(values) + by // 2) // by)
     return result
 
 
-def round_unsigned(values: Float32s, offset: int, element: Element) -> Int64s:
-    """``rne(values + f32(offset))``, the zero point being that of PyTorch's unsigned tensor.
+def round_unsigned(values: Float32s, offset: int, element: ElementType) -> Int64s:
+    """Compute ``rne(values + f32(offset))`` with the zero point of PyTorch's unsigned tensor.
 
-    That is greater by 128 than an Int8 tensor's, which matters where the sum is rounded.
+    It is greater by 128 than that of an Int8 tensor, which matters where the sum is rounded.
     """
     moved = 128 if element == INT8 else 0
     return round_even(values + np.float32(offset + moved)) - moved
 
 
-def scale_by_sign(below: Any, out: Scale, leaky: Scale) -> Scale:
-    """The scale of each element: the leaky one ``below`` the zero point."""
+def select_scale(below: Any, out: Scale, apply_leaky: Scale) -> Scale:
+    """Return the scale of each element: ``leaky`` where ``below`` is true, else ``out``."""
     return Scale(
-        pre=np.where(below, leaky.pre, out.pre),
-        mul=np.where(below, leaky.mul, out.mul),
-        post=np.where(below, leaky.post, out.post),
+        pre=np.where(below, apply_leaky.pre, out.pre),
+        mul=np.where(below, apply_leaky.mul, out.mul),
+        post=np.where(below, apply_leaky.post, out.post),
     )
 
 
-def clip(values: Int64s, d: Words, place: ResultPositions) -> FormulaStep:
-    """``values`` within the descriptor's clip range."""
+def clip(values: Int64s, d: Descriptor, place: ResultPositions) -> FormulaStep:
+    """Clip values to the range of a descriptor."""
     low, high, wanted = d["clip_low"], d["clip_high"], d["clip_wanted"]
     low_stage = ACTIVATION if wanted & WANTED_LOW else RESULT
     high_stage = ACTIVATION if wanted & WANTED_HIGH else RESULT
     clipped = clamp(values, low, high, (low_stage, high_stage), place)
-    return step("clip", clipped, _CLIPS[wanted], low=low, high=high)
+    return make_step("clip", clipped, _CLIP_DESCRIPTIONS[wanted], low=low, high=high)
 
 
 class FormulaStep(NamedTuple):
-    """One step, of any number of values at once."""
+    """One step of a formula, for any number of values at once."""
 
     name: str
     value: Any
-    """int64, or float32 [...]"""
+    """Values after the step, int64 or float32 [...]."""
     formula: str
-    """With the names of ``numbers`` in braces, as ``str.format`` takes them."""
+    """Format string with the names of ``numbers`` in braces."""
     numbers: Mapping[str, Any]
-    """Each a number, or one for each value."""
+    """Numbers of the formula: scalars, or one for each value."""
     exact: Any
-    """The values before they saturated; None where none can."""
+    """Values before they saturated; None if they cannot saturate."""
 
 
-Steps: TypeAlias = Generator[FormulaStep, None, Any]
+FormulaSteps: TypeAlias = Generator[FormulaStep, None, Any]
 
 
-def step(name: str, value: Any, formula: str, exact: Any = None, **numbers: Any) -> FormulaStep:
-    """A step; ``numbers`` are those that ``formula`` names."""
+def make_step(
+    name: str, value: Any, formula: str, exact: Any = None, **numbers: Any
+) -> FormulaStep:
+    """Make a step; ``numbers`` are the names in ``formula``."""
     return FormulaStep(name, value, formula, numbers, exact)
 
 
-def result_of(steps: Steps) -> Any:
-    """The last step's value. Infinities and what is no number are results like any other."""
+def evaluate(steps: FormulaSteps) -> Any:
+    """Run a formula and return the value of its last step."""
     with np.errstate(all="ignore"):
         for one in steps:
             value = one.value
     return value
 
 
-def of_side(side: str, steps: Steps) -> Steps:
-    """The steps, named as those of one of two operands."""
+def prefix_steps(side: str, steps: FormulaSteps) -> FormulaSteps:
+    """Prefix the names of a formula's steps with the name of an operand."""
     for one in steps:
         yield one._replace(name=f"{side} {one.name}")
     return one.value

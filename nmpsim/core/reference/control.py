@@ -1,135 +1,108 @@
-"""Branches, jumps, and cores that wait and meet.
-
-Each function: operands, effect, cost, pc.
-"""
+"""Branches, jumps and synchronization."""
 
 from __future__ import annotations
 
-from nmpsim.core.reference.cores import waiting_cores
-from nmpsim.core.reference.record import note_wait
-from nmpsim.core.reference.step import EndOfTurnError, Step, TrapError
-from nmpsim.core.reference.units import Queue, await_job
-from nmpsim.core.reference.words import unsigned
+from collections.abc import Callable
+
+from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, TrapError
+from nmpsim.core.reference.cores import find_waiting_cores
+from nmpsim.core.reference.record import record_wait
+from nmpsim.core.reference.units import UnitQueue, await_job
+from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.state import CoreStatus, Count, CycleCause, WaitTarget
 from nmpsim.isa.table import SEMAPHORES, Cause, Unit
 
 
-def jump(s: Step, target: int) -> None:
-    """Cost and pc of a jump or a branch that is taken."""
-    s.spend(s.costs.control_taken_branch_cycles)
-    s.go_to(target)
+def jump(s: InstructionContext, target: int) -> None:
+    """Charge a taken branch or jump and set pc."""
+    s.spend_cycles(s.costs.control_taken_branch_cycles)
+    s.retire_to(target)
 
 
-def checked(target: int) -> int:
-    """A target on which an instruction can begin."""
-    address = unsigned(target)
+def check_target(target: int) -> int:
+    """Return the address of a jump target; trap if it is misaligned."""
+    address = to_unsigned(target)
     if address % 4:
         raise TrapError(Cause.FETCH_MISALIGNED, address)
     return address
 
 
-def branch(s: Step, condition: bool) -> None:
-    """Go to the target if the condition holds."""
-    if condition:
-        jump(s, checked(s.core.pc + s.operands["offset"]))
+BRANCHES: dict[str, Callable[[InstructionContext], bool]] = {
+    "beq": lambda s: s.rs1 == s.rs2,
+    "bne": lambda s: s.rs1 != s.rs2,
+    "blt": lambda s: s.rs1 < s.rs2,
+    "bge": lambda s: s.rs1 >= s.rs2,
+    "bltu": lambda s: s.unsigned_rs1 < s.unsigned_rs2,
+    "bgeu": lambda s: s.unsigned_rs1 >= s.unsigned_rs2,
+}
+"""Mnemonic of a branch -> its condition."""
+
+
+def branch(s: InstructionContext) -> None:
+    """Branch to the target if the condition holds."""
+    if BRANCHES[s.instruction.mnemonic](s):
+        jump(s, check_target(s.core.pc + s.operands["offset"]))
     else:
-        s.spend()
-        s.go_on()
+        s.spend_cycles()
+        s.retire()
 
 
-def beq(s: Step) -> None:
-    """Branch if equal."""
-    branch(s, s.rs1 == s.rs2)
-
-
-def bne(s: Step) -> None:
-    """Branch if not equal."""
-    branch(s, s.rs1 != s.rs2)
-
-
-def blt(s: Step) -> None:
-    """Branch if less, signed."""
-    branch(s, s.rs1 < s.rs2)
-
-
-def bge(s: Step) -> None:
-    """Branch if not less, signed."""
-    branch(s, s.rs1 >= s.rs2)
-
-
-def bltu(s: Step) -> None:
-    """Branch if less, unsigned."""
-    branch(s, s.unsigned_rs1 < s.unsigned_rs2)
-
-
-def bgeu(s: Step) -> None:
-    """Branch if not less, unsigned."""
-    branch(s, s.unsigned_rs1 >= s.unsigned_rs2)
-
-
-def jal(s: Step) -> None:
-    """Jump and link."""
+def jal(s: InstructionContext) -> None:
+    """Jump to pc plus an offset, and link."""
     pc = s.core.pc
-    target = checked(pc + s.operands["offset"])
+    target = check_target(pc + s.operands["offset"])
     s.set_rd(pc + 4)
     jump(s, target)
 
 
-def jalr(s: Step) -> None:
+def jalr(s: InstructionContext) -> None:
     """Jump to rs1 + imm with bit 0 cleared, and link."""
     base, imm = s.rs1, s.immediate
-    target = checked((base + imm) & ~1)
+    target = check_target((base + imm) & ~1)
     s.set_rd(s.core.pc + 4)
     jump(s, target)
 
 
-def nothing(s: Step) -> None:
-    """``fence``, ``fence.i`` and ``wfi``: memory is in order, and there are no interrupts."""
-    s.spend()
-    s.go_on()
+def no_operation(s: InstructionContext) -> None:
+    """Do nothing: memory is in order, and there are no interrupts."""
+    s.spend_cycles()
+    s.retire()
 
 
 CONTROL = {
-    "beq": beq,
-    "bne": bne,
-    "blt": blt,
-    "bge": bge,
-    "bltu": bltu,
-    "bgeu": bgeu,
+    **dict.fromkeys(BRANCHES, branch),
     "jal": jal,
     "jalr": jalr,
-    "fence": nothing,
-    "fence.i": nothing,
-    "wfi": nothing,
+    **dict.fromkeys(("fence", "fence.i", "wfi"), no_operation),
 }
 """Mnemonic -> definition."""
 
 
-def wait(s: Step) -> None:
-    """Until at most ``outstanding`` jobs of a unit are unfinished."""
+def wait(s: InstructionContext) -> None:
+    """Execute ``nmp.wait``: wait until at most ``outstanding`` jobs of a unit are unfinished."""
     unit, outstanding = s.operands["unit"], s.operands["outstanding"]
     if unit not in tuple(Unit):
         raise TrapError(Cause.ILLEGAL_INSTRUCTION, s.word)
-    queue = Queue(s.core, Unit(unit), s.costs)
+    queue = UnitQueue(s.core, Unit(unit), s.costs)
     await_job(queue, queue.issued - outstanding - 1)
-    s.spend()
-    s.go_on()
+    s.spend_cycles()
+    s.retire()
 
 
-def barrier(s: Step) -> None:
-    """Until rs2 cores are at barrier rs1; the last to arrive releases all."""
-    s.may_be_seen()
+def barrier(s: InstructionContext) -> None:
+    """Execute ``nmp.barrier``: wait at barrier rs1 until rs2 cores have arrived."""
+    s.require_turn()
     number, count = s.unsigned_rs1, s.unsigned_rs2
-    s.spend()
-    s.go_on()
+    s.spend_cycles()
+    s.retire()
     s.core.wait_for(CoreStatus.AT_BARRIER, number, count)
-    arrived = waiting_cores(s.machine, CoreStatus.AT_BARRIER, number)
+    arrived = find_waiting_cores(s.machine, CoreStatus.AT_BARRIER, number)
     if len(arrived) >= count:
         latest = max(c.clock for c in arrived)
         release = latest + s.costs.sync_barrier_cycles
         last = next(c.number for c in arrived if c.clock == latest)
         for core in arrived:
-            note_wait(core, WaitTarget.BARRIER, latest, release, last)
+            record_wait(core, WaitTarget.BARRIER, latest, release, last)
             core.spend(Count.BARRIER, CycleCause.IMBALANCE, latest - core.clock)
             core.spend(Count.BARRIER, CycleCause.BARRIER, release - latest)
             core.status = CoreStatus.RUNNING
@@ -139,40 +112,40 @@ def barrier(s: Step) -> None:
         for core in arrived:
             if number < s.machine.barriers.size:
                 if has_work and core.layer < 0:
-                    core.call_unused()
+                    core.mark_unused()
                 core.leave_layer(int(s.machine.barriers[number]["layer"]))
     raise EndOfTurnError
 
 
-def end_layer(s: Step, number: int, release: int) -> None:
-    """Note the release of a barrier that the bundle knows."""
+def end_layer(s: InstructionContext, number: int, release: int) -> None:
+    """Record the release cycle of a barrier that ends a layer."""
     if number < s.machine.barriers.size:
         s.machine.barriers[number]["cycle"] = release
 
 
-def post(s: Step) -> None:
-    """Add rs2 to semaphore rs1 and release who can go on, lower core numbers first."""
-    s.may_be_seen()
-    number, count = semaphore(s), s.unsigned_rs2
-    s.spend()
-    s.go_on()
+def post(s: InstructionContext) -> None:
+    """Execute ``nmp.post``: add rs2 to semaphore rs1; release cores, lower numbers first."""
+    s.require_turn()
+    number, count = get_semaphore(s), s.unsigned_rs2
+    s.spend_cycles()
+    s.retire()
     semaphores = s.machine.shared[0]["semaphores"]
     semaphores[number] += count
     release = s.core.clock + s.costs.sync_semaphore_cycles
-    for core in waiting_cores(s.machine, CoreStatus.PENDING, number):
+    for core in find_waiting_cores(s.machine, CoreStatus.PENDING, number):
         if int(semaphores[number]) >= core.wait_count:
             semaphores[number] -= core.wait_count
-            note_wait(core, WaitTarget.SEMAPHORE, s.core.clock, release, s.core.number)
+            record_wait(core, WaitTarget.SEMAPHORE, s.core.clock, release, s.core.number)
             core.spend(Count.SEMAPHORE, CycleCause.SEMAPHORE, max(release - core.clock, 0))
             core.status = CoreStatus.RUNNING
 
 
-def pend(s: Step) -> None:
-    """Until semaphore rs1 is at least rs2, then take rs2 from it."""
-    s.may_be_seen()
-    number, count = semaphore(s), s.unsigned_rs2
-    s.spend()
-    s.go_on()
+def pend(s: InstructionContext) -> None:
+    """Execute ``nmp.pend``: wait until semaphore rs1 is at least rs2, then subtract rs2."""
+    s.require_turn()
+    number, count = get_semaphore(s), s.unsigned_rs2
+    s.spend_cycles()
+    s.retire()
     semaphores = s.machine.shared[0]["semaphores"]
     if int(semaphores[number]) < count:
         s.core.wait_for(CoreStatus.PENDING, number, count)
@@ -180,19 +153,19 @@ def pend(s: Step) -> None:
     semaphores[number] -= count
 
 
-def semaphore(s: Step) -> int:
-    """Number of the semaphore in rs1."""
+def get_semaphore(s: InstructionContext) -> int:
+    """Return the semaphore number in rs1; trap if there is no such semaphore."""
     number = s.unsigned_rs1
     if number >= SEMAPHORES:
         raise TrapError(Cause.ILLEGAL_INSTRUCTION, s.word)
     return number
 
 
-def halt(s: Step) -> None:
-    """The core is done until the host starts it again."""
-    s.may_be_seen()
-    s.spend()
-    s.go_on()
+def halt(s: InstructionContext) -> None:
+    """Execute ``nmp.halt``: stop the core until the host starts it again."""
+    s.require_turn()
+    s.spend_cycles()
+    s.retire()
     s.core.status = CoreStatus.HALTED
     s.core.leave_layer(s.core.previous_layer)
     raise EndOfTurnError

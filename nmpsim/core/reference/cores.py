@@ -1,4 +1,4 @@
-"""One core's record in the machine, as plain integers, and where its cycles go."""
+"""A view of one core's record in the machine, and the attribution of its cycles."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.reference.words import signed
+from nmpsim.core.reference.words import to_signed
 from nmpsim.core.state import CSR_COLUMN, CoreStatus, Count, CycleCause, Machine
 from nmpsim.isa.table import Csr, Unit
 
 
 class _Integer:
-    """A field of the record, read and written as a Python integer."""
+    """Descriptor of a record field that is read and written as a Python integer."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class _Integer:
 
 
 class Core:
-    """A view: what it is set to is in the machine at once."""
+    """A view of one core's state in the machine; writes take effect at once."""
 
     clock = _Integer("clock")
     pc = _Integer("pc")
@@ -41,16 +41,16 @@ class Core:
         self.record: Any = machine.cores[number]
 
     def register(self, number: int) -> int:
-        """A register's value, signed."""
+        """Return the value of a register, signed."""
         return int(self.record["registers"][number])
 
     def set_register(self, number: int, value: int) -> None:
-        """Write the low 32 bits of ``value``; x0 stays 0."""
+        """Write the low 32 bits of ``value`` to a register; x0 stays 0."""
         if number != 0:
-            self.record["registers"][number] = signed(value)
+            self.record["registers"][number] = to_signed(value)
 
     def csr(self, csr: Csr) -> int:
-        """The stored word of a CSR."""
+        """Return the stored word of a CSR."""
         return int(self.record["csr"][CSR_COLUMN[csr]])
 
     def set_csr(self, csr: Csr, value: int) -> None:
@@ -58,21 +58,22 @@ class Core:
         self.record["csr"][CSR_COLUMN[csr]] = value
 
     def wait_for(self, status: CoreStatus, what: int, count: int) -> None:
-        """Stop; ``what`` and ``count`` say what has to happen first."""
+        """Stop the core until an event, described by ``status``, ``what`` and ``count``."""
         self.status = status
         self.record["wait"] = (what, count)
 
     def waits_for(self, status: CoreStatus, what: int) -> bool:
-        """True if the core has stopped for this."""
+        """Return whether the core waits for this event."""
         return self.status == status and int(self.record["wait"][0]) == what
 
     @property
     def wait_count(self) -> int:
-        """The second number of what the core waits for."""
+        """Count that the core waits for, the second number of its wait condition."""
         return int(self.record["wait"][1])
 
     def spend(self, activity: Count, cause: CycleCause, cycles: int) -> int:
-        """``cycles`` pass with one activity; those in which no unit worked: ``cause`` has them."""
+        """Advance the clock; charge ``cause`` with the cycles in which no unit worked, and return
+        them."""
         idle, end, spent = cycles, self.clock + cycles, self.record["spent"]
         for unit, worked in ((Unit.MAC, CycleCause.MAC), (Unit.VECTOR, CycleCause.VECTOR)):
             # A unit's work has no gap from now on: it was all given before.
@@ -86,35 +87,35 @@ class Core:
         self.clock = self.record["booked"] = end
         return idle
 
-    def works_on(self, layer: int) -> None:
-        """The next work is for ``layer``; what was done since a barrier was for it already."""
+    def begin_layer(self, layer: int) -> None:
+        """Attribute the following work to ``layer``, including that since the last barrier."""
         if self.layer >= 0 and self.layer != layer:
-            self._give_to(self.layer)
+            self._assign_to_layer(self.layer)
         self.layer = layer
         self.machine.layers[layer]["worked"] |= np.int64(1) << self.number
 
-    def call_unused(self) -> None:
-        """What the core did since the last barrier was for nothing: the layer gave it no work."""
+    def mark_unused(self) -> None:
+        """Attribute the cycles since the last barrier to UNUSED: the layer had no work for it."""
         spent = self.record["spent"]
         for cause in set(CycleCause) - {CycleCause.MAC, CycleCause.VECTOR, CycleCause.UNUSED}:
             spent[CycleCause.UNUSED] += spent[cause]
             spent[cause] = 0
 
     def leave_layer(self, ended: int) -> None:
-        """A barrier is passed or the core halts; ``ended`` counts if the core named no layer."""
+        """Close the core's layer at a barrier or halt; use ``ended`` if the core named no layer."""
         layer = self.layer if self.layer >= 0 else ended
-        self._give_to(layer)
+        self._assign_to_layer(layer)
         self.layer = -1
         self.previous_layer = layer
 
-    def _give_to(self, layer: int) -> None:
+    def _assign_to_layer(self, layer: int) -> None:
         for account, column in (("pending", "counts"), ("spent", "spent")):
             cycles = self.record[account]
             self.machine.layers[layer][column][: cycles.size] += cycles
             cycles[:] = 0
 
 
-def waiting_cores(machine: Machine, status: CoreStatus, what: int) -> list[Core]:
-    """The cores that have stopped for this, lower numbers first."""
+def find_waiting_cores(machine: Machine, status: CoreStatus, what: int) -> list[Core]:
+    """Return the cores that wait for this event, lower numbers first."""
     waits = (machine.cores["status"] == status) & (machine.cores["wait"][:, 0] == what)
     return [Core(machine, number) for number in np.flatnonzero(waits).tolist()]

@@ -1,4 +1,4 @@
-"""What the words of a descriptor stand for: elements, real multipliers, scratchpad arrays."""
+"""Operands of tensor instructions: element types, scales and scratchpad arrays."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.records import frozen
 
 
-def grid(start: int, *axes: tuple[int, int]) -> Int64s:
-    """Addresses of a box; each axis is (count, bytes from one to the next)."""
+def address_grid(start: int, *axes: tuple[int, int]) -> Int64s:
+    """Return the addresses of a box; each axis is (count, stride in bytes)."""
     addresses = np.array(start, np.int64)
     for count, stride in axes:
         addresses = addresses[..., None] + np.arange(count, dtype=np.int64) * stride
@@ -26,9 +26,9 @@ def grid(start: int, *axes: tuple[int, int]) -> Int64s:
 
 
 class Scratchpad:
-    """Signed integers at addresses that are multiples of their bytes.
+    """Signed integers in a core's scratchpad, at aligned addresses.
 
-    They come as int64, so that arithmetic on them does not wrap.
+    Values are int64, so that arithmetic on them does not wrap.
     """
 
     def __init__(self, core: Core) -> None:
@@ -42,36 +42,36 @@ class Scratchpad:
         }
 
     def read(self, nbytes: int, addresses: Int64s) -> Int64s:
-        """Return the integers of ``nbytes`` bytes at scratchpad addresses, as int64."""
+        """Read integers of ``nbytes`` bytes at scratchpad addresses, as int64."""
         values: Any = self._views[nbytes][(addresses - SCRATCHPAD_BASE) // nbytes]
         return np.asarray(values, np.int64)
 
     def write(self, nbytes: int, addresses: Int64s, values: Int64s) -> None:
-        """Store integers of ``nbytes`` bytes."""
+        """Write integers of ``nbytes`` bytes."""
         self._views[nbytes][(addresses - SCRATCHPAD_BASE) // nbytes] = values
 
-    def run(self, address: int, nbytes: int) -> Any:
-        """A view of consecutive bytes."""
+    def view(self, address: int, nbytes: int) -> Any:
+        """Return a view of consecutive bytes."""
         start = address - SCRATCHPAD_BASE
         return self._bytes[start : start + nbytes]
 
 
 Float32s = npt.NDArray[np.float32]
 
-Words = Mapping[str, int]
+Descriptor = Mapping[str, int]
 """A descriptor: word name -> value."""
 
 
 @frozen
-class Element:
-    """What activations and weights are, and how wide the array sums them."""
+class ElementType:
+    """Element type of activations and weights, and the width of its accumulator."""
 
     nbytes: int
     accumulator_bits: int
 
     @property
     def wide(self) -> int:
-        """0 for one byte, 1 for two: what cost functions ask for."""
+        """0 for one byte, 1 for two bytes, as cost functions take it."""
         return self.nbytes - 1
 
     @property
@@ -80,26 +80,26 @@ class Element:
         return 4 * self.nbytes
 
 
-INT8 = Element(nbytes=1, accumulator_bits=32)
-INT16 = Element(nbytes=2, accumulator_bits=48)
+INT8 = ElementType(nbytes=1, accumulator_bits=32)
+INT16 = ElementType(nbytes=2, accumulator_bits=48)
 ELEMENTS = exhaustive_table(
     f"{__name__}.ELEMENTS", {words.INT8: INT8, words.INT16: INT16}, range(len(NAMES))
 )
 
 
-def element_of(d: Words) -> Element:
-    """The element that an instruction works on; Int8 where its descriptor does not ask."""
+def get_element_type(d: Descriptor) -> ElementType:
+    """Return the element type of an instruction; Int8 if its descriptor has no such word."""
     return ELEMENTS[d.get("element", words.INT8)]
 
 
-def float_of_bits(word: Any) -> Any:
-    """The float32 whose bits a word holds, signed or not; or an array of them."""
+def bits_to_float32(word: Any) -> Any:
+    """Return the float32 values whose bits are in integer words, signed or not."""
     return np.asarray(word, np.int64).astype(np.uint32).view(np.float32)
 
 
 @frozen
 class Scale:
-    """A real multiplier as the profile takes it; each may also be an array, one value a channel."""
+    """A real multiplier in the form of a profile: scalars, or arrays with one value a channel."""
 
     pre: Any
     mul: Any
@@ -107,15 +107,15 @@ class Scale:
 
     @property
     def factor(self) -> Any:
-        """The float32 that ``mul`` holds for a float profile."""
-        return float_of_bits(self.mul)
+        """The float32 in ``mul``, for float profiles."""
+        return bits_to_float32(self.mul)
 
     @property
     def addend(self) -> Any:
-        """The float32 that ``post`` holds where a float profile adds it."""
-        return float_of_bits(self.post)
+        """The float32 in ``post``, for float profiles that add it."""
+        return bits_to_float32(self.post)
 
 
-def scale_of(d: Words, prefix: str) -> Scale:
-    """The scale whose words begin with ``prefix``."""
+def get_scale(d: Descriptor, prefix: str) -> Scale:
+    """Return the scale whose words begin with ``prefix``."""
     return Scale(d[f"{prefix}_pre"], d[f"{prefix}_mul"], d[f"{prefix}_post"])

@@ -1,13 +1,13 @@
-"""``nmp.load`` and ``nmp.store``: what they copy, and the transfer that the DRAM then serves."""
+"""``nmp.load`` and ``nmp.store``: the copy, and the transfer that the DRAM then serves."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.core.reference.access import ViolationField, locate
-from nmpsim.core.reference.operands import Scratchpad, Words, element_of, grid
-from nmpsim.core.reference.step import Step
-from nmpsim.core.reference.units import Queue, begin_transfers
+from nmpsim.core.reference.access import MemoryLocation, locate
+from nmpsim.core.reference.context import InstructionContext
+from nmpsim.core.reference.operands import Descriptor, Scratchpad, address_grid, get_element_type
+from nmpsim.core.reference.units import UnitQueue, begin_transfers
 from nmpsim.core.state import Count, Job
 from nmpsim.isa.table import Unit
 from nmpsim.memory.address_map import Region
@@ -17,54 +17,56 @@ from nmpsim.timing.compute import ceil_div
 
 
 class OperandError(Exception):
-    """A word of the descriptor, by name, is wrong in a way that only the engine can see."""
+    """An invalid descriptor word, by name, that only the engine can detect."""
 
     def __init__(self, word: str) -> None:
         super().__init__(word)
         self.word = word
 
 
-def load(s: Step, d: Words, layer: int) -> None:
-    """Fill the padding, then copy the box into the middle of it."""
-    source = dram_side(s, d, (Region.IMAGE, Region.RAM))
+def load(s: InstructionContext, d: Descriptor, layer: int) -> None:
+    """Execute ``nmp.load``: fill the padding, then copy the box into the middle."""
+    source = locate_dram(s, d, (Region.IMAGE, Region.RAM))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
     spm, step_x, step_y = Scratchpad(s.core), d["spm_stride_x"], d["spm_stride_y"]
     high = d["pad_y_before"] + rows + d["pad_y_after"]
     wide = d["pad_x_before"] + runs + d["pad_x_after"]
     padding = (wide * high - rows * runs) * run
     if padding > 0:
-        nbytes = element_of(d).nbytes
-        addresses = grid(d["spm"], (high, step_y), (wide, step_x), (run // nbytes, nbytes))
+        nbytes = get_element_type(d).nbytes
+        addresses = address_grid(d["spm"], (high, step_y), (wide, step_x), (run // nbytes, nbytes))
         spm.write(nbytes, addresses, np.full(addresses.shape, d["fill"]))
     if source is not None:
         corner = d["spm"] + d["pad_y_before"] * step_y + d["pad_x_before"] * step_x
         for y in range(rows):
             for x in range(runs):
                 start = source.offset + y * d["dram_stride_y"] + x * d["dram_stride_x"]
-                target = spm.run(corner + y * step_y + x * step_x, run)
+                target = spm.view(corner + y * step_y + x * step_x, run)
                 target[:] = source.memory[start : start + run]
     s.machine.layers[layer]["counts"][Count.BYTES_READ] += rows * runs * run
     filling = ceil_div(padding, s.costs.dma_fill_bytes_per_cycle)
     enqueue(s, Unit.LOAD, d, layer, s.costs.dma_startup_cycles + filling)
 
 
-def store(s: Step, d: Words, layer: int) -> None:
-    """Copy the box out of the scratchpad."""
-    target = dram_side(s, d, (Region.RAM,))
+def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
+    """Execute ``nmp.store``: copy a box out of the scratchpad."""
+    target = locate_dram(s, d, (Region.RAM,))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
     spm = Scratchpad(s.core)
     if target is not None:
         for y in range(rows):
             for x in range(runs):
                 start = target.offset + y * d["dram_stride_y"] + x * d["dram_stride_x"]
-                source = spm.run(d["spm"] + y * d["spm_stride_y"] + x * d["spm_stride_x"], run)
+                source = spm.view(d["spm"] + y * d["spm_stride_y"] + x * d["spm_stride_x"], run)
                 target.memory[start : start + run] = source
     s.machine.layers[layer]["counts"][Count.BYTES_WRITTEN] += rows * runs * run
     enqueue(s, Unit.STORE, d, layer, s.costs.dma_startup_cycles)
 
 
-def dram_side(s: Step, d: Words, allowed: tuple[Region, ...]) -> ViolationField | None:
-    """Where the DRAM side begins; None if the box is empty."""
+def locate_dram(
+    s: InstructionContext, d: Descriptor, allowed: tuple[Region, ...]
+) -> MemoryLocation | None:
+    """Return where the DRAM side of a transfer begins; None if the box is empty."""
     extent = span(
         d["count_y"], d["dram_stride_y"], d["count_x"], d["dram_stride_x"], d["run_bytes"]
     )
@@ -76,9 +78,9 @@ def dram_side(s: Step, d: Words, allowed: tuple[Region, ...]) -> ViolationField 
     return found
 
 
-def enqueue(s: Step, unit: Unit, d: Words, layer: int, setup: int) -> None:
-    """Put a transfer into its queue; if the queue was idle it begins."""
-    queue = Queue(s.core, unit, s.costs)
+def enqueue(s: InstructionContext, unit: Unit, d: Descriptor, layer: int, setup: int) -> None:
+    """Append a transfer to its queue, and begin it if the queue was idle."""
+    queue = UnitQueue(s.core, unit, s.costs)
     was_idle = queue.served == queue.issued
     transfer = queue.transfer(queue.issue())
     start_transfer(

@@ -1,4 +1,4 @@
-"""Queues of the units, and the DRAM that serves transfers."""
+"""Queues of the units, and the DRAM that serves their transfers."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.reference.context import EndOfTurnError
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.record import (
-    note_compute,
-    note_fetch,
-    note_grant,
-    note_transfer,
-    note_wait,
-)
-from nmpsim.core.reference.step import EndOfTurnError
+from nmpsim.core.reference.record import record_wait, record_work
 from nmpsim.core.state import NEVER, CoreStatus, Count, CycleCause, Job, Machine, WaitTarget
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Unit
-from nmpsim.memory.dram import CURSOR_WORDS, is_served, next_address, start_transfer, take_grant
+from nmpsim.memory.dram import (
+    COUNT_X,
+    COUNT_Y,
+    CURSOR_WORDS,
+    RUN,
+    is_served,
+    next_address,
+    start_transfer,
+    take_grant,
+)
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
 from nmpsim.timing.dram import FREE, channel_of, first_burst, next_request, serve_grant
@@ -55,112 +58,102 @@ BUSY = exhaustive_table(
 )
 
 
-class Queue:
-    """A unit of a core: what was issued, what is finished and when. Job numbers never repeat."""
+class _QueueField:
+    """An entry of a unit in a field of the core's record, as a Python integer."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, queue: UnitQueue, _: type[UnitQueue]) -> int:
+        return int(queue.core.record[self._name][queue.unit])
+
+    def __set__(self, queue: UnitQueue, value: int) -> None:
+        queue.core.record[self._name][queue.unit] = value
+
+
+class UnitQueue:
+    """The queue of a core's unit: issued and finished jobs. Job numbers never repeat."""
+
+    issued = _QueueField("issued")
+    """Number of jobs issued so far, which is the number of the next job."""
+    served = _QueueField("served")
+    """Number of transfers that the DRAM has served, which is the number of the current one."""
+    free = _QueueField("unit_free")
+    """Cycle at which the unit can begin its next job."""
+    request = _QueueField("request")
+    """Cycle of the next DRAM request, or NEVER."""
+    queueing = _QueueField("queueing")
+    """Cycles that requests were queued because the DRAM served others."""
+    charged_queueing = _QueueField("queueing_charged")
+    """Part of ``queueing`` that is attributed, or that delays nothing later."""
 
     def __init__(self, core: Core, unit: Unit, costs: Costs) -> None:
         self.core = core
         self.unit = unit
         self.costs = costs
-        self._record = core.record
 
-    @property
-    def issued(self) -> int:
-        """Jobs given to the unit so far; the next job's number."""
-        return int(self._record["issued"][self.unit])
-
-    @property
-    def served(self) -> int:
-        """Transfers that the DRAM has served; the number of the one it is at."""
-        return int(self._record["served"][self.unit])
-
-    @property
-    def free(self) -> int:
-        """Cycle at which the unit can begin its next job."""
-        return int(self._record["unit_free"][self.unit])
-
-    @property
-    def request(self) -> int:
-        """Cycle of the next DRAM request, or NEVER."""
-        return int(self._record["request"][self.unit])
-
-    def ask_at(self, cycle: int) -> None:
-        """Set the cycle of the next DRAM request."""
-        self._record["request"][self.unit] = cycle
+    def _slot(self, job: int) -> tuple[Unit, int]:
+        return self.unit, job % self.costs.queues_depth
 
     def transfer(self, job: int) -> Any:
-        """Record of a DMA job, for its cursor and the columns of Job."""
-        return self._record["jobs"][self.unit, job % self.costs.queues_depth]
+        """Return the record of a DMA job: its cursor and the columns of Job."""
+        return self.core.record["jobs"][self._slot(job)]
 
     def next_row(self) -> int:
-        """The DRAM row that the transfer which is served needs next."""
+        """Return the DRAM row that the current transfer needs next."""
         return next_address(self.transfer(self.served)) // self.costs.dram_row_bytes
 
     def channel(self, machine: Machine) -> Any:
-        """The channel that has this row; see :mod:`nmpsim.timing.dram`."""
+        """Return the DRAM channel of that row; see :mod:`nmpsim.timing.dram`."""
         return machine.shared["dram"][0, channel_of(self.next_row(), self.costs)]
 
-    def can_choose_at(self, machine: Machine) -> int:
-        """Cycle in which the channel is free and the request is there."""
+    def decision_cycle(self, machine: Machine) -> int:
+        """Return the first cycle in which the channel is free and the request has arrived."""
         free = int(self.channel(machine)[FREE]) // self.costs.dram_bytes_per_cycle
         return max(self.request, free)
 
     def first_burst(self, machine: Machine) -> int:
-        """Tick of the first burst if the DRAM served the request next."""
+        """Return the tick of the first burst if the DRAM served the request next."""
         known = int(self.transfer(self.served)[Job.KNOWN])
         request = ticks_of(self.request, self.costs)
         channel, row = self.channel(machine), self.next_row()
         return first_burst(channel, row, int(self.unit), known, request, self.costs)
 
     def finished(self, job: int) -> int:
-        """Cycle at which a job is finished, NEVER while unknown."""
+        """Return the cycle at which a job is finished, NEVER while unknown."""
         if job < 0 or job < self.issued - self.costs.queues_depth:
             return 0
-        return int(self._record["finished"][self.unit, job % self.costs.queues_depth])
+        return int(self.core.record["finished"][self._slot(job)])
 
     def finish(self, job: int, free: int, finished: int) -> None:
-        """The unit can go on at ``free``; the job's result is there at ``finished``."""
-        self._record["unit_free"][self.unit] = free
-        self._record["finished"][self.unit, job % self.costs.queues_depth] = finished
+        """Set when the unit is free again and when the job's result is available."""
+        self.free = free
+        self.core.record["finished"][self._slot(job)] = finished
 
-    def stand_in_line(self, cycles: int) -> None:
-        """A request was not served for so long, because the DRAM served others."""
-        self._record["in_line"][self.unit] += cycles
+    def record_queueing(self, job: int) -> None:
+        """Record the queueing delay so far at the completion of a transfer."""
+        self.core.record["queueing_at"][self._slot(job)] = self.queueing
 
-    def note_line(self, job: int) -> None:
-        """A transfer is served: all time in line until now delayed it."""
-        self._record["in_line_at"][self.unit, job % self.costs.queues_depth] = self._record[
-            "in_line"
-        ][self.unit]
-
-    def forget_line(self) -> None:
-        """The queue had nothing to do: what it lost before delays nothing that comes."""
-        self._record["in_line_booked"][self.unit] = self._record["in_line"][self.unit]
-
-    def book_line(self, job: int, most: int) -> int:
-        """Of ``most`` cycles of waiting for a transfer, those that the queue lost in line."""
-        line = int(self._record["in_line_at"][self.unit, job % self.costs.queues_depth])
-        cycles = min(max(line - int(self._record["in_line_booked"][self.unit]), 0), most)
-        self._record["in_line_booked"][self.unit] += cycles
+    def take_queueing(self, job: int, most: int) -> int:
+        """Consume and return the queueing delay in at most ``most`` cycles of waiting for a job."""
+        delay = int(self.core.record["queueing_at"][self._slot(job)]) - self.charged_queueing
+        cycles = min(max(delay, 0), most)
+        self.charged_queueing += cycles
         return cycles
 
     def issue(self) -> int:
-        """Take the next job number; when the job will be finished is not known yet."""
+        """Return the next job number; its completion is not known yet."""
         job = self.issued
-        self._record["finished"][self.unit, job % self.costs.queues_depth] = NEVER
-        self._record["issued"][self.unit] = job + 1
+        self.core.record["finished"][self._slot(job)] = NEVER
+        self.issued = job + 1
         return job
 
-    def count_served(self) -> None:
-        """The DRAM is done with a transfer."""
-        self._record["served"][self.unit] += 1
 
+def await_job(queue: UnitQueue, job: int) -> int:
+    """Let the core wait for a job; return the cycles waited.
 
-def await_job(queue: Queue, job: int) -> int:
-    """Let the core wait until a job is finished; cycles waited.
-
-    If it is not known yet when that will be, the core stops, and does the instruction again when
-    the DRAM has served the job.
+    If its completion is not known yet, the core stops, and repeats the instruction when the DRAM
+    has served the job.
     """
     core, end = queue.core, queue.finished(job)
     if end == NEVER:
@@ -169,69 +162,74 @@ def await_job(queue: Queue, job: int) -> int:
     return wait_until(queue, job, end)
 
 
-def wait_until(queue: Queue, job: int, end: int) -> int:
-    """Let the core wait for a job that is finished at ``end``; cycles waited."""
+def wait_until(queue: UnitQueue, job: int, end: int) -> int:
+    """Let the core wait for a job that is finished at ``end``; return the cycles waited."""
     core, waited = queue.core, max(end - queue.core.clock, 0)
-    note_wait(core, WaitTarget(queue.unit), end, end, job)
+    record_wait(core, WaitTarget(queue.unit), end, end, job)
     idle = core.spend(WAIT[queue.unit], CAUSE[queue.unit], waited)
     if queue.unit in (Unit.LOAD, Unit.STORE) and waited > 0:
-        contention = queue.book_line(job, idle)
+        contention = queue.take_queueing(job, idle)
         core.record["spent"][CAUSE[queue.unit]] -= contention
         core.record["spent"][CycleCause.CONTENTION] += contention
     return waited
 
 
-def await_slot(queue: Queue) -> int:
-    """Let the core wait until the queue has room for one more job; cycles waited."""
+def await_slot(queue: UnitQueue) -> int:
+    """Let the core wait for a free queue slot; return the cycles waited."""
     return await_job(queue, queue.issued - queue.costs.queues_depth)
 
 
-def compute(queue: Queue, layer: int, cycles: int) -> None:
-    """Give ``cycles`` of work to the MAC array or the vector unit."""
+def compute(queue: UnitQueue, layer: int, cycles: int) -> None:
+    """Issue a job of ``cycles`` cycles to the MAC array or the vector unit."""
     job = queue.issue()
     begin = max(queue.core.clock, queue.free)
     end = begin + cycles
     queue.finish(job, end, end)
-    note_compute(queue.core, queue.unit, layer, begin, end)
+    record_work(queue.core, queue.unit, layer, begin, end, end)
     queue.core.machine.layers[layer]["counts"][BUSY[queue.unit]] += cycles
 
 
-def begin_transfers(queue: Queue) -> None:
-    """Start the queue's next transfers until one needs the DRAM or none is left."""
+def begin_transfers(queue: UnitQueue) -> None:
+    """Begin the queue's next transfers until one needs the DRAM or none is left."""
     while queue.served < queue.issued:
         transfer = queue.transfer(queue.served)
         transfer[Job.BEGIN] = max(int(transfer[Job.READY]), queue.free)
         start = int(transfer[Job.BEGIN] + transfer[Job.SETUP])
         if int(transfer[Job.READY]) >= queue.free:
-            queue.forget_line()
+            queue.charged_queueing = queue.queueing  # earlier delay affects nothing later
         if not is_served(transfer):
             transfer[Job.KNOWN], transfer[Job.END] = ticks_of(start, queue.costs), 0
-            queue.ask_at(start)
+            queue.request = start
             return
         finish_transfer(queue, start, start)
-    queue.ask_at(NEVER)
+    queue.request = NEVER
 
 
-def finish_transfer(queue: Queue, free: int, finished: int) -> None:
-    """The queue's transfer is done; wake the core if it waits for it."""
+def finish_transfer(queue: UnitQueue, free: int, finished: int) -> None:
+    """Complete the queue's transfer and wake the core if it waits for it."""
     job, core = queue.served, queue.core
-    note_transfer(core, queue.unit, queue.transfer(job), free, finished)
+    transfer = queue.transfer(job)
+    layer, begin = transfer[Job.LAYER], transfer[Job.BEGIN]
+    nbytes = transfer[RUN] * transfer[COUNT_X] * transfer[COUNT_Y]
+    record_work(core, queue.unit, layer, begin, free, finished, nbytes, transfer)
     queue.finish(job, free, finished)
-    queue.note_line(job)
-    queue.count_served()
+    queue.record_queueing(job)
+    queue.served += 1
     if core.waits_for(CoreStatus.WAITING_UNIT, queue.unit) and core.wait_count == job:
         core.status = CoreStatus.RUNNING
         wait_until(queue, job, finished)
 
 
-def look_ahead(machine: Machine, asking: list[Queue], costs: Costs) -> tuple[Queue, int]:
-    """The queue that the DRAM serves next if it looks ahead, and the cycle in which it chooses.
+def choose_with_lookahead(
+    machine: Machine, asking: list[UnitQueue], costs: Costs
+) -> tuple[UnitQueue, int]:
+    """Return the queue that a DRAM with look-ahead serves next, and the cycle of that decision.
 
-    A channel chooses when it is free: of the requests that are not much later than its oldest one
-    that whose first burst can be first. Of equals the older one is, then the one of the lower core.
+    A channel decides when it is free: of the requests within the look-ahead after its oldest one,
+    it serves the one whose first burst is earliest; ties by age, then by core number.
     """
-    first = min(asking, key=lambda queue: queue.can_choose_at(machine))
-    now, number = first.can_choose_at(machine), channel_of(first.next_row(), costs)
+    first = min(asking, key=lambda queue: queue.decision_cycle(machine))
+    now, number = first.decision_cycle(machine), channel_of(first.next_row(), costs)
     here = [queue for queue in asking if channel_of(queue.next_row(), costs) == number]
     too_late = min(queue.request for queue in here) + costs.dram_lookahead_cycles
     known = [queue for queue in here if queue.request <= now and queue.request < too_late]
@@ -239,7 +237,7 @@ def look_ahead(machine: Machine, asking: list[Queue], costs: Costs) -> tuple[Que
 
 
 def fetch(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> int:
-    """A core reads its descriptor from the DRAM: the cycle at which it is there.
+    """Read a descriptor from DRAM; return the cycle at which it is available.
 
     It is the core's turn, so all earlier requests are served.
     """
@@ -258,13 +256,14 @@ def fetch(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> in
         counts[Count.BUSY_LOAD] += free - begin
         counts[Count.BURSTS] += bursts
         counts[Count.ROW_MISSES] += int(is_miss)
-        note_fetch(core, layer, before, begin, free, bursts * costs.dram_burst_bytes)
+        nbytes_read = bursts * costs.dram_burst_bytes
+        record_work(core, Unit.LOAD, layer, begin, free, free, nbytes_read, cursor=before)
         there = max(there, free + costs.dram_latency_cycles)
     return there
 
 
-def serve(machine: Machine, queue: Queue) -> None:
-    """The DRAM serves one grant of a queue: all that its transfer needs next from one row."""
+def serve(machine: Machine, queue: UnitQueue) -> None:
+    """Serve one DRAM grant of a queue: all that its transfer needs next from one row."""
     costs, transfer = queue.costs, queue.transfer(queue.served)
     row = queue.next_row()
     channel = queue.channel(machine)
@@ -277,12 +276,13 @@ def serve(machine: Machine, queue: Queue) -> None:
         channel, row, int(queue.unit), known, request, grant_ticks(nbytes, costs), costs
     )
     start, end = cycles_of(begin_tick, costs), cycles_of(end_tick, costs)
-    queue.stand_in_line(begin_tick // costs.dram_bytes_per_cycle - queue.request)
+    queue.queueing += begin_tick // costs.dram_bytes_per_cycle - queue.request
     counts = machine.layers[int(transfer[Job.LAYER])]["counts"]
     counts[BUSY[queue.unit]] += end - start
     counts[Count.BURSTS] += bursts
     counts[Count.ROW_MISSES] += int(is_miss)
-    note_grant(queue.core, queue.unit, transfer, before, start, end, nbytes)
+    layer = transfer[Job.LAYER]
+    record_work(queue.core, queue.unit, layer, start, end, end, nbytes, transfer, before)
     earlier_end = int(transfer[Job.END])
     all_end = max(earlier_end, end_tick)
     if is_served(transfer):
@@ -290,5 +290,7 @@ def serve(machine: Machine, queue: Queue) -> None:
         finish_transfer(queue, free, free + costs.dram_latency_cycles)
         begin_transfers(queue)
     else:
-        queue.ask_at(next_request(row, queue.next_row(), begin_tick, end_tick, earlier_end, costs))
+        queue.request = next_request(
+            row, queue.next_row(), begin_tick, end_tick, earlier_end, costs
+        )
         transfer[Job.KNOWN], transfer[Job.END] = begin_tick, all_end

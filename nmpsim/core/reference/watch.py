@@ -1,12 +1,12 @@
-"""What a debugger asked for: reasons to come back, and the trace of instructions."""
+"""Stop conditions and the instruction trace of the reference engine."""
 
 from __future__ import annotations
 
-from nmpsim.core.access_cache import begin_stretch, is_seen, note_access
+from nmpsim.core.access_cache import add_access, invalidate, is_cached
 from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.units import Queue
-from nmpsim.core.reference.words import unsigned
+from nmpsim.core.reference.units import UnitQueue
+from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.stop_conditions import (
     ANY_INSTRUCTION,
     TENSOR_STEPS,
@@ -22,8 +22,8 @@ from nmpsim.timing import Costs
 NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
 
 
-class Watch:
-    """Looks on while an engine runs."""
+class ExecutionMonitor:
+    """Monitor of a run: evaluates stop conditions and records the trace."""
 
     def __init__(self, stops: StopConditions, costs: Costs) -> None:
         self.stops = stops
@@ -31,23 +31,23 @@ class Watch:
         self._word, self._source, self._pc = 0, 0, 0
         self._is_traced = False
         self._words: list[int] = []
-        """Of the descriptor, where it is wanted."""
+        """Words of the descriptor; empty if not needed."""
         self._costs = costs
 
-    def begins(self, core: Core, decoded: Decoded, word: int) -> None:
-        """A core begins an instruction."""
+    def begin_instruction(self, core: Core, decoded: Decoded, word: int) -> None:
+        """Note the instruction that a core begins."""
         self._decoded, self._word, self._pc = decoded, word, core.pc
         has_words = decoded.instruction.descriptor is not None
         self._is_traced = len(self.stops.trace) > 0 and (
             _is_traced(decoded) or self._is_fetch_traced(core)
         )
         if has_words or self._is_traced:
-            self._source = unsigned(core.register(RS1.decode(word)))  # a load may overwrite it
+            self._source = to_unsigned(core.register(RS1.decode(word)))  # a load may overwrite it
         wants_words = has_words and (self.stops.strict or len(self.stops.words))
         self._words = descriptor_words(core, decoded, self._source) if wants_words else []
 
     def weight_tail(self, core: Core) -> int:
-        """Address of a weight that must be zero and is not, after a core's convolution; or -1."""
+        """Return the address of a nonzero weight beyond the tensor after a convolution, or -1."""
         decoded = self._decoded
         if not self.stops.strict or decoded is None or decoded.instruction.mnemonic != "nmp.conv":
             return -1
@@ -55,21 +55,21 @@ class Watch:
 
     @property
     def steps(self) -> int:
-        """How many steps the instruction counts as that a core has just done."""
+        """Number of steps that the core's last instruction counts as."""
         is_tensor = self._decoded is not None and self._decoded.instruction.unit is not None
         return TENSOR_STEPS if is_tensor else 1
 
-    def note_turn(self) -> None:
-        """One turn more."""
+    def count_turn(self) -> None:
+        """Count one turn."""
         self.stops.noted[StopState.TURNS] += 1
 
     def trace_is_full(self) -> bool:
-        """True if the trace may not hold another turn."""
+        """Return whether the trace may not hold another turn."""
         capacity = len(self.stops.trace)
         return 0 < capacity <= int(self.stops.noted[StopState.ROWS])
 
     def is_stop_address(self, core: Core) -> bool:
-        """Is the core about to do an instruction that was asked for?"""
+        """Return whether the core is about to execute an instruction at a stop address."""
         wanted = any(
             address == core.pc and number in (-1, core.number)
             for number, address in self.stops.addresses
@@ -79,8 +79,8 @@ class Watch:
         self.stops.noted[StopState.CORE] = core.number
         return True
 
-    def wants_to_stop(self, core: Core) -> bool:
-        """Was the instruction that a core has just done one to stop after?"""
+    def should_stop_after(self, core: Core) -> bool:
+        """Return whether the core's last instruction was one to stop after."""
         after = self.stops.after
         if self._decoded is None or not after or not self.stops.cores[core.number]:
             return False
@@ -90,8 +90,8 @@ class Watch:
         self.stops.noted[StopState.CORE] = core.number
         return True
 
-    def note_core(self, core: Core) -> None:
-        """A core's instruction is done."""
+    def record_instruction(self, core: Core) -> None:
+        """Append a core's completed instruction to the trace."""
         begin = int(self.stops.clocks[core.number])
         self.stops.clocks[core.number] = core.clock
         decoded = self._decoded
@@ -102,7 +102,7 @@ class Watch:
         instruction = decoded.instruction
         job, finished = -1, core.clock
         if instruction.unit is not None:
-            queue = Queue(core, instruction.unit, self._costs)
+            queue = UnitQueue(core, instruction.unit, self._costs)
             job = queue.issued - 1
             finished = queue.finished(job)
         word = self._word
@@ -113,7 +113,7 @@ class Watch:
                 TraceColumn.PC: self._pc,
                 TraceColumn.WORD: word,
                 TraceColumn.RS1: self._source,
-                TraceColumn.RS2: unsigned(core.register(RS2.decode(word))),
+                TraceColumn.RS2: to_unsigned(core.register(RS2.decode(word))),
                 TraceColumn.BEGIN: begin,
                 TraceColumn.END: core.clock,
                 TraceColumn.JOB: job,
@@ -122,22 +122,20 @@ class Watch:
         )
 
     def _is_new(self, core: Core, decoded: Decoded) -> bool:
-        """Is an instruction traced that is done now? Not so if a load or store is seen already."""
-        if not len(self.stops.seen[core.number]) or not _is_traced(decoded):
+        if not len(self.stops.access_cache[core.number]) or not _is_traced(decoded):
             return _is_traced(decoded)
-        seen = self.stops.seen[core.number]
+        seen = self.stops.access_cache[core.number]
         if decoded.instruction.scope is not Scope.MEMORY:
-            begin_stretch(seen)
+            invalidate(seen)
             return True
         number = NUMBERS[decoded.instruction.mnemonic]
-        address = unsigned(self._source + decoded.operands["imm"])
-        if is_seen(seen, number, address):
+        address = to_unsigned(self._source + decoded.operands["imm"])
+        if is_cached(seen, number, address):
             return False
-        note_access(seen, number, address)
+        add_access(seen, number, address)
         return True
 
     def _is_fetch_traced(self, core: Core) -> bool:
-        """Was the instruction fetched from memory that can change, and does that matter?"""
         image, offset = core.machine.image, self._pc - int(core.machine.shared[0]["image_base"])
         return len(self.stops.words) > 0 and not 0 <= offset < image.size
 
@@ -153,7 +151,7 @@ class Watch:
 
 
 def descriptor_words(core: Core, decoded: Decoded, address: int) -> list[int]:
-    """The words of an instruction's descriptor as they are now; none without one."""
+    """Return the current words of an instruction's descriptor; empty if it has none."""
     name = decoded.instruction.descriptor
     found = None if name is None else locate(core, address, DESCRIPTORS[name].nbytes)
     if name is None or found is None:
@@ -163,5 +161,4 @@ def descriptor_words(core: Core, decoded: Decoded, address: int) -> list[int]:
 
 
 def _is_traced(decoded: Decoded) -> bool:
-    """Tensor instructions, synchronisation, scalar loads and stores."""
     return decoded.instruction.scope is not Scope.CORE

@@ -1,6 +1,6 @@
-"""What each profile makes of sums, pools, pairs and single values, to the bit: one module each.
+"""Bit-exact arithmetic of the numerics profiles, one module each.
 
-``docs/numerics.md`` says where each formula comes from. float32 operations are rounded one by one;
+``docs/numerics.md`` gives the source of each formula. float32 operations are rounded one by one;
 ``rha`` is rounding half away from zero, ``rne`` half to even.
 """
 
@@ -14,7 +14,7 @@ from nmpsim.isa.profiles import ROWS, check_profiles
 FORMULAS: dict[int, Formulas] = {
     row.number: import_module(f"{__name__}.{row.name}").FORMULAS for row in ROWS
 }
-"""Number of a profile -> its formulas, those of the module with its name."""
+"""Number of a profile -> formulas of the module with its name."""
 
 BIASES = {n: f.bias for n, f in FORMULAS.items() if f.bias}
 RESULTS = {n: f.result for n, f in FORMULAS.items() if f.result}

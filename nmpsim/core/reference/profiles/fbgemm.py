@@ -1,39 +1,54 @@
-"""PyTorch, engine fbgemm: the bias stays a real number, B = bias / (Sx * Sw)."""
+"""Profile of PyTorch's fbgemm engine, whose bias is a real number, B = bias / (Sx * Sw)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.core.reference.arithmetic import Steps, real, round_even, round_unsigned, step
-from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.operands import Float32s, Words, element_of, scale_of
-from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, divided_by, no_real_bias
+from nmpsim.core.reference.arithmetic import (
+    FormulaSteps,
+    make_step,
+    round_even,
+    round_unsigned,
+    to_float32,
+)
+from nmpsim.core.reference.operands import Descriptor, Float32s, get_element_type, get_scale
+from nmpsim.core.reference.profiles.formulas import (
+    Formulas,
+    Requantizer,
+    float_bias_after_sum,
+    format_divisor,
+)
+from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
 
-def result(sums: Int64s, q: Requantizer, place: ResultPositions) -> Steps:
-    """``rne(f32(f32(sum) + B) * m) + Oy``."""
+def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+    """Requantize to ``rne(f32(f32(sum) + B) * m) + Oy``."""
     factor = q.out.factor
-    yield step("factor", factor, "float32")
-    values = round_even(biased(real(sums), q) * factor) + q.offset
+    yield make_step("factor", factor, "float32")
+    values = round_even(add_float_bias(to_float32(sums), q) * factor) + q.offset
     formula = "rne((accumulator + bias) * {factor:.9g}) + {offset}"
-    yield step("result", values, formula, factor=factor, offset=q.offset)
+    yield make_step("result", values, formula, factor=factor, offset=q.offset)
     return values
 
 
-def biased(values: Float32s, q: Requantizer) -> Float32s:
-    """``f32(value + B)``: the sum is one of float64."""
+def add_float_bias(values: Float32s, q: Requantizer) -> Float32s:
+    """Compute ``f32(value + B)``, with a float64 sum."""
     return (values.astype(np.float64) + q.bias.view(np.float64)).astype(np.float32)
 
 
-def average(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Steps:
-    """fbgemm and onednn: ``rne(f32(sum) * (m / f32(n)) + f32(Oy))``, Oy unsigned."""
-    factor, offset = scale_of(d, "out").factor, d["out_offset"]
-    yield step("factor", factor, "float32")
-    values = round_unsigned(real(sums) * (factor / np.float32(divisor)), offset, element_of(d))
+def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+    """Average to ``rne(f32(sum) * (m / f32(n)) + f32(Oy))``, Oy unsigned (fbgemm and onednn)."""
+    factor, offset = get_scale(d, "out").factor, d["out_offset"]
+    yield make_step("factor", factor, "float32")
+    values = round_unsigned(
+        to_float32(sums) * (factor / np.float32(divisor)), offset, get_element_type(d)
+    )
     formula = "rne(sum * ({factor:.9g}{by}) + {offset})"
-    yield step("average", values, formula, factor=factor, by=divided_by(divisor), offset=offset)
+    yield make_step(
+        "average", values, formula, factor=factor, by=format_divisor(divisor), offset=offset
+    )
     return values
 
 
-FORMULAS = Formulas(no_real_bias, result, average)
+FORMULAS = Formulas(float_bias_after_sum, requantize, average_pool)

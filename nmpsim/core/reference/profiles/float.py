@@ -1,4 +1,7 @@
-"""ONNX Runtime, PyTorch's qnnpack, and what PyTorch's engines share: float32, halves to even."""
+"""Profile of ONNX Runtime and PyTorch's qnnpack, and formulas that PyTorch's engines share.
+
+float32, halves to even.
+"""
 
 from __future__ import annotations
 
@@ -6,90 +9,96 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.reference.arithmetic import Steps, real, round_even, step
-from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.operands import Float32s, Scale, Words, float_of_bits, scale_of
+from nmpsim.core.reference.arithmetic import FormulaSteps, make_step, round_even, to_float32
+from nmpsim.core.reference.operands import Descriptor, Float32s, Scale, bits_to_float32, get_scale
 from nmpsim.core.reference.profiles.formulas import (
     Formulas,
     Requantizer,
-    divided_by,
-    operate,
-    operation_name,
-    plain_bias,
+    apply_operation,
+    bias_in_sum,
+    format_divisor,
+    get_operation_name,
 )
+from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import ACTIVATION_LEAKY, OP_MUL
 
 
-def result(sums: Int64s, q: Requantizer, place: ResultPositions) -> Steps:
-    """``rne(f32(sum) * m) + Oy``: PyTorch's qnnpack, ONNX Runtime."""
+def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+    """Requantize to ``rne(f32(sum) * m) + Oy``."""
     factor = q.out.factor
-    yield step("factor", factor, "float32")
-    values = round_even(real(sums) * factor) + q.offset
+    yield make_step("factor", factor, "float32")
+    values = round_even(to_float32(sums) * factor) + q.offset
     formula = "rne(accumulator * {factor:.9g}) + {offset}"
-    yield step("result", values, formula, factor=factor, offset=q.offset)
+    yield make_step("result", values, formula, factor=factor, offset=q.offset)
     return values
 
 
-def average(sums: Int64s, divisor: int, d: Words, place: ResultPositions) -> Steps:
-    """PyTorch's qnnpack, ONNX Runtime: ``rne(f32(sum) * (m / f32(n))) + Oy``."""
-    factor, offset = scale_of(d, "out").factor, d["out_offset"]
-    yield step("factor", factor, "float32")
-    values = round_even(real(sums) * (factor / np.float32(divisor))) + offset
+def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+    """Average to ``rne(f32(sum) * (m / f32(n))) + Oy``."""
+    factor, offset = get_scale(d, "out").factor, d["out_offset"]
+    yield make_step("factor", factor, "float32")
+    values = round_even(to_float32(sums) * (factor / np.float32(divisor))) + offset
     formula = "rne(sum * ({factor:.9g}{by})) + {offset}"
-    yield step("average", values, formula, factor=factor, by=divided_by(divisor), offset=offset)
+    yield make_step(
+        "average", values, formula, factor=factor, by=format_divisor(divisor), offset=offset
+    )
     return values
 
 
-def pair(left: Int64s, right: Int64s, d: Words, place: ResultPositions) -> Steps:
-    """PyTorch's fbgemm and onednn: real values, then ``rne(t * r) + Oy``, r in ``result_scale``.
+def combine_pair(
+    left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
+) -> FormulaSteps:
+    """Combine dequantized operands to ``rne(t * r) + Oy``, r in ``result_scale``.
 
     mul: ``rne(f32(l * r) * m) + Oy``.
     """
     offset = d["out_offset"]
     if d["operation"] == OP_MUL:
-        product, factor = left * right, scale_of(d, "out").factor
-        yield step("mul", product, "lhs * rhs")
-        yield step("factor", factor, "float32")
-        values = round_even(real(product) * factor) + offset
+        product, factor = left * right, get_scale(d, "out").factor
+        yield make_step("mul", product, "lhs * rhs")
+        yield make_step("factor", factor, "float32")
+        values = round_even(to_float32(product) * factor) + offset
         formula = "rne(product * {factor:.9g}) + {offset}"
-        yield step("result", values, formula, factor=factor, offset=offset)
+        yield make_step("result", values, formula, factor=factor, offset=offset)
         return values
-    x = yield from dequantized("lhs", left, scale_of(d, "lhs"))
-    y = yield from dequantized("rhs", right, scale_of(d, "rhs"))
-    factor = float_of_bits(d["result_scale"])
-    values = round_even(operate(x, y, d) * factor) + offset
+    x = yield from dequantize_operand("lhs", left, get_scale(d, "lhs"))
+    y = yield from dequantize_operand("rhs", right, get_scale(d, "rhs"))
+    factor = bits_to_float32(d["result_scale"])
+    values = round_even(apply_operation(x, y, d) * factor) + offset
     formula = "rne({operation} * {factor:.9g}) + {offset}"
-    yield step("result", values, formula, operation=operation_name(d), factor=factor, offset=offset)
+    yield make_step(
+        "result", values, formula, operation=get_operation_name(d), factor=factor, offset=offset
+    )
     return values
 
 
-def dequantized(side: str, values: Int64s, scale: Scale) -> Steps:
-    """``f32(side * m + a)``, product and sum in float64; ``post`` holds the addend, a float32."""
+def dequantize_operand(side: str, values: Int64s, scale: Scale) -> FormulaSteps:
+    """Compute ``f32(side * m + a)`` in float64; ``post`` holds the float32 addend."""
     factor, addend = scale.factor, scale.addend
     product = values.astype(np.float64) * factor.astype(np.float64)
     real_values: Float32s = (product + addend.astype(np.float64)).astype(np.float32)
     formula = "* {factor:.9g} + {addend:.9g}, as float32"
-    yield step(f"{side} scaled", real_values, formula, factor=factor, addend=addend)
+    yield make_step(f"{side} scaled", real_values, formula, factor=factor, addend=addend)
     return real_values
 
 
-def rescale(x: Int64s, below: Any, d: Words, place: ResultPositions) -> Steps:
-    """``rne(t * r) + Oy`` of ``t = m * f32(x)``, times the leaky factor where ``below``.
+def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+    """Rescale to ``rne(t * r) + Oy``, t = ``m * f32(x)`` (times the leaky factor where ``below``).
 
     r is ``result_scale``.
     """
-    factor, offset = scale_of(d, "out").factor, d["out_offset"]
-    scaled = factor * real(x)
-    yield step("scaled", scaled, "x * {factor:.9g}", factor=factor)
+    factor, offset = get_scale(d, "out").factor, d["out_offset"]
+    scaled = factor * to_float32(x)
+    yield make_step("scaled", scaled, "x * {factor:.9g}", factor=factor)
     if d["activation"] == ACTIVATION_LEAKY:
-        leaky = scale_of(d, "leaky").factor
-        scaled = np.where(below, scaled * leaky, scaled)
-        yield step("leaky", scaled, "* {leaky:.9g} if x is below 0", leaky=leaky)
-    scale = float_of_bits(d["result_scale"])
+        apply_leaky = get_scale(d, "leaky").factor
+        scaled = np.where(below, scaled * apply_leaky, scaled)
+        yield make_step("leaky", scaled, "* {leaky:.9g} if x is below 0", apply_leaky=apply_leaky)
+    scale = bits_to_float32(d["result_scale"])
     values = round_even(scaled * scale) + offset
-    yield step("result", values, "rne(* {scale:.9g}) + {offset}", scale=scale, offset=offset)
+    yield make_step("result", values, "rne(* {scale:.9g}) + {offset}", scale=scale, offset=offset)
     return values
 
 
-FORMULAS = Formulas(plain_bias, result, average, pair, rescale)
+FORMULAS = Formulas(bias_in_sum, requantize, average_pool, combine_pair, rescale_value)

@@ -1,20 +1,20 @@
-"""TFLite's fully connected layers: a float64 factor, rounded once."""
+"""Profile of TFLite's fully connected layers: a float64 factor, rounded once."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.core.reference.arithmetic import Steps, step
-from nmpsim.core.reference.events import ResultPositions
-from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, plain_bias
+from nmpsim.core.reference.arithmetic import FormulaSteps, make_step
+from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, bias_in_sum
+from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
 _MOST = float(1 << 61)
-"""Results are held here, far beyond every element."""
+"""Bound of results, far beyond every element type."""
 
 
-def result(sums: Int64s, q: Requantizer, place: ResultPositions) -> Steps:
-    """``x * factor`` in float64, rounded to an integer, halves away from zero."""
+def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+    """Requantize to ``x * factor`` in float64, halves away from zero."""
     bits = (np.asarray(q.out.mul, np.int64) << 22) + q.bias_scale.mul
     exponent = np.asarray(q.out.pre - q.out.post - q.bias_scale.post - 53)
     factor = np.ldexp(bits.astype(np.float64), exponent)
@@ -23,10 +23,10 @@ def result(sums: Int64s, q: Requantizer, place: ResultPositions) -> Steps:
     whole = np.floor(size)
     rescaled = np.copysign(whole + (size - whole >= 0.5), product).astype(np.int64)
     formula = "accumulator * {factor:.17g}, rounded, halves away from 0"
-    yield step("rescaled", rescaled, formula, factor=factor)
+    yield make_step("rescaled", rescaled, formula, factor=factor)
     values = rescaled + q.offset
-    yield step("result", values, "rescaled + {offset}", offset=q.offset)
+    yield make_step("result", values, "rescaled + {offset}", offset=q.offset)
     return values
 
 
-FORMULAS = Formulas(plain_bias, result)
+FORMULAS = Formulas(bias_in_sum, requantize)

@@ -1,4 +1,4 @@
-"""Values that saturate to a range, and the counts that are kept of them."""
+"""Saturation of values to a range, and its counters."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from nmpsim.records import frozen
 
 
 class LayerCounters:
-    """What is counted for one layer: elements, and saturated values by stage, side and channel."""
+    """Counters of one layer: elements, and saturated values by stage, side and channel."""
 
     def __init__(self, machine: Machine, layer: int) -> None:
         self._layer: Any = machine.layers[layer]
         self._channel_saturated = machine.channel_saturated
 
     def add_elements(self, count: int) -> None:
-        """``count`` results were written."""
+        """Count ``count`` written results."""
         self._layer["elements"] += count
 
-    def cut(self, stage: int, side: int, index: Int64s, overshoot: Int64s, times: int) -> None:
-        """Values saturated, each ``times`` times; ``index`` is where they lie in the layer."""
+    def count_saturated(
+        self, stage: int, side: int, index: Int64s, overshoot: Int64s, times: int
+    ) -> None:
+        """Count saturated values, each ``times`` times; ``index`` is their place in the output."""
         at = stage, side
         layer = self._layer
         layer["saturated"][at] += index.size * times
@@ -35,31 +37,33 @@ class LayerCounters:
 
 @frozen(eq=False)
 class ResultPositions:
-    """Where values lie in the layer's output, for the counts of those that saturate."""
+    """Positions of values in the layer's output, for the counters of saturated values."""
 
     account: LayerCounters
     index: Int64s
     times: int = 1
-    """How often each counts."""
+    """How often each value counts."""
 
-    def only(self, chosen: Any) -> ResultPositions:
-        """The places of some of the values."""
+    def select(self, chosen: Any) -> ResultPositions:
+        """Return the positions of some of the values."""
         return ResultPositions(self.account, self.index[chosen], self.times)
 
 
 def clamp(
     values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: ResultPositions
 ) -> Int64s:
-    """``values`` within a range, or each in its own; ``stages`` are those of low and high side."""
+    """Clamp values to a range and count the saturated ones by ``stages`` (low side, high side)."""
     for side, beyond, limit in ((LOW, values < low, low), (HIGH, values > high, high)):
         if beyond.any():
             overshoot = np.abs(values - limit)[beyond]
-            place.account.cut(stages[side], side, place.index[beyond], overshoot, place.times)
+            place.account.count_saturated(
+                stages[side], side, place.index[beyond], overshoot, place.times
+            )
     within: Int64s = np.minimum(np.maximum(values, low), high)
     return within
 
 
 def saturate(values: Int64s, bits: int, stage: int, place: ResultPositions) -> Int64s:
-    """``values`` as signed integers of this many bits."""
+    """Saturate values to signed integers of this many bits."""
     limit = 1 << (bits - 1)
     return clamp(values, -limit, limit - 1, (stage, stage), place)

@@ -1,11 +1,11 @@
-"""What one instruction works with, and the ways in which it can end early."""
+"""The context in which an instruction executes, and the ways in which it can end early."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.words import unsigned
+from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.state import Count, CycleCause, Machine
 from nmpsim.isa.table import Cause, Instruction
 from nmpsim.records import frozen
@@ -13,31 +13,32 @@ from nmpsim.timing import Costs
 
 
 class TrapError(Exception):
-    """The instruction is not done; the core goes on at its trap handler."""
+    """A trap: the instruction has no effect and the core continues at its trap handler."""
 
     def __init__(self, cause: Cause, value: int) -> None:
         super().__init__(f"{cause.name} {value:#x}")
         self.cause = cause
-        self.value = unsigned(value)
+        self.value = to_unsigned(value)
 
 
 class EndOfTurnError(Exception):
-    """Others come first: because of their clocks, or because the core has stopped."""
+    """The end of a core's turn: another core is next, or this one waits."""
 
 
 class EndOfRunError(Exception):
-    """A trap that nobody handles."""
+    """A trap without a handler, which ends the run."""
 
 
 class ViolationError(Exception):
-    """The instruction is done, and has broken the contract."""
+    """A violation of the contract by an instruction that has executed."""
 
 
 @frozen
-class Step:
-    """One instruction of a core.
+class InstructionContext:
+    """One instruction of a core, with its operands and costs.
 
-    Every instruction is a function of a step, in the order: operands, effect, cost, pc.
+    Every instruction is a function of a context that works in this order: operands, effect, cost,
+    pc.
     """
 
     core: Core
@@ -46,8 +47,9 @@ class Step:
     operands: Mapping[str, int]
     """Fields of the instruction word by name."""
     word: int
-    is_turn: bool
-    """False if the core has run ahead of others."""
+    """The instruction word."""
+    has_turn: bool
+    """Whether it is the core's turn; otherwise the core runs ahead of others."""
 
     @property
     def machine(self) -> Machine:
@@ -67,36 +69,36 @@ class Step:
     @property
     def unsigned_rs1(self) -> int:
         """Value of the first source register, unsigned."""
-        return unsigned(self.rs1)
+        return to_unsigned(self.rs1)
 
     @property
     def unsigned_rs2(self) -> int:
         """Value of the second source register, unsigned."""
-        return unsigned(self.rs2)
+        return to_unsigned(self.rs2)
 
     @property
     def immediate(self) -> int:
-        """The immediate, with its sign if it has one."""
+        """The immediate operand, sign-extended where the format says so."""
         return self.operands["imm"]
 
     def set_rd(self, value: int) -> None:
         """Write the destination register."""
         self.core.set_register(self.operands["rd"], value)
 
-    def may_be_seen(self) -> None:
-        """Declare that other cores could see the instruction: it waits for the core's turn."""
-        if not self.is_turn:
+    def require_turn(self) -> None:
+        """End the turn unless it is the core's: other cores can observe the instruction."""
+        if not self.has_turn:
             raise EndOfTurnError
 
-    def spend(self, extra: int = 0) -> None:
-        """The instruction takes one cycle and ``extra``."""
+    def spend_cycles(self, extra: int = 0) -> None:
+        """Charge the control core one cycle plus ``extra``."""
         self.core.spend(Count.CONTROL, CycleCause.CONTROL, 1 + extra)
 
-    def go_on(self) -> None:
-        """Retire; on to the next instruction."""
-        self.go_to(self.core.pc + 4)
+    def retire(self) -> None:
+        """Retire the instruction and advance pc to the next one."""
+        self.retire_to(self.core.pc + 4)
 
-    def go_to(self, pc: int) -> None:
-        """Retire; on to the instruction at ``pc``."""
+    def retire_to(self, pc: int) -> None:
+        """Retire the instruction and set pc."""
         self.core.retired += 1
         self.core.pc = pc

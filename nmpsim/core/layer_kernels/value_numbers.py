@@ -1,8 +1,8 @@
-"""Where each byte of a recorded run comes from: numbers of values instead of values.
+"""Value numbers: where each byte of a recorded run comes from.
 
-A number stands for one byte that somebody has computed or that was there before: a byte of the
-image, a byte of DRAM before the run, a byte of a layer's result. Copies carry numbers along, so two
-places with the same number hold the same byte, whatever the inputs are.
+A number stands for one byte that was computed or existed before: a byte of the image, of DRAM
+before the run, or of a layer's result. Copies carry numbers along, so two places with the same
+number hold the same byte, whatever the inputs are.
 """
 
 from __future__ import annotations
@@ -18,31 +18,34 @@ from nmpsim.core.state import Int64s, Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import INT16, LOAD, STORE
 
-Numbers = npt.NDArray[np.int32]
+ValueNumbers = npt.NDArray[np.int32]
 Words = Sequence[int]
 
 INITIAL, CONSTANT, UNSET = -1, -2, -(1 << 31)
-"""What a scratchpad held before; a byte ``b`` of padding is ``CONSTANT - b``; a place that nobody
-has read, less than any number."""
+"""Initial content of scratchpads; a byte ``b`` of padding is ``CONSTANT - b``; an unread place,
+less than any number."""
 MAX_RUNS = 16
-"""Copies of the image in a scratchpad of which is known that they are intact."""
+"""Maximum number of copies of the image in a scratchpad that are tracked."""
 MAX_NUMBERS = 1 << 30
 NOTHING = np.zeros(0, np.int32)
 
 
 class UnprovedError(Exception):
-    """What ``layers`` do is not understood: they must be replayed as they were recorded."""
+    """It is not proved what ``layers`` compute: they must be replayed as recorded."""
 
     def __init__(self, *layers: int) -> None:
         super().__init__(*layers)
         self.layers = frozenset(layers)
 
 
-def box(memory: npt.NDArray[Any], start: int, shape: Sequence[int], steps: Sequence[int]) -> Any:
-    """A view of ``memory`` [n]: axes of ``shape``, ``steps`` elements apart, from ``start`` on."""
+def view_region(
+    memory: npt.NDArray[Any], start: int, shape: Sequence[int], steps: Sequence[int]
+) -> Any:
+    """Return a view of ``memory`` [n] with axes ``shape`` and strides ``steps``, from ``start``
+    on."""
     size = memory.itemsize
     try:
-        if len(steps) == 3:  # nearly all, so they are done fast
+        if len(steps) == 3:  # a fast path for nearly all regions
             row, column, byte = steps
             if start < 0 or row < 0 or column < 0:
                 raise UnprovedError
@@ -57,33 +60,32 @@ def box(memory: npt.NDArray[Any], start: int, shape: Sequence[int], steps: Seque
         raise UnprovedError from None
 
 
-def overlaps(shape: Sequence[int], steps: Sequence[int]) -> bool:
-    """Might two runs of a box [rows, columns, bytes] share a place? ``steps`` are those from row to
-    row and from column to column."""
+def may_overlap(shape: Sequence[int], steps: Sequence[int]) -> bool:
+    """Return whether runs of a region [rows, columns, bytes] may overlap; ``steps`` are strides."""
     (rows, columns, run), (row, column) = shape, steps
     return (columns > 1 and column < run) or (rows > 1 and row < (columns - 1) * column + run)
 
 
-def constant(value: int, element: int) -> Numbers:
-    """Numbers of the bytes of an element that holds a value."""
+def constant_numbers(value: int, element: int) -> ValueNumbers:
+    """Return the numbers of the bytes of a constant element."""
     size = 2 if element == INT16 else 1
     pattern = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
     return (CONSTANT - np.frombuffer(pattern, np.uint8).astype(np.int32)).astype(np.int32)
 
 
-Box = tuple[int, Sequence[int], Sequence[int]]
-"""Start, shape and steps of some bytes of a scratchpad."""
+Region = tuple[int, Sequence[int], Sequence[int]]
+"""Start, shape and strides of some bytes of a scratchpad."""
 
 
-def stored_box(d: Words) -> Box:
-    """What a store reads."""
+def store_region(d: Words) -> Region:
+    """Return the region that a store reads."""
     shape = d[STORE.count_y], d[STORE.count_x], d[STORE.run_bytes]
     steps = d[STORE.spm_stride_y], d[STORE.spm_stride_x], 1
     return d[STORE.spm] - SCRATCHPAD_BASE, shape, steps
 
 
-def loaded_box(d: Words) -> Box:
-    """What a load writes, padding included."""
+def load_region(d: Words) -> Region:
+    """Return the region that a load writes, including padding."""
     rows = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
     columns = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
     steps = d[LOAD.spm_stride_y], d[LOAD.spm_stride_x], 1
@@ -91,32 +93,34 @@ def loaded_box(d: Words) -> Box:
 
 
 @attrs.define(eq=False)
-class Stores:
+class LayerStores:
     """The stores of a layer."""
 
     words: list[Words] = attrs.field(factory=list)
     area: range = range(1 << 62, 0)
-    """Addresses from the lowest to the highest that they write."""
+    """Range of addresses that they write."""
     targets: list[int | None] = attrs.field(factory=list)
-    """Of each tile that has asked for it, where its results are stored from the first one on."""
+    """For each tile that expects a store: where its results are stored from the first one on."""
     _open: dict[tuple[int, int], int] = attrs.field(factory=dict)
 
     def expect(self, core: int, output: int) -> None:
-        """A tile writes its results to an address of its scratchpad."""
+        """Expect a store of the results that a tile writes to its scratchpad."""
         self._open[core, output] = len(self.targets)
         self.targets.append(None)
 
     def origins(self, layer: int) -> Int64s:
-        """Bytes from the layer's first result in DRAM to each tile's first one; raises
-        UnprovedError if some tile's results are not stored from the first one on."""
+        """Return the bytes from the layer's first result in DRAM to each tile's first one.
+
+        Raises UnprovedError if some tile's results are not stored from the first one on.
+        """
         if None in self.targets or not self.targets:
             raise UnprovedError(layer)
         return np.array(self.targets, np.int64) - self.area.start
 
     def add(self, core: int, d: Words) -> None:
-        """A store."""
+        """Add a store."""
         self.words.append(d)
-        start, (rows, columns, run) = d[STORE.dram], stored_box(d)[1]
+        start, (rows, columns, run) = d[STORE.dram], store_region(d)[1]
         end = start + run
         end += (rows - 1) * d[STORE.dram_stride_y] + (columns - 1) * d[STORE.dram_stride_x]
         self.area = range(min(self.area.start, start), max(self.area.stop, end))
@@ -125,22 +129,22 @@ class Stores:
             self.targets[tile] = start
 
 
-class Memories:
-    """Numbers of all memory that a recorded run knows.
+class ValueMemory:
+    """Value numbers of all memory that a recorded run uses.
 
-    ``recorded`` is DRAM as the recording leaves it, ``planned`` as the plan does that has whole
-    layers in the place of some; so are ``scratchpads`` and ``planned_scratchpads``.
+    ``recorded`` is DRAM as the recording leaves it, ``planned`` as the plan with layer kernels
+    does; so are ``scratchpads`` and ``planned_scratchpads``.
     """
 
-    def __init__(self, machine: Machine, stores: Mapping[int, Stores]) -> None:
+    def __init__(self, machine: Machine, stores: Mapping[int, LayerStores]) -> None:
         self.stores = stores
         self.channels = machine.layers.channels
-        """Of each layer, by which saturated values are counted."""
+        """Channels of each layer, by which saturated values are counted."""
         shared = machine.shared[0]
         self.image_base, self.ram_base = int(shared.image_base), int(shared.ram_base)
         self.image_bytes, self.ram_bytes = machine.image.size, machine.ram.size
         self.used = self.image_bytes + self.ram_bytes
-        """Numbers given out so far: the first ones are those of the image, then those of DRAM."""
+        """Number of value numbers in use: first those of the image, then those of DRAM."""
         first = np.arange(self.image_bytes, self.used, dtype=np.int32)
         self.recorded, self.planned = first, first.copy()
         shape = machine.scratchpad.shape
@@ -148,21 +152,22 @@ class Memories:
         self.planned_scratchpads = [memory.copy() for memory in self.scratchpads]
         self._runs: list[list[tuple[int, int, int]]] = [[] for _ in range(shape[0])]
 
-    def new(self, count: int) -> int:
-        """The first of ``count`` numbers that nobody has."""
+    def allocate(self, count: int) -> int:
+        """Return the first of ``count`` new numbers."""
         first = self.used
         self.used += count
         if self.used > MAX_NUMBERS:
             raise UnprovedError
         return first
 
-    def dram(self, memory: Numbers, d: Words) -> Any:
-        """Numbers of a transfer's side in DRAM [rows, runs, bytes]; the image never changes."""
+    def view_dram(self, memory: ValueNumbers, d: Words) -> Any:
+        """Return the numbers of a transfer's DRAM side [rows, runs, bytes]; the image never
+        changes."""
         shape = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
         steps = d[LOAD.dram_stride_y], d[LOAD.dram_stride_x], 1
         start = d[LOAD.dram] - self.image_base
         if not 0 <= start < self.image_bytes:
-            return box(memory, d[LOAD.dram] - self.ram_base, shape, steps)
+            return view_region(memory, d[LOAD.dram] - self.ram_base, shape, steps)
         numbers: Any = np.arange(start, start + shape[2], dtype=np.int32)
         for axis in (1, 0):
             if shape[axis] > 1:
@@ -171,9 +176,9 @@ class Memories:
                 )
         return np.broadcast_to(numbers, shape)
 
-    def written(self, core: int, start: int, shape: Sequence[int], steps: Sequence[int]) -> Any:
-        """A box of a scratchpad, where the recording writes now."""
-        target = box(self.scratchpads[core], start, shape, steps)
+    def begin_write(self, core: int, start: int, shape: Sequence[int], steps: Sequence[int]) -> Any:
+        """Return a region of a scratchpad that the recording is about to write."""
+        target = view_region(self.scratchpads[core], start, shape, steps)
         runs = self._runs[core]
         if runs:
             end = start + shape[-1]
@@ -182,36 +187,40 @@ class Memories:
             self._runs[core] = [run for run in runs if run[0] >= end or run[1] <= start]
         return target
 
-    def keep(self, core: int, written: Box) -> None:
-        """The plan writes what the recording has just written."""
-        box(self.planned_scratchpads[core], *written)[...] = box(self.scratchpads[core], *written)
+    def copy_to_plan(self, core: int, written: Region) -> None:
+        """Copy to the plan what the recording has just written."""
+        view_region(self.planned_scratchpads[core], *written)[...] = view_region(
+            self.scratchpads[core], *written
+        )
 
-    def image_run(self, core: int, start: int, nbytes: int) -> int | Numbers:
-        """What a scratchpad holds: the first number if it is an intact copy of a run of the image,
-        else all of them."""
+    def find_image_run(self, core: int, start: int, nbytes: int) -> int | ValueNumbers:
+        """Return the first number if a scratchpad holds an intact copy of the image, else all
+        numbers."""
         for first, end, number in self._runs[core]:
             if first <= start and start + nbytes <= end:
                 return number + start - first
-        numbers: Numbers = box(self.scratchpads[core], start, (1, 1, nbytes), (0, 0, 1)).copy()
+        numbers: ValueNumbers = view_region(
+            self.scratchpads[core], start, (1, 1, nbytes), (0, 0, 1)
+        ).copy()
         return numbers.reshape(-1)
 
-    def load(self, core: int, d: Words) -> Numbers:
-        """A load; what the recording has in DRAM there."""
-        start, shape, steps = loaded_box(d)
+    def load(self, core: int, d: Words) -> ValueNumbers:
+        """Execute a load; return the recorded numbers of its DRAM side."""
+        start, shape, steps = load_region(d)
         if 0 in shape:
             return NOTHING
-        if overlaps(shape, steps[:2]):
+        if may_overlap(shape, steps[:2]):
             raise UnprovedError
         runs, rows = d[LOAD.count_x], d[LOAD.count_y]
         left, above = d[LOAD.pad_x_before], d[LOAD.pad_y_before]
-        target = self.written(core, start, shape, steps)
+        target = self.begin_write(core, start, shape, steps)
         if shape[:2] != (rows, runs):
-            pattern = constant(d[LOAD.fill], d[LOAD.element])
+            pattern = constant_numbers(d[LOAD.fill], d[LOAD.element])
             for byte, number in enumerate(pattern):
                 target[..., byte :: pattern.size] = number
         if runs * rows == 0:
             return NOTHING
-        numbers: Numbers = self.dram(self.recorded, d)
+        numbers: ValueNumbers = self.view_dram(self.recorded, d)
         target[above : above + rows, left : left + runs] = numbers
         first = d[LOAD.dram] - self.image_base
         is_run = runs == 1 or d[LOAD.dram_stride_x] == d[LOAD.spm_stride_x] == shape[2]
@@ -220,14 +229,14 @@ class Memories:
             self._runs[core] = [*self._runs[core][1 - MAX_RUNS :], known]
         return numbers
 
-    def store(self, core: int, d: Words) -> Numbers:
-        """A store; what it writes. Raises UnprovedError for the image."""
+    def store(self, core: int, d: Words) -> ValueNumbers:
+        """Execute a store; return what it writes. Raise UnprovedError for the image."""
         shape = d[STORE.count_y], d[STORE.count_x], d[STORE.run_bytes]
         if 0 in shape:
             return NOTHING
         is_image = 0 <= d[STORE.dram] - self.image_base < self.image_bytes
-        if is_image or overlaps(shape, (d[STORE.dram_stride_y], d[STORE.dram_stride_x])):
+        if is_image or may_overlap(shape, (d[STORE.dram_stride_y], d[STORE.dram_stride_x])):
             raise UnprovedError
-        numbers: Numbers = box(self.scratchpads[core], *stored_box(d))
-        self.dram(self.recorded, d)[...] = numbers
+        numbers: ValueNumbers = view_region(self.scratchpads[core], *store_region(d))
+        self.view_dram(self.recorded, d)[...] = numbers
         return numbers

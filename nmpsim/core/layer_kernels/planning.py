@@ -1,0 +1,212 @@
+"""Recordings with layer kernels in place of tiles, where that is proved.
+
+Consecutive layer kernels form a pass if threads need not meet in between. They meet after a layer
+because any of its tasks may have made what a task of the next one reads. If the tasks of both fall
+into groups that share no memory (rows of a sum, of its rescale, and of a 1x1 convolution), each
+group is one part of one epoch, and its rows stay in the host's cache. The footprints of the
+instructions show this for any kind of layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter
+
+import attrs
+import numpy as np
+
+from nmpsim.core.compiled.kernel_arguments import LAYER, NUMBER, WORDS
+from nmpsim.core.compiled.recording import PART_WORDS, Epochs, Recording, find_reached
+from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP, WORD_COUNT
+from nmpsim.core.layer_kernels.proof import (
+    Epoch,
+    PlanStep,
+    RecordedInstruction,
+    ReplayPlan,
+    prove_layers,
+)
+from nmpsim.core.state import Machine
+from nmpsim.kernels.entries import pause_garbage_collection
+from nmpsim.memory.footprint import COUNT, END, MAX_TOUCHES, START, TOUCH_WORDS, WRITES, footprint
+
+MIN_PARTS = 4
+"""Minimum number of parts of a pass, for as many threads."""
+
+Spans = list[tuple[int, int]]
+"""Sorted, disjoint memory ranges: first byte and the one after the last."""
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """Instructions that one thread executes, and the memory that they read and write."""
+
+    instructions: list[RecordedInstruction]
+    reads: Spans
+    writes: Spans
+    first_write: int = 0
+    """Start of the memory that the last instruction writes."""
+    reads_dram: bool = False
+    """Whether it has a load, which reads at a device address."""
+
+    def overlaps(self, other: Part) -> bool:
+        """Return whether one part writes what the other one reads or writes."""
+        pairs = (
+            (self.writes, other.writes),
+            (self.writes, other.reads),
+            (self.reads, other.writes),
+        )
+        return any(_have_overlap(one, two) for one, two in pairs)
+
+
+def _have_overlap(one: Spans, two: Spans) -> bool:
+    """Return whether ranges have a byte in common."""
+    i = j = 0
+    while i < len(one) and j < len(two):
+        if one[i][1] <= two[j][0]:
+            i += 1
+        elif two[j][1] <= one[i][0]:
+            j += 1
+        else:
+            return True
+    return False
+
+
+def make_part(instructions: Sequence[RecordedInstruction]) -> Part:
+    """Make a part of some instructions."""
+    reads: Spans = []
+    writes: Spans = []
+    first_write, touches = 0, np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
+    for one in instructions:
+        footprint(int(FOOTPRINT_KIND[one.number]), np.array(one.words, np.int64), touches)
+        written = int(touches[0, WRITES])
+        spans = touches[1 : touches[0, COUNT] + 1, (START, END)].tolist()
+        writes += map(tuple, spans[:written])
+        reads += map(tuple, spans[written:])
+        first_write = spans[0][0] if written else first_write
+    reads_dram = any(one.number == OP.nmp_load for one in instructions)
+    return Part(list(instructions), _unite(reads), _unite(writes), first_write, reads_dram)
+
+
+def _unite(spans: Spans) -> Spans:
+    """Return the same memory in disjoint ranges."""
+    found: Spans = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _join_parts(parts: Iterable[Part]) -> Part:
+    """Join parts into one that executes them one after the other."""
+    known = list(parts)
+    return Part(
+        [one for part in known for one in part.instructions],
+        _unite([span for part in known for span in part.reads]),
+        _unite([span for part in known for span in part.writes]),
+    )
+
+
+def make_passes(layers: Iterable[Sequence[Part]]) -> Iterator[list[Part]]:
+    """Group the parts of consecutive layers into passes that need no synchronization inside."""
+    before: list[Part] = []
+    for layer in layers:
+        join_paths = _join_passes(before, layer) if before else None
+        if join_paths is None and before:
+            yield before
+        before = list(layer) if join_paths is None else join_paths
+    if before:
+        yield before
+
+
+def _join_passes(before: Sequence[Part], after: Sequence[Part]) -> list[Part] | None:
+    """Join parts of two passes in groups that share no memory; None if they are few or uneven."""
+    if any(part.reads_dram for part in (*before, *after)):
+        return None
+    groups: list[tuple[list[Part], list[Part]]] = [([part], []) for part in before]
+    for part in after:
+        met = [group for group in groups if any(part.overlaps(other) for other in group[0])]
+        groups = [group for group in groups if group not in met]
+        first = [one for group in met for one in group[0]]
+        groups.append((first, [*(one for group in met for one in group[1]), part]))
+    if len(groups) < MIN_PARTS or len({(len(a), len(b)) for a, b in groups}) > 1:
+        return None
+    return [_join_parts([*a, *b]) for a, b in groups]
+
+
+def epochs_with_layer_kernels(machine: Machine, recording: Recording) -> Epochs:
+    """Return the epochs of a recording with layer kernels, or as recorded if there are none."""
+    prove_once(machine, recording)
+    return recording.whole or recording.epochs
+
+
+def prove_once(machine: Machine, recording: Recording) -> None:
+    """Prove once which layers of a recording can be layer kernels."""
+    if recording.is_proof_tried:
+        return
+    recording.is_proof_tried = True
+    with pause_garbage_collection():
+        plan = prove_layers(machine, unpack_epochs(recording.epochs))
+    if plan is not None:
+        recording.reads_scratchpads = plan.reads_scratchpads
+        recording.whole = pack_plan(machine, plan) if plan.whole else None
+
+
+def unpack_epochs(epochs: Epochs) -> list[Epoch]:
+    """Return each epoch's instructions by core."""
+    items, counts = epochs.items.tolist(), WORD_COUNT.tolist()
+
+    def part(at: int, end: int) -> Iterable[RecordedInstruction]:
+        while at < end:
+            number = items[at + NUMBER]
+            following = at + WORDS + counts[number]
+            yield RecordedInstruction(number, items[at + LAYER], items[at + WORDS : following])
+            at = following
+
+    parts, firsts = epochs.parts.tolist(), epochs.firsts.tolist()
+    return [
+        {core: list(part(at, end)) for at, end, core in parts[first:last]}
+        for first, last in pairwise(firsts)
+    ]
+
+
+def pack_plan(machine: Machine, plan: ReplayPlan) -> Epochs:
+    """Pack a plan: each step, or pass over several layers, is an epoch."""
+    items: list[int] = []
+    parts: list[tuple[int, int, int]] = []
+    firsts, lowest, is_whole = [0], [], []
+    for whole, epoch in _epochs_of(plan):
+        for core, instructions in epoch.items():
+            begin = len(items)
+            for one in instructions:
+                items += [one.number, one.layer, *one.words]
+            parts.append((begin, len(items), core))
+        firsts.append(len(parts))
+        lowest.append(min(one.layer for part in epoch.values() for one in part))
+        is_whole.append(whole)
+    pack_weights = np.array(parts, np.int64).reshape(-1, PART_WORDS)
+    arrays = np.array(items, np.int64), pack_weights, np.array(firsts, np.int64)
+    reached = find_reached(np.array(lowest, np.int64), machine)
+    return Epochs(*arrays, reached, np.array(is_whole, np.bool_), plan.host)
+
+
+def _epochs_of(plan: ReplayPlan) -> Iterator[tuple[bool, Epoch]]:
+    """Return what runs at the same time, and whether it consists of layer kernels."""
+    for is_whole, steps in groupby(plan.steps, lambda step: step.layer >= 0):
+        if is_whole:
+            layers = (_parts_of(step, plan.host.slots) for step in steps)
+            for parts in make_passes(layers):
+                yield True, dict(enumerate(part.instructions for part in parts))
+        else:
+            yield from ((False, step.replayed) for step in steps)
+
+
+def _parts_of(step: PlanStep, slots: int) -> list[Part]:
+    """Return the parts of a layer: its tasks take turns in slots."""
+    found: list[list[RecordedInstruction]] = [[] for _ in range(min(slots, len(step.tasks)))]
+    for turn, task in enumerate(step.tasks):
+        part = found[turn % slots]
+        part += [RecordedInstruction(number, step.layer, words) for number, words in task]
+    return sorted(map(make_part, found), key=attrgetter("first_write"))

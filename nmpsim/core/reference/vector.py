@@ -1,0 +1,156 @@
+"""The vector unit: pools, elementwise operations, rescaling, look-up, fill and transposition."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from nmpsim.core.reference.arithmetic import FormulaSteps, clip, evaluate, make_step
+from nmpsim.core.reference.context import InstructionContext
+from nmpsim.core.reference.mac import channel_indices, iterate_pixels, write_pixel
+from nmpsim.core.reference.operands import Descriptor, Scratchpad, address_grid, get_element_type
+from nmpsim.core.reference.profiles import AVERAGES, PAIRS, RESCALES, TOTALS
+from nmpsim.core.reference.saturation import LayerCounters, ResultPositions, clamp, saturate
+from nmpsim.core.state import Int64s
+from nmpsim.isa.words import ACTIVATION_LEAKY, DIVIDE_BY_VALID_TAPS, RHS_INT32
+from nmpsim.kernels.saturation_stages import ACTIVATION, RESCALE
+
+
+def read_valid_taps(d: Descriptor, spm: Scratchpad, y: int, x: int) -> Int64s:
+    """Read the input below an output pixel of a pool, without padding: [taps, channels]."""
+    nbytes = get_element_type(d).nbytes
+    top, left = y * d["stride_h"] - d["pad_top"], x * d["stride_w"] - d["pad_left"]
+    rows = [r for r in range(top, top + d["kernel_h"]) if 0 <= r < d["in_h"]]
+    columns = [c for c in range(left, left + d["kernel_w"]) if 0 <= c < d["in_w"]]
+    if not rows or not columns:
+        return np.zeros((0, d["channels"]), np.int64)
+    start = d["input"] + rows[0] * d["in_row_stride"] + columns[0] * d["in_pixel_stride"]
+    taps = address_grid(
+        start,
+        (len(rows), d["in_row_stride"]),
+        (len(columns), d["in_pixel_stride"]),
+        (d["channels"], nbytes),
+    )
+    return spm.read(nbytes, taps).reshape(-1, d["channels"])
+
+
+def maxpool(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
+    """Execute ``nmp.maxpool``: the maximum over valid taps."""
+    spm = Scratchpad(s.core)
+    for y, x in iterate_pixels(d):
+        taps = read_valid_taps(d, spm, y, x)
+        best = taps.max(axis=0) if len(taps) else np.full(d["channels"], d["empty_value"])
+        write_pixel(spm, d, y, x, best)
+
+
+def sum_taps(taps: Int64s, d: Descriptor) -> Any:
+    """Sum the taps of a window [taps, channels], zero point subtracted, in the profile's order."""
+    return TOTALS[d["profile"]](taps, d)
+
+
+def average(sums: Any, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+    """Compute averages from the sums of windows: profile, then clip."""
+    values = yield from AVERAGES[d["profile"]](sums, divisor, d, place)
+    yield clip(values, d, place)
+
+
+def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
+    """Execute ``nmp.avgpool``: the scaled sum over valid taps, divided by their number if asked."""
+    spm = Scratchpad(s.core)
+    for y, x in iterate_pixels(d):
+        place = ResultPositions(account, channel_indices(d, y, x, d["channels"]))
+        taps = read_valid_taps(d, spm, y, x) - d["in_offset"]
+        divisor = len(taps) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
+        steps = average(sum_taps(taps, d), max(divisor, 1), d, place)
+        write_pixel(spm, d, y, x, evaluate(steps))
+    account.add_elements(d["out_h"] * d["out_w"] * d["channels"])
+
+
+def combine_pair(
+    left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
+) -> FormulaSteps:
+    """Combine two operands without their zero points: profile, then clip."""
+    values = yield from PAIRS[d["profile"]](left, right, d, place)
+    yield clip(values, d, place)
+
+
+def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
+    """Execute ``nmp.eltwise``: one operation on two tensors, each with its own scale."""
+    spm, rows, columns = Scratchpad(s.core), d["rows"], d["columns"]
+    nbytes = get_element_type(d).nbytes
+    right_bytes = 4 if d["rhs_kind"] == RHS_INT32 else nbytes
+
+    def addresses(name: str, nbytes: int) -> Int64s:
+        return address_grid(
+            d[name], (rows, d[f"{name.removesuffix('put')}_stride"]), (columns, nbytes)
+        )
+
+    index = address_grid(d["event_origin"], (rows, d["event_stride_y"]), (columns, 1))
+    place = ResultPositions(account, index)
+    left = spm.read(nbytes, addresses("lhs", nbytes)) - d["lhs_offset"]
+    right = spm.read(right_bytes, addresses("rhs", right_bytes)) - d["rhs_offset"]
+    right = saturate(right, 32, RESCALE, place)
+    results = evaluate(combine_pair(left, right, d, place))
+    spm.write(nbytes, addresses("output", nbytes), results)
+    account.add_elements(rows * columns)
+
+
+def rescale_values(x: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+    """Rescale values without their zero point: profile, then clip."""
+    is_leaky = d["activation"] == ACTIVATION_LEAKY
+    below = (x < 0) & is_leaky
+    if is_leaky:
+        description = "1 where x is below 0: the leaky scale holds"
+        yield make_step("below", below.astype(np.int64), description)
+    values = yield from RESCALES[d["profile"]](x, below, d, place)
+    yield clip(values, d, place)
+
+
+def rescale(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
+    """Execute ``nmp.rescale``: clamp (an activation), change the scale, clip."""
+    spm, count, nbytes = Scratchpad(s.core), d["count"], get_element_type(d).nbytes
+    place = ResultPositions(account, address_grid(d["event_origin"], (count, 1)))
+    x = spm.read(nbytes, address_grid(d["input"], (count, nbytes)))
+    x = clamp(x, d["in_low"], d["in_high"], (ACTIVATION, ACTIVATION), place) - d["in_offset"]
+    results = evaluate(rescale_values(x, d, place))
+    spm.write(nbytes, address_grid(d["output"], (count, nbytes)), results)
+    account.add_elements(count)
+
+
+def lut(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
+    """Execute ``nmp.lut``: replace each byte by its entry in a table."""
+    spm, count = Scratchpad(s.core), d["count"]
+    table = spm.read(1, address_grid(d["table"], (256, 1)))
+    x = spm.read(1, address_grid(d["input"], (count, 1)))
+    spm.write(1, address_grid(d["output"], (count, 1)), table[x + 128])
+
+
+def fill(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
+    """Execute ``nmp.fill``: write one value to all elements."""
+    nbytes, count = get_element_type(d).nbytes, d["count"]
+    addresses = address_grid(d["output"], (count, nbytes))
+    Scratchpad(s.core).write(nbytes, addresses, np.full(count, d["value"], np.int64))
+
+
+def transpose(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
+    """Execute ``nmp.transpose``, a strided copy; of overlapping results the last one remains."""
+    spm, size = Scratchpad(s.core), d["element_bytes"]
+    sizes = [d[f"size_{n}"] for n in range(4)]
+    for place in itertools.product(*map(range, sizes)):
+        source = d["input"] + sum(p * d[f"in_stride_{n}"] for n, p in enumerate(place))
+        target = d["output"] + sum(p * d[f"out_stride_{n}"] for n, p in enumerate(place))
+        spm.view(target, size)[:] = spm.view(source, size)
+
+
+INSTRUCTIONS = {
+    "nmp.maxpool": maxpool,
+    "nmp.avgpool": avgpool,
+    "nmp.eltwise": eltwise,
+    "nmp.rescale": rescale,
+    "nmp.lut": lut,
+    "nmp.fill": fill,
+    "nmp.transpose": transpose,
+}
+"""Mnemonic -> definition."""
