@@ -210,13 +210,13 @@ print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs
     ("descriptor", "profile", "module", "place"),
     [
         ("conv", "qnnpack", "nmpsim.core.reference.profiles", "BIASES"),
-        ("conv", "qnnpack", "nmpsim.kernels.profiles", "bias_in_sum"),
+        ("conv", "qnnpack", "nmpsim.kernels.profiles", "initial_bias"),
         ("avgpool", "onednn", "nmpsim.core.reference.profiles", "AVERAGES"),
-        ("avgpool", "onednn", "nmpsim.kernels.profiles", "average_results"),
+        ("avgpool", "onednn", "nmpsim.kernels.profiles", "compute_averages"),
         ("eltwise", "onednn", "nmpsim.core.reference.profiles", "PAIRS"),
-        ("eltwise", "onednn", "nmpsim.kernels.binary_profiles", "pair_results"),
+        ("eltwise", "onednn", "nmpsim.kernels.binary_profiles", "compute_binary"),
         ("rescale", "fbgemm", "nmpsim.core.reference.profiles", "RESCALES"),
-        ("rescale", "fbgemm", "nmpsim.kernels.profiles", "rescale_results"),
+        ("rescale", "fbgemm", "nmpsim.kernels.profiles", "rescale_values"),
     ],
 )
 def test_a_profile_that_nobody_implements(
