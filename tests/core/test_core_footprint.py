@@ -31,7 +31,7 @@ def touched(
 ) -> dict[tuple[bool, str], set[int]]:
     values = np.array([words.get(word.name, 0) for word in DESCRIPTORS[name]], np.int64)
     rows = np.zeros((f.MAX_TOUCHES, f.TOUCH_WORDS), np.int64)
-    rows[0, f.IS_JIT_DISABLED] = plain
+    rows[0, f.IS_PLAIN] = plain
     f.footprint(KINDS[name], values, rows)
     found = {}
     for row in range(1, int(rows[0, f.COUNT]) + 1):
