@@ -104,7 +104,7 @@ class Line:
             self._token = next(self._tokens)
         return token
 
-    def starts(self, word: str) -> bool:
+    def starts_with(self, word: str) -> bool:
         """Return whether this is the first word of the line."""
         return next(tokens(self._text)).text == word
 
@@ -116,7 +116,7 @@ class Line:
         """Return the position of a token of this line, for a message."""
         return Place(self._file, self._number, token.column)
 
-    def unexpected(self, expected: str, hint: str | None = None) -> UserError:
+    def make_error(self, expected: str, hint: str | None = None) -> UserError:
         """Return the error that the next token is not the expected one."""
         found = quote(self._token.text) or TokenKind.END.value
         return fail(
@@ -128,7 +128,7 @@ class Line:
             hint=hint,
         )
 
-    def at(self, text: str) -> bool:
+    def is_next(self, text: str) -> bool:
         """Return whether the next token is this punctuation or word."""
         return self._token.text == text
 
@@ -139,73 +139,67 @@ class Line:
         self.take()
         return True
 
-    def punctuation(self, text: str) -> Token:
-        """Take this punctuation mark."""
+    def expect(self, text: str, expected: str | None = None) -> Token:
+        """Take this word or punctuation mark."""
         if self._token.text != text:
-            raise self.unexpected(text)
+            raise self.make_error(expected or text)
         return self.take()
 
-    def word(self, text: str, expected: str | None = None) -> Token:
-        """Take this word."""
-        if self._token.text != text:
-            raise self.unexpected(expected or text)
-        return self.take()
-
-    def any_word(self, expected: str) -> Token:
+    def expect_word(self, expected: str) -> Token:
         """Take any word."""
         if self._token.kind is not TokenKind.WORD:
-            raise self.unexpected(expected)
+            raise self.make_error(expected)
         return self.take()
 
-    def name(self) -> Token:
+    def expect_name(self) -> Token:
         """Take a ``%name``; the token's text is the name without percent sign and quotes."""
         if self._token.kind is not TokenKind.NAME:
-            raise self.unexpected(TokenKind.NAME.value)
+            raise self.make_error(TokenKind.NAME.value)
         text = self._token.text[1:]
         if text.startswith('"'):
             try:
                 text = json.loads(text)
                 text.encode()  # half a surrogate pair is no character
             except ValueError:
-                raise self.unexpected("a name in quotes, as JSON writes it") from None
+                raise self.make_error("a name in quotes, as JSON writes it") from None
         if not text:
-            raise self.unexpected("a name that is not empty")
+            raise self.make_error("a name that is not empty")
         return self.take()._replace(text=text)
 
-    def function_name(self) -> str:
+    def expect_function_name(self) -> str:
         """Take the name after ``function``, which Glow does not restrict."""
         if not _FUNCTION_NAME.fullmatch(self._token.text):
-            raise self.unexpected("the function's name")
+            raise self.make_error("the function's name")
         return self.take().text
 
-    def integer(self, expected: str = TokenKind.INT.value) -> int:
+    def expect_integer(self, expected: str = TokenKind.INT.value) -> int:
         """Take an integer of limited length."""
         if self._token.kind is not TokenKind.INT:
-            raise self.unexpected(expected)
+            raise self.make_error(expected)
         if len(self._token.text) > _MAX_DIGITS:
-            raise self.unexpected(f"an integer of at most {_MAX_DIGITS} digits")
+            raise self.make_error(f"an integer of at most {_MAX_DIGITS} digits")
         return int(self.take().text)
 
-    def real(self, expected: str = "a number") -> float:
+    def expect_number(self, expected: str = "a number") -> float:
         """Take a number with or without decimals."""
         if self._token.kind is TokenKind.INT:
-            return float(self.integer(expected))
+            return float(self.expect_integer(expected))
         if self._token.kind is not TokenKind.FLOAT or len(self._token.text) > _MAX_FLOAT_TEXT:
-            raise self.unexpected(expected)
+            raise self.make_error(expected)
         return float(self.take().text)
 
-    def end(self) -> None:
+    def expect_end(self) -> None:
         """Require the end of the line."""
         if self._token.kind is not TokenKind.END:
-            raise self.unexpected(TokenKind.END.value)
+            raise self.make_error(TokenKind.END.value)
 
-    def declared_size(self) -> tuple[int, Place]:
+    def expect_declared_size(self) -> tuple[int, Place]:
         """Take the line ``; size = N bytes`` and return N and its position."""
-        self.punctuation(";")
-        self.word("size", "; size = N bytes")
-        self.punctuation("=")
+        self.expect(";")
+        self.expect("size", "; size = N bytes")
+        self.expect("=")
         place = self.place(self._token)
-        size = self.integer()
-        self.word("bytes")
-        self.end()
+        size = self.expect_integer()
+        self.expect("bytes")
+        self.expect_end()
         return size, place

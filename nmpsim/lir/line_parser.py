@@ -25,35 +25,35 @@ _TYPE_STARTS = ("<", "[")
 
 def parse_weight(line: Line) -> WeightVar:
     """Parse ``%NAME = WeightVar TYPE const|mutable``."""
-    name = line.name()
-    line.punctuation("=")
-    line.word("WeightVar")
+    name = line.expect_name()
+    line.expect("=")
+    line.expect("WeightVar")
     type = parse_type(line)
-    if not (line.at("const") or line.at("mutable")):
-        raise line.unexpected("const or mutable")
+    if not (line.is_next("const") or line.is_next("mutable")):
+        raise line.make_error("const or mutable")
     constant = line.take().text == "const"
-    line.end()
+    line.expect_end()
     return WeightVar(name.text, type, constant, line.span(name))
 
 
 def parse_instruction(line: Line) -> Instruction:
     """Parse ``N %NAME = OPCODE [ pred: P ] OPERANDS { ATTRIBUTES}``."""
     start = line.peek()
-    number = line.integer("an instruction number, or }")
-    name = line.name()
-    line.punctuation("=")
+    number = line.expect_integer("an instruction number, or }")
+    name = line.expect_name()
+    line.expect("=")
     opcode = _opcode(line)
     predicate = _predicate(line)
     operands = _operands(line)
-    attributes, spans = _attributes(line) if line.at("{") else ({}, {})
-    line.end()
+    attributes, spans = _attributes(line) if line.is_next("{") else ({}, {})
+    line.expect_end()
     return Instruction(
         number, name.text, opcode, operands, attributes, line.span(start), predicate, spans
     )
 
 
 def _opcode(line: Line) -> str:
-    token = line.any_word("an opcode")
+    token = line.expect_word("an opcode")
     if token.text not in OPCODES:
         raise UserError(make_opcode_diagnostic(token.text, line.place(token)))
     return token.text
@@ -62,13 +62,13 @@ def _opcode(line: Line) -> str:
 def _predicate(line: Line) -> str | None:
     if not line.accept("["):
         return None
-    line.word("pred")
-    line.punctuation(":")
+    line.expect("pred")
+    line.expect(":")
     if line.peek().kind is TokenKind.NAME:
-        name = line.name()
+        name = line.expect_name()
     else:
-        name = line.any_word("the predicate's name")
-    line.punctuation("]")
+        name = line.expect_word("the predicate's name")
+    line.expect("]")
     return name.text
 
 
@@ -83,18 +83,18 @@ def _operands(line: Line) -> tuple[Operand, ...]:
 
 def _operand(line: Line) -> Operand:
     if line.peek().text not in (IN, OUT, INOUT):
-        raise line.unexpected("@in, @out or @inout")
+        raise line.make_error("@in, @out or @inout")
     kind = line.take()
-    return Operand(kind.text, line.name().text, line.span(kind))
+    return Operand(kind.text, line.expect_name().text, line.span(kind))
 
 
 def _attributes(line: Line) -> tuple[dict[str, AttributeValue], dict[str, Span]]:
     """Parse the attributes; return them by name, and the position of each name."""
-    line.punctuation("{")
+    line.expect("{")
     attributes: dict[str, AttributeValue] = {}
     spans: dict[str, Span] = {}
     while True:
-        key = line.any_word("an attribute's name")
+        key = line.expect_word("an attribute's name")
         if key.text in attributes:
             raise fail(
                 "LIR008",
@@ -103,40 +103,42 @@ def _attributes(line: Line) -> tuple[dict[str, AttributeValue], dict[str, Span]]
                 found=quote(key.text),
                 expected="each attribute once",
             )
-        line.punctuation(":")
+        line.expect(":")
         attributes[key.text] = _value(line)
         spans[key.text] = line.span(key)
         if line.accept("}"):
             return attributes, spans
         if not line.accept(","):
-            raise line.unexpected(", or }")
+            raise line.make_error(", or }")
 
 
 def _value(line: Line) -> AttributeValue:
     token = line.peek()
     if token.kind is TokenKind.INT:
-        return line.integer()
+        return line.expect_integer()
     if token.kind is TokenKind.FLOAT:
-        return line.real()
+        return line.expect_number()
     if token.text == "[":
         return _list(line)
     if token.text in (",", "}"):  # an empty text, such as the FileName of debugprint
         return ""
-    word = line.any_word("a number, a list, a word or a type")
+    word = line.expect_word("a number, a list, a word or a type")
     if line.peek().text in _TYPE_STARTS:
         return _type_of(line, word)
     return word.text
 
 
 def _list(line: Line) -> tuple[int, ...] | tuple[float, ...]:
-    line.punctuation("[")
+    line.expect("[")
     numbers: list[int | float] = []
     while not line.accept("]"):
         if numbers and not line.accept(","):
-            raise line.unexpected(", or ]")
+            raise line.make_error(", or ]")
         if line.peek().kind not in _NUMBERS:
-            raise line.unexpected("a number or ]")
-        numbers.append(line.integer() if line.peek().kind is TokenKind.INT else line.real())
+            raise line.make_error("a number or ]")
+        numbers.append(
+            line.expect_integer() if line.peek().kind is TokenKind.INT else line.expect_number()
+        )
     if any(isinstance(number, float) for number in numbers):
         return tuple(float(number) for number in numbers)
     return tuple(int(number) for number in numbers)
@@ -144,7 +146,7 @@ def _list(line: Line) -> tuple[int, ...] | tuple[float, ...]:
 
 def parse_type(line: Line) -> TensorType:
     """Parse ``ELEM[S:scale O:offset][low,high]<dim x dim>``."""
-    return _type_of(line, line.any_word("a type"))
+    return _type_of(line, line.expect_word("a type"))
 
 
 def _type_of(line: Line, elem: Token) -> TensorType:
@@ -157,7 +159,7 @@ def _type_of(line: Line, elem: Token) -> TensorType:
             expected=", ".join(MODULE_ELEMS),
             hint=did_you_mean(elem.text, MODULE_ELEMS),
         )
-    quant = _quantization(line) if line.at("[") else None
+    quant = _quantization(line) if line.is_next("[") else None
     shape, alignments = _shape(line)
     if problem := find_size_problem(shape):
         found, expected = problem
@@ -172,31 +174,31 @@ def _type_of(line: Line, elem: Token) -> TensorType:
 
 
 def _quantization(line: Line) -> Quantization:
-    line.punctuation("[")
-    line.word("S", "S:scale")
-    line.punctuation(":")
-    scale = line.real("the scale")
-    line.word("O", "O:offset")
-    line.punctuation(":")
-    offset = line.integer("the offset, an integer")
-    line.punctuation("]")
-    line.punctuation("[")
-    low = line.real()
-    line.punctuation(",")
-    high = line.real()
-    line.punctuation("]")
+    line.expect("[")
+    line.expect("S", "S:scale")
+    line.expect(":")
+    scale = line.expect_number("the scale")
+    line.expect("O", "O:offset")
+    line.expect(":")
+    offset = line.expect_integer("the offset, an integer")
+    line.expect("]")
+    line.expect("[")
+    low = line.expect_number()
+    line.expect(",")
+    high = line.expect_number()
+    line.expect("]")
     return Quantization(scale, offset, low, high)
 
 
 def _shape(line: Line) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Parse the dimensions and, if printed, their alignments."""
-    line.punctuation("<")
+    line.expect("<")
     dims: list[int] = []
     alignments: list[int] = []
     while not line.accept(">"):
         if dims:
-            line.word("x", "x or >")
-        dims.append(line.integer("a dimension" if dims else "a dimension or >"))
-        alignments.append(line.integer("an alignment") if line.accept(":") else 1)
+            line.expect("x", "x or >")
+        dims.append(line.expect_integer("a dimension" if dims else "a dimension or >"))
+        alignments.append(line.expect_integer("an alignment") if line.accept(":") else 1)
     padded = any(alignment != 1 for alignment in alignments)
     return tuple(dims), tuple(alignments) if padded else ()

@@ -65,7 +65,7 @@ class _Parser:
         if self._opening("code"):
             self._section(lambda line: instructions.append(parse_instruction(line)))
         if not self._errors and (extra := self._line()):
-            self._report(extra.unexpected("nothing after the last }"))
+            self._report(extra.make_error("nothing after the last }"))
         return name, weights, instructions
 
     def _line(self) -> Line | None:
@@ -102,13 +102,13 @@ class _Parser:
             self._report_end("function NAME")
             return ""
         try:
-            line.word("function", "function NAME")
-            name = line.function_name()
-            line.end()
+            line.expect("function", "function NAME")
+            name = line.expect_function_name()
+            line.expect_end()
         except UserError as error:
             self._report(error)
             name = ""
-            if line.starts("declare") or line.starts("code"):
+            if line.starts_with("declare") or line.starts_with("code"):
                 return name
         self._next += 1
         return name
@@ -121,36 +121,36 @@ class _Parser:
                 self._report_end(f"{word} {{")
             return False
         try:
-            line.word(word, f"{word} {{")
-            line.punctuation("{")
-            line.end()
+            line.expect(word, f"{word} {{")
+            line.expect("{")
+            line.expect_end()
         except UserError as error:
             self._report(error)
-            if not line.starts(word):
+            if not line.starts_with(word):
                 return self._skip_to(word)
         self._next += 1
         return True
 
     def _skip_to(self, word: str) -> bool:
         while line := self._line():
-            if line.starts("code") and word != "code":
+            if line.starts_with("code") and word != "code":
                 return False
             self._next += 1
-            if line.starts(word):
+            if line.starts_with(word):
                 return True
         return False
 
     def _section(self, parse_line: Callable[[Line], None], until: str | None = None) -> None:
         """Parse each line up to the closing brace; ``until`` starts the next section."""
         while line := self._line():
-            if until is not None and line.starts(until):
-                self._report(line.unexpected("} before this line"))
+            if until is not None and line.starts_with(until):
+                self._report(line.make_error("} before this line"))
                 return
             self._next += 1
             try:
                 if line.peek().text == "}":
-                    line.punctuation("}")
-                    line.end()
+                    line.expect("}")
+                    line.expect_end()
                     return
                 parse_line(line)
             except UserError as error:
@@ -161,7 +161,7 @@ class _Parser:
         if line.peek().text != ";":
             weights.append(parse_weight(line))
             return
-        size, place = line.declared_size()
+        size, place = line.expect_declared_size()
         total = sum(weight.type.nbytes for weight in weights)
         if size != total and not self._errors:
             hint = "the sizes of all WeightVars, without padding"

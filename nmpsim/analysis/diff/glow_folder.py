@@ -162,7 +162,7 @@ def _entries(lines: list[str], path: Path) -> Iterator[DumpFile]:
 def _type(text: str, number: int, path: Path) -> TensorType:
     line = Line(text, number, str(path))
     type = parse_type(line)
-    line.end()
+    line.expect_end()
     return type
 
 

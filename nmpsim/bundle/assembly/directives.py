@@ -207,7 +207,7 @@ def _tensor_type(statement: Statement, column: int) -> TensorType:
     line = Line(_SCALE_WITHOUT_RANGE.sub(r"\1[0,0]", text), statement.line, statement.file)
     try:
         type = parse_type(line)
-        line.end()
+        line.expect_end()
     except UserError as error:
         first = error.diagnostics[0]
         at = first.place.column if first.place and first.place.column else column
