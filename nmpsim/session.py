@@ -245,7 +245,7 @@ def calibrate(
     if isinstance(model, str | Path) and calibration is not None:
         shapes = {key.removeprefix("input/"): np.shape(v) for key, v in calibration.items()}
     program = float_program(model, weights, input_shapes=input_shapes, sample_shapes=shapes)
-    return CalibratedProgram.of(program, calibration, ranges)
+    return CalibratedProgram.from_samples(program, calibration, ranges)
 
 
 def quantize(

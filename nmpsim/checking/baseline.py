@@ -212,7 +212,7 @@ def check_same_program(baseline: Baseline, run: Run, place: Place) -> None:
     report = run.report
     other_layers = _first_difference(baseline.layers, report.layers)
     if other_layers:
-        raise incomparable_baseline(
+        raise make_baseline_error(
             place, "the program has other layers", *other_layers, _OTHER_PROGRAM
         )
     facts = (
@@ -231,15 +231,15 @@ def check_same_program(baseline: Baseline, run: Run, place: Place) -> None:
     )
     for what, found, expected, hint in facts:
         if found != expected:
-            raise incomparable_baseline(place, what, found, expected, hint)
+            raise make_baseline_error(place, what, found, expected, hint)
 
 
-def other_baseline_version(baseline: Baseline | None) -> str | None:
+def find_other_version(baseline: Baseline | None) -> str | None:
     """Return the nmpsim version that made a baseline, or None if it is this one."""
     return None if baseline is None or baseline.nmpsim == code_version() else baseline.nmpsim
 
 
-def incomparable_baseline(
+def make_baseline_error(
     place: Place, what: str, found: object, expected: object, cure: str
 ) -> UserError:
     """Return the error (BASE002) that a run cannot be compared with its baseline."""

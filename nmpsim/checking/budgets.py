@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nmpsim.checking.baseline import Baseline, incomparable_baseline
+from nmpsim.checking.baseline import Baseline, make_baseline_error
 from nmpsim.checking.expectations import make_failed_layer
 from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.checking.run import Run, list_changed_settings
@@ -42,7 +42,7 @@ def find_device_mismatch(
         return ()
     found = f"{', '.join(changes)}{_most_changed(run, baseline)}"
     what, cure = "the run is on another device", "name the device of the baseline"
-    return incomparable_baseline(place, what, found, "the same settings", cure).diagnostics
+    return make_baseline_error(place, what, found, "the same settings", cure).diagnostics
 
 
 def _compared(budget: Budget, baseline: Baseline | None) -> Baseline | None:

@@ -12,8 +12,8 @@ from nmpsim.bundle import Bundle
 from nmpsim.checking.baseline import (
     Baseline,
     check_same_program,
+    find_other_version,
     make_baseline,
-    other_baseline_version,
     read_baseline,
     write_baseline,
 )
@@ -30,7 +30,7 @@ from nmpsim.checking.expectations import (
     check_top1,
     check_trap,
 )
-from nmpsim.checking.hazards import check_hazards, find_hazards, unfinished_hazard_check
+from nmpsim.checking.hazards import check_hazards, find_hazards, make_unfinished_check
 from nmpsim.checking.program_cache import ProgramCache
 from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome
 from nmpsim.checking.run import Arrays, Run, list_changed_settings, run_bundle
@@ -117,7 +117,7 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
                 )
                 check = check_hazards(hazards, run.layers)
             except TimeLimitError as error:
-                check, took_too_long = unfinished_hazard_check(error), True
+                check, took_too_long = make_unfinished_check(error), True
             result = attrs.evolve(result, checks=(*result.checks, check))
         if work.core is not None and result.failed and not took_too_long:
             is_violation = run.report.contract.violation is not None
@@ -132,7 +132,7 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
         return CaseResult(
             case.name,
             case.lir,
-            baseline_version=other_baseline_version(before),
+            baseline_version=find_other_version(before),
             errors=error.diagnostics,
         )
 
@@ -172,7 +172,7 @@ def judge_run(
         device_changes=()
         if baseline is None
         else list_changed_settings(baseline.device, run.report.device),
-        baseline_version=other_baseline_version(baseline),
+        baseline_version=find_other_version(baseline),
         errors=errors,
     )
 

@@ -57,7 +57,7 @@ def find_hazards(
     return hazards.found
 
 
-def unfinished_hazard_check(error: TimeLimitError) -> Check:
+def make_unfinished_check(error: TimeLimitError) -> Check:
     """Return the failed check of a search that ran out of time."""
     return Check("hazards", "wrong", error.diagnostics[0].message)
 

@@ -30,12 +30,12 @@ jobs:
 """
 
 
-def workflow_text() -> str:
+def format_workflow() -> str:
     """Return a GitHub workflow that checks ``suite.toml``, as in ``programs/ci/``."""
     return _WORKFLOW
 
 
-def suite_text(case: Case, folder: Path) -> str:
+def format_suite(case: Case, folder: Path) -> str:
     """Return a suite of one case for a file in ``folder``.
 
     Raises

@@ -106,7 +106,7 @@ class _Uses:
         column = self.values[:, descriptor_offsets(self.name)[name]]
         return column.view(np.uint32).astype(np.int64)
 
-    def of(self, chosen: npt.NDArray[Any]) -> _Uses:
+    def select(self, chosen: npt.NDArray[Any]) -> _Uses:
         """Return the chosen uses."""
         arrays = (self.order, self.cores, self.layers, self.values)
         return _Uses(self.name, *(array[chosen] for array in arrays))
@@ -150,7 +150,7 @@ def rescale_words(descriptor: str) -> tuple[str, ...]:
 def _of_words(uses: _Uses) -> Iterator[_Number]:
     names = rescale_words(uses.name)
     if "fill" in names:  # of transfers that pad
-        uses = uses.of(np.any([uses.word(pad) for pad in _PADS], axis=0))
+        uses = uses.select(np.any([uses.word(pad) for pad in _PADS], axis=0))
     if not names or not uses.order.size:
         return
     title = f"{names}".encode()
@@ -162,7 +162,7 @@ def _of_words(uses: _Uses) -> Iterator[_Number]:
 def _by_channel(bundle: Bundle, uses: Mapping[str, _Uses]) -> Iterator[_Number]:
     """Yield scales of each channel, as the instructions find them in the scratchpad."""
     for name, channels in _CHANNELS.items():
-        own = uses[name].of(uses[name].word("scales") != 0)
+        own = uses[name].select(uses[name].word("scales") != 0)
         counts = own.word(channels)
         first = own.word("event_origin") % np.maximum(own.word("event_stride_x"), 1)
         sources = _sources(bundle, uses["load"], own, counts * SCALE_RECORD.nbytes)

@@ -77,7 +77,7 @@ class Runner:
         checks = [] if trap is None else [check_trap(trap, run)]
         if hazards and (trap is None or trap.kind == "contract"):
             checks.append(check_hazards(find_hazards(loaded, arrays, config), run.layers))
-        return run, failure_text(checks)
+        return run, format_failures(checks)
 
 
 def check_tolerances(ulp: int, sqnr_db: float | None, cycles_percent: float = 0.0) -> None:
@@ -117,7 +117,7 @@ def compare_arrays(
     if layers:
         arrays = {name: np.asarray(array) for name, array in layers.items()}
         checks.append(check_layers(run, arrays, expect))
-    return failure_text(checks)
+    return format_failures(checks)
 
 
 def compare_snapshot(
@@ -135,7 +135,7 @@ def compare_snapshot(
     except UserError as error:
         result = CaseResult("", "", errors=error.diagnostics)
     errors = [str(attrs.evolve(one, hint=None)) for one in result.errors]
-    return "\n".join([*errors, failure_text(result.checks)]).strip()
+    return "\n".join([*errors, format_failures(result.checks)]).strip()
 
 
 def write_snapshot(run: Run, path: Path) -> None:
@@ -144,7 +144,7 @@ def write_snapshot(run: Run, path: Path) -> None:
     write_baseline(path, make_baseline(run))
 
 
-def failure_text(checks: list[Check] | tuple[Check, ...]) -> str:
+def format_failures(checks: list[Check] | tuple[Check, ...]) -> str:
     """Return each failed check and the layers concerned as text."""
     lines = []
     for check in checks:

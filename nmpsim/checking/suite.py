@@ -23,7 +23,7 @@ class SaturationLimit:
     """Limit for the whole run; None for no more in any layer than the baseline has."""
 
     @classmethod
-    def of(cls, value: object) -> SaturationLimit:
+    def parse(cls, value: object) -> SaturationLimit:
         """Parse ``none``, ``baseline`` or a number; raise ValueError for anything else."""
         if value == "none":
             return cls(0)

@@ -113,7 +113,9 @@ def _converter() -> Converter:
     converter = strict_converter()
     converter.register_structure_hook(float, _real)
     converter.register_structure_hook(Path, _path)
-    converter.register_structure_hook(SaturationLimit, lambda value, _: SaturationLimit.of(value))
+    converter.register_structure_hook(
+        SaturationLimit, lambda value, _: SaturationLimit.parse(value)
+    )
     converter.register_structure_hook_func(lambda kind: kind == tuple[InputFile, ...], _inputs)
     return converter
 

@@ -86,7 +86,7 @@ def load_dataset(
     stored = _find_arrays(file, list(inputs.tensors))
     lengths = {name: array.shape[0] if array.shape else 0 for name, array in stored.items()}
     read = read_all({name: array.head(limit) for name, array in stored.items()}, max_memory)
-    samples = ArraySamples.of(read, lengths, digest_of(file.blocks()))
+    samples = ArraySamples.from_arrays(read, lengths, digest_of(file.blocks()))
     return LabelledDataset(samples, numbers, source)
 
 

@@ -112,7 +112,7 @@ def evaluate(
         too much memory.
     """
     bundle = load(program) if isinstance(program, Path | str) else get_bundle(program)
-    samples = ArraySamples.of(inputs) if isinstance(inputs, Mapping) else inputs
+    samples = ArraySamples.from_arrays(inputs) if isinstance(inputs, Mapping) else inputs
     checked = check_labels(labels, len(samples), count_classes(bundle))
     found = _empty_evaluation(bundle, samples, checked, class_names)
     path = None if results is None else Path(results)
@@ -143,7 +143,7 @@ def evaluate(
                 recorder.report_progress(progress, len(labelled))
         finally:
             recorder.write()
-        found = recorder.merged()
+        found = recorder.merge()
     if path is not None:
         write_results(path, found, top)
     return found
@@ -179,10 +179,10 @@ class _Recorder:
         """Write the file unless it is up to date."""
         if self._path is None or self._written == self._count:
             return
-        write_results(self._path, self.merged(), self._top)
+        write_results(self._path, self.merge(), self._top)
         self._written, self._written_at = self._count, time.monotonic()
 
-    def merged(self) -> Evaluation:
+    def merge(self) -> Evaluation:
         """Return the evaluation with all answers."""
         self._found, self._added = self._found.with_chunks(self._added), []
         return self._found

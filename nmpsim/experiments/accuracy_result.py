@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict, cast
 import attrs
 import numpy as np
 
-from nmpsim.experiments.identity import foreign_results
+from nmpsim.experiments.identity import make_results_error
 from nmpsim.experiments.samples import UNLABELLED
 from nmpsim.experiments.worker import Answer, ChunkResult
 from nmpsim.input_files import read_text
@@ -238,14 +238,16 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
     document = _document(path)
     for key, ours in attrs.asdict(fresh.subject).items():
         if document.get(key) != ours:
-            raise foreign_results(path, f"the file is about another {key}", document.get(key), ours)
+            raise make_results_error(
+                path, f"the file is about another {key}", document.get(key), ours
+            )
     try:
         answers = tuple(a for a in _answers(document["answers"]) if not exceeded_limit(a))
         layers = tuple(LayerTally(**layer) for layer in document["layers"])
     except (KeyError, TypeError, ValueError) as error:
-        raise foreign_results(path, "the file is damaged", error) from error
+        raise make_results_error(path, "the file is damaged", error) from error
     if [one.name for one in layers] != [one.name for one in fresh.layers]:
-        raise foreign_results(path, "the file is about other layers")
+        raise make_results_error(path, "the file is about other layers")
     return attrs.evolve(fresh, answers=answers, layers=layers, reused=len(answers))
 
 
@@ -253,10 +255,10 @@ def _document(path: Path) -> Mapping[str, Any]:
     try:
         document = json.loads(read_text(path, "evaluation", code="RESULT001"))
     except (ValueError, RecursionError) as error:
-        raise foreign_results(path, "the file is not JSON", error) from error
+        raise make_results_error(path, "the file is not JSON", error) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         found = document.get("schema") if isinstance(document, dict) else type(document).__name__
-        raise foreign_results(path, "the file is not an evaluation", found, SCHEMA)
+        raise make_results_error(path, "the file is not an evaluation", found, SCHEMA)
     return document
 
 

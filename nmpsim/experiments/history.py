@@ -241,7 +241,7 @@ def _all(folder: Path) -> list[tuple[Entry, str]]:
             expected="a folder",
             hint="name runs to add: nmpsim history FOLDER RUN.json",
         )
-    found = [_kept(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))]
+    found = [_read_entry(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))]
     networks = {entry.program: entry.network for entry, _ in found if entry.network}
     found = [
         (attrs.evolve(entry, network=entry.network or networks.get(entry.program, "")), document)
@@ -250,7 +250,7 @@ def _all(folder: Path) -> list[tuple[Entry, str]]:
     return sorted(found, key=lambda one: (one[0].date, one[0].program, one[0].label, one[0].kind))
 
 
-def _kept(path: Path) -> tuple[Entry, str]:
+def _read_entry(path: Path) -> tuple[Entry, str]:
     try:
         data = json.loads(read_bytes(path, "entry", MAX_REPORT_BYTES))
         if data["schema"] not in (SCHEMA, OLD_SCHEMA):

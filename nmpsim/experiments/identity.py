@@ -26,7 +26,7 @@ _SEEN_ONLY = (
 """Modules that show or judge results and do not compute them."""
 
 
-def foreign_results(
+def make_results_error(
     path: Path, message: str, found: object = None, expected: object = None
 ) -> UserError:
     """Return the error (RESULT001) that a results file is damaged or of something else."""

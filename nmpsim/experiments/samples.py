@@ -49,7 +49,7 @@ class ArraySamples:
     """Number of samples of the data set; the arrays may have only the first of them."""
 
     @classmethod
-    def of(
+    def from_arrays(
         cls,
         arrays: Mapping[str, npt.ArrayLike],
         lengths: Mapping[str, int] | None = None,

@@ -17,7 +17,7 @@ import attrs
 from nmpsim.atomic import is_special, write_file
 from nmpsim.config import setting_names
 from nmpsim.diagnostics import Place, fail
-from nmpsim.experiments.identity import foreign_results
+from nmpsim.experiments.identity import make_results_error
 from nmpsim.experiments.worker import Measured
 from nmpsim.extras import missing
 from nmpsim.report.causes import ACTIVITIES
@@ -115,7 +115,7 @@ class ResultsFile:
             for column, value in same.items():
                 if row[column] != value:
                     message = f"the file has results of another {column.replace('_', ' ')}"
-                    raise foreign_results(path, message, row[column], value)
+                    raise make_results_error(path, message, row[column], value)
         return cls(path, {row["point"]: row for row in rows})
 
     def add(self, row: Row) -> None:
@@ -178,25 +178,25 @@ def _read_csv(path: Path) -> list[Row]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = list(csv.reader(file))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise foreign_results(path, "the file is not a CSV file of a sweep", error) from error
+        raise make_results_error(path, "the file is not a CSV file of a sweep", error) from error
     if not lines:
         return []
     _check_columns(path, lines[0])
     if any(len(line) != len(COLUMNS) for line in lines[1:]):
-        raise foreign_results(path, "a row has too few or too many fields", None)
+        raise make_results_error(path, "a row has too few or too many fields", None)
     try:
         return [
             {column: _value(column, text) for column, text in zip(COLUMNS, line, strict=True)}
             for line in lines[1:]
         ]
     except ValueError as error:
-        raise foreign_results(path, "a field does not hold what it should", error) from error
+        raise make_results_error(path, "a field does not hold what it should", error) from error
 
 
 def _check_columns(path: Path, found: Sequence[str]) -> None:
     if tuple(found) != COLUMNS:
         shown = ", ".join(found)[:80]
-        raise foreign_results(path, "the file has other columns than a sweep writes", shown)
+        raise make_results_error(path, "the file has other columns than a sweep writes", shown)
 
 
 def _value(column: str, text: str) -> str | int | float | None:
@@ -223,7 +223,7 @@ def _read_parquet(path: Path) -> list[Row]:
         table = parquet.read_table(path)
     except pyarrow.ArrowInvalid as error:
         found = str(error).split("\n", 1)[0][:120]
-        raise foreign_results(path, "the file is not a Parquet file", found) from error
+        raise make_results_error(path, "the file is not a Parquet file", found) from error
     _check_columns(path, table.column_names)
     rows: list[Row] = table.to_pylist()
     return rows

@@ -1,6 +1,6 @@
 """Interpretation of LIR without a device, on real numbers or on the stored integers.
 
-``real_operation`` evaluates one instruction and ``execute_real`` a whole program, float or
+``evaluate_operation`` evaluates one instruction and ``execute_real`` a whole program, float or
 quantized, in real arithmetic (float64): nothing is rounded or clipped. In float32 they follow
 Glow's Interpreter, which calibrates a quantization. ``execute_exact`` runs a quantized program on
 its integers, bit-exactly.
@@ -12,11 +12,11 @@ from nmpsim.interpreter.operations import (
     RealArray,
     RealType,
     dequantize,
+    dequantize_operands,
     dequantize_rows,
+    evaluate_operation,
     find_scale_operands,
     hides_relu,
-    real_operands,
-    real_operation,
 )
 from nmpsim.interpreter.sqnr import decibels, energy, sqnr_db
 
@@ -34,7 +34,7 @@ __all__ = [
     "hides_relu",
     "locate",
     "find_scale_operands",
-    "real_operands",
-    "real_operation",
+    "dequantize_operands",
+    "evaluate_operation",
     "sqnr_db",
 ]

@@ -15,7 +15,7 @@ from nmpsim.kernels.hostops.windows import Window
 _Array = npt.NDArray[Any]
 
 
-def real_convolution(
+def convolve(
     src: _Array, weights: _Array, bias: _Array, shape: tuple[int, ...], attributes: Attributes
 ) -> _Array:
     """Compute a 2-D convolution with zero padding and its fused activation.
@@ -29,7 +29,7 @@ def real_convolution(
     attributes
         Kernels, Strides, Pads, Dilation and Group of the instruction, and its fused activation.
     """
-    window, groups = Window.of(attributes), attributes["Group"]
+    window, groups = Window.from_attributes(attributes), attributes["Group"]
     padded = window.pad(src, 0)
     views = [view for _, view in window.views(padded, shape[1:3])]
     if weights.shape[3] == 1:

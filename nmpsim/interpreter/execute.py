@@ -17,9 +17,9 @@ from nmpsim.interpreter.operations import (
     RealType,
     dequantize,
     dequantize_rows,
+    evaluate_operation,
     find_scale_operands,
-    real_operation,
-    storage_dtype,
+    get_storage_dtype,
 )
 from nmpsim.kernels.hostops import HostTensor, HostValueError, UnsupportedHostOp, execute
 from nmpsim.lir.nodes import Instruction, Module
@@ -117,7 +117,7 @@ def execute_real(
     """
     given = constants or {}
     orders = sum_orders or {}
-    memory = Memory(module, lambda type_: storage_dtype(type_, real))
+    memory = Memory(module, lambda type_: get_storage_dtype(type_, real))
     for weight in module.weights:
         if weight.name in given:
             memory.write(weight.name, given[weight.name])
@@ -133,7 +133,7 @@ def execute_real(
             if places[index].storage not in given:
                 raw = [read_constant(places[i], module.constants) for i in (index, *parameters)]
                 values[index] = dequantize_rows(raw[0], raw[1], raw[2], real)
-        return real_operation(
+        return evaluate_operation(
             instruction,
             [place.type for place in places],
             values,

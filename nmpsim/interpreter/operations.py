@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.interpreter.convolution import real_convolution
+from nmpsim.interpreter.convolution import convolve
 from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.kernels.hostops import HOST_OPS, HostTensor
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Instruction, TensorType
@@ -31,7 +31,7 @@ _MAY_HIDE_A_RELU = opcodes_by_kind(*SATURATES_ANYWHERE) | {
 """Operations whose result type a quantizer may give the range of the ReLU after them."""
 
 
-def real_operation(
+def evaluate_operation(
     instruction: Instruction,
     types: Sequence[TensorType],
     values: Sequence[RealArray],
@@ -50,7 +50,7 @@ def real_operation(
         Types of all operands in print order.
     values
         Real values of all operands in print order and in their logical shapes (as of
-        ``real_operands``); that of an ``@out`` operand is ignored.
+        ``dequantize_operands``); that of an ``@out`` operand is ignored.
     hidden_relu
         Whether to apply the ReLU that the result's type hides (``hides_relu``).
     real
@@ -72,7 +72,7 @@ def real_operation(
         results[0] = np.maximum(results[0], 0)
     written = [index for index, role in enumerate(row.operands) if is_result(role)]
     return {
-        index: np.asarray(array, dtype=storage_dtype(types[index], real))
+        index: np.asarray(array, dtype=get_storage_dtype(types[index], real))
         for index, array in zip(written, results, strict=True)
     }
 
@@ -98,7 +98,7 @@ def _results(
         return [row.formula(*sources, *numbers.values())]
     if row.kind is Kind.CONVOLUTION:
         src, weights, bias = values[1:4]
-        return [real_convolution(src, weights, bias, types[0].shape, attributes)]
+        return [convolve(src, weights, bias, types[0].shape, attributes)]
     if row.kind is Kind.LOOK_UP:
         return [_look_up(types[1], values[1], values[2])]
     if row.kind is Kind.FULLY_CONNECTED:
@@ -107,7 +107,9 @@ def _results(
     if sum_order is not None:
         values = [values[0], values[1][:, sum_order], values[2][sum_order], *values[3:]]
     tensors = [
-        HostTensor(np.zeros(type_.shape, storage_dtype(type_, real)) if role.kind == OUT else value)
+        HostTensor(
+            np.zeros(type_.shape, get_storage_dtype(type_, real)) if role.kind == OUT else value
+        )
         for role, type_, value in zip(row.operands, types, values, strict=False)
     ]
     outputs = HOST_OPS[opcode].run(*tensors, attributes=numbers).outputs
@@ -142,7 +144,7 @@ def hides_relu(instruction: Instruction, dest: TensorType) -> bool:
     )
 
 
-def storage_dtype(type_: TensorType, real: RealType) -> np.dtype[Any]:
+def get_storage_dtype(type_: TensorType, real: RealType) -> np.dtype[Any]:
     """Return the dtype for a tensor's real values; bool and index tensors keep their own."""
     is_number = type_.elem in QUANTIZED_ELEMS or "float" in type_.elem
     return np.dtype(real) if is_number else type_.dtype
@@ -161,7 +163,7 @@ def find_scale_operands(instruction: Instruction) -> Mapping[int, tuple[int, int
     }
 
 
-def real_operands(
+def dequantize_operands(
     instruction: Instruction,
     types: Sequence[TensorType],
     raw: Sequence[npt.NDArray[Any]],
@@ -180,7 +182,7 @@ def real_operands(
 
 def dequantize(array: npt.NDArray[Any], type_: TensorType, real: RealType = REAL) -> RealArray:
     """Return ``scale * (q - offset)``; an array that is not quantized stays as it is."""
-    dtype = storage_dtype(type_, real)
+    dtype = get_storage_dtype(type_, real)
     if type_.quant is None:
         return array.astype(dtype, copy=False)
     centered = array.astype(np.int64) - type_.quant.offset

@@ -94,12 +94,12 @@ def _all_powers(module: Module) -> bool:
     """Return whether all scales print as a power of two, or as 0 where they mean nothing."""
     scales: list[float] = []
 
-    def note(_name: str, type: TensorType, _span: Span, _source: str | None) -> TensorType:
+    def record(_name: str, type: TensorType, _span: Span, _source: str | None) -> TensorType:
         if type.quant is not None:
             scales.append(type.quant.scale)
         return type
 
-    _retyped(module, note)
+    _retyped(module, record)
     return all(scale == 0 or nearest_power_of_two(scale) is not None for scale in scales)
 
 

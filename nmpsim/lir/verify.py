@@ -105,7 +105,7 @@ class _Verifier:
         return False
 
     def _type(self, type: TensorType, name: str, span: Span) -> bool:
-        problems = list(type_problems(type, dummy_scale=name in self._dummies))
+        problems = list(find_type_problems(type, dummy_scale=name in self._dummies))
         for problem in problems:
             self._problem(problem, span, f"%{quote(name)}: ")
         return not problems
@@ -268,7 +268,7 @@ def _dummy_scaled(module: Module) -> frozenset[str]:
     return frozenset(dummy - meant)
 
 
-def type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[Problem]:
+def find_type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[Problem]:
     """Yield all problems of a type.
 
     ``dummy_scale``: the scale has no meaning and may be 0, as for weights whose scales are in

@@ -219,7 +219,7 @@ def _flattened(graph: Graph, value: Value) -> tuple[int, ...]:
 
 
 def _extend(found: dict[str, Range], key: str, array: npt.NDArray[Any]) -> None:
-    range_ = Range.of(array)
+    range_ = Range.from_values(array)
     found[key] = found[key].union(range_) if key in found else range_
 
 

@@ -102,7 +102,7 @@ def compare(calibrated: CalibratedProgram, settings: Settings) -> tuple[Comparis
     if not calibrated.samples:
         raise fail("ARG001", "a comparison needs samples", found="a profile alone")
     programs = [
-        calibrated.rewritten(attrs.evolve(settings, schema=schema, elem=elem))
+        calibrated.rewrite(attrs.evolve(settings, schema=schema, elem=elem))
         for elem in _ELEMS
         for schema in SCHEMAS
     ]

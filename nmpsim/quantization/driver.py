@@ -99,7 +99,7 @@ class CalibratedProgram:
     """The model that the float program comes from."""
 
     @classmethod
-    def of(
+    def from_samples(
         cls,
         program: Module | ImportedModel,
         arrays: Mapping[str, npt.ArrayLike] | None,
@@ -107,10 +107,21 @@ class CalibratedProgram:
     ) -> CalibratedProgram:
         """Run a verified float module, constants attached, on samples of its inputs.
 
-        ``arrays`` hold one sample after the other for each input (``samples.cut_samples``). With
-        Glow's ``profile`` of the network the ranges are those, and samples are for ``compare``.
-        Raises QUANT001 if the module is not a float one, QUANT002 for what is not finite, QUANT005
-        for the profile of another network, and INPUT001 and INPUT002 for the samples.
+        Parameters
+        ----------
+        program
+            The float module, or an imported model.
+        arrays
+            Samples of each input (see :func:`split_samples`), or None.
+        profile
+            Glow's profile of the network, whose ranges are used instead; the samples then serve
+            ``compare`` only.
+
+        Raises
+        ------
+        UserError
+            QUANT001 if the module is not a float one, QUANT002 for what is not finite, QUANT005
+            for the profile of another network, INPUT001 and INPUT002 for the samples.
         """
         origin = program if isinstance(program, ImportedModel) else import_lir(program)
         inputs = get_float_inputs(origin)
@@ -126,11 +137,11 @@ class CalibratedProgram:
         Raises QUANT002 if a profile does not know a result that needs a range, QUANT003 if nothing
         would be quantized, QUANT004 for an unknown name to keep float.
         """
-        program = self.rewritten(settings)
+        program = self.rewrite(settings)
         require_quantized([program], self.graph.module)
         return program
 
-    def rewritten(self, settings: Settings) -> QuantizedProgram:
+    def rewrite(self, settings: Settings) -> QuantizedProgram:
         """Return the quantized program even if nothing in it can be quantized."""
         settings = _with_names(settings, self.graph.module)
         chains = find_lookup_chains(self.graph, settings) if self.origin.operators else {}

@@ -43,7 +43,7 @@ class ProgramFiles:
     """File of a program that comes from a model's file."""
 
     @classmethod
-    def of(cls, lir: Path) -> ProgramFiles:
+    def for_lir(cls, lir: Path) -> ProgramFiles:
         """Return ``X.npz``, ``X.tensors.json`` and ``X.model.json`` next to ``X.lir``."""
         suffix = next((s for s in LIR_SUFFIXES if lir.name.endswith(s)), "")
         stem = lir.name.removesuffix(suffix)
@@ -62,14 +62,14 @@ def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
     That of a model's file with the float values of its constants, and with what became of the
     operations of that file.
     """
-    files, module = ProgramFiles.of(lir), program.module
+    files, module = ProgramFiles.for_lir(lir), program.module
     arrays = {_key(name): values for name, values in module.constants.items()}
     if program.operators:
         arrays |= {FLOAT_PREFIX + name: values for name, values in module.floats.items()}
         origin = ModelOrigin(program.operators, program.normalizations).to_json()
         write_file(files.model, lambda file: file.write(origin))
     write_npz(files.constants, arrays)
-    sidecar = json.dumps(tensor_facts(module), indent=1)
+    sidecar = json.dumps(list_tensor_facts(module), indent=1)
     write_file(files.tensors, lambda file: file.write(sidecar.encode() + b"\n"))
     text = print_module(module)
     write_file(files.lir, lambda file: file.write(text.encode()))
@@ -81,7 +81,7 @@ def _key(name: str) -> str:
     return CONSTANT_PREFIX + name if re.match(r"[/\\]|[A-Za-z]:", name) else name
 
 
-def tensor_facts(module: Module) -> dict[str, TensorFacts]:
+def list_tensor_facts(module: Module) -> dict[str, TensorFacts]:
     """Return the facts of constants, inputs, outputs and results by key."""
     written = {o.name for i in module.instructions for o in i.operands if o.kind != IN}
     facts: dict[str, TensorFacts] = {}

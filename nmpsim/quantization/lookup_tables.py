@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
-from nmpsim.interpreter import real_operation
+from nmpsim.interpreter import evaluate_operation
 from nmpsim.lir.opcodes import OPCODES, Kind
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.settings import Settings
@@ -31,7 +31,7 @@ class ElementwiseChain:
     nodes: tuple[Node, ...]
     """Nodes that compute it, in order; the last one makes the result."""
 
-    def of(self, graph: Graph, reals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def evaluate(self, graph: Graph, reals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Evaluate the function of real numbers; undefined results are 0."""
         known = {self.source: reals}
         with np.errstate(all="ignore"):
@@ -99,7 +99,7 @@ def _evaluate(
         values.append(known[source] if number is None else np.full(count, number))
     type_ = attrs.evolve(node.results[0].type, shape=(count,))
     types = [type_] * (1 + len(values))
-    (made,) = real_operation(
+    (made,) = evaluate_operation(
         node.instruction, types, (values[0], *values), hidden_relu=False
     ).values()
     return np.asarray(made, np.float64)

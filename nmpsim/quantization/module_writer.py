@@ -172,7 +172,7 @@ class TensorMap:
             and value.type == self.weights[weight]
         }
 
-    def put(self, value: Value, name: str) -> None:
+    def set_tensor(self, value: Value, name: str) -> None:
         """Set the tensor that holds a value in its own type."""
         self._names[value, self.type_of(value)] = name
 

@@ -37,7 +37,7 @@ class Range:
     high: float
 
     @classmethod
-    def of(cls, values: npt.NDArray[Any]) -> Range:
+    def from_values(cls, values: npt.NDArray[Any]) -> Range:
         """Return the range of an array."""
         return cls(float(values.min()), float(values.max()))
 

@@ -51,18 +51,18 @@ def find_profile_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Valu
     recorded = ProfileLookup(profile)
     ranges: dict[Value, Range] = {}
     for value in graph.inputs:
-        _put(ranges, value, recorded.find(value.name))
+        _set_range(ranges, value, recorded.find(value.name))
     for node in graph.nodes:
         if node.part is None:
             for number, value in enumerate(node.results):
-                _put(ranges, value, _range_of(node, number, ranges, recorded))
+                _set_range(ranges, value, _range_of(node, number, ranges, recorded))
     for value, producers in graph.producers().items():
         if any(node.part for node in producers):
-            _put(ranges, value, recorded.find(value.name))
+            _set_range(ranges, value, recorded.find(value.name))
     return ranges
 
 
-def _put(ranges: dict[Value, Range], value: Value, range_: Range | None) -> None:
+def _set_range(ranges: dict[Value, Range], value: Value, range_: Range | None) -> None:
     if range_ is not None and value.type.elem == "float":
         ranges[value] = range_
 
@@ -73,7 +73,7 @@ def _range_of(
     """Return the range of a node's result; a moved value may have that of its source."""
     name = node.instruction.name + (f":{number}" if number else "")
     if node.kind is Kind.FILL:
-        return Range.of(np.array(node.instruction.attributes["Value"], np.float32))
+        return Range.from_values(np.array(node.instruction.attributes["Value"], np.float32))
     before = ranges.get(node.sources[0]) if node.sources else None
     if node.is_implicit or (node.keeps_scale and node.kind is not Kind.CLIP):
         return recorded.named(name) or before
@@ -85,13 +85,13 @@ def _activated(node: Node, before: Range) -> Range:
     """Apply the activation fused into a node: Glow profiles the sums."""
     ends = [before.low, before.high, min(max(before.low, 0.0), before.high)]
     reals = np.array(ends, np.float32)
-    return Range.of(apply_fused_activation(reals, node.instruction.attributes))
+    return Range.from_values(apply_fused_activation(reals, node.instruction.attributes))
 
 
 def _refuse_foreign(graph: Graph, profile: Mapping[str, Range]) -> None:
     recorded = ProfileLookup(profile)
     known = {
-        name: (Range.of(array), range_)
+        name: (Range.from_values(array), range_)
         for name, array in graph.module.constants.items()
         if array.size and array.dtype == np.float32 and (range_ := recorded.find(name))
     }

@@ -142,7 +142,7 @@ class _Rewriter:
         reals = dequantize(integers, attrs.evolve(source, shape=integers.shape))
         table = attrs.evolve(result, shape=integers.shape)
         name = f"{node.instruction.name}_table"
-        values = chain.of(self._graph, reals)
+        values = chain.evaluate(self._graph, reals)
         return self._tensors.constant(name, values, table, node.instruction)
 
     def _emit(self, node: Node, form: InstructionForm) -> None:
@@ -172,7 +172,7 @@ class _Rewriter:
             type_,
             node.instruction.span,
         )
-        self._tensors.put(result, name)
+        self._tensors.set_tensor(result, name)
 
     def _write_outputs(self) -> None:
         """Write outputs from the tensors that hold their values elsewhere."""

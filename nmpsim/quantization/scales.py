@@ -52,7 +52,7 @@ class ValueScales:
         """Return the value's type as a quantized tensor."""
         elem, range_ = self._settings.elem, self._shared_range(self._root(value))
         chosen = choose_parameters(range_.low, range_.high, self._settings.schema, elem)
-        return quantized_type(elem, value.type.shape, chosen)
+        return make_quantized_type(elem, value.type.shape, chosen)
 
     def _require_ranges(self) -> None:
         """Raise QUANT002 if a profile lacks the range of a result."""
@@ -135,13 +135,13 @@ class ValueScales:
 
     def _range(self, value: Value) -> Range:
         array = self._graph.constant(value)
-        return self._ranges[value] if array is None else constant_range(array, value.name)
+        return self._ranges[value] if array is None else find_constant_range(array, value.name)
 
 
-def constant_range(array: npt.NDArray[Any], name: str) -> Range:
+def find_constant_range(array: npt.NDArray[Any], name: str) -> Range:
     """Return the range of a constant; raise QUANT002 if it is not finite."""
     if np.isfinite(array).all():
-        return Range.of(array)
+        return Range.from_values(array)
     raise fail(
         "QUANT002",
         f"the constant %{name} holds values that are not finite",
@@ -150,7 +150,7 @@ def constant_range(array: npt.NDArray[Any], name: str) -> Range:
     )
 
 
-def quantized_type(elem: str, shape: tuple[int, ...], chosen: Parameters) -> TensorType:
+def make_quantized_type(elem: str, shape: tuple[int, ...], chosen: Parameters) -> TensorType:
     """Return a type with these parameters (of a whole tensor)."""
     scale, offset = float(chosen.scale), int(chosen.offset)
     limits = np.iinfo(ELEM_DTYPES[elem])

@@ -21,7 +21,7 @@ from nmpsim.quantization.parameters import (
     count_saturated,
     quantize,
 )
-from nmpsim.quantization.scales import get_parameters, quantized_type
+from nmpsim.quantization.scales import get_parameters, make_quantized_type
 from nmpsim.quantization.settings import Settings
 
 Array = npt.NDArray[Any]
@@ -67,7 +67,7 @@ def quantize_slice(node: Node, tensors: TensorMap, settings: Settings) -> str | 
     if batch not in tensors.quantized or tensors.graph.constant(weights) is None:
         return None
     chosen = _on_product(bias, source, weights, tensors, settings)
-    type_ = quantized_type(settings.bias_elem, bias.type.shape, chosen)
+    type_ = make_quantized_type(settings.bias_elem, bias.type.shape, chosen)
     return tensors.get(bias, type_, node.instruction)
 
 
@@ -83,12 +83,12 @@ def _bias(node: Node, tensors: TensorMap, settings: Settings) -> str:
         chosen = get_parameters(tensors.type_of(node.results[0]))
     else:
         chosen = _on_product(bias, source, weights, tensors, settings)
-    _note_saturation(node, _array(bias, tensors), chosen, tensors, settings)
-    type_ = quantized_type(settings.bias_elem, bias.type.shape, chosen)
+    _record_saturation(node, _array(bias, tensors), chosen, tensors, settings)
+    type_ = make_quantized_type(settings.bias_elem, bias.type.shape, chosen)
     return tensors.get(bias, type_, node.instruction)
 
 
-def _note_saturation(
+def _record_saturation(
     node: Node, bias: Array, chosen: Parameters, tensors: TensorMap, settings: Settings
 ) -> None:
     count = count_saturated(bias, chosen, settings.bias_elem)
@@ -133,7 +133,7 @@ def _channelwise(node: Node, tensors: TensorMap, settings: Settings) -> Instruct
     chosen, of_bias = _channel_parameters(node, filters, bias, tensors, settings)
     integers = quantize(filters, _column(chosen, 4), settings.elem)
     biases = quantize(bias, of_bias, settings.bias_elem)
-    _note_saturation(node, bias, of_bias, tensors, settings)
+    _record_saturation(node, bias, of_bias, tensors, settings)
     names = (
         _source(node, tensors),
         _constant(node, tensors, 1, integers, filters, settings.elem),

@@ -103,7 +103,7 @@ def _layer(opcode: str, operands: Sequence[HostTensor], attributes: Attributes) 
 
 
 def _convolved(x: Array, w: Array, shape: tuple[int, ...], attributes: Attributes) -> Array:
-    window, groups = Window.of(attributes), int(attributes["Group"])
+    window, groups = Window.from_attributes(attributes), int(attributes["Group"])
     padded = window.pad(x, 0)
     inputs, outs = x.shape[3] // groups, w.shape[0] // groups
     sums = np.zeros(shape, np.int64)
@@ -127,7 +127,7 @@ def _average(
     operands: Sequence[HostTensor], attributes: Attributes, profile: Profile
 ) -> tuple[Array, int, int]:
     dest, source = operands
-    window = Window.of(attributes)
+    window = Window.from_attributes(attributes)
     counts = window.count_valid_taps(source.shape[1:3], dest.shape[1:3])[:, :, None]
     values: Array = source.values.astype(np.int64) if profile.averages_raw else source.centered()
     if profile.averages_reals:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiers import examples
 from toy_rows import add_opcode
 
-from nmpsim.interpreter import real_operands, real_operation
+from nmpsim.interpreter import dequantize_operands, evaluate_operation
 from nmpsim.kernels.hostops import HOST_OPS
 from nmpsim.lir.nodes import Instruction, Operand, Quantization, Span, TensorType
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
@@ -46,7 +46,7 @@ def run(
             if role.kind != "@in" and index == 0
             else (types or {}).get(index, TensorType("float", array.shape))
         )
-    return real_operation(instruction, kinds, values, real=real)
+    return evaluate_operation(instruction, kinds, values, real=real)
 
 
 def only(results: dict[int, Array]) -> Array:
@@ -335,7 +335,7 @@ def test_stored_operands_stand_for_real_values():
     q = np.array([[1, 2], [3, 4]], np.int8)
     scales, offsets = np.array([2.0, 4.0], np.float32), np.array([1, -1], np.int32)
     raw = [q, q, q, np.array([3, 5], np.int32), scales, offsets]
-    reals = real_operands(instruction, types, raw)
+    reals = dequantize_operands(instruction, types, raw)
     assert reals[1].tolist() == [[0.0, 0.5], [1.0, 1.5]]
     assert reals[2].tolist() == [[0.0, 2.0], [16.0, 20.0]]
     assert reals[3].tolist() == [1.0, 2.0]

@@ -18,7 +18,7 @@ from junitparser import JUnitXml
 
 import nmpsim
 from nmpsim.bundle.patch import save_patch
-from nmpsim.checking.new_suite import workflow_text
+from nmpsim.checking.new_suite import format_workflow
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.changes import ProgramChanges
 from nmpsim.debugger.edits import build_patch
@@ -260,7 +260,7 @@ def test_the_hooks(repository):
 
 
 def test_a_new_workflow_is_this_one_with_a_check_of_its_own():
-    workflow = yaml.safe_load(workflow_text())
+    workflow = yaml.safe_load(format_workflow())
     ours = yaml.safe_load((CI / "nmpsim.yml").read_text())
     step = workflow["jobs"]["check"]["steps"][1]
     inputs = yaml.safe_load((CI / "action.yml").read_text())["inputs"]

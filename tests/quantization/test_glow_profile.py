@@ -51,7 +51,7 @@ def digits_profile(tmp_path):
         samples = archive["x"][:8]
     calibrated = nmpsim.calibrate(LIR, WEIGHTS, {"x": samples})
     ranges = {f"{value.name}:0": range_ for value, range_ in calibrated.ranges.items()}
-    ranges |= {f"{n}:0": Range.of(a) for n, a in calibrated.graph.module.constants.items()}
+    ranges |= {f"{n}:0": Range.from_values(a) for n, a in calibrated.graph.module.constants.items()}
     path = tmp_path / "profile.yaml"
     path.write_text(as_glow_writes(ranges))
     return path
@@ -178,9 +178,9 @@ def test_without_the_package(tmp_path, monkeypatch):
 def test_the_profile_of_another_network(other, shared):
     module = float_form("lir/lenet/i8_asym_b32/interp.lir.txt")
     with pytest.raises(UserError) as error:
-        CalibratedProgram.of(module, None, read_profile(shared / other / "profile.tsv")).quantize(
-            Settings()
-        )
+        CalibratedProgram.from_samples(
+            module, None, read_profile(shared / other / "profile.tsv")
+        ).quantize(Settings())
     assert code_of(error) in ("QUANT005", "QUANT002")
 
 
@@ -189,7 +189,7 @@ def test_names_without_a_range_are_told(digits_profile):
     del ranges["fc"], ranges["conv2"]
     calibrated = nmpsim.calibrate(LIR, WEIGHTS, profile=digits_profile)
     with pytest.raises(UserError) as error:
-        CalibratedProgram.of(calibrated.graph.module, None, ranges).quantize(Settings())
+        CalibratedProgram.from_samples(calibrated.graph.module, None, ranges).quantize(Settings())
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.code == "QUANT002"
     assert "%fc" in diagnostic.message
@@ -218,5 +218,7 @@ def test_an_activation_that_is_fused_comes_after_what_was_recorded(activation, a
     draft.emit("copy", draft.output(last.type), last)
     module = draft.module()
     (name,) = (one.name for one in module.instructions if one.opcode == "convolution")
-    calibrated = CalibratedProgram.of(module, None, {name: Range(-4, 8), data.name: Range(-4, 8)})
+    calibrated = CalibratedProgram.from_samples(
+        module, None, {name: Range(-4, 8), data.name: Range(-4, 8)}
+    )
     assert {v.name: r for v, r in calibrated.ranges.items()}[name] == expected

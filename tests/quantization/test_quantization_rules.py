@@ -47,7 +47,9 @@ def finish(draft: Draft, last: Ref) -> Module:
 def quantize(module: Module, **choices: Any) -> QuantizedProgram:
     (data,) = (w for w in module.weights if not w.constant and w.name.startswith("input"))
     samples = np.random.default_rng(1).normal(0, 1, (4, *data.type.shape))
-    return CalibratedProgram.of(module, {data.name: samples}).quantize(Settings(**choices))
+    return CalibratedProgram.from_samples(module, {data.name: samples}).quantize(
+        Settings(**choices)
+    )
 
 
 def types_of(program: QuantizedProgram) -> dict[str, Any]:
@@ -342,7 +344,7 @@ def test_weights_that_give_no_number_are_told(bad):
     module = draft.module()
     samples = np.array([[[4.0, 4.0]]])
     with pytest.raises(UserError) as caught:
-        CalibratedProgram.of(module, {data.name: samples})
+        CalibratedProgram.from_samples(module, {data.name: samples})
     (finding,) = caught.value.diagnostics
     assert finding.code == "QUANT002"
     assert "values that are not finite" in finding.message and "2 of 2 values" in finding.found
@@ -355,7 +357,7 @@ def test_one_value_that_is_not_finite_is_told_as_one():
     draft.emit("elementdiv", draft.output(real(1, 2)), data, data)
     module = draft.module()
     with pytest.raises(UserError) as caught:
-        CalibratedProgram.of(module, {data.name: np.array([[[4.0, 0.0]]])})
+        CalibratedProgram.from_samples(module, {data.name: np.array([[[4.0, 0.0]]])})
     (finding,) = caught.value.diagnostics
     assert "no finite number" not in finding.message
     assert finding.found == "1 of 2 values"
@@ -367,7 +369,7 @@ def test_a_state_that_is_read_and_written_is_both():
     draft.emit("elementadd", state, state, data)
     module = draft.module()
     samples = np.random.default_rng(1).normal(0, 1, (3, 1, 4))
-    program = CalibratedProgram.of(
+    program = CalibratedProgram.from_samples(
         module, {data.name: samples, state.name: samples[::-1]}
     ).quantize(Settings())
     run = execute_exact(program.module, {data.name: samples[0], state.name: samples[2]})
@@ -387,7 +389,7 @@ def test_states_change_places():
     module = draft.module()
     samples = np.random.default_rng(1).normal(0, 1, (3, 1, 4)).astype(np.float32)
     arrays = {one.name: samples, other.name: samples[::-1]}
-    program = CalibratedProgram.of(module, arrays).quantize(Settings())
+    program = CalibratedProgram.from_samples(module, arrays).quantize(Settings())
     run = execute_exact(program.module, {name: values[0] for name, values in arrays.items()})
     for _ in run:
         pass
@@ -419,7 +421,7 @@ def test_sums_over_a_flattened_image_run_in_the_order_of_the_network(channels_fi
     ones = draft.constant(np.ones((4, 1), np.float32), "float")
     bias = draft.constant(np.zeros(1, np.float32), "float")
     product = draft.emit("fullyconnected", draft.result(real(1, 1)), flat, ones, bias)
-    calibrated = CalibratedProgram.of(finish(draft, product), {data.name: pixels})
+    calibrated = CalibratedProgram.from_samples(finish(draft, product), {data.name: pixels})
     ranges = {value.name: (r.low, r.high) for value, r in calibrated.ranges.items()}
     assert ranges[calibrated.graph.nodes[-1].instruction.name] == (
         (1, 1) if channels_first else (0, 0)

@@ -40,9 +40,11 @@ clip (in minimob; Glow's fused form is as ours) and between ``batchedadd`` and R
 def calibrated(name: str, by: str = "samples") -> CalibratedProgram:
     net = (shared_folder() / name).parents[1]
     if by == "profile":
-        return CalibratedProgram.of(float_form(name), None, read_profile(net / "profile.tsv"))
+        return CalibratedProgram.from_samples(
+            float_form(name), None, read_profile(net / "profile.tsv")
+        )
     with np.load(net / "calibration_inputs.npz") as archive:
-        return CalibratedProgram.of(float_form(name), {"data": archive["data"]})
+        return CalibratedProgram.from_samples(float_form(name), {"data": archive["data"]})
 
 
 def parse_settings(name: str) -> Settings:

@@ -55,7 +55,7 @@ def sample(net: FloatNet, number: int = 0) -> dict[str, np.ndarray]:
 def quantized(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
     """The quantized program; None where there is nothing to quantize."""
     try:
-        return CalibratedProgram.of(net.module, net.samples).quantize(choices)
+        return CalibratedProgram.from_samples(net.module, net.samples).quantize(choices)
     except UserError as error:
         assert error.diagnostics[0].code in ("QUANT003", "QUANT004"), error
         return None
@@ -96,9 +96,11 @@ def test_a_profile_of_the_same_ranges_gives_the_same_program(net, choices):
     program = quantized(net, choices)
     if program is None:
         return
-    profile = {v.name: r for v, r in CalibratedProgram.of(net.module, net.samples).ranges.items()}
-    profile |= {name: Range.of(array) for name, array in net.module.constants.items()}
-    module = CalibratedProgram.of(net.module, None, profile).quantize(choices).module
+    profile = {
+        v.name: r for v, r in CalibratedProgram.from_samples(net.module, net.samples).ranges.items()
+    }
+    profile |= {name: Range.from_values(array) for name, array in net.module.constants.items()}
+    module = CalibratedProgram.from_samples(net.module, None, profile).quantize(choices).module
     assert module.instructions == program.module.instructions
     assert module.weights == program.module.weights
 
@@ -106,7 +108,7 @@ def test_a_profile_of_the_same_ranges_gives_the_same_program(net, choices):
 @examples(100)
 @given(float_nets(), st.sampled_from(SCHEMAS))
 def test_int16_is_near_float(net, schema):
-    calibrated = CalibratedProgram.of(net.module, net.samples)
+    calibrated = CalibratedProgram.from_samples(net.module, net.samples)
     program = quantized(net, Settings(schema=schema, elem="i16"))
     if program is None:
         return
@@ -153,8 +155,8 @@ def test_what_is_quantized_runs_on_the_device(choices, net):
 @examples(40)
 @given(float_nets())
 def test_comparing_sees_every_result(net):
-    calibrated = CalibratedProgram.of(net.module, net.samples)
-    program = calibrated.rewritten(Settings())
+    calibrated = CalibratedProgram.from_samples(net.module, net.samples)
+    program = calibrated.rewrite(Settings())
     try:
         comparisons = compare(calibrated, Settings())
     except UserError as error:

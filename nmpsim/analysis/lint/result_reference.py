@@ -283,7 +283,7 @@ def _float_ranges(subject: LintSubject) -> dict[str, Range]:
     for inputs in _random_inputs(subject):
         for instruction, name, values in execute_real(subject.module, inputs, constants):
             if name == instruction.operands[0].name and values.size:
-                own = Range.of(values)
+                own = Range.from_values(values)
                 before = ranges.get(instruction.name, own)
                 ranges[instruction.name] = own.union(before)
     return ranges

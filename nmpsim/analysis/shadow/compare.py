@@ -30,7 +30,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.shadow.recording import ExecutedLayer, LayerInstruction, part, replay_layers
-from nmpsim.interpreter import dequantize, execute_real, real_operands, real_operation, sqnr_db
+from nmpsim.interpreter import (
+    dequantize,
+    dequantize_operands,
+    evaluate_operation,
+    execute_real,
+    sqnr_db,
+)
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Module, TensorType
 from nmpsim.lir.opcodes import OPCODES, Kind
 from nmpsim.report.shadow import ErrorSize, ShadowLayer, Split
@@ -117,14 +123,14 @@ def _real(layer: ExecutedLayer, weights: Floats, bias: Floats) -> Real:
         for index, operand in enumerate(step.operands):
             if operand.place.storage in results:
                 values[index] = results[operand.place.storage].reshape(operand.type.shape)
-        result = real_operation(step.instruction, step.types, values)[step.written]
+        result = evaluate_operation(step.instruction, step.types, values)[step.written]
         results = {step.operands[step.written].place.storage: result}
     return result
 
 
 def _operands(step: LayerInstruction, weights: Floats, bias: Floats) -> list[Real]:
     """Return real values of all operands, in print order."""
-    values = real_operands(step.instruction, step.types, [o.stored for o in step.operands])
+    values = dequantize_operands(step.instruction, step.types, [o.stored for o in step.operands])
     for index, (role, operand) in enumerate(zip(_roles(step), step.operands, strict=True)):
         floats = bias if _is_bias(step, role) else weights
         if operand.is_constant and operand.place.storage in floats:

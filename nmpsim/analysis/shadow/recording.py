@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.interpreter import Location, locate, real_operation
+from nmpsim.interpreter import Location, evaluate_operation, locate
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN, NO_WORK
 
@@ -164,4 +164,6 @@ def _wrote(step: LayerInstruction) -> Array:
     if step.instruction.opcode != "inserttensor":
         return np.ones(step.operands[step.written].type.shape, np.bool_)
     values = [np.full(type_.shape, value) for type_, value in zip(step.types, (0, 1), strict=True)]
-    return np.asarray(real_operation(step.instruction, step.types, values)[step.written], np.bool_)
+    return np.asarray(
+        evaluate_operation(step.instruction, step.types, values)[step.written], np.bool_
+    )

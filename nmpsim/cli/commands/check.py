@@ -147,7 +147,7 @@ def command(request: Request) -> int:
 def _init(request: Request) -> int:
     """Run the program once; if that passes, write the baseline, the suite and the workflow."""
     from nmpsim.atomic import file_name
-    from nmpsim.checking.new_suite import suite_text, workflow_text
+    from nmpsim.checking.new_suite import format_suite, format_workflow
 
     if not _is_program(request.program):
         message, place = "--init takes a bundle or a model", Place(str(request.program))
@@ -165,7 +165,7 @@ def _init(request: Request) -> int:
         if not one.path.is_file() or has_read_pipes(click.get_current_context()):
             message, place = "a suite needs a file for each input", Place(str(one.path))
             raise fail("ARG001", message, place=place, hint="--input FILE, once for each input")
-    texts = {_SUITE: suite_text(case, Path()), _WORKFLOW: workflow_text()}
+    texts = {_SUITE: format_suite(case, Path()), _WORKFLOW: format_workflow()}
     for path in (*texts, baseline):
         if path.exists() and not request.force:
             hint = "use --force, or another folder"
@@ -271,7 +271,7 @@ def _parse_saturation(text: str | None) -> SaturationLimit | None:
     if text is None:
         return None
     try:
-        return SaturationLimit.of(int(text) if text.isascii() and text.isdigit() else text)
+        return SaturationLimit.parse(int(text) if text.isascii() and text.isdigit() else text)
     except ValueError as error:
         raise click.UsageError(f"--saturation: {error}") from error
 

@@ -144,7 +144,7 @@ def _outputs(request: Request) -> list[Path]:
         return [path for path in (request.output,) if path is not None]
     from nmpsim.quantization import ProgramFiles
 
-    return list(attrs.astuple(ProgramFiles.of(request.output)))
+    return list(attrs.astuple(ProgramFiles.for_lir(request.output)))
 
 
 def _write(

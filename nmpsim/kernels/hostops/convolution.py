@@ -137,7 +137,7 @@ def _sum_products(
 
     For each tap, one batched product ``[Group, pixels, C/Group] @ [Group, C/Group, OC/Group]``.
     """
-    window, groups = Window.of(attributes), int(attributes["Group"])
+    window, groups = Window.from_attributes(attributes), int(attributes["Group"])
     channels = dest.shape[-1]
     pixels = dest.values.size // channels
     taps = weights.astype(x.dtype).reshape(groups, channels // groups, *weights.shape[1:])

@@ -32,7 +32,7 @@ def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
     A window wholly in padding gives real zero.
     """
     require_nhwc("maxpool", attributes)
-    window = Window.of(attributes)
+    window = Window.from_attributes(attributes)
     padded, outputs = window.pad(src.values, _lowest(src.dtype)), dest.shape[1:3]
     if src.is_float:
         best = np.full(dest.shape, _lowest(src.dtype), dtype=src.dtype)
@@ -52,7 +52,7 @@ def max_pool_with_argmax(
     row by row, wins (Glow compares with ``>=``); a window wholly in padding gives index 0.
     """
     require_nhwc("maxpoolwithargmax", attributes)
-    window = Window.of(attributes)
+    window = Window.from_attributes(attributes)
     outputs = dest.shape[1:3]
     places = np.arange(src.values.size, dtype=np.int64).reshape(src.shape)
     best = np.full(dest.shape, _lowest(src.dtype), dtype=src.dtype)
@@ -86,7 +86,7 @@ def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
     if attributes.get("Layout", 0) == NTHWC:
         return _avg_pool_3d(dest, src, attributes)
     require_nhwc("avgpool", attributes)
-    window = Window.of(attributes)
+    window = Window.from_attributes(attributes)
     count_all = int(attributes["CountIncludePads"]) != 0
     outputs = dest.shape[1:3]
     existing = np.maximum(window.count_valid_taps(src.shape[1:3], outputs), 1)[:, :, None]
@@ -122,7 +122,7 @@ def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> H
     Float adds the taps in order and divides. Quantized: ``rne(fl(fl(sum / fl(1/m)) + Oy))`` with
     ``m = fl(fl(Sx/Sy)/n)``, other than in two dimensions.
     """
-    window = Window.of(attributes)
+    window = Window.from_attributes(attributes)
     counts = window.count_valid_taps(src.shape[1:4], dest.shape[1:4])[..., None]
     if attributes["CountIncludePads"]:
         counts = np.full_like(counts, window.taps)

@@ -30,7 +30,9 @@ def resize_nearest(dest: HostTensor, src: HostTensor, attributes: Attributes) ->
     Scale has one factor for each dimension.
     """
     if dest.numerics == "q31":
-        return store(_nearest(src.values, dest.shape, ResizeCoordinates.of(attributes)), dest)
+        return store(
+            _nearest(src.values, dest.shape, ResizeCoordinates.from_attributes(attributes)), dest
+        )
     scales = [np.float32(s) for s in attributes["Scale"]]
     places = [
         np.minimum((np.arange(out, dtype=np.float32) / scale).astype(np.int64), size - 1)
@@ -47,7 +49,7 @@ def resize_bilinear(dest: HostTensor, src: HostTensor, attributes: Attributes) -
     """
     if dest.numerics == "q31" and not src.is_float:
         formula = _bilinear_unsigned if attributes.get("Unsigned") else _bilinear
-        resized = formula(src.values, dest.shape, ResizeCoordinates.of(attributes))
+        resized = formula(src.values, dest.shape, ResizeCoordinates.from_attributes(attributes))
         return store(resized.astype(src.dtype), dest)
     _, vertical, across, _ = (np.float32(s) for s in attributes["Scale"])
     upper, lower, down = _neighbors(dest.shape[1], src.shape[1], vertical)
@@ -88,7 +90,7 @@ class ResizeCoordinates:
     half_pixel: bool
 
     @classmethod
-    def of(cls, attributes: Attributes) -> ResizeCoordinates:
+    def from_attributes(cls, attributes: Attributes) -> ResizeCoordinates:
         """Return the mapping that AlignCorners and HalfPixelCenters select."""
         return cls(bool(attributes.get("AlignCorners")), bool(attributes.get("HalfPixelCenters")))
 

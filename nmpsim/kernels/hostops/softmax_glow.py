@@ -24,7 +24,7 @@ def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float)
     entries = _exponentials(src.scale)[255 + rows - rows.max(axis=1, keepdims=True)]
     sum_bits = _sum_bits(rows.shape[1])
     sums = (entries >> np.uint64(sum_bits - 1)).sum(axis=1, dtype=np.uint64) & np.uint64(0xFFFFFFFF)
-    reciprocal = _Reciprocal.of(dest.scale32)
+    reciprocal = _Reciprocal.from_scale(dest.scale32)
     exact = [
         reciprocal.divide(int(total), sum_bits, row)
         for total, row in zip(sums, entries, strict=True)
@@ -55,7 +55,7 @@ class _Reciprocal:
 
     @classmethod
     @lru_cache(maxsize=64)
-    def of(cls, output_scale: np.float32) -> _Reciprocal:
+    def from_scale(cls, output_scale: np.float32) -> _Reciprocal:
         reciprocal = np.float32(1.0) / output_scale
         integer_bits = math.floor(float(reciprocal)).bit_length()
         scaled = float(reciprocal) * 2.0 ** (32 - integer_bits)

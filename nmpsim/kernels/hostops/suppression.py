@@ -54,7 +54,7 @@ def non_max_suppression(
         chosen = [
             _Chosen(float(table[batch, label, box]), batch, label, box)
             for label in range(table.shape[1])
-            for box in _kept(corners[batch], table[batch, label], attributes, most)
+            for box in _select_boxes(corners[batch], table[batch, label], attributes, most)
         ]
         if len(chosen) > room:
             raise HostValueError(f"nonmaxsuppression: {len(chosen)} boxes, Indices has {room} rows")
@@ -93,7 +93,7 @@ def _corners(boxes: FloatArray, are_centers: bool) -> FloatArray:
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], axis=-1)
 
 
-def _kept(
+def _select_boxes(
     corners: FloatArray, scores: FloatArray, attributes: Attributes, most: int
 ) -> Iterator[int]:
     """Yield boxes of one class, best score first, without those that overlap a better one."""

@@ -91,7 +91,7 @@ class HostOperation:
         return None if None in reasons else reasons[0]
 
 
-def _alike(dtypes: DtypeNames, operands: int) -> Signature:
+def _same_dtype(dtypes: DtypeNames, operands: int) -> Signature:
     return Signature((dtypes,) * operands, tuple(range(operands)))
 
 
@@ -117,16 +117,16 @@ HOST_OPS: dict[str, HostOperation] = {
     "rescalequantized": HostOperation(
         quantization.rescale_quantized, Signature((QUANTIZED, QUANTIZED))
     ),
-    "softmax": HostOperation(softmax.softmax, _alike(FLOAT | NARROW, 2)),
+    "softmax": HostOperation(softmax.softmax, _same_dtype(FLOAT | NARROW, 2)),
     "localresponsenormalization": HostOperation(
-        normalization.local_response_normalization, _alike(FLOAT, 3)
+        normalization.local_response_normalization, _same_dtype(FLOAT, 3)
     ),
-    "sigmoid": HostOperation(activations.sigmoid, _alike(FLOAT, 2)),
-    "tanh": HostOperation(activations.tanh, _alike(FLOAT, 2)),
-    "relu": HostOperation(activations.relu, _alike(REAL, 2)),
-    "clip": HostOperation(activations.clip, _alike(REAL, 2)),
-    "leakyrelu": HostOperation(activations.leaky_relu, _alike(REAL, 2)),
-    "cpumaxsplat": HostOperation(activations.max_splat, _alike(REAL, 2)),
+    "sigmoid": HostOperation(activations.sigmoid, _same_dtype(FLOAT, 2)),
+    "tanh": HostOperation(activations.tanh, _same_dtype(FLOAT, 2)),
+    "relu": HostOperation(activations.relu, _same_dtype(REAL, 2)),
+    "clip": HostOperation(activations.clip, _same_dtype(REAL, 2)),
+    "leakyrelu": HostOperation(activations.leaky_relu, _same_dtype(REAL, 2)),
+    "cpumaxsplat": HostOperation(activations.max_splat, _same_dtype(REAL, 2)),
     "convolution": HostOperation(convolution.convolution, *_LINEAR),
     "channelwisequantizedconvolution": HostOperation(
         convolution.channelwise_convolution,
@@ -139,24 +139,24 @@ HOST_OPS: dict[str, HostOperation] = {
         Signature((NARROW, NARROW, NARROW, BIAS, FLOAT, INDEX), alike=(0, 1, 2)),
         Signature((INT16, INT16, INT8, BIAS, FLOAT, INDEX)),
     ),
-    "matmul": HostOperation(linear.matmul, _alike(REAL, 3)),
+    "matmul": HostOperation(linear.matmul, _same_dtype(REAL, 3)),
     "batchedadd": HostOperation(
         linear.batched_add,
         Signature((FLOAT, FLOAT, FLOAT)),
         Signature((NARROW, NARROW, QUANTIZED), alike=(0, 1)),
     ),
-    "batchedreduceadd": HostOperation(linear.batched_reduce_add, _alike(NUMBER, 2)),
-    "maxpool": HostOperation(pooling.max_pool, _alike(REAL, 2)),
+    "batchedreduceadd": HostOperation(linear.batched_reduce_add, _same_dtype(NUMBER, 2)),
+    "maxpool": HostOperation(pooling.max_pool, _same_dtype(REAL, 2)),
     "maxpoolwithargmax": HostOperation(
         pooling.max_pool_with_argmax, Signature((REAL, REAL, INDEX), alike=(0, 1))
     ),
-    "avgpool": HostOperation(pooling.avg_pool, _alike(REAL, 2)),
-    "elementadd": HostOperation(elementwise.element_add, _alike(NUMBER, 3)),
-    "elementsub": HostOperation(elementwise.element_sub, _alike(NUMBER, 3)),
-    "elementmul": HostOperation(elementwise.element_mul, _alike(NUMBER, 3)),
-    "elementdiv": HostOperation(elementwise.element_div, _alike(NUMBER, 3)),
-    "elementmax": HostOperation(elementwise.element_max, _alike(NUMBER, 3)),
-    "elementmin": HostOperation(elementwise.element_min, _alike(NUMBER, 3)),
+    "avgpool": HostOperation(pooling.avg_pool, _same_dtype(REAL, 2)),
+    "elementadd": HostOperation(elementwise.element_add, _same_dtype(NUMBER, 3)),
+    "elementsub": HostOperation(elementwise.element_sub, _same_dtype(NUMBER, 3)),
+    "elementmul": HostOperation(elementwise.element_mul, _same_dtype(NUMBER, 3)),
+    "elementdiv": HostOperation(elementwise.element_div, _same_dtype(NUMBER, 3)),
+    "elementmax": HostOperation(elementwise.element_max, _same_dtype(NUMBER, 3)),
+    "elementmin": HostOperation(elementwise.element_min, _same_dtype(NUMBER, 3)),
     "elementcmplte": HostOperation(elementwise.element_cmp_lte, _COMPARISON),
     "elementcmplt": HostOperation(elementwise.element_cmp_lt, _COMPARISON),
     "elementcmpeq": HostOperation(elementwise.element_cmp_eq, _COMPARISON),
@@ -164,17 +164,17 @@ HOST_OPS: dict[str, HostOperation] = {
     "elementselect": HostOperation(
         elementwise.element_select, Signature((NUMBER, BOOL, NUMBER, NUMBER), alike=(0, 2, 3))
     ),
-    "splat": HostOperation(movement.splat, _alike(NUMBER | BOOL, 1)),
-    "touch": HostOperation(movement.touch, _alike(ANY, 1)),
-    "copy": HostOperation(movement.copy, _alike(ANY, 2)),
-    "transpose": HostOperation(movement.transpose, _alike(ANY, 2)),
-    "inserttensor": HostOperation(movement.insert_tensor, _alike(ANY, 2)),
-    "extracttensor": HostOperation(movement.extract_tensor, _alike(ANY, 2)),
-    "intlookuptable": HostOperation(movement.int_lookup_table, _alike(NARROW, 3)),
-    "resizenearest": HostOperation(resize.resize_nearest, _alike(ANY, 2)),
-    "resizebilinear": HostOperation(resize.resize_bilinear, _alike(NUMBER, 2)),
-    "flip": HostOperation(movement.flip, _alike(ANY, 2)),
-    "spacetodepth": HostOperation(movement.space_to_depth, _alike(ANY, 2)),
+    "splat": HostOperation(movement.splat, _same_dtype(NUMBER | BOOL, 1)),
+    "touch": HostOperation(movement.touch, _same_dtype(ANY, 1)),
+    "copy": HostOperation(movement.copy, _same_dtype(ANY, 2)),
+    "transpose": HostOperation(movement.transpose, _same_dtype(ANY, 2)),
+    "inserttensor": HostOperation(movement.insert_tensor, _same_dtype(ANY, 2)),
+    "extracttensor": HostOperation(movement.extract_tensor, _same_dtype(ANY, 2)),
+    "intlookuptable": HostOperation(movement.int_lookup_table, _same_dtype(NARROW, 3)),
+    "resizenearest": HostOperation(resize.resize_nearest, _same_dtype(ANY, 2)),
+    "resizebilinear": HostOperation(resize.resize_bilinear, _same_dtype(NUMBER, 2)),
+    "flip": HostOperation(movement.flip, _same_dtype(ANY, 2)),
+    "spacetodepth": HostOperation(movement.space_to_depth, _same_dtype(ANY, 2)),
     "convertto": HostOperation(movement.convert_to, Signature((_PLAIN, _PLAIN))),
     "topk": HostOperation(indexing.top_k, Signature((REAL, INDEX, REAL, ANY), alike=(0, 2))),
     "argmax": HostOperation(indexing.arg_max, Signature((INDEX, REAL))),
@@ -196,21 +196,23 @@ HOST_OPS: dict[str, HostOperation] = {
     "nonmaxsuppression": HostOperation(
         suppression.non_max_suppression, Signature((INDEX, INDEX, FLOAT, FLOAT), alike=(0, 1))
     ),
-    "batchedreducemin": HostOperation(reductions.batched_reduce_min, _alike(NUMBER, 2)),
-    "batchedreducemax": HostOperation(reductions.batched_reduce_max, _alike(NUMBER, 2)),
-    "batchedreduceprod": HostOperation(reductions.batched_reduce_prod, _alike(FLOAT | INDEX, 2)),
-    "cumsum": HostOperation(reductions.cum_sum, _alike(FLOAT | INDEX, 2)),
-    "batchmatmul": HostOperation(linear.batch_matmul, _alike(FLOAT, 3)),
-    "logsoftmax": HostOperation(softmax.log_softmax, _alike(FLOAT, 2)),
+    "batchedreducemin": HostOperation(reductions.batched_reduce_min, _same_dtype(NUMBER, 2)),
+    "batchedreducemax": HostOperation(reductions.batched_reduce_max, _same_dtype(NUMBER, 2)),
+    "batchedreduceprod": HostOperation(
+        reductions.batched_reduce_prod, _same_dtype(FLOAT | INDEX, 2)
+    ),
+    "cumsum": HostOperation(reductions.cum_sum, _same_dtype(FLOAT | INDEX, 2)),
+    "batchmatmul": HostOperation(linear.batch_matmul, _same_dtype(FLOAT, 3)),
+    "logsoftmax": HostOperation(softmax.log_softmax, _same_dtype(FLOAT, 2)),
     "batchnormalization": HostOperation(
         normalization.batch_normalization,
         Signature((FLOAT,) * 6),
         Signature((INT8, INT8, FLOAT, FLOAT, FLOAT, FLOAT)),
     ),
-    "layernormalization": HostOperation(normalization.layer_normalization, _alike(FLOAT, 4)),
-    "adaptiveavgpool": HostOperation(pooling.adaptive_avg_pool, _alike(FLOAT | INT8, 2)),
+    "layernormalization": HostOperation(normalization.layer_normalization, _same_dtype(FLOAT, 4)),
+    "adaptiveavgpool": HostOperation(pooling.adaptive_avg_pool, _same_dtype(FLOAT | INT8, 2)),
     "convolution3d": HostOperation(convolution.convolution_3d, *_LINEAR[:2]),
-    "convtranspose": HostOperation(convolution.transposed_convolution, _alike(FLOAT, 4)),
+    "convtranspose": HostOperation(convolution.transposed_convolution, _same_dtype(FLOAT, 4)),
     **{row.opcode: _by_formula(row) for row in ELEMENTWISE},
 }
 """Opcode -> what the host executes for it."""

@@ -31,7 +31,7 @@ class Window:
     dilation: tuple[int, ...]
 
     @classmethod
-    def of(cls, attributes: Attributes) -> Window:
+    def from_attributes(cls, attributes: Attributes) -> Window:
         """Return the window that Kernels, Strides, Pads and Dilation (default 1) describe.
 
         Pads are [top, left, bottom, right] or [near, far, top, bottom, left, right].
