@@ -1,7 +1,7 @@
-"""Files written as a whole or not at all; the one place where nmpsim writes files.
+"""Atomic writing of files: a file is written completely or not at all.
 
-A pipe or a device is written to and never replaced, a symlink stays and its target is replaced.
-``-`` is standard output.
+A pipe or device is written to and never replaced; for a symlink the target is replaced. ``-`` is
+standard output. All files that nmpsim writes are written here.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _TEMPORARY = re.compile(r"\.nmpsim-[0-9a-f]{12}\.tmp")
 STDOUT = Path("-")
 """Standard output; a file of this name is ``./-``."""
 MAX_OF_NAME = 100
-"""Characters of a text that a file's name keeps."""
+"""Largest number of characters of a text that become a file's name."""
 LEFT_OVER_SECONDS = 24 * 60 * 60
-"""Without locks, how old a temporary file must be for its writer to be gone."""
+"""Age of a temporary file that counts as abandoned where there are no locks."""
 _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
-"""What Windows takes for a device, whatever the ending."""
+"""Names that Windows reserves for devices, with any suffix."""
 
 _unfinished: set[Path] = set()
 """Temporary files of this process."""
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let ``write`` fill a temporary file next to ``path``, then put it in its place.
+    """Let ``write`` fill a temporary file, then replace ``path`` by it.
 
-    Raises FILE002; a file that was there before stays then, and nothing half-written is left.
+    On failure (UserError FILE002) an existing file is unchanged and the temporary one is removed.
     """
     with new_file(path) as file:
         write(file)
@@ -55,7 +55,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """As :func:`write_file`, for what is written while something else goes on."""
+    """Open a file as a context manager; it replaces ``path`` when the context ends normally."""
     try:
         if path == STDOUT:
             yield _stdout()
@@ -73,15 +73,15 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _stdout() -> IO[bytes]:
-    """Standard output as bytes; OSError if it was closed."""
+    """Return standard output as a binary file; OSError if it is closed."""
     sys.stdout.flush()
     return sys.stdout.buffer
 
 
 def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """An ``.npz`` file; unlike ``numpy.savez`` it takes any key and gives the same bytes again.
+    """Write an ``.npz`` file with any keys and reproducible bytes.
 
-    A key that would lead out of the folder that the file is unpacked into loses its slashes.
+    Slashes are removed from a key that would lead out of the folder of an unpacked archive.
     """
     import zipfile  # with much that few commands need
 
@@ -103,7 +103,7 @@ def _member_name(key: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """A file's name for any text, without ending; different texts get different names."""
+    """Return a file name without suffix for any text; different texts have different names."""
     plain = re.sub(r"[^\w.\[\]-]", "_", text)
     if plain != text or len(plain) > MAX_OF_NAME or _DEVICES.fullmatch(plain):
         digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
@@ -112,7 +112,7 @@ def file_name(text: str) -> str:
 
 
 def is_special(path: Path) -> bool:
-    """A pipe or a device such as /dev/null, which must not be replaced by a file."""
+    """Return whether a path is a pipe or a device, which must not be replaced by a file."""
     if path == STDOUT:
         return True
     try:
@@ -122,17 +122,17 @@ def is_special(path: Path) -> bool:
 
 
 def real_path(path: Path) -> Path:
-    """Where a file really is; unlike ``Path.resolve`` it does not mind a loop of links."""
+    """Return a path without symlinks; unlike ``Path.resolve`` it accepts loops of links."""
     return Path(os.path.realpath(path))
 
 
 def cannot_write(path: Path, why: str, hint: str | None) -> UserError:
-    """The error that a file cannot be written."""
+    """Return the error for a file that cannot be written."""
     return fail("FILE002", f"cannot write the file: {why}", place=Place(str(path)), hint=hint)
 
 
 def remove_unfinished() -> None:
-    """Remove what is half-written; for who ends the process at once."""
+    """Remove unfinished temporary files, before the process is ended abruptly."""
     for temporary in list(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -155,9 +155,9 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
 
 
 def _new_temporary(folder: Path, locks: contextlib.ExitStack) -> tuple[Path, IO[bytes]]:
-    """A new file, open; until ``locks`` end nobody takes it for left over, even once it is closed.
+    """Open a new temporary file, locked until ``locks`` end, so no process removes it.
 
-    A lock that a process holds ends with it, however that ends.
+    A process's locks end with the process.
     """
     while True:
         path = folder / f".nmpsim-{os.urandom(6).hex()}.tmp"
@@ -173,7 +173,7 @@ def _new_temporary(folder: Path, locks: contextlib.ExitStack) -> tuple[Path, IO[
 
 @functools.cache
 def _remove_left_over(folder: Path) -> None:
-    """Remove what processes that were killed have left in a folder; once is enough."""
+    """Remove temporary files of killed processes from a folder; done once per folder."""
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if _TEMPORARY.fullmatch(path.name):
@@ -187,14 +187,14 @@ def _remove_left_over(folder: Path) -> None:
 
 
 def _remove_old(path: Path) -> None:
-    """Remove a file that nobody has written for long; Windows keeps those that are open."""
+    """Remove a file that has not been written for long; Windows keeps open files."""
     status = path.lstat()
     if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > LEFT_OVER_SECONDS:
         path.unlink()
 
 
 def _locked(descriptor: int) -> int:
-    """The same, locked until it is closed; OSError, and it is closed, if somebody has a lock."""
+    """Lock a file descriptor until it is closed; close it and raise OSError if it is locked."""
     try:
         if sys.platform != "win32" and fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""The device as a frozen value, read from a TOML file and checked once.
+"""The device configuration, read from a TOML file and validated.
 
-``nmp.toml`` next to this module is the default device and the only place of its numbers; a user's
-file changes what it names. Where each number comes from travels with it into the report.
+``nmp.toml`` next to this module is the default device; a user's file overrides settings. The source
+of each number is part of the configuration and of the report.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENTRY_KEYS = ("value", "source", "note")
 
 @frozen
 class Limits:
-    """Range of a setting; ``power_of_two`` where addresses are divided by it."""
+    """Range of a setting; ``power_of_two`` if addresses are divided by it."""
 
     low: int
     high: int
@@ -38,7 +38,7 @@ def _setting(low: int, high: int, *, power_of_two: bool = False) -> Any:
 
 @attrs.frozen(kw_only=True)
 class DeviceConfig:
-    """Every number of a device; names are ``section_key`` of the TOML file.
+    """Settings of a device; names are ``section_key`` of the TOML file.
 
     Cycles are cycles of the device's one clock.
     """
@@ -85,21 +85,21 @@ class DeviceConfig:
     host_kilo_function_cycles: int = _setting(0, 1_000_000)
     limits_cycles: int = _setting(1, 1 << 62)
     sources: Mapping[str, str] = attrs.field(factory=dict, eq=False)
-    """Setting -> published, measured, assumed or given."""
+    """Source of each setting: published, measured, assumed or given."""
 
     @property
     def macs_per_cycle(self) -> int:
-        """Int8 multiplications that all MAC arrays can do in a cycle."""
+        """Int8 multiplications of all MAC arrays per cycle."""
         return self.cores_count * self.mac_out_lanes * self.mac_in_lanes
 
     def settings(self) -> dict[str, int | str]:
-        """All settings by name, for a bundle or a report."""
+        """Return all settings by name, for a bundle or a report."""
         return {"name": self.name, **{f: getattr(self, f) for f in setting_names()}}
 
 
 @functools.cache
 def setting_names() -> tuple[str, ...]:
-    """Names of the numeric settings, in the order of the class."""
+    """Return the names of the numeric settings, in the order of the class."""
     return tuple(a.name for a in attrs.fields(DeviceConfig) if "limits" in a.metadata)
 
 
@@ -108,9 +108,9 @@ def _sections() -> tuple[str, ...]:
 
 
 def from_settings(settings: Mapping[str, Any]) -> DeviceConfig:
-    """The device of flat settings, as a bundle has them; the default's where one is missing.
+    """Return the device with settings by name, as in a bundle; missing ones are the default's.
 
-    A setting that is the default's has its source, any other counts as given.
+    A setting with the default's value has the default's source; any other counts as given.
     """
     flat = _entries_of(default_device())
     for key, value in settings.items():
@@ -121,14 +121,14 @@ def from_settings(settings: Mapping[str, Any]) -> DeviceConfig:
 
 @functools.cache
 def default_device() -> DeviceConfig:
-    """The NMP as ``nmp.toml`` describes it."""
+    """Return the NMP as described in ``nmp.toml``."""
     text = Path(__file__).with_name("nmp.toml").read_text(encoding="utf-8")
     flat, findings = _flatten(tomllib.loads(text), None)
     return _checked(flat, None, findings)
 
 
 def given_device(config: DeviceConfig | None) -> DeviceConfig:
-    """The device that was given, or the default one for None; ARG001 for anything else."""
+    """Return the given device, or the default one for None; UserError (ARG001) for another type."""
     if config is None:
         return default_device()
     if not isinstance(config, DeviceConfig):
@@ -143,9 +143,9 @@ def given_device(config: DeviceConfig | None) -> DeviceConfig:
 
 
 def load_device(path: Path | str) -> DeviceConfig:
-    """The default device with the changes that a TOML file makes.
+    """Return the default device with the changes of a TOML file.
 
-    Raises :class:`UserError` (FILE001, DEV001 to DEV003) with every finding at once.
+    Raises :class:`UserError` (FILE001, DEV001 to DEV003) with all findings.
     """
     place = Place(str(path))
     document = read_toml(Path(path), "device file", "DEV001")
@@ -159,7 +159,7 @@ def load_device(path: Path | str) -> DeviceConfig:
 
 
 def _take_preset(document: dict[str, Any]) -> object | None:
-    """Remove the DRAM's preset, which is no setting, from a device file."""
+    """Remove and return the DRAM preset of a device file."""
     dram = document.get("dram")
     return dram.pop("preset", None) if isinstance(dram, dict) else None
 
@@ -167,7 +167,7 @@ def _take_preset(document: dict[str, Any]) -> object | None:
 def _preset_entries(
     name: object, flat: Mapping[str, _Entry], changed: Container[str], place: Place
 ) -> tuple[dict[str, _Entry], list[Diagnostic]]:
-    """The settings of a preset at the device's clock; one that cannot be is left to the file."""
+    """Yield the settings of a preset at the device's clock, except impossible ones."""
     from nmpsim import dram_presets  # few device files name one
 
     clock = flat["cores_clock_mhz"].value
@@ -204,7 +204,7 @@ def _entries_of(device: DeviceConfig) -> dict[str, _Entry]:
 
 @frozen
 class _Entry:
-    """A setting as it was given."""
+    """A setting of a device file."""
 
     value: Any
     source: Any = "given"
@@ -214,7 +214,7 @@ class _Entry:
 def _flatten(
     document: Mapping[str, Any], place: Place | None
 ) -> tuple[dict[str, _Entry], list[Diagnostic]]:
-    """The settings of a document by flat name, and what in it is no setting."""
+    """Return the settings of a document by flat name, and findings about other entries."""
     flat: dict[str, _Entry] = {}
     findings: list[Diagnostic] = []
     for section, content in document.items():
@@ -238,7 +238,7 @@ def _flatten(
 def _entry(
     section: str, key: str, given: object, place: Place | None
 ) -> tuple[_Entry | None, list[Diagnostic]]:
-    """A setting from a bare value or a table; None if it cannot be told what it should be."""
+    """Return a setting from a value or a table; None if it is neither."""
     if f"{section}_{key}" not in setting_names():
         return None, [_unknown(f"{section}_{key}", place, ["name", *setting_names()])]
     if not isinstance(given, dict):
@@ -265,7 +265,7 @@ def _entry(
 
 
 def _stray(word: str, content: object, place: Place | None) -> Diagnostic:
-    """A top-level word that is neither ``name`` nor a section."""
+    """Return the finding about a top-level key that is neither ``name`` nor a section."""
     names = setting_names()
     if isinstance(content, dict):
         what = f"section [{word}]"
@@ -284,7 +284,7 @@ def _stray(word: str, content: object, place: Place | None) -> Diagnostic:
 def _checked(
     flat: Mapping[str, _Entry], file: Place | None, before: Sequence[Diagnostic] = ()
 ) -> DeviceConfig:
-    """The device of all settings; raises ``UserError`` with the findings ``before`` and its own."""
+    """Return the validated device; raise ``UserError`` with earlier findings and its own."""
     fields = {a.name: a for a in attrs.fields(DeviceConfig) if a.name != "sources"}
     findings = list(before)
     for key, entry in flat.items():
@@ -315,7 +315,7 @@ def _checked(
 
 
 def _contradictions(values: Mapping[str, Any], file: Place | None) -> list[Diagnostic]:
-    """Settings that are possible, but not together."""
+    """Yield findings about settings that contradict each other."""
     pairs = (
         ("dram_burst_bytes", "dram_row_bytes", "bytes", "a DRAM burst is longer than a DRAM row"),
         (

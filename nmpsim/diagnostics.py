@@ -1,8 +1,7 @@
-"""Errors as data: a stable code, the place, what was found, what was expected, a hint.
+"""Errors as data: a stable code, place, found and expected values, and a hint.
 
-Everything that can go wrong because of what a user gave is a :class:`Diagnostic`; a function
-that cannot go on raises :class:`UserError` with one or more of them. This module imports nothing
-of nmpsim but how text is shown, so every package can use it.
+A problem with a user's input is a :class:`Diagnostic`; a function that cannot continue raises
+:class:`UserError` with one or more of them. Every package can import this module.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from nmpsim.visible import visible_line
 
 EXIT_OK = 0
 EXIT_WORSE = 1
-"""The run is worse than asked: mismatch, trap, budget."""
+"""The run failed: a mismatch or a trap."""
 EXIT_USER = 2
-"""The user gave something that cannot be used."""
+"""The user's input is invalid."""
 EXIT_BUG = 3
-"""nmpsim itself is wrong."""
+"""An internal error of nmpsim."""
 EXIT_OVER_BUDGET = 4
-"""`nmpsim check`: the answer is right, but more was spent than allowed."""
+"""`nmpsim check`: outputs are correct, but a budget is exceeded."""
 EXIT_INCOMPLETE = 5
-"""`nmpsim diff --strict`: what both runs have is equal, but one of them has more."""
+"""`nmpsim diff --strict`: common tensors are equal, but one run has more."""
 EXIT_TIMEOUT = 124
-"""The run took longer than --timeout allows; timeout(1) says it the same way."""
+"""The run exceeded --timeout; the same code as of timeout(1)."""
 
 CODES: dict[str, str] = {
     "ARG001": "unusable command-line argument",
@@ -106,14 +105,14 @@ CODES: dict[str, str] = {
     "CONTRACT004": "not supported",
     "CONTRACT005": "internal: a bug of nmpsim",
 }
-"""Every code with its title; codes are stable and are never given a new meaning."""
+"""Title of every error code; codes are stable and never change their meaning."""
 
 
 @frozen
 class Place:
-    """Where something is: a file and, in it, a 1-based line and column, an operation or an offset.
+    """Location in a file: a 1-based line and column, an operation or an offset.
 
-    Line 0 is that of an instruction that was never text.
+    Line 0 is the line of an instruction without text.
     """
 
     file: str | None = None
@@ -121,7 +120,7 @@ class Place:
     column: int | None = None
     offset: int | None = None
     node: str = ""
-    """The operation of a model's file, as ``inspect`` lists it."""
+    """Operation of a model's file, as listed by ``nmpsim inspect``."""
 
     def __str__(self) -> str:
         text = visible_line(self.file or "<text>")
@@ -141,7 +140,7 @@ def _known_code(_: object, __: object, code: str) -> None:
 
 @frozen
 class Diagnostic:
-    """One thing that is wrong, with all a reader needs to mend it."""
+    """A problem with everything a user needs to fix it."""
 
     code: str = attrs.field(validator=_known_code)
     message: str
@@ -151,7 +150,7 @@ class Diagnostic:
     hint: str | None = None
 
     def __str__(self) -> str:
-        """Plain text, one line for the problem and one for each further fact."""
+        """Return text with one line for the problem and one for each further fact."""
         head = f"{self.place}: " if self.place else ""
         lines = [f"{head}error[{self.code}]: {visible_line(self.message)}"]
         lines += [
@@ -167,7 +166,7 @@ class Diagnostic:
 
 
 class UserError(Exception):
-    """What the user gave cannot be used; carries one diagnostic or several."""
+    """Error for invalid input, with one or more diagnostics."""
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
         if isinstance(diagnostics, Diagnostic):
@@ -176,13 +175,13 @@ class UserError(Exception):
         super().__init__("\n".join(str(d) for d in self.diagnostics))
 
     def __reduce__(self) -> tuple[type[UserError], tuple[tuple[Diagnostic, ...]]]:
-        """Whole again after a way through another process."""
+        """Support pickling."""
         return UserError, (self.diagnostics,)
 
 
 @contextmanager
 def about(path: Path | str | None) -> Iterator[None]:
-    """What is said in here without a place is said of this file, if there is one."""
+    """Set the place of diagnostics raised in the context that have none."""
     place = Place(None if path is None else str(path))
     try:
         yield
@@ -200,7 +199,7 @@ def fail(
     expected: object = None,
     hint: str | None = None,
 ) -> UserError:
-    """A :class:`UserError` with one diagnostic; the caller raises it."""
+    """Return a :class:`UserError` with one diagnostic, to be raised by the caller."""
     return UserError(
         Diagnostic(
             code,

@@ -1,4 +1,4 @@
-"""Presets of the DRAM: ``dram.toml`` in cycles of a device's clock."""
+"""DRAM presets from ``dram.toml``, converted to cycles of a device's clock."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import attrs
 
 @attrs.frozen
 class PresetSetting:
-    """A setting of ``[dram]`` as a preset has it."""
+    """A setting of ``[dram]`` in a preset."""
 
     value: int | Fraction
-    """A fraction where the clock leaves one: no device can have it."""
+    """Value; a fraction if the clock does not divide it, which no device can have."""
     source: str
 
 
@@ -28,12 +28,12 @@ def _presets() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def names() -> list[str]:
-    """The names of all presets."""
+    """Return the names of all presets."""
     return list(_presets())
 
 
 def settings(name: str, clock_mhz: int) -> dict[str, PresetSetting]:
-    """A preset's settings by key of ``[dram]``, times in cycles of this clock, rounded up."""
+    """Return a preset's settings by key of ``[dram]``, with times in cycles, rounded up."""
     return {
         key: PresetSetting(_value(entry, clock_mhz), entry["source"])
         for key, entry in _presets()[name].items()

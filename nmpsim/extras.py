@@ -1,4 +1,4 @@
-"""Packages: the error where one is missing, and how it is installed."""
+"""Errors for missing packages, with the command that installs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def missing(
     place: Place | None = None,
     instead: str | None = None,
 ) -> UserError:
-    """PKG001 for a package of an extra that is not there; ``instead`` is what does without it."""
+    """Return the error (PKG001) for a missing extra; ``instead`` names an alternative."""
     hint = install_command(extra)
     return fail(
         "PKG001",
@@ -29,7 +29,7 @@ def missing(
 
 
 def incomplete(package: str) -> UserError:
-    """PKG001 for a package that nmpsim itself is installed with, and that is gone."""
+    """Return the error (PKG001) for a missing package that nmpsim requires."""
     return fail(
         "PKG001",
         "a package is missing that nmpsim cannot do without",
@@ -39,10 +39,10 @@ def incomplete(package: str) -> UserError:
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra from where this nmpsim was installed from.
+    """Return the command that installs an extra from the source of this installation.
 
-    A bare name would ask an index, where it may be somebody else's. pip notes a folder, a wheel or
-    a repository in ``direct_url.json`` (PEP 610), and nothing if the package came from an index.
+    pip records a folder, wheel or repository in ``direct_url.json`` (PEP 610); without it the
+    package came from an index. A bare name could be another project's package on an index.
     """
     import json  # all of this imports much, and few errors need it
     from importlib.metadata import PackageNotFoundError, distribution

@@ -1,4 +1,4 @@
-"""How much of this computer's memory may be used, and whether what is asked for fits into it."""
+"""Limits on the host's memory, checked before large allocations."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.records import frozen
 
 SPARE = 8
-"""One part in N of what is available stays free: for Python, kernels, other programs."""
+"""One part in this many of the available memory stays free for Python, kernels and others."""
 LIBRARIES_BYTES = 350_000_000
-"""Address space that Python, NumPy, Numba and LLVM take before anything is run ..."""
+"""Address space that Python, NumPy, Numba and LLVM use before a run."""
 THREAD_BYTES = 24_000_000
-"""... and what NumPy's library of matrix products takes for each processor."""
+"""Address space that NumPy's BLAS library uses per processor."""
 COMPILING_BYTES = 400_000_000
-"""Address space that compiling a kernel takes."""
+"""Address space that compiling a kernel needs."""
 ASSUMED_BYTES = 2_000_000_000
-"""What is taken to be free where no system call tells."""
+"""Assumed free memory where no system call reports it."""
 _FAILED_TO_MAP = re.compile(r"cannot allocate memory|failed to map|can't start new thread", re.I)
 _TOO_FEW = (errno.EMFILE, errno.ENFILE, errno.EAGAIN)
-"""What a system says where it opens no more files, or starts no more processes."""
+"""Error numbers of a system that opens no more files or starts no more processes."""
 _CGROUPS = Path("/sys/fs/cgroup")
 SMALL_BYTES = 32 << 20
-"""An allocation of no more fails with MEM002 where there is no room."""
+"""Size up to which allocations are not checked first; without memory they fail with MEM002."""
 
 
 @frozen
 class Part:
-    """Bytes that will be allocated, and the field of a file that asks for them."""
+    """A planned allocation in bytes, and the field of a file that requires it."""
 
     field: str
     nbytes: int
@@ -49,8 +49,8 @@ def check_memory(
 ) -> None:
     """Raise UserError MEM001 if all ``parts`` together are more than ``max_memory`` bytes.
 
-    ``what`` needs them, in words. None stands for :func:`default_limit`, and lets ``SMALL_BYTES``
-    pass unasked: asking takes 1 ms, longer than a small network. Nothing is allocated.
+    ``what`` describes what needs the memory. With None the limit is :func:`default_limit`; up to
+    ``SMALL_BYTES`` is not checked, because a check takes 1 ms. Nothing is allocated.
     """
     parts = list(parts)
     total = sum(part.nbytes for part in parts)
@@ -71,12 +71,12 @@ def check_memory(
 
 
 def share_of(max_memory: int | None, processes: int) -> int:
-    """What each of this many processes may take of ``max_memory``, or of :func:`default_limit`."""
+    """Return the limit of each of several processes that share ``max_memory`` (or the default)."""
     return (default_limit() if max_memory is None else max_memory) // processes
 
 
 def checked_limit(max_memory: int | None) -> int | None:
-    """The limit that a caller gave; ARG001 for what is no number of bytes."""
+    """Return a caller's limit; raise UserError (ARG001) unless it is a number of bytes."""
     is_number = isinstance(max_memory, int) and not isinstance(max_memory, bool)
     if max_memory is None or (is_number and max_memory > 0):
         return max_memory
@@ -95,14 +95,14 @@ def check_compiling() -> None:
 
 
 def _check_address_space(what: str, needed: int) -> None:
-    """Some libraries end the process without a word of ours where they get no memory."""
+    """Raise UserError MEM002 early; some libraries end the process if they get no memory."""
     room = min(_own_room(), default=needed)
     if room < needed:
         raise out_of_memory(f"{size_text(max(0, room))} of {size_text(needed)} for {what}")
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception is one of the many ways to say that there is no memory left."""
+    """Return whether an exception means that memory is exhausted."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
     if not isinstance(error, OSError | ImportError | RuntimeError):
@@ -114,7 +114,7 @@ def ran_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory(found: str) -> UserError:
-    """The error of a command or a call that ran out of memory on its way."""
+    """Return the error of a command or call that ran out of memory."""
     return fail(
         "MEM002",
         "there is not enough memory",
@@ -127,7 +127,7 @@ def out_of_memory(found: str) -> UserError:
 def reached_process_limit(error: BaseException) -> bool:
     """Return whether the system refused to open a file, or to start a process or a thread.
 
-    A thread that does not start although there is memory for its stack is one too many.
+    A thread that does not start although memory for its stack is available counts as refused.
     """
     if isinstance(error, OSError):
         return error.errno in _TOO_FEW
@@ -146,18 +146,18 @@ def process_limit_error(found: str | None) -> UserError:
 
 
 def default_limit() -> int:
-    """Bytes that may be allocated if nobody says otherwise: what is available, less a margin."""
+    """Return the default limit in bytes: the available memory minus a margin."""
     available = available_bytes()
     return available - available // SPARE
 
 
 def available_bytes() -> int:
-    """Bytes that this process can still get: of the machine, its control groups, its own limit."""
+    """Return the bytes available to this process: of the machine, control groups and ulimit."""
     return max(0, min([_machine_room(), *_group_rooms(), *_own_room()]))
 
 
 def _machine_room() -> int:
-    """What the machine has without swapping; read directly on Linux, as psutil imports slowly."""
+    """Return the machine's available memory; read directly on Linux, as psutil imports slowly."""
     available = _of_table(Path("/proc/meminfo"), "MemAvailable:")
     if available:
         return available << 10
@@ -170,14 +170,14 @@ def _machine_room() -> int:
 
 
 def _free_pages() -> int:
-    """What the C library tells to be free; 0 if it does not tell."""
+    """Return the free memory that the C library reports; 0 if it does not."""
     if sys.platform != "win32" and "SC_AVPHYS_PAGES" in getattr(os, "sysconf_names", {}):
         return max(0, os.sysconf("SC_AVPHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
 def _own_room() -> Iterator[int]:
-    """What ``ulimit -v`` leaves, where the system tells how much is in use."""
+    """Return the rest of ``ulimit -v`` where the system reports the use."""
     statm = (_read(Path("/proc/self/statm")) or "").split()
     if statm:
         resource: Any = importlib.import_module("resource")  # Windows has neither
@@ -187,9 +187,9 @@ def _own_room() -> Iterator[int]:
 
 
 def _group_rooms() -> Iterator[int]:
-    """What the control groups of this process leave, from its own up to the root (cgroups(7)).
+    """Yield the rest of each control group of this process up to the root (cgroups(7)).
 
-    Cached pages of files that nobody uses make room when memory is short.
+    Unused cached pages of files count as free.
     """
     for line in (_read(Path("/proc/self/cgroup")) or "").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -227,7 +227,7 @@ def _number(path: Path) -> int | None:
 
 
 def _of_table(path: Path, name: str) -> int:
-    """The number after a name; 0 if it is not there."""
+    """Return the number after a name; 0 if the name is missing."""
     for line in (_read(path) or "").splitlines():
         key, number, *_ = (*line.split(), "", "")
         if key == name and number.isdigit():
@@ -236,7 +236,7 @@ def _of_table(path: Path, name: str) -> int:
 
 
 def size_text(nbytes: int) -> str:
-    """A size as ``--max-memory`` takes it, to three digits."""
+    """Return a size as accepted by ``--max-memory``, with three digits."""
     for unit, power in (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3)):
         if nbytes >= 10**power:
             return f"{nbytes / 10**power:,.3g} {unit}" if nbytes < 1e15 else f"{nbytes:.3g} bytes"

@@ -1,4 +1,4 @@
-"""Reading of files that a user names: within a limit, with one error for what cannot be read."""
+"""Read user files within a size limit, with one error for unreadable files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from nmpsim.diagnostics import Place, fail
 
 MAX_MODEL_BYTES = (1 << 31) - 1
-"""What Protobuf and FlatBuffers can address."""
+"""Size limit of models: what Protobuf and FlatBuffers can address."""
 MAX_TEXT_BYTES = 1 << 28
-"""Of LIR, assembly and JSON."""
+"""Size limit of LIR, assembly and JSON."""
 MAX_SETTINGS_BYTES = 1 << 20
-"""Of TOML."""
+"""Size limit of TOML."""
 
 
 def read_bytes(path: Path, what: str, limit: int, code: str = "FILE001") -> bytes:
@@ -77,7 +77,7 @@ def read_text(
 
 
 def read_toml(path: Path, what: str, code: str) -> dict[str, Any]:
-    """Return the document of a TOML file; ``code`` if it is none, else as :func:`read_text`."""
+    """Return the document of a TOML file; errors as for :func:`read_text`, ``code`` if invalid."""
     text = read_text(path, what, MAX_SETTINGS_BYTES, code)
     try:
         return tomllib.loads(text)

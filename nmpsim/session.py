@@ -1,6 +1,6 @@
-"""What a user imports: quantize, compile, lint, load, run, look into the errors of a run.
+"""The Python interface: quantize, compile, lint, load, and evaluate the errors of a run.
 
-What only one of them needs is imported there: a run is not to wait for the compiler.
+Modules that only one function needs are imported in it, so that a run does not import the compiler.
 """
 
 from __future__ import annotations
@@ -58,27 +58,27 @@ __all__ = [
 
 @frozen
 class Compiled:
-    """A bundle, ready to be written or run."""
+    """A compiled bundle."""
 
     file: BundleFile
-    """The bundle's file, written as it is made: in memory are the network's constants only."""
+    """Contents of the bundle file, generated when written; only constants are in memory."""
     warnings: tuple[str, ...]
     rescaled_biases: tuple[RescaledBias, ...] = ()
-    """What ``rescale_biases`` did, layer by layer."""
+    """Biases that ``rescale_biases`` changed, by layer."""
     slicing: tuple[TiledLayer, ...] = ()
-    """How each device layer is tiled, if ``explain_slicing`` asked for it."""
+    """Tiling of each device layer, with ``explain_slicing``."""
 
     def __repr__(self) -> str:
         return f"<Compiled {repr(self.bundle)[1:-1]}>"
 
     @cached_property
     def image(self) -> bytes:
-        """The bundle file's bytes, which are made when they are asked for first."""
+        """Bytes of the bundle file, generated at first use."""
         return bytes(self.file)
 
     @cached_property
     def bundle(self) -> Bundle:
-        """The same, as :func:`load` gives it for a file."""
+        """The bundle, as returned by :func:`load`."""
         return bundle_from_bytes(self.file, "<compiled>")
 
 
@@ -190,9 +190,9 @@ def float_program(
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> ImportedModel:
-    """A float network that is to be quantized; arguments and errors as of :func:`calibrate`.
+    """Load a float network to quantize; parameters and errors as for :func:`calibrate`.
 
-    ``sample_shapes`` is as :func:`compile` takes it.
+    ``sample_shapes`` is as for :func:`compile`.
     """
     from nmpsim.frontends import ImportedModel, ImportOptions, import_model
     from nmpsim.frontends.model_origin import import_lir
@@ -222,7 +222,7 @@ def calibrate(
     profile: Path | str | None = None,
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> CalibratedProgram:
-    """Run a float program on samples of its inputs, for the ranges of its values.
+    """Run a float program on samples of its inputs to record the ranges of its values.
 
     Args:
         model: an ONNX file, or LIR text with float tensors only; or one that is imported already.
@@ -302,7 +302,7 @@ def from_torch(
     calibration: Iterable[Any] | Mapping[str, npt.ArrayLike] | None = None,
     **settings: Any,
 ) -> ImportedModel:
-    """A live PyTorch model as LIR, for :func:`compile`; a float one is quantized on the way.
+    """Import a live PyTorch model for :func:`compile`; a float one is quantized with samples.
 
     The model is run once on the example, and what it does is recorded: shapes and control flow are
     those of the example.
@@ -337,7 +337,7 @@ def from_torch(
 
 
 def save(compiled: Compiled, path: Path | str) -> str:
-    """Write the bundle, which appears whole or not at all; its digest, as of :func:`load`."""
+    """Write the bundle atomically and return its digest."""
     with new_file(Path(path)) as file:
         return compiled.file.write(file.write)
 
@@ -346,7 +346,7 @@ def device_of(bundle: Bundle | Compiled) -> DeviceConfig:
     """Return the device that a bundle was compiled for.
 
     Raises:
-        UserError: ARG001 for what is no bundle, BUN004 for a bundle that names no device.
+        UserError: ARG001 if it is not a bundle, BUN004 for a bundle without a device.
     """
     return from_settings(get_bundle(bundle).require_device())
 
@@ -359,7 +359,7 @@ def load(
     sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     warn: Callable[[str], object] = warnings.warn,
 ) -> Bundle:
-    """Read and check a bundle; what becomes of the file afterwards changes nothing.
+    """Read and validate a bundle; later changes of the file have no effect.
 
     Args:
         path: the bundle's file; or a model's that :func:`compile` takes alone, which is compiled.
@@ -385,7 +385,7 @@ def load(
 
 
 def is_model(path: Path) -> bool:
-    """Whether a front end reads a file; none is imported for one that begins as a bundle does."""
+    """Return whether a front end reads a file; a bundle is recognized without importing one."""
     with suppress(OSError, ValueError):
         if path.is_file():
             with path.open("rb") as file:
@@ -397,23 +397,23 @@ def is_model(path: Path) -> bool:
 
 
 def patched(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:
-    """The bytes of a bundle's file with the changes of a patch; UserError PATCH001, PATCH002."""
+    """Apply a patch to the bytes of a bundle file; UserError PATCH001, PATCH002."""
     from nmpsim.bundle.patch import apply_patch, load_patch
 
     return apply_patch(image, load_patch(Path(patch)), path)
 
 
 class Shadow:
-    """A second, exact evaluation of a program, for any number of its runs."""
+    """Evaluation of a program in real arithmetic, for any number of its runs."""
 
     def __init__(self, bundle: Bundle, float_weights: Path | str | None = None) -> None:
-        """Read what it needs.
+        """Load the program and its float values.
 
         Args:
             bundle: the program; it must carry its LIR.
             float_weights: ``.npz`` with the float values of constants by their names in the LIR,
-                or an ONNX model. Without it they are those that the bundle has, as one has that
-                was quantized from a model; else only rounding and saturation can be told.
+                or an ONNX model. The default are those in the bundle, if it was quantized from a
+                model; without any, only rounding and saturation are known.
 
         Raises:
             UserError: BUN005 if the bundle has no LIR; FILE001, CONST001, CONST003 or PKG001 for
@@ -432,11 +432,11 @@ class Shadow:
         *,
         progress: ProgressCallback | None = None,
     ) -> RunReport:
-        """The report of a run with where each layer's error comes from (``report.shadow``).
+        """Return the report of a run with the sources of each layer's error (``report.shadow``).
 
         Args:
             report: a run of the bundle with ``save_layers=True``.
-            inputs: what that run was given.
+            inputs: inputs of that run.
             progress: called after every layer.
 
         Raises:
@@ -466,14 +466,14 @@ def lint(
     original_tensors: Path | str | None = None,
     ranges: Path | str | None = None,
 ) -> tuple[Finding, ...]:
-    """What will go wrong with a program, worst first; docs/lint.md describes the rules.
+    """Check a program for numerical problems, most severe first; docs/lint.md lists the rules.
 
     Args:
         program: a verified module with its exact scales, a bundle, or a file of one, of LIR or of a
             model.
-        weights: ``.npz`` with the constants of a file of LIR; without it many rules cannot look.
+        weights: ``.npz`` with the constants of a LIR file; many rules need it.
         tensors: JSON with its exact scales; the file next to it is taken if there is one.
-        numerics: profile that it is to run with; the bundle's or model's, or ``glow-int``, if None.
+        numerics: numerics profile; the default is the bundle's or model's, or ``glow-int``.
         float_weights: ``.npz`` or ONNX model with the float model's weights and biases.
         original_weights: ``.npz`` with the constants before bias types were changed.
         original_tensors: JSON with their scales; the file next to them if there is one.
