@@ -65,7 +65,8 @@ from nmpsim.kernels.scaling import (
     add_to_floats,
     add_to_run,
     divide_run,
-    get_channel_scale,
+    get_channel_scales,
+    get_element,
     multiply_to_floats,
     round_run_away,
     round_run_even,
@@ -187,11 +188,11 @@ def scale_sums(
     elif q.profile == Q31_ONCE:
         scale_once(run, integers)
     elif q.profile in (GLOW_INT, NMP, Q31) and q.element == INT16:
-        scale_wide(run, integers, get_channel_scale, index, counters)
+        scale_wide(run, get_channel_scales(integers), get_element, index, counters)
     elif q.profile == Q31:
-        scale_fixed_point(run, integers, get_channel_scale, index, counters)
+        scale_fixed_point(run, get_channel_scales(integers), get_element, index, counters)
     elif q.profile in (GLOW_INT, NMP):
-        scale_narrow(run, integers, get_channel_scale, index, counters)
+        scale_narrow(run, get_channel_scales(integers), get_element, index, counters)
 
 
 @jit_inlined

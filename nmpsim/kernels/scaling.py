@@ -25,7 +25,7 @@ from nmpsim.kernels.channels import (
     PRE,
     PRE_FACTOR,
 )
-from nmpsim.kernels.jit import jit
+from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.kernels.operands import IntegerScale
 from nmpsim.kernels.rounding import (
     MAX_MAGNITUDE,
@@ -53,28 +53,34 @@ UNSIGNED: Any = np.int64(128)
 
 
 class RunScale(NamedTuple):
-    """An integer scale and what derives from it."""
+    """An integer scale and what derives from it: numbers, or arrays with one for each value."""
 
-    pre: Int
-    mul: Int
-    half: Int
+    pre: Int | Int64s
+    mul: Int | Int64s
+    half: Int | Int64s
     """Half of the last bit that ``post`` leaves."""
-    post: Int
-    most: Int
+    post: Int | Int64s
+    most: Int | Int64s
     """Largest magnitude whose product the rescale unit holds."""
 
 
 @jit
-def get_channel_scale(integers: Int64s, c: Int) -> Any:
-    """Return the scale of channel ``c`` in the table of ``channels.py``."""
-    pre, mul, half = integers[PRE, c], integers[MUL, c], integers[HALF, c]
-    return RunScale(pre, mul, half, integers[POST, c], integers[MOST, c])
+def get_element(numbers: Int64s, i: Int) -> Any:
+    """Return the number of value ``i``."""
+    return numbers[i]
 
 
 @jit
-def get_common_scale(scale: RunScale, _: Int) -> Any:
-    """Return the scale, which is the same for all values."""
-    return scale
+def get_common(number: Int, _: Int) -> Any:
+    """Return the number that all values have."""
+    return number
+
+
+@jit_inlined
+def get_channel_scales(integers: Int64s) -> Any:
+    """Return the scales of the channels in the table of ``channels.py``."""
+    pre, mul, half = integers[PRE], integers[MUL], integers[HALF]
+    return RunScale(pre, mul, half, integers[POST], integers[MOST])
 
 
 @jit
@@ -90,69 +96,56 @@ def scale_integers(
     half, most = (ONCE << scale.post) >> ONCE, MAX_PRODUCT // max(abs(scale.mul), ONCE)
     scales = RunScale(scale.pre, scale.mul, half, scale.post, most)
     if profile == Q31:
-        scale_fixed_point(values, scales, get_common_scale, index, counters)
+        scale_fixed_point(values, scales, get_common, index, counters)
     elif element == INT16:
-        scale_wide(values, scales, get_common_scale, index, counters)
+        scale_wide(values, scales, get_common, index, counters)
     else:
-        scale_narrow(values, scales, get_common_scale, index, counters)
+        scale_narrow(values, scales, get_common, index, counters)
 
 
 @jit
 def scale_narrow(
-    values: Int64s,
-    scales: Any,
-    scale_at: Any,
-    index: Int,
-    counters: SaturationCounters,
+    values: Int64s, scales: RunScale, at: Any, index: Int, counters: SaturationCounters
 ) -> None:
     """Compute ``((x >> pre) * mul + half) >> post``, saturated before the last shift."""
+    pre, mul, half, post = scales.pre, scales.mul, scales.half, scales.post
     for i in range(values.size):
-        scale = scale_at(scales, i)
-        values[i] = (values[i] >> scale.pre) * scale.mul + scale.half
+        values[i] = (values[i] >> at(pre, i)) * at(mul, i) + at(half, i)
     saturate_run(values, RESCALE, index, counters)
     for i in range(values.size):
-        values[i] >>= scale_at(scales, i).post
+        values[i] >>= at(post, i)
 
 
 @jit
 def scale_wide(
-    values: Int64s,
-    scales: Any,
-    scale_at: Any,
-    index: Int,
-    counters: SaturationCounters,
+    values: Int64s, scales: RunScale, at: Any, index: Int, counters: SaturationCounters
 ) -> None:
     """Compute ``((x >> pre) * mul + half) >> post`` with saturated ``x >> pre``."""
+    pre, mul, half, post, most = scales
     beyond = 0
     for i in range(values.size):
-        scale = scale_at(scales, i)
-        values[i] >>= scale.pre
-        beyond += abs(values[i]) > scale.most
+        values[i] >>= at(pre, i)
+        beyond += abs(values[i]) > at(most, i)
     if beyond:
         for i in range(values.size):
-            most = scale_at(scales, i).most
-            values[i] = limit_value(values[i], -most, most, RESCALE, ONCE, index + i, counters)
+            limit = at(most, i)
+            values[i] = limit_value(values[i], -limit, limit, RESCALE, ONCE, index + i, counters)
     for i in range(values.size):
-        scale = scale_at(scales, i)
-        values[i] = (values[i] * scale.mul + scale.half) >> scale.post
+        values[i] = (values[i] * at(mul, i) + at(half, i)) >> at(post, i)
 
 
 @jit
 def scale_fixed_point(
-    values: Int64s,
-    scales: Any,
-    scale_at: Any,
-    index: Int,
-    counters: SaturationCounters,
+    values: Int64s, scales: RunScale, at: Any, index: Int, counters: SaturationCounters
 ) -> None:
     """Compute TFLite's MultiplyByQuantizedMultiplier, where ``pre`` is a shift to the left."""
+    pre, mul, post = scales.pre, scales.mul, scales.post
     for i in range(values.size):
-        pre = scale_at(scales, i).pre
-        values[i] = clamp_magnitude(values[i], MAX_MAGNITUDE >> pre) << pre
+        shift = at(pre, i)
+        values[i] = clamp_magnitude(values[i], MAX_MAGNITUDE >> shift) << shift
     saturate_run(values, RESCALE, index, counters)
     for i in range(values.size):
-        scale = scale_at(scales, i)
-        values[i] = rounding_shift(doubling_high(values[i], scale.mul), scale.post)
+        values[i] = rounding_shift(doubling_high(values[i], at(mul, i)), at(post, i))
 
 
 @jit

@@ -77,7 +77,7 @@ def test_integers(profile: str, element: int) -> None:
 
 fixed_entry: Any = numba.njit(
     lambda run, integers, index, counters: scaling.scale_fixed_point(
-        run, integers, scaling.get_channel_scale, index, counters
+        run, scaling.get_channel_scales(integers), scaling.get_element, index, counters
     )
 )
 
