@@ -16,7 +16,6 @@ from nmpsim.frontends.graph.operation import (
     as_image,
     check_elems,
 )
-from nmpsim.frontends.graph.scalar_functions import EXPONENTIAL_UNITS
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import Value
 
@@ -25,6 +24,12 @@ AS_CONVOLUTION = "as_convolution"
 _MAX_FLOAT = float(np.finfo(np.float32).max)
 _NUMBERS = ("float", "index32", "index64")
 """Element types that are compared."""
+EXPONENTIAL_UNITS: dict[str, dict[str, float]] = {
+    "Celu": {"alpha": 1.0},
+    "Elu": {"alpha": 1.0},
+    "Selu": {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
+}
+"""Exponential unit -> default values of its attributes."""
 UNARY_OPCODES = {
     "Abs": "elementabs",
     "Acos": "elementacos",

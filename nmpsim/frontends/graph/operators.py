@@ -16,7 +16,6 @@ from nmpsim.frontends.graph import (
     resizing,
 )
 from nmpsim.frontends.graph.operation import INSTRUCTION, OperatorFunction, lower_instruction
-from nmpsim.frontends.graph.scalar_functions import SCALAR_FUNCTIONS
 
 
 @attrs.frozen
@@ -45,7 +44,7 @@ INTEGER_OPERATORS: dict[str, IntegerOperator] = {
             is_island=op not in _REFERENCE_FUNCTIONS,
             has_16_bits=False,
         )
-        for op in SCALAR_FUNCTIONS
+        for op in integer_ops.SCALAR_FUNCTIONS
     },
     "Add": IntegerOperator(integer_ops.lower_integer_pair, 2, takes_limits=True),
     "AveragePool": IntegerOperator(pooling.lower_average_pool, takes_limits=True),

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
-from nmpsim.frontends.formats import TFLITE_IDENTIFIER
+from nmpsim.frontends import TFLITE_IDENTIFIER
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.nodes import find_size_problem
 
@@ -142,8 +142,7 @@ class _Reader:
 
     def read(self) -> TFLiteModel:
         """Read the first subgraph, which is the one that runs."""
-        if len(self._data) < 8 or self._data[4:8] != TFLITE_IDENTIFIER:
-            raise _damaged(self._place, "no TFL3 at byte 4")
+        self._check(self._data[4:8] == TFLITE_IDENTIFIER, "no TFL3 at byte 4")
         model = self._tflite.Model.GetRootAs(self._data, 0)
         if self._count(model.SubgraphsLength()) != 1:
             raise fail(
@@ -191,10 +190,16 @@ class _Reader:
                     return read_normalizations(bytes(data.DataAsNumpy()), self._count)
         return []
 
+    def _check(self, condition: object, found: str) -> None:
+        """Raise UserError (MODEL001) with the text of what was found unless a condition holds."""
+        if not condition:
+            raise _damaged(self._place, found)
+
     def _count(self, length: int) -> int:
         """Return the length of a vector, checked against the size of the file."""
-        if not 0 <= length <= min(len(self._data), MAX_TENSORS):
-            raise _damaged(self._place, f"a vector of {length} elements")
+        self._check(
+            0 <= length <= min(len(self._data), MAX_TENSORS), f"a vector of {length} elements"
+        )
         return length
 
     def _tensors_at(
@@ -204,8 +209,7 @@ class _Reader:
         tensors: tuple[TFLiteTensor, ...],
     ) -> tuple[TFLiteTensor, ...]:
         indices = [index(i) for i in range(self._count(length()))]
-        if any(not 0 <= i < len(tensors) for i in indices):
-            raise _damaged(self._place, "a tensor that is not there")
+        self._check(all(0 <= i < len(tensors) for i in indices), "a tensor that is not there")
         return tuple(tensors[i] for i in indices)
 
     def _opcode(self, code: Any) -> str:
@@ -226,8 +230,10 @@ class _Reader:
         scales, zero_points, axis = self._quantization(tensor.Quantization())
         dtype = _DTYPES.get(kind, kind.lower())
         values = self._values(model, tensor, name, dtype, shape)
-        if scales.size > 1 and not (axis < len(shape) and shape[axis] == scales.size):
-            raise _damaged(self._place, f"tensor {name} has {scales.size} scales")
+        self._check(
+            scales.size <= 1 or (axis < len(shape) and shape[axis] == scales.size),
+            f"tensor {name} has {scales.size} scales",
+        )
         return TFLiteTensor(index, name, shape, dtype, scales, zero_points, axis, values)
 
     def _quantization(
@@ -240,18 +246,21 @@ class _Reader:
         zeros = np.zeros(count, np.int64)
         if self._count(parameters.ZeroPointLength()):
             zeros = np.array(parameters.ZeroPointAsNumpy(), np.int64)
-        if zeros.shape != scales.shape:
-            raise _damaged(self._place, f"{scales.size} scales and {zeros.size} zero points")
-        if not (np.isfinite(scales).all() and (scales > 0).all()):
-            raise _damaged(self._place, "a scale that is not above 0")
+        self._check(
+            zeros.shape == scales.shape, f"{scales.size} scales and {zeros.size} zero points"
+        )
+        is_positive = np.isfinite(scales).all() and (scales > 0).all()
+        self._check(is_positive, "a scale that is not above 0")
         return scales, zeros, int(parameters.QuantizedDimension())
 
     def _values(
         self, model: Any, tensor: Any, name: str, dtype: str, shape: tuple[int, ...]
     ) -> npt.NDArray[Any] | None:
         number = tensor.Buffer()
-        if not 0 <= number < self._count(model.BuffersLength()):
-            raise _damaged(self._place, f"tensor {name} lies in a buffer that is not there")
+        self._check(
+            0 <= number < self._count(model.BuffersLength()),
+            f"tensor {name} lies in a buffer that is not there",
+        )
         buffer = model.Buffers(number)
         nbytes = buffer.DataLength()
         if nbytes == 0:
@@ -269,8 +278,10 @@ class _Reader:
         elements = int(np.prod(shape, dtype=np.int64))
         if dtype == "int4":
             return _unpack_int4(raw, elements, shape)
-        if raw.size != elements * np.dtype(dtype).itemsize:
-            raise _damaged(self._place, f"tensor {name} has {raw.size} bytes")
+        self._check(
+            raw.size == elements * np.dtype(dtype).itemsize,
+            f"tensor {name} has {raw.size} bytes",
+        )
         values: npt.NDArray[Any] = raw.view(np.dtype(dtype).newbyteorder("<"))
         return np.require(values, dtype, ["A"]).reshape(shape)
 
@@ -278,17 +289,16 @@ class _Reader:
         self, operator: Any, index: int, codes: list[str], tensors: tuple[TFLiteTensor, ...]
     ) -> TFLiteOperator:
         code = operator.OpcodeIndex()
-        if not 0 <= code < len(codes):
-            raise _damaged(self._place, f"operator {index} is of a kind that is not there")
+        self._check(0 <= code < len(codes), f"operator {index} is of a kind that is not there")
         inputs: list[TFLiteTensor | None] = []
         for i in range(self._count(operator.InputsLength())):
             at = operator.Inputs(i)
-            if not -1 <= at < len(tensors):
-                raise _damaged(self._place, f"operator {index} takes a tensor that is not there")
+            self._check(
+                -1 <= at < len(tensors), f"operator {index} takes a tensor that is not there"
+            )
             inputs.append(None if at == -1 else tensors[at])
         outputs = self._tensors_at(operator.OutputsLength, operator.Outputs, tensors)
-        if not outputs:
-            raise _damaged(self._place, f"operator {index} makes nothing")
+        self._check(outputs, f"operator {index} makes nothing")
         return TFLiteOperator(
             index, codes[code], tuple(inputs), outputs, self._options(operator, codes[code])
         )

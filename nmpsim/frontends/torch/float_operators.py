@@ -23,7 +23,7 @@ def _check(has_operator: object) -> None:
 
 def _tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
     """Return the names of arguments that are tensors."""
-    given = [builder.call.arguments[argument] for argument in arguments]
+    given = [builder.arguments[argument] for argument in arguments]
     _check(all(isinstance(one, RecordedTensor) for one in given))
     return [builder.name(one) for one in given]
 
@@ -51,7 +51,7 @@ def _operator(op: str, *arguments: str, **attributes: Any) -> Translation:
 
 
 def _convolution(builder: TorchGraphBuilder) -> None:
-    given = builder.call.arguments
+    given = builder.arguments
     is_transposed = given["transposed"]
     builder.add(
         "ConvTranspose" if is_transposed else "Conv",
@@ -65,7 +65,7 @@ def _convolution(builder: TorchGraphBuilder) -> None:
 
 
 def _batch_norm(builder: TorchGraphBuilder) -> None:
-    given = builder.call.arguments
+    given = builder.arguments
     mean, variance = given["running_mean"], given["running_var"]
     _check(not given.get("training") and mean is not None and variance is not None)
     names = _tensors(builder, "input")
@@ -80,7 +80,7 @@ def _batch_norm(builder: TorchGraphBuilder) -> None:
 
 def _clip(low: str, high: str) -> Translation:
     def translate(builder: TorchGraphBuilder) -> None:
-        limits = [builder.call.arguments.get(name) for name in (low, high)]
+        limits = [builder.arguments.get(name) for name in (low, high)]
         _check(not any(isinstance(limit, RecordedTensor) for limit in limits))
         least, most = (None if limit is None else float(limit) for limit in limits)
         builder.add("Clip", _tensors(builder, "self"), min=least, max=most)
@@ -90,7 +90,7 @@ def _clip(low: str, high: str) -> Translation:
 
 def _pool(op: str) -> Translation:
     def translate(builder: TorchGraphBuilder) -> None:
-        given = builder.call.arguments
+        given = builder.arguments
         _check(given.get("divisor_override") is None)
         counts = given.get("count_include_pad")
         builder.add(
@@ -127,7 +127,7 @@ def _binary(op: str, is_reversed: bool = False) -> Translation:
     """
 
     def translate(builder: TorchGraphBuilder) -> None:
-        given = builder.call.arguments
+        given = builder.arguments
         _check(given.get("rounding_mode") is None)
         names = []
         for is_second, side in enumerate((given["self"], given["other"])):
@@ -148,13 +148,13 @@ def _binary(op: str, is_reversed: bool = False) -> Translation:
 
 
 def _addmm(builder: TorchGraphBuilder) -> None:
-    given = builder.call.arguments
+    given = builder.arguments
     alpha, beta = float(given["alpha"]), float(given["beta"])
     builder.add("Gemm", _tensors(builder, "mat1", "mat2", "self"), alpha=alpha, beta=beta)
 
 
 def _linear(builder: TorchGraphBuilder) -> None:
-    given = builder.call.arguments
+    given = builder.arguments
     weights = given["weight"]
     _check(weights.values is not None)
     name = weights.name or f"{builder.call.name}.weight"
@@ -172,7 +172,7 @@ def _reshape(builder: TorchGraphBuilder, source: str, shape: Shape, *result: str
 
 
 def _select(builder: TorchGraphBuilder) -> None:
-    given, source = builder.call.arguments, builder.source()
+    given, source = builder.arguments, builder.source()
     axis = given["dim"] % len(source.shape)
     start = given["index"] % source.shape[axis]
     numbers = [builder.add_integers([one]) for one in (start, start + 1, axis)]
@@ -181,18 +181,18 @@ def _select(builder: TorchGraphBuilder) -> None:
 
 
 def _concatenation(builder: TorchGraphBuilder) -> None:
-    given = builder.call.arguments
+    given = builder.arguments
     names = [builder.name(part) for part in given["tensors"] if part.shape != (0,)]
     builder.add("Concat", names, axis=given["dim"])
 
 
 def _stack(builder: TorchGraphBuilder) -> None:
-    shape, axis = builder.result.shape, builder.call.arguments["dim"]
+    shape, axis = builder.result.shape, builder.arguments["dim"]
     axis %= len(shape)
     single = (*shape[:axis], 1, *shape[axis + 1 :])
     parts = [
         _reshape(builder, builder.name(part), single, _temporary(builder, "part"))
-        for part in builder.call.arguments["tensors"]
+        for part in builder.arguments["tensors"]
     ]
     builder.add("Concat", parts, axis=axis)
 
@@ -203,7 +203,7 @@ def _expand(builder: TorchGraphBuilder) -> None:
 
 
 def _channel_shuffle(builder: TorchGraphBuilder) -> None:
-    shape, groups = builder.result.shape, builder.call.arguments["groups"]
+    shape, groups = builder.result.shape, builder.arguments["groups"]
     images, channels, *rest = shape
     split = (images, groups, channels // groups, *rest)
     (source,) = _tensors(builder, "self")
@@ -214,7 +214,7 @@ def _channel_shuffle(builder: TorchGraphBuilder) -> None:
 
 
 def _power(builder: TorchGraphBuilder) -> None:
-    exponent = builder.call.arguments["exponent"]
+    exponent = builder.arguments["exponent"]
     _check(not isinstance(exponent, RecordedTensor))
     number = _number(builder, "exponent", float(exponent))
     builder.add("Pow", [*_tensors(builder, "self"), number])
@@ -226,14 +226,14 @@ def _with_argument(
     """Return the translation to an operator with one attribute that is an argument."""
 
     def translate(builder: TorchGraphBuilder) -> None:
-        value = read(builder.call.arguments[argument])
+        value = read(builder.arguments[argument])
         builder.add(op, _tensors(builder, "self"), **{attribute: value})
 
     return translate
 
 
 def _mean(builder: TorchGraphBuilder) -> None:
-    given = builder.call.arguments
+    given = builder.arguments
     axes = given.get("dim") or tuple(range(len(given["self"].shape)))
     numbers = builder.add_integers(axes if isinstance(axes, tuple) else (axes,))
     keepdims = int(bool(given.get("keepdim")))
@@ -241,7 +241,7 @@ def _mean(builder: TorchGraphBuilder) -> None:
 
 
 def _prelu(builder: TorchGraphBuilder) -> None:
-    source, slopes = (builder.call.arguments[name] for name in ("self", "weight"))
+    source, slopes = (builder.arguments[name] for name in ("self", "weight"))
     _check(slopes.values is not None)
     shape = [1] * len(source.shape)
     if len(shape) > 1:
@@ -252,7 +252,7 @@ def _prelu(builder: TorchGraphBuilder) -> None:
 
 
 def _pad(builder: TorchGraphBuilder) -> None:
-    given = builder.call.arguments
+    given = builder.arguments
     pads = builder.add_integers(onnx_pads(given["pad"], len(builder.result.shape)))
     value = _number(builder, "value", float(given.get("value") or 0))
     builder.add("Pad", [*_tensors(builder, "self"), pads, value])
@@ -270,7 +270,7 @@ def _upsample_nearest(builder: TorchGraphBuilder) -> None:
 
 
 def _pixel_shuffle(builder: TorchGraphBuilder) -> None:
-    block = builder.call.arguments["upscale_factor"]
+    block = builder.arguments["upscale_factor"]
     builder.add("DepthToSpace", _tensors(builder, "self"), blocksize=block, mode="CRD")
 
 
@@ -306,7 +306,7 @@ def _formula(write: Callable[[_FormulaWriter, str], str]) -> Translation:
     """Return the translation of a function of each value to several operators."""
 
     def translate(builder: TorchGraphBuilder) -> None:
-        write(_FormulaWriter(builder), builder.name(builder.call.arguments["self"]))
+        write(_FormulaWriter(builder), builder.name(builder.arguments["self"]))
         builder.steps[-1] = attrs.evolve(builder.steps[-1], outputs=(builder.first_output(),))
 
     return translate

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -87,6 +88,11 @@ class TorchGraphBuilder(GraphBuilder):
             self.name(self.result)
 
     @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Arguments of the current operation."""
+        return self.call.arguments
+
+    @property
     def result(self) -> RecordedTensor:
         """First result of the current operation."""
         return self.call.results[0]
@@ -97,7 +103,7 @@ class TorchGraphBuilder(GraphBuilder):
 
     def tensor(self, argument: str, *dtypes: str) -> RecordedTensor:
         """Return an argument that is a tensor of one of these types, by default quint8."""
-        tensor = self.call.arguments.get(argument)
+        tensor = self.arguments.get(argument)
         if not isinstance(tensor, RecordedTensor):
             raise UnsupportedError(f"{argument} is no tensor")
         require(tensor.dtype in (dtypes or ("quint8",)), f"{argument} is {tensor.dtype}")
@@ -105,7 +111,7 @@ class TorchGraphBuilder(GraphBuilder):
 
     def source(self) -> RecordedTensor:
         """Return the first argument, a tensor of any type."""
-        source = next(iter(self.call.arguments.values()), None)
+        source = next(iter(self.arguments.values()), None)
         if not isinstance(source, RecordedTensor):
             raise UnsupportedError("no input")
         return source

@@ -31,7 +31,7 @@ def _translate_permutation(builder: TorchGraphBuilder) -> None:
 
 
 def _permutation(builder: TorchGraphBuilder, rank: int) -> tuple[int, ...]:
-    given, order = builder.call.arguments, list(range(rank))
+    given, order = builder.arguments, list(range(rank))
     if "dims" in given:
         return tuple(int(axis) % rank for axis in given["dims"])
     if rank >= 2:
@@ -41,7 +41,7 @@ def _permutation(builder: TorchGraphBuilder, rank: int) -> tuple[int, ...]:
 
 
 def _translate_slice(builder: TorchGraphBuilder) -> None:
-    given, source = builder.call.arguments, builder.source()
+    given, source = builder.arguments, builder.source()
     axis = int(given.get("dim", 0)) % len(source.shape)
     size, step = source.shape[axis], given.get("step", 1)
     start = int(given.get("start") or 0)
@@ -58,7 +58,7 @@ def _translate_slice(builder: TorchGraphBuilder) -> None:
 
 def translate_select(builder: TorchGraphBuilder) -> None:
     """Translate the selection of one index of a dimension of a quantized tensor."""
-    given, source = builder.call.arguments, builder.source()
+    given, source = builder.arguments, builder.source()
     axis = int(given["dim"]) % len(source.shape)
     index = builder.add_integers(int(given["index"]) % source.shape[axis])
     builder.add("Gather", [source, index], axis=axis)
@@ -81,7 +81,7 @@ def onnx_pads(given: Any, rank: int) -> tuple[int, ...]:
 
 def translate_pad(builder: TorchGraphBuilder) -> None:
     """Translate zero padding of a quantized tensor."""
-    source, result, given = builder.source(), builder.result, builder.call.arguments
+    source, result, given = builder.source(), builder.result, builder.arguments
     pads = onnx_pads(given["pad"], len(source.shape))
     require(
         not given.get("value") and min(pads, default=0) >= 0,

@@ -100,7 +100,7 @@ def _real_bounds(call: RecordedCall) -> tuple[float | None, float | None]:
 def translate_softmax(builder: TorchGraphBuilder) -> None:
     """Translate a softmax in float32 along the last dimension."""
     shape = builder.tensor("self", "float32").shape
-    axis, rank = builder.call.arguments["dim"], len(shape)
+    axis, rank = builder.arguments["dim"], len(shape)
     require(rank and int(axis) % rank == rank - 1, f"softmax along dimension {axis}")
     rows = (math.prod(shape[:-1]), shape[-1])
     builder.add_instruction("softmax", [builder.source()], views=(rows, rows))
@@ -186,7 +186,7 @@ def translate_max_pool(builder: TorchGraphBuilder) -> None:
 
 def translate_average_pool(builder: TorchGraphBuilder) -> None:
     """Translate an average pool; its kernel adds the zero point before or after rounding."""
-    source, window, given = builder.tensor("self"), _window(builder), builder.call.arguments
+    source, window, given = builder.tensor("self"), _window(builder), builder.arguments
     require(given.get("divisor_override") is None, "a divisor of its own")
     is_qnnpack = builder.recording.engine == "qnnpack" and not given.get("ceil_mode")
     counts = bool(given.get("count_include_pad", True))
@@ -250,7 +250,7 @@ def _add_average(
 
 
 def _window(builder: TorchGraphBuilder) -> _Window:
-    given, shape = builder.call.arguments, builder.tensor("self").shape
+    given, shape = builder.arguments, builder.tensor("self").shape
     require(len(shape) == 4, f"an input {list(shape)}")
     kernel = pair_of(given["kernel_size"])
     strides = pair_of(given.get("stride") or kernel)

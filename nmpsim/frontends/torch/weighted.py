@@ -69,7 +69,7 @@ def add_with_relu(
 
 
 def _weights(builder: TorchGraphBuilder) -> QuantizedWeights:
-    given = builder.call.arguments
+    given = builder.arguments
     weights = given.get("packed_weight", given.get("W_prepack"))
     if not isinstance(weights, QuantizedWeights):
         raise UnsupportedError("weights of a kind that nmpsim does not know")
