@@ -14,6 +14,7 @@ import attrs
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.imported_model import (
     DEFAULT_IMPORT_OPTIONS,
+    TFLITE_IDENTIFIER,
     ImportedModel,
     ImportOptions,
 )
@@ -54,7 +55,6 @@ def _read_onnx(path: Path, options: ImportOptions) -> ImportedModel:
     return import_onnx(path, options)
 
 
-TFLITE_IDENTIFIER = b"TFL3"
 _ONNX_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
 """Tags of the fields that can follow the version in an ONNX file."""
 

@@ -10,6 +10,9 @@ import attrs
 from nmpsim.bundle.metadata import Normalization, OperatorMapping
 from nmpsim.lir.nodes import Module
 
+TFLITE_IDENTIFIER = b"TFL3"
+"""Bytes 4 to 7 of a TFLite file."""
+
 
 class UnsupportedError(Exception):
     """An operator, or a form of it, that cannot be compiled; the text says what was found."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import missing
-from nmpsim.frontends import TFLITE_IDENTIFIER
+from nmpsim.frontends.imported_model import TFLITE_IDENTIFIER
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.nodes import find_size_problem
 
