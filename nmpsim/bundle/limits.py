@@ -1,8 +1,8 @@
-"""What each number in a bundle may be: the one table, whose types the records' fields have.
+"""Ranges of the numbers in a bundle, which are also the types of the records' fields.
 
-A reader compares every number with its row before anything is made of it. The rows keep absurd
-numbers out; whether a run that is possible also fits this computer's memory is asked before the run
-begins (:mod:`nmpsim.core.memory_demand`). docs/bundle.md lists the table.
+A reader checks every number before it is used. The ranges exclude absurd numbers; whether a run
+fits the memory of the host is checked when it begins (:mod:`nmpsim.core.memory_demand`).
+docs/bundle.md lists the table.
 """
 
 from __future__ import annotations

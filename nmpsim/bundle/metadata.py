@@ -54,14 +54,14 @@ def as_unsigned(tensor: Tensor) -> Tensor:
 
 @frozen
 class OperatorMapping:
-    """What became of one operation of the model's file that the program was imported from."""
+    """Mapping of an operation of the imported model's file to the layers that compute it."""
 
     node: str
-    """Its number in the file, its kind, and the tensor that it makes."""
+    """Number, kind and result of the operation in the file."""
     layers: Annotated[tuple[str, ...], limits.FUSED] = ()
-    """LIR instructions that compute it; none if nothing is left to compute."""
+    """LIR instructions that compute the operation; empty if nothing is left to compute."""
     why: str = ""
-    """Why it has none: what it was folded into, or that nothing moves."""
+    """Why there are none, such as the operation into which it was folded."""
 
 
 @frozen

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
@@ -137,57 +137,63 @@ def strict_converter() -> Converter:
     from cattrs import Converter
 
     converter = Converter(forbid_extra_keys=True)
-    converter.register_structure_hook(int, _integer)
-    converter.register_structure_hook(float, _real)
-    converter.register_structure_hook(str, _string)
-    converter.register_structure_hook_func(_is_limited, _limited(converter))
-    converter.register_structure_hook_func(_is_mapping, _mapping)
-    converter.register_structure_hook_func(_is_optional, _optional(converter))
-    converter.register_structure_hook_func(_is_tuple, _tuple(converter))
-    converter.register_structure_hook_func(_is_literal, _literal)
+
+    def structure_optional(value: Any, kind: Any) -> Any:
+        return None if value is None else converter.structure(value, get_args(kind)[0])
+
+    def structure_tuple(value: Any, kind: Any) -> tuple[Any, ...]:
+        items = _require(value, list, "a list")
+        return tuple(converter.structure(item, get_args(kind)[0]) for item in items)
+
+    def structure_limited(value: Any, kind: Any) -> Any:
+        """Limit the value of a number, or the length of a list or object."""
+        limit = kind.__metadata__[0]
+        if isinstance(value, list | dict):
+            _check_limit(limit, len(value))
+        found = converter.structure(value, kind.__origin__)
+        if isinstance(found, int):
+            _check_limit(limit, found)
+        if limit is ATTRIBUTES:
+            _check_attributes(found.values())
+        return found
+
+    real = "a floating-point number"
+    converter.register_structure_hook(float, lambda value, _: _require(value, float, real))
+    converter.register_structure_hook(str, lambda value, _: _require(value, str, "text"))
+    converter.register_structure_hook(int, _structure_integer)
+    converter.register_structure_hook_func(_is_limited, structure_limited)
+    for origins, function in (
+        ((Mapping,), _structure_mapping),
+        ((types.UnionType, Union), structure_optional),
+        ((tuple,), structure_tuple),
+        ((Literal,), _structure_literal),
+    ):
+        converter.register_structure_hook_func(partial(_has_origin, origins), function)
     return converter
 
 
-def _integer(value: Any, _: object) -> int:
-    if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-        raise TypeError(f"{_shorten(repr(value))} is not a whole number of 64 bits")
-    return value
-
-
-def _real(value: Any, _: object) -> float:
-    if type(value) is not float:
-        raise TypeError(f"{_shorten(repr(value))} is not a floating-point number")
-    return value
-
-
-def _string(value: Any, _: object) -> str:
-    if type(value) is not str:
-        raise TypeError(f"{_shorten(repr(value))} is not text")
-    return value
+def _has_origin(origins: tuple[Any, ...], kind: Any) -> bool:
+    return get_origin(kind) in origins
 
 
 def _is_limited(kind: Any) -> bool:
     return get_origin(kind) is Annotated and isinstance(kind.__metadata__[0], Limit)
 
 
-def _limited(converter: Converter) -> Any:
-    """Return a hook that limits the value of a number, or the length of a list or object."""
-
-    def structure(value: Any, kind: Any) -> Any:
-        limit = kind.__metadata__[0]
-        if isinstance(value, list | dict):
-            _within(limit, len(value))
-        found = converter.structure(value, kind.__origin__)
-        if isinstance(found, int):
-            _within(limit, found)
-        if limit is ATTRIBUTES:
-            _check_attributes(found.values())
-        return found
-
-    return structure
+def _require(value: Any, kind: type, name: str) -> Any:
+    """Return a value of exactly this type; raise TypeError for another one."""
+    if type(value) is not kind:
+        raise TypeError(f"{_shorten(repr(value))} is not {name}")
+    return value
 
 
-def _within(limit: Limit, value: int) -> None:
+def _structure_integer(value: Any, _: object) -> int:
+    if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+        raise TypeError(f"{_shorten(repr(value))} is not a whole number of 64 bits")
+    return value
+
+
+def _check_limit(limit: Limit, value: int) -> None:
     if problem := limit.problem(value):
         raise ValueError(problem)
 
@@ -196,59 +202,26 @@ def _check_attributes(values: Iterable[Any]) -> None:
     """Check the numbers in the attributes of a host operation."""
     for value in values:
         if isinstance(value, tuple | dict):
-            _within(ATTRIBUTE_ITEMS, len(value))
+            _check_limit(ATTRIBUTE_ITEMS, len(value))
             _check_attributes(value.values() if isinstance(value, dict) else value)
         elif isinstance(value, int):
-            _within(ATTRIBUTE_NUMBER, value)
+            _check_limit(ATTRIBUTE_NUMBER, value)
 
 
-def _is_mapping(kind: Any) -> bool:
-    return get_origin(kind) is Mapping
-
-
-def _mapping(value: Any, _: object) -> dict[str, Any]:
-    if type(value) is not dict:
-        raise TypeError(f"{_shorten(repr(value))} is not an object")
-    return {key: _lists_as_tuples(item) for key, item in value.items()}
+def _structure_mapping(value: Any, _: object) -> dict[str, Any]:
+    items = _require(value, dict, "an object").items()
+    return {key: _lists_as_tuples(item) for key, item in items}
 
 
 def _lists_as_tuples(value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(_lists_as_tuples(item) for item in value)
+        return tuple(map(_lists_as_tuples, value))
     if isinstance(value, dict):
         return {key: _lists_as_tuples(item) for key, item in value.items()}
     return value
 
 
-def _is_optional(kind: Any) -> bool:
-    return get_origin(kind) in (types.UnionType, Union)
-
-
-def _optional(converter: Converter) -> Any:
-    def structure(value: Any, kind: Any) -> Any:
-        return None if value is None else converter.structure(value, get_args(kind)[0])
-
-    return structure
-
-
-def _is_tuple(kind: Any) -> bool:
-    return get_origin(kind) is tuple
-
-
-def _tuple(converter: Converter) -> Any:
-    def structure(value: Any, kind: Any) -> tuple[Any, ...]:
-        if type(value) is not list:
-            raise TypeError(f"{_shorten(repr(value))} is not a list")
-        return tuple(converter.structure(item, get_args(kind)[0]) for item in value)
-
-    return structure
-
-
-def _is_literal(kind: Any) -> bool:
-    return get_origin(kind) is Literal
-
-
-def _literal(value: Any, kind: Any) -> Any:
+def _structure_literal(value: Any, kind: Any) -> Any:
     if value not in get_args(kind):
         raise TypeError(f"{_shorten(repr(value))} is not one of {get_args(kind)}")
     return value

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.bundle.debug import PackedConstant, debug_sections
 from nmpsim.bundle.file import BundleFile
@@ -80,7 +79,9 @@ def compile_module(
     Parameters
     ----------
     module : Module
+        Verified module with attached constants.
     config : DeviceConfig
+        The device to compile for.
     numerics : str
         Arithmetic profile of all layers.
     layer_numerics : mapping of str to str
@@ -275,7 +276,7 @@ class _Compilation:
             get_profile(op),
             self._place(op),
             self._address,
-            self._values,
+            lambda view: view.values_in(self._module.constants),
             lambda what, array: self._builder.add_constant(
                 self._unique(f"{op.instruction.name}.{what}"), array
             ),
@@ -300,15 +301,6 @@ class _Compilation:
             values = np.ascontiguousarray(self._module.constants[name])
             self._constants[name] = self._builder.add_constant(self._unique(name), values)
         return self._constants[name] + view.byte_offset
-
-    def _values(self, view: View) -> npt.NDArray[Any]:
-        """Return the values of a view of a constant, in the view's shape."""
-        values = self._module.constants[view.buffer.name]
-        if view.shape == values.shape:
-            return values
-        whole = values.reshape(-1)
-        start = view.byte_offset // whole.itemsize
-        return whole[start : start + view.type.elements].reshape(view.shape)
 
     def _unique(self, name: str) -> str:
         """Return a unique symbol name that ELF can hold."""

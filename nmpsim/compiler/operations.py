@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from nmpsim.lir.names import operation_name
 from nmpsim.lir.nodes import Instruction, TensorType
@@ -82,6 +84,12 @@ class View:
     def offset(self) -> int:
         """Zero point; 0 if the tensor is not quantized."""
         return self.type.quant.offset if self.type.quant else 0
+
+    def values_in(self, constants: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return the values of a view of a constant, in the view's shape."""
+        whole = np.ascontiguousarray(constants[self.buffer.name]).reshape(-1)
+        start = self.byte_offset // whole.itemsize
+        return whole[start : start + self.type.elements].reshape(self.shape)
 
     def overlaps(self, other: View) -> bool:
         """Return whether two views share a byte."""

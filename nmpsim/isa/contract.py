@@ -36,7 +36,7 @@ _TITLES = {
 
 
 class FoundBy(Enum):
-    """What stops a run in which a case occurs."""
+    """The mechanism that stops a run in which a case occurs."""
 
     STRICT = "`--strict`"
     TRAP = "a trap, always"
@@ -51,9 +51,9 @@ class Case:
     key: str
     category: Category
     title: str
-    """What the program does."""
+    """Description of the program's action."""
     simulator: str
-    """What the simulator does without ``--strict``."""
+    """Behavior of the simulator without ``--strict``."""
     hint: str
     found_by: FoundBy = FoundBy.STRICT
 

@@ -54,6 +54,23 @@ from nmpsim.isa.shared_words import (
     window_layout,
 )
 
+_POOL = (
+    LAYER,
+    element_word("what input and result are"),
+    input_operand(
+        "input",
+        "[in_h][in_w][channels], without padding",
+        image_layout("channels", "in"),
+    ),
+    output_operand("output", "[out_h][out_w][channels]", image_layout("channels")),
+    *EXISTING,
+    *WINDOW,
+    *PAD,
+    *OUT_SHAPE,
+    *IMAGE_STRIDES,
+)
+"""Words that both pools begin with."""
+
 DESCRIPTORS: dict[str, Descriptor] = {
     d.name: d
     for d in (
@@ -197,8 +214,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 RESULT_SCALE,
                 signed_word("out_offset", "zero point of the result"),
                 *CLIP,
-                Word("event_origin", "index of the first result in the layer's output, row-major"),
-                Word("event_stride_y", "step of that index from row to row"),
+                *PLACE[:2],
             ),
             "result = scale_fields(sum of (lhs - offset) * (rhs - offset)) + out_offset, clipped.",
             Work(Throughput.PRODUCT, rows=("rows",), depth=("inner",), columns=("columns",)),
@@ -206,19 +222,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
         Descriptor(
             "maxpool",
             (
-                LAYER,
-                element_word("what input and result are"),
-                input_operand(
-                    "input",
-                    "[in_h][in_w][channels], without padding",
-                    image_layout("channels", "in"),
-                ),
-                output_operand("output", "[out_h][out_w][channels]", image_layout("channels")),
-                *EXISTING,
-                *WINDOW,
-                *PAD,
-                *OUT_SHAPE,
-                *IMAGE_STRIDES,
+                *_POOL,
                 element_value("empty_value", "result of a window that lies in the padding alone"),
             ),
             "Padding takes no part.",
@@ -227,19 +231,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
         Descriptor(
             "avgpool",
             (
-                LAYER,
-                element_word("what input and result are"),
-                input_operand(
-                    "input",
-                    "[in_h][in_w][channels], without padding",
-                    image_layout("channels", "in"),
-                ),
-                output_operand("output", "[out_h][out_w][channels]", image_layout("channels")),
-                *EXISTING,
-                *WINDOW,
-                *PAD,
-                *OUT_SHAPE,
-                *IMAGE_STRIDES,
+                *_POOL,
                 PROFILE,
                 element_value("in_offset", "zero point of the input"),
                 Word("divide", "what the sum is divided by", choices=("nothing", "by_valid_taps")),
@@ -293,8 +285,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 RESULT_SCALE,
                 signed_word("out_offset", "zero point of the result"),
                 *CLIP,
-                Word("event_origin", "index of the first result in the layer's output, row-major"),
-                Word("event_stride_y", "step of that index from row to row"),
+                *PLACE[:2],
             ),
             "Each side is brought to the result's scale and rounded, then the operation is done.",
             Work(Throughput.LANES, rows=("rows",), columns=("columns",)),
@@ -319,7 +310,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 RESULT_SCALE,
                 signed_word("out_offset", "zero point of the result"),
                 *CLIP,
-                Word("event_origin", "index of the first result in the layer's output, row-major"),
+                *PLACE[:1],
             ),
             "relu, clip, leaky relu, max with a constant and plain rescaling.",
             Work(Throughput.LANES, columns=("count",)),

@@ -32,7 +32,7 @@ class Kind(IntEnum):
 
 
 class Scope(Enum):
-    """What an instruction can access."""
+    """State that an instruction can access."""
 
     CORE = "its core's registers, CSRs and pc"
     MEMORY = "a word of memory, too"

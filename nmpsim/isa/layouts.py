@@ -70,7 +70,7 @@ class Direction(IntEnum):
 
     READS = 0
     WRITES = 1
-    """Of the instructions of a partial sum, only the last one writes."""
+    """Written; in a partial sum, only by the last instruction."""
     SUMS = 2
     """Partial sums: read, written or both, depending on ``part``."""
 
@@ -114,7 +114,7 @@ class Layout:
 
 
 class Throughput(IntEnum):
-    """What a unit processes in a cycle; :mod:`nmpsim.timing.work` has the formulas."""
+    """Amount that a unit processes in a cycle; :mod:`nmpsim.timing.work` has the formulas."""
 
     TRANSFER = 0
     """A transfer, whose time depends on the DRAM."""

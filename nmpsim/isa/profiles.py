@@ -133,7 +133,7 @@ class Profile:
     average_uses_result_scale: bool = False
     """Whether ``nmp.avgpool`` uses ``result_scale``, and adds a float32 in ``out_post``."""
     rescale: str = ""
-    """How ``nmp.rescale`` computes a result, in Markdown."""
+    """Description of the result of ``nmp.rescale``, in Markdown."""
     rescale_uses_result_scale: bool = False
 
     @property

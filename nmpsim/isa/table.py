@@ -157,7 +157,7 @@ class Instruction:
 
     @property
     def scope(self) -> Scope:
-        """What the instruction can access."""
+        """State that the instruction can access."""
         return SCOPES[self.kind]
 
     @property

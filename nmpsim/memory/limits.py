@@ -45,14 +45,6 @@ def _of_descriptors(of: Callable[[Descriptor], int]) -> npt.NDArray[np.int64]:
     return np.array([of(descriptor) for descriptor in DESCRIPTORS.values()], np.int64)
 
 
-def _least(_: str, word: Word) -> int:
-    return -_ANY if word.least is None else word.least
-
-
-def _most(_: str, word: Word) -> int:
-    return _ANY if word.most is None else word.most
-
-
 def _mask(name: str, word: Word) -> int:
     """Return the valid values as bits; 0 if only ``LEAST`` and ``MOST`` limit the word."""
     if word.name == "profile":
@@ -60,7 +52,8 @@ def _mask(name: str, word: Word) -> int:
     return sum(1 << value for value in word.values or range(len(word.choices)))
 
 
-LEAST, MOST = _of_words(_least, -_ANY), _of_words(_most, _ANY)
+LEAST = _of_words(lambda _, word: -_ANY if word.least is None else word.least, -_ANY)
+MOST = _of_words(lambda _, word: _ANY if word.most is None else word.most, _ANY)
 MASKS = _of_words(_mask, 0)
 IS_ELEMENT = _of_words(lambda _, word: int(word.is_element), 0)
 UNITS = _of_words(lambda _, word: _UNITS[word.alignment], 1)

@@ -93,12 +93,12 @@ def bad_scale_table(values: Any, address: int, channels: int, element: int, prof
 
 
 def is_finite(words: Any, index: int) -> bool:
-    """True if a float32 of either sign is finite."""
+    """Return whether a float32 of either sign is finite."""
     return bool(words[index] & 0x7FFF_FFFF < INFINITY_BITS)
 
 
 def uses_result_scale(kind: int, words: Any, profile: int) -> bool:
-    """Does the profile use the scale of the result, here?"""
+    """Return whether the profile uses the scale of the result in this instruction."""
     if kind == _RESCALE:
         return bool(_RESCALE_USES_RESULT_SCALE[profile])
     if kind == _AVGPOOL:
@@ -109,7 +109,7 @@ def uses_result_scale(kind: int, words: Any, profile: int) -> bool:
 
 
 def check_scales(kind: int, words: Any) -> int:
-    """Index of the first word of a scale that is wrong, or OK."""
+    """Return the index of the first word of a bad scale, or OK."""
     if _PROFILE[kind] < 0:
         return OK
     profile = words[_PROFILE[kind]]

@@ -93,12 +93,12 @@ class WeightedScales:
 
     @property
     def bias_ratios(self) -> Floats:
-        """[O] ``fl(Sb / fl(Sx * Sw))``"""
+        """[O] Scale of the bias over that of the sum: ``fl(Sb / fl(Sx * Sw))``."""
         return self.bias.scales / self.products
 
     @property
     def ratios(self) -> Floats:
-        """[O] ``fl(fl(Sx * Sw) / Sy)``"""
+        """[O] Scale of the sum over that of the result: ``fl(fl(Sx * Sw) / Sy)``."""
         return self.products / np.float32(self.target.scale)
 
     def integer_bias(self, profile: Profile) -> Integers:
@@ -184,7 +184,7 @@ class AveragePool:
 
     @property
     def ratio(self) -> float:
-        """``fl(Sx / Sy)``"""
+        """Scale of the input over that of the result: ``fl(Sx / Sy)``."""
         return quotient(self.source.scale, self.target.scale)
 
     def words(self, profile: int, form: ScaleForm) -> Words:
@@ -196,7 +196,7 @@ class AveragePool:
 
 @attrs.frozen(eq=False)
 class Requantization:
-    """How sums become results; O is the number of output channels."""
+    """The conversion of sums to results; O is the number of output channels."""
 
     profile: int
     bias: Integers

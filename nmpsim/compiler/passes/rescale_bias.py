@@ -97,7 +97,7 @@ class _Rewriter:
         """Requantize the bias of a layer; a bias that has the right scale is not changed."""
         target, bias = op.operands[0], op.operands[_BIAS]
         scales, offsets = self._parameters(op, bias)
-        old = self._values(bias)
+        old = bias.values_in(self._module.constants)
         reals = scales * (old.astype(np.int64) - offsets).astype(np.float32)
         name, exact, new = bias.name, old.astype(np.int64), old
         if np.any(scales != np.float32(target.scale)) or np.any(offsets != target.offset):
@@ -125,15 +125,12 @@ class _Rewriter:
     def _parameters(self, op: Operation, bias: View) -> tuple[Array, Array]:
         """Return the current scales and offsets of the bias: one, or one per channel."""
         if len(op.operands) > _OFFSETS:
-            scales, offsets = (self._values(op.operands[p]) for p in (_SCALES, _OFFSETS))
+            scales, offsets = (
+                op.operands[index].values_in(self._module.constants)
+                for index in (_SCALES, _OFFSETS)
+            )
             return scales.astype(np.float32), offsets.astype(np.int64)
         return np.full(1, bias.scale, np.float32), np.full(1, bias.offset, np.int64)
-
-    def _values(self, view: View) -> Array:
-        """Return the original values of a constant."""
-        whole = np.ascontiguousarray(self._module.constants[view.buffer.name]).reshape(-1)
-        start = view.byte_offset // whole.itemsize
-        return whole[start : start + view.type.elements].reshape(view.shape)
 
     def _replace_tables(self, op: Operation, target: View, channels: int) -> None:
         scales = np.full(channels, target.scale, np.float32)

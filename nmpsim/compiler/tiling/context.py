@@ -21,7 +21,7 @@ from nmpsim.timing import Costs, costs_of
 
 @attrs.frozen(eq=False)
 class Context:
-    """What a planner knows about a layer's surroundings."""
+    """The layer's environment for a planner: device, profile, addresses and constants."""
 
     name: str
     """Name of the layer's instruction, for messages."""

@@ -73,7 +73,7 @@ class TileGrid:
         return self.changes()
 
     def changes(self, *keys: Integers) -> npt.NDArray[np.bool_]:
-        """[tiles] Whether a key differs from that of the previous tile of the core."""
+        """Return [tiles] whether a key differs from that of the previous tile of the core."""
         changed = np.zeros(self.ends[-1], np.bool_)
         changed[self.ends[:-1]] = True
         for key in keys:
@@ -81,12 +81,12 @@ class TileGrid:
         return changed
 
     def turns(self, changed: npt.NDArray[np.bool_]) -> Integers:
-        """[tiles] Number of earlier changes in the tile's core, the first tile not counted."""
+        """Return [tiles] the number of earlier changes in the core, without its first tile."""
         turns = np.cumsum(changed)
         return turns - turns[self.ends[:-1]][self.core]
 
     def largest(self, values: Integers) -> Integers:
-        """[cores] Largest value of each core's tiles."""
+        """Return [cores] the largest value of each core's tiles."""
         most: Integers = np.maximum.reduceat(values, self.ends[:-1])
         return most
 

@@ -1,1 +1,1 @@
-"""What the search does often enough to be compiled: the order of instructions, and their time."""
+"""Compiled parts of the search: the order of instructions and their simulation."""
