@@ -56,7 +56,9 @@ def list_layer_parts(layers: Sequence[Operation]) -> list[PlainLayer]:
     ]
 
 
-def named_operations(layers: Sequence[Operation], by_layer: Mapping[str, str]) -> dict[str, str]:
+def expand_layer_numerics(
+    layers: Sequence[Operation], by_layer: Mapping[str, str]
+) -> dict[str, str]:
     """Convert profiles by layer to profiles by instruction.
 
     Parameters

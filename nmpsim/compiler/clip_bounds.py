@@ -14,17 +14,17 @@ from nmpsim.lir.opcodes import OPCODES
 
 def input_range(op: Operation) -> tuple[int, int]:
     """Return the range to which an activation that only clips clamps its input."""
-    return limits_on(op, op.operands[1])
+    return clip_limits(op, op.operands[1])
 
 
-def limits_on(op: Operation, grid: View) -> tuple[int, int]:
+def clip_limits(op: Operation, grid: View) -> tuple[int, int]:
     """Return the range to which an operation clips, quantized and within the tensor's type."""
-    low, high = bounds_on(op, grid)
+    low, high = clip_bounds(op, grid)
     lowest, highest = grid.limits
     return lowest if low is None else grid.clamp(low), highest if high is None else grid.clamp(high)
 
 
-def bounds_on(op: Operation, grid: View) -> tuple[int | None, int | None]:
+def clip_bounds(op: Operation, grid: View) -> tuple[int | None, int | None]:
     """Return the bounds to which an operation clips, quantized but not limited to the type.
 
     They come from a fused activation or from the opcode; None if there is no bound.
@@ -48,7 +48,7 @@ def clipped_sides(op: Operation, grid: View) -> int:
     The bits are those of ``clip_wanted``. Where the bound is the limit of the type, values beyond
     it count as clipped by the network, not as saturated.
     """
-    low, high = bounds_on(op, grid)
+    low, high = clip_bounds(op, grid)
     lowest, highest = grid.limits
     below = WANTED_LOW if low is not None and low >= lowest else 0
     above = WANTED_HIGH if high is not None and high <= highest else 0
@@ -57,7 +57,7 @@ def clipped_sides(op: Operation, grid: View) -> int:
 
 def clipped_ends(op: Operation, grid: View) -> int:
     """Return the sides on which an operation clips to the limit of the type."""
-    low, high = bounds_on(op, grid)
+    low, high = clip_bounds(op, grid)
     lowest, highest = grid.limits
     return (WANTED_LOW if low == lowest else 0) | (WANTED_HIGH if high == highest else 0)
 

@@ -22,7 +22,7 @@ from nmpsim.bundle.metadata import (
 )
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
-from nmpsim.compiler.assign import assign_numerics, named_operations
+from nmpsim.compiler.assign import assign_numerics, expand_layer_numerics
 from nmpsim.compiler.emit import Emitter
 from nmpsim.compiler.fuse import fuse, with_clipped_sides, with_joined_numerics
 from nmpsim.compiler.numerics import (
@@ -34,10 +34,10 @@ from nmpsim.compiler.numerics import (
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.overflow import overflow_warning
 from nmpsim.compiler.placement import assign_placement
-from nmpsim.compiler.resolve import place_of, resolve
+from nmpsim.compiler.resolve import instruction_place, resolve
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.plan import LayerPlan
-from nmpsim.compiler.tiling.planner import options_of
+from nmpsim.compiler.tiling.planner import plan_options
 from nmpsim.compiler.tiling.search import (
     DEFAULT_TILING,
     TILINGS,
@@ -113,7 +113,7 @@ def compile_module(
     placed = assign_placement(assign_numerics(resolved, numerics), config)
     if layer_numerics:
         layers = fuse(placed) if fuse_activations else placed
-        by_name = named_operations(layers, layer_numerics)
+        by_name = expand_layer_numerics(layers, layer_numerics)
         placed = assign_placement(assign_numerics(resolved, numerics, by_name), config)
     fused = fuse(placed)
     operations = fused if fuse_activations else with_joined_numerics(placed, fused)
@@ -123,7 +123,7 @@ def compile_module(
     operations = with_clipped_sides(operations)
     if on_warning is not None:
         for op in operations:
-            warning = overflow_warning(op, place_of(op.instruction, module.file))
+            warning = overflow_warning(op, instruction_place(op.instruction, module.file))
             if warning:
                 on_warning(warning)
     compilation = _Compilation(module, config, weights, operations, numerics, search)
@@ -261,13 +261,13 @@ class _Compilation:
         if op.host_reason:
             self._check_host(op)
         else:
-            options = options_of(op, self._context(op))
+            options = plan_options(op, self._context(op))
             options.build(options.simple, False)
 
     def _plan(self, index: int, op: Operation) -> LayerPlan:
         last = op.fused[-1].instruction if op.fused else op.instruction
         named = LayerName(index, last.name, op.instruction.opcode)
-        return self._search.choose(named, options_of(op, self._context(op)))
+        return self._search.choose(named, plan_options(op, self._context(op)))
 
     def _context(self, op: Operation) -> Context:
         return Context(
@@ -291,7 +291,7 @@ class _Compilation:
             self._packed.setdefault(where.name, where)
 
     def _place(self, op: Operation) -> Place:
-        return place_of(op.instruction, self._module.file)
+        return instruction_place(op.instruction, self._module.file)
 
     def _address(self, view: View) -> int:
         name = view.buffer.name

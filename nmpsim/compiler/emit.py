@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.tiling.compiled.items import ARGUMENT, COMPUTE, KIND, LOAD, STORE, WAIT
-from nmpsim.compiler.tiling.grid import Integers, ends_of
-from nmpsim.compiler.tiling.plan import Commands, LayerPlan, words_of
-from nmpsim.compiler.tiling.simulate import items_of
+from nmpsim.compiler.tiling.grid import Integers, group_offsets
+from nmpsim.compiler.tiling.plan import Commands, LayerPlan, word_offsets
+from nmpsim.compiler.tiling.simulate import order_items
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_table
 from nmpsim.isa.expressions import high_part, low_part
 from nmpsim.isa.table import REGISTERS, Csr, Unit
@@ -33,7 +33,7 @@ class Emitter:
 
     def add_layer(self, plan: LayerPlan, layer: int, barrier: int) -> None:
         """Emit a layer's descriptors and instructions for all cores."""
-        items, begins = items_of(plan)
+        items, begins = order_items(plan)
         words, ends = _code(plan, items, self._add_descriptors(plan, items, layer))
         last = np.array(self._barrier(barrier), np.uint32)
         for core, program in enumerate(self._programs[-1]):
@@ -48,10 +48,10 @@ class Emitter:
         commands = _by_kind(plan)
         sizes = np.zeros(2 * WAIT, np.int64)
         sizes[list(commands)] = [one.words.shape[1] for one in commands.values()]
-        ends = ends_of(sizes[items[:, KIND]])
+        ends = group_offsets(sizes[items[:, KIND]])
         flat = np.empty(ends[-1], np.uint32)
         for kind, one in commands.items():
-            one.words[:, words_of(one.mnemonic)["layer"]] = layer
+            one.words[:, word_offsets(one.mnemonic)["layer"]] = layer
             table = encode_table(str(BY_MNEMONIC[one.mnemonic].descriptor), one.words)
             chosen = items[:, KIND] == kind
             places = ends[:-1][chosen][:, None] + np.arange(table.shape[1])
@@ -91,7 +91,7 @@ def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words,
     """Return the instruction words of all items, and the offset of each item's with the end."""
     kinds = items[:, KIND]
     is_wait = kinds >= WAIT
-    ends = ends_of(np.where(is_wait, 1, 3))
+    ends = group_offsets(np.where(is_wait, 1, 3))
     words = np.empty(ends[-1], np.uint32)
     lui, addi = (np.uint32(word) for word in load_address(T0, 0))
     low = low_part(addresses)

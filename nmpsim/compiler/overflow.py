@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nmpsim.compiler.numerics import AveragePool, get_profile
-from nmpsim.compiler.numerics.ratios import overflow_of
+from nmpsim.compiler.numerics.ratios import find_overflow
 from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import Place
 from nmpsim.isa.profiles import GLOW_INT, NMP
@@ -28,7 +28,7 @@ def overflow_warning(op: Operation, place: Place) -> str | None:
     kernel = op.integers("Kernels")
     taps = min(kernel[0], source.shape[1]) * min(kernel[1], source.shape[2])
     post = words["out_post"]
-    overflow = overflow_of(IntegerScale(words["out_pre"], post, words["out_mul"]), 32)
+    overflow = find_overflow(IntegerScale(words["out_pre"], post, words["out_mul"]), 32)
     lowest, highest = (limit - source.offset for limit in source.limits)
     low, high = (limit - target.offset for limit in target.limits)
     sums = None

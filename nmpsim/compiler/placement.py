@@ -8,7 +8,7 @@ import attrs
 
 from nmpsim.compiler.numerics import get_profile
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.tiling.channelwise import POOLS, is_depthwise, shape_of, smallest_tile
+from nmpsim.compiler.tiling.channelwise import POOLS, is_depthwise, read_image_shape, smallest_tile
 from nmpsim.config import DeviceConfig
 from nmpsim.kernels.hostops import supports
 from nmpsim.lir.opcode import Kind
@@ -40,7 +40,7 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
     opcode = op.instruction.opcode
     if op.kind not in POOLS and not is_depthwise(op):
         return ""
-    needs = smallest_tile(shape_of(op))
+    needs = smallest_tile(read_image_shape(op))
     dtypes = [view.type.dtype for view in op.operands]
     if needs <= config.scratchpad_bytes or supports(opcode, dtypes, get_profile(op).name):
         return ""

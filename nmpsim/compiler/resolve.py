@@ -32,7 +32,9 @@ def resolve(module: Module) -> tuple[dict[str, View], tuple[Operation, ...]]:
 def _declared_type(instruction: Instruction) -> TensorType:
     declared = instruction.attributes["Ty"]
     if not isinstance(declared, TensorType):
-        raise fail("LIR008", f"%{instruction.name}: Ty is not a type", place=place_of(instruction))
+        raise fail(
+            "LIR008", f"%{instruction.name}: Ty is not a type", place=instruction_place(instruction)
+        )
     return declared
 
 
@@ -53,6 +55,6 @@ def _tensorview(instruction: Instruction, views: dict[str, View]) -> View:
     )
 
 
-def place_of(instruction: Instruction, file: str | None = None) -> Place:
+def instruction_place(instruction: Instruction, file: str | None = None) -> Place:
     """Return the place of an instruction in the LIR text."""
     return instruction.span.place(file)

@@ -8,7 +8,7 @@ from compiled_runs import check_program
 from lir_draft import Draft, int8
 from small_programs import SMALL, program
 
-from nmpsim.compiler.tiling.slices import Slice, slices_of
+from nmpsim.compiler.tiling.slices import Slice, join_atoms
 
 
 def composition(atoms: list[Slice]) -> tuple[tuple[int, int], ...]:
@@ -24,8 +24,8 @@ def test_shares_of_one_length_differ() -> None:
         for first, count in ((0, 16), (16, 16), (32, 1))
     ]
     assert composition(blocks[:2]) == composition(blocks[3:5]) != composition(blocks[2:4])
-    assert [s.count for s in slices_of(blocks[:2], 2, whole_groups=False)] == [32]
-    assert [s.count for s in slices_of(blocks[2:4], 2, whole_groups=False)] == [1, 16]
+    assert [s.count for s in join_atoms(blocks[:2], 2, whole_groups=False)] == [32]
+    assert [s.count for s in join_atoms(blocks[2:4], 2, whole_groups=False)] == [1, 16]
 
 
 def test_groups_of_more_than_a_block() -> None:

@@ -25,7 +25,7 @@ from nmpsim.compiler.tiling.compiled.state import new_state
 from nmpsim.compiler.tiling.cost_model import Memory, box_cycles
 from nmpsim.compiler.tiling.grid import TileGrid
 from nmpsim.compiler.tiling.plan import LOAD, STORE, PlanBuilder, box_words
-from nmpsim.compiler.tiling.simulate import Estimate, simulate, work_of
+from nmpsim.compiler.tiling.simulate import Estimate, prepare_simulation, simulate
 from nmpsim.config import DeviceConfig, default_device, load_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
@@ -107,7 +107,7 @@ def test_without_a_compiler_it_is_the_same() -> None:
     builder.add("nmp.fill", {"count": 700, "output": SCRATCHPAD_BASE})
     builder.add(STORE, box_words(DRAM_BASE + 700 * grid.number, SCRATCHPAD_BASE, 700))
     plan = builder.plan()
-    work, costs = work_of(plan), Memory(COSTS).costs
+    work, costs = prepare_simulation(plan), Memory(COSTS).costs
     plain, compiled = new_state(work), new_state(work)
     cycles = simulated(work, plain, costs, False, NEVER)
     assert entries.simulated(work, compiled, costs, False, NEVER) == cycles

@@ -20,7 +20,7 @@ from nmpsim.compiler.numerics import (
     effective_profile,
 )
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.resolve import place_of
+from nmpsim.compiler.resolve import instruction_place
 from nmpsim.compiler.tiling.elementwise import BINARY
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.isa.profiles import (
@@ -125,7 +125,7 @@ def _facts(name: str, op: Operation, ask: _Question) -> ProfileFacts:
 
 
 def _question(module: Module, op: Operation) -> _Question | None:
-    opcode, place = op.instruction.opcode, place_of(op.instruction, module.file)
+    opcode, place = op.instruction.opcode, instruction_place(op.instruction, module.file)
     if opcode in WEIGHTED:
         sums = _sums(module, op)
     else:
@@ -154,7 +154,7 @@ def _sums(module: Module, op: Operation) -> WeightedScales | None:
             np.broadcast_to(scales.bias_offsets, (channels,)),
         ),
         opcode=op.instruction.opcode,
-        place=place_of(op.instruction, module.file),
+        place=instruction_place(op.instruction, module.file),
     )
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.weighted import WEIGHTED, bias_values, layer_scales
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.compiler.resolve import place_of, resolve
+from nmpsim.compiler.resolve import instruction_place, resolve
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.diagnostics import Place
 from nmpsim.lir.names import display_names
@@ -102,7 +102,7 @@ class LintSubject:
             for weight in self.module.weights:
                 if weight.name == tensor.buffer.name:
                     return weight.span.place(self.module.file)
-        return place_of(op.instruction, self.module.file)
+        return instruction_place(op.instruction, self.module.file)
 
 
 SAME_SCALE = 1e-6

@@ -23,12 +23,12 @@ from nmpsim.compiler.numerics.profile import (
 )
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
+    convert_factors,
     factor_words,
     float_form,
-    forms,
+    float_word,
     quotient,
     scale_words,
-    word_of,
 )
 from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place
@@ -99,8 +99,8 @@ class Float(Profile):
             "profile": ONNX,
             "divide": 0 if pool.counts_padding else DIVIDE_BY_VALID_TAPS,
             **scale_words("out", float_form(source.scale, place)),
-            "out_post": word_of(float(target.offset + moved), place),
-            "result_scale": word_of(target.scale, place),
+            "out_post": float_word(float(target.offset + moved), place),
+            "result_scale": float_word(target.scale, place),
             "out_offset": -moved,
         }
 
@@ -124,7 +124,7 @@ class Float(Profile):
             words |= {"lhs_offset": -moved, "rhs_offset": -moved}
         return words | {
             "profile": ONNX,
-            "rhs_post": word_of(addend, place),
+            "rhs_post": float_word(addend, place),
             "out_offset": -moved,
         }
 
@@ -132,7 +132,7 @@ class Float(Profile):
         """Return ``t = x * Sx``, times alpha below zero; ``rne(t * (1 / Sy)) + Oy``."""
         factors = {"out": source.scale} | ({} if alpha is None else {"leaky": alpha})
         words = float_words(place, **factors)
-        return words | {"result_scale": word_of(reciprocal(target.scale), place)}
+        return words | {"result_scale": float_word(reciprocal(target.scale), place)}
 
     def quantize(self, value: float, grid: View) -> int:
         """Return ``rne(value / S) + O``."""
@@ -150,7 +150,7 @@ class Float(Profile):
         if pair.opcode == "elementmul":
             return float_words(place, out=self._product_ratio(pair))
         words = float_words(place, lhs=pair.lhs.scale, rhs=pair.rhs.scale)
-        return words | {"result_scale": word_of(reciprocal(pair.target.scale), place)}
+        return words | {"result_scale": float_word(reciprocal(pair.target.scale), place)}
 
 
 def float_words(place: Place, **factors: float) -> Words:
@@ -162,5 +162,5 @@ def float_requantization(
     layer: WeightedScales, profile: int, bias: Integers, factors: Floats
 ) -> Requantization:
     """Return the requantization by a float32 factor for each channel."""
-    out = forms(float_form, factors, layer.place)
+    out = convert_factors(float_form, factors, layer.place)
     return Requantization(profile, bias, (ZERO_SCALE,) * layer.channels, out)

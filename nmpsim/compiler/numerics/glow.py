@@ -21,14 +21,14 @@ from nmpsim.compiler.numerics.profile import (
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
     ScaleForm,
+    convert_factors,
     factor_words,
     float_form,
-    forms,
+    float_word,
     integer_form,
     product,
     quotient,
     scale_words,
-    word_of,
 )
 from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place, fail
@@ -61,9 +61,9 @@ class GlowInt(Glow):
     def requantize(self, layer: WeightedScales) -> Requantization:
         """Return ``scale(scale(b - Ob; Sb / (Sx*Sw)) + sum; Sx*Sw / Sy) + Oy``."""
         bias = layer.integer_bias(self)
-        scales = forms(integer_form, layer.bias_ratios, layer.place)
+        scales = convert_factors(integer_form, layer.bias_ratios, layer.place)
         return Requantization(
-            GLOW_INT, bias, scales, forms(integer_form, layer.ratios, layer.place)
+            GLOW_INT, bias, scales, convert_factors(integer_form, layer.ratios, layer.place)
         )
 
     def matmul_words(self, pair: Pair) -> Words:
@@ -118,7 +118,7 @@ class Nmp(GlowInt):
                 expected=f"scale {layer.target.scale!r}, that of %{layer.target.name}",
                 hint="--rescale-bias requantizes the bias",
             )
-        out = forms(_form_for(layer.target), layer.ratios, layer.place)
+        out = convert_factors(_form_for(layer.target), layer.ratios, layer.place)
         return Requantization(NMP, bias, (ZERO_SCALE,) * layer.channels, out, bias_in_sum=False)
 
 
@@ -131,8 +131,13 @@ class GlowFloat(Glow):
         """Return ``rha(f32(sum + B) * m + Oy)``, ``B = rha((b - Ob) * Sb / (Sx*Sw))``."""
         # A fully connected layer adds the zero point after rounding.
         profile = GLOW_FLOAT if layer.is_convolution else GLOW_FLOAT_LATE
-        bias, scales = layer.integer_bias(self), forms(float_form, layer.bias_ratios, layer.place)
-        return Requantization(profile, bias, scales, forms(float_form, layer.ratios, layer.place))
+        bias, scales = (
+            layer.integer_bias(self),
+            convert_factors(float_form, layer.bias_ratios, layer.place),
+        )
+        return Requantization(
+            profile, bias, scales, convert_factors(float_form, layer.ratios, layer.place)
+        )
 
     def matmul_words(self, pair: Pair) -> Words:
         """Return ``rha(sum * m + Oy)``, ``m = Sl*Sr / Sy``; mul adds Oy after rounding."""
@@ -152,7 +157,7 @@ class GlowFloat(Glow):
             return _float_words(place, lhs=left, rhs=right)
         if pair.opcode in ("elementmax", "elementmin"):
             words = _float_words(place, lhs=pair.lhs.scale, rhs=pair.rhs.scale)
-            return words | {"result_scale": word_of(target.scale, place)}
+            return words | {"result_scale": float_word(target.scale, place)}
         left, right = (product(view.scale, WORKING_SCALE) for _, view in pair.sides)
         back = quotient(1 / WORKING_SCALE, target.scale)
         return _float_words(place, lhs=left, rhs=right, out=back)
@@ -162,7 +167,7 @@ class GlowFloat(Glow):
         factors = {"out": source.scale}
         if alpha is not None:
             factors["leaky"] = product(source.scale, alpha)
-        return _float_words(place, **factors) | {"result_scale": word_of(target.scale, place)}
+        return _float_words(place, **factors) | {"result_scale": float_word(target.scale, place)}
 
 
 def _float_words(place: Place, **factors: float) -> Words:

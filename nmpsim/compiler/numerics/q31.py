@@ -21,9 +21,9 @@ from nmpsim.compiler.numerics.profile import (
 from nmpsim.compiler.numerics.ratios import (
     LONGEST_SHIFT,
     ZERO_SCALE,
+    convert_factors,
     factor_words,
     fixed_point_form,
-    forms,
     product,
     quotient,
     scale_words,
@@ -58,7 +58,7 @@ class Q31(Profile):
         products = layer.source.scale * layer.weight_scales.astype(np.float64)
         factors = products / layer.target.scale
         if layer.is_convolution:
-            out = forms(fixed_point_form, factors, layer.place)
+            out = convert_factors(fixed_point_form, factors, layer.place)
             return Requantization(device.Q31, bias, (ZERO_SCALE,) * layer.channels, out)
         high, low = zip(*(_float64_form(f, layer.place) for f in factors.tolist()), strict=True)
         return Requantization(device.Q31_ONCE, bias, low, high)

@@ -51,7 +51,7 @@ def quotient(a: float, b: float) -> float:
         return float(np.float32(a) / np.float32(b))
 
 
-def word_of(value: float, place: Place) -> int:
+def float_word(value: float, place: Place) -> int:
     """Return the bits of a float32; raise UserError (COMP001) if it is not finite."""
     if not math.isfinite(value):
         raise _impossible("has no float32", value, place, "a finite number")
@@ -78,7 +78,7 @@ def float_form(factor: float, place: Place) -> IntegerScale:
     """Return a factor that the unit multiplies in float32."""
     if not (math.isfinite(factor) and factor >= 0):
         raise _impossible("is no factor of the rescale unit", factor, place, "a finite float32")
-    return IntegerScale(0, 0, word_of(factor, place))
+    return IntegerScale(0, 0, float_word(factor, place))
 
 
 def fixed_point_form(factor: float, place: Place, left_shift: int = 0) -> IntegerScale:
@@ -105,7 +105,9 @@ def _impossible(why: str, ratio: float, place: Place, expected: str) -> UserErro
     return fail("COMP001", f"a ratio of scales {why}", place=place, found=ratio, expected=expected)
 
 
-def forms(form: ScaleForm, factors: npt.NDArray[Any], place: Place) -> tuple[IntegerScale, ...]:
+def convert_factors(
+    form: ScaleForm, factors: npt.NDArray[Any], place: Place
+) -> tuple[IntegerScale, ...]:
     """Convert each factor of an array; equal factors are converted once."""
     known = {factor: form(factor, place) for factor in dict.fromkeys(factors.tolist())}
     return tuple(known[factor] for factor in factors.tolist())
@@ -124,7 +126,7 @@ def factor_words(profile: int, form: ScaleForm, place: Place, **factors: float) 
     return words
 
 
-def overflow_of(form: IntegerScale, accumulator_bits: int) -> Overflow:
+def find_overflow(form: IntegerScale, accumulator_bits: int) -> Overflow:
     """Return the smallest positive and largest negative x whose rescaled value exceeds 32 bits.
 
     The value is ``(x >> pre) * mul + half``. A side is None where no x of ``accumulator_bits`` bits

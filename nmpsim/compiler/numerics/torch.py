@@ -30,9 +30,9 @@ from nmpsim.compiler.numerics.profile import (
 from nmpsim.compiler.numerics.ratios import (
     LONGEST_SHIFT,
     float_form,
+    float_word,
     product,
     scale_words,
-    word_of,
 )
 from nmpsim.diagnostics import fail
 from nmpsim.isa.profiles import FBGEMM, FLOAT, ONEDNN, QNNPACK
@@ -75,7 +75,7 @@ class Torch(Float):
         for side, view in pair.sides:
             moved = UNSIGNED if view.type.elem == "i8" else 0
             addend = -product(float(view.offset + moved), view.scale)
-            words |= {f"{side}_offset": -moved, f"{side}_post": word_of(addend, pair.place)}
+            words |= {f"{side}_offset": -moved, f"{side}_post": float_word(addend, pair.place)}
         return words
 
     def _product_ratio(self, pair: Pair) -> float:
@@ -118,7 +118,7 @@ class Onednn(Torch):
             float_requantization(layer, ONEDNN, bias, weights),
             bias_in_sum=False,
             bias_scales=(source,) * layer.channels,
-            result_scale=word_of(reciprocal(layer.target.scale), layer.place),
+            result_scale=float_word(reciprocal(layer.target.scale), layer.place),
         )
 
 

@@ -18,14 +18,14 @@ from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.context import Context, TilingOptions, select
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
 from nmpsim.compiler.tiling.grid import (
-    counts,
+    build_grid,
     describe_count,
-    divisions,
-    grid_of,
-    halvings,
-    ranges_of,
-    row_ranges,
-    split,
+    divide_ranges,
+    divide_rows,
+    part_counts,
+    split_evenly,
+    tile_divisions,
+    tile_halvings,
 )
 from nmpsim.compiler.tiling.image import (
     Channels,
@@ -97,7 +97,7 @@ def is_depthwise(op: Operation) -> bool:
     return bool(groups > 1 and groups == op.operands[1].shape[3] == op.operands[0].shape[3])
 
 
-def shape_of(op: Operation) -> ImageShape:
+def read_image_shape(op: Operation) -> ImageShape:
     """Return the geometry of a pool or a depthwise convolution."""
     source, axes, tables = op.operands[1], image_axes(op), 0
     if op.kind not in POOLS:
@@ -147,9 +147,9 @@ def simple_tiling(shape: ImageShape, config: DeviceConfig) -> ChannelTiling | No
     )
     grid = ChannelTiling(across, min(cores // across, total_rows), 0, 0, 0)
     channels, rows = (int(n) for n in largest_share(shape, grid))
-    for columns in halvings(shape.axes[1].out):
-        for depth in halvings(channels):
-            for count in halvings(rows):
+    for columns in tile_halvings(shape.axes[1].out):
+        for depth in tile_halvings(channels):
+            for count in tile_halvings(rows):
                 tiling = grid._replace(channels=depth, rows=count, columns=columns)
                 if scratchpad_bytes(shape, tiling) <= config.scratchpad_bytes:
                     return tiling
@@ -159,12 +159,12 @@ def simple_tiling(shape: ImageShape, config: DeviceConfig) -> ChannelTiling | No
 def channel_tilings(shape: ImageShape, config: DeviceConfig) -> ChannelTiling:
     """Return all useful tilings that fit; tiles are narrow only where whole rows do not fit."""
     cores, found = config.cores_count, []
-    for across in counts(ceil_div(shape.channels, VECTOR), cores):
-        for down in counts(shape.total_rows, cores // across):
+    for across in part_counts(ceil_div(shape.channels, VECTOR), cores):
+        for down in part_counts(shape.total_rows, cores // across):
             grid = ChannelTiling(across, down, 0, 0, 0)
             channels, rows = (int(n) for n in largest_share(shape, grid))
-            for columns in halvings(shape.axes[1].out):
-                every = np.meshgrid(halvings(channels), divisions(rows), indexing="ij")
+            for columns in tile_halvings(shape.axes[1].out):
+                every = np.meshgrid(tile_halvings(channels), tile_divisions(rows), indexing="ij")
                 depth, high = (one.reshape(-1) for one in every)
                 ones = np.ones_like(depth)
                 tiled = ChannelTiling(ones * across, ones * down, depth, high, ones * columns)
@@ -179,7 +179,7 @@ UnitCycles = Callable[[Any, int, Any], Any]
 """Returns the cycles of a unit for numbers of pixels, taps and channels."""
 
 
-def rough_cost_of(
+def estimate_cost(
     shape: ImageShape, tiling: ChannelTiling, unit_cycles: UnitCycles, memory: Memory
 ) -> RoughCost:
     """Return the rough costs of many tilings."""
@@ -235,19 +235,19 @@ def _options(
 
     def candidates(memory: Memory) -> tuple[ChannelTiling, RoughCost]:
         tilings = channel_tilings(shape, config)
-        return tilings, rough_cost_of(shape, tilings, unit_cycles, memory)
+        return tilings, estimate_cost(shape, tilings, unit_cycles, memory)
 
     def build(tiling: ChannelTiling, _: bool) -> LayerPlan:
         blocks = tuple(
             (a * VECTOR, min(b * VECTOR, shape.channels))
-            for a, b in split(math.ceil(shape.channels / VECTOR), tiling.across)
+            for a, b in split_evenly(math.ceil(shape.channels / VECTOR), tiling.across)
         )
         rows, columns = shape.axes
-        grid = grid_of(
+        grid = build_grid(
             (
-                ranges_of(blocks, tiling.channels),
-                row_ranges(split(shape.total_rows, tiling.down), rows.out, tiling.rows),
-                ranges_of(((0, columns.out),), tiling.columns),
+                divide_ranges(blocks, tiling.channels),
+                divide_rows(split_evenly(shape.total_rows, tiling.down), rows.out, tiling.rows),
+                divide_ranges(((0, columns.out),), tiling.columns),
             )
         )
         builder = PlanBuilder(grid, unit, config, macs)
@@ -319,14 +319,14 @@ def depthwise_options(op: Operation, layer: WeightedLayer, context: Context) -> 
 
     addresses = (source, target)
     return _options(
-        shape_of(op), Unit.MAC, unit_cycles, addresses, add_commands, context, layer.macs
+        read_image_shape(op), Unit.MAC, unit_cycles, addresses, add_commands, context, layer.macs
     )
 
 
 def pool_options(op: Operation, context: Context) -> TilingOptions:
     """Return the tilings of a maximum or average pool."""
     target, source = op.output, op.operands[1]
-    shape = shape_of(op)
+    shape = read_image_shape(op)
     addresses = context.address_of(source), context.address_of(target)
     is_average = op.kind is Kind.AVERAGE_POOL
     extra: dict[str, Any] = {"empty_value": source.offset}

@@ -17,18 +17,18 @@ from nmpsim.bundle.elf import Buffer, LazyBytes, flat_bytes
 from nmpsim.compiler.tiling.context import Context, TilingOptions
 from nmpsim.compiler.tiling.conv_scheme import (
     ConvTiling,
-    buffers_of,
     conv_tilings,
+    plan_buffers,
     simple_tiling,
 )
 from nmpsim.compiler.tiling.grid import (
     Integers,
     Ranges,
-    ends_of,
-    grid_of,
-    ranges_of,
-    row_ranges,
-    split,
+    build_grid,
+    divide_ranges,
+    divide_rows,
+    group_offsets,
+    split_evenly,
 )
 from nmpsim.compiler.tiling.image import Channels, ImageTiles, add_table, window_words
 from nmpsim.compiler.tiling.plan import LOAD, STORE, LayerPlan, PlanBuilder, align, box_words
@@ -54,7 +54,7 @@ def conv_options(layer: WeightedLayer, context: Context) -> TilingOptions:
     simple = simple_tiling(layer, slicer, config)
     if simple is None:
         smallest = ConvTiling(1, layer.total_rows, layer.axes[1].out, 1, 1, 1, 1)
-        needs = buffers_of(layer, slicer.sizes(slicer.atoms, 1), smallest).total
+        needs = plan_buffers(layer, slicer.sizes(slicer.atoms, 1), smallest).total
         raise context.tile_too_large(needs)
     source, target = context.address_of(layer.source), context.address_of(layer.target)
     channels = context.add_constant("channels", layer.channel_records)
@@ -64,13 +64,15 @@ def conv_options(layer: WeightedLayer, context: Context) -> TilingOptions:
 
     def build(tiling: ConvTiling, is_final: bool) -> LayerPlan:
         slices = slicer.slices(tiling.across, tiling.atoms)
-        parts = ranges_of(((0, layer.depth),), tiling.part)
+        parts = divide_ranges(((0, layer.depth),), tiling.part)
         pack_weights = _place_weights if is_final else _estimate_weights
         weights, nbytes = pack_weights(layer, context, slices, parts)
-        rows = row_ranges(split(layer.total_rows, tiling.down), layer.axes[0].out, tiling.rows)
-        columns = ranges_of(split(layer.axes[1].out, tiling.beside), tiling.columns)
+        rows = divide_rows(
+            split_evenly(layer.total_rows, tiling.down), layer.axes[0].out, tiling.rows
+        )
+        columns = divide_ranges(split_evenly(layer.axes[1].out, tiling.beside), tiling.columns)
         inner = (_ROWS, _COLUMNS, _SLICE) if tiling.input_stays else (_SLICE, _ROWS, _COLUMNS)
-        grid = grid_of((slices.channels, rows, columns, parts), (*inner, _PART))
+        grid = build_grid((slices.channels, rows, columns, parts), (*inner, _PART))
         tiles = ImageTiles.from_grid(grid, *layer.axes)
         slice_of, part = grid.index[_SLICE], grid.index[_PART]
         part_begin, part_end = grid.begin[_PART], grid.end[_PART]
@@ -82,7 +84,7 @@ def conv_options(layer: WeightedLayer, context: Context) -> TilingOptions:
         results = Channels(grid.begin[_SLICE], count, layer.out_channels, layer.element_bytes)
 
         builder = PlanBuilder(grid, Unit.MAC, config, layer.macs)
-        buffers = buffers_of(layer, slicer.sizes(tiling.across, tiling.atoms), tiling)
+        buffers = plan_buffers(layer, slicer.sizes(tiling.across, tiling.atoms), tiling)
         new_weights, new_slice = grid.changes(slice_of, part), grid.changes(slice_of)
         rows_and_columns = grid.index[_ROWS], grid.index[_COLUMNS]
         new_input = grid.changes(*rows_and_columns, first_input)
@@ -156,7 +158,7 @@ def _estimate_weights(
     """Return [pieces] addresses and sizes that packed weights would have if placed next."""
     row = layer.axes[1].kernel * (parts.end - parts.begin) * layer.element_bytes
     nbytes = packed_bytes(slices.count[:, None], layer.axes[0].kernel, row).reshape(-1)
-    return context.next_address() + ends_of(align(nbytes))[:-1], nbytes
+    return context.next_address() + group_offsets(align(nbytes))[:-1], nbytes
 
 
 def _place_weights(

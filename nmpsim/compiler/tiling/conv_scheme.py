@@ -10,7 +10,13 @@ import numpy as np
 
 from nmpsim.compiler.tiling.context import select, to_list
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
-from nmpsim.compiler.tiling.grid import Integers, counts, describe_count, divisions, halvings
+from nmpsim.compiler.tiling.grid import (
+    Integers,
+    describe_count,
+    part_counts,
+    tile_divisions,
+    tile_halvings,
+)
 from nmpsim.compiler.tiling.plan import align
 from nmpsim.compiler.tiling.slices import Slicer, SliceSizes, takes_whole_groups
 from nmpsim.compiler.tiling.weighted import WeightedLayer
@@ -92,7 +98,7 @@ def largest_share(layer: WeightedLayer, tiling: ConvTiling) -> tuple[Any, Any]:
     )
 
 
-def buffers_of(layer: WeightedLayer, sizes: SliceSizes, tiling: ConvTiling) -> ConvBuffers:
+def plan_buffers(layer: WeightedLayer, sizes: SliceSizes, tiling: ConvTiling) -> ConvBuffers:
     """Return the buffers of each core; a core needs one copy of what it loads once."""
     rows, columns = largest_share(layer, tiling)
     one_part = tiling.part >= layer.depth
@@ -137,10 +143,10 @@ def conv_tilings(
                 known[grid] = tuple(_tilings(layer, slicer, grid, config))
             tilings += known[grid]
         groups.append(_joined(tilings))
-        cost = rough_cost_of(layer, slicer.atoms, groups[-1], memory)
+        cost = estimate_cost(layer, slicer.atoms, groups[-1], memory)
         fastest = cost.cycles.min(initial=fastest)
     every = _joined(groups)
-    return every, rough_cost_of(layer, slicer.atoms, every, memory)
+    return every, estimate_cost(layer, slicer.atoms, every, memory)
 
 
 def _joined(tilings: list[ConvTiling]) -> ConvTiling:
@@ -157,16 +163,16 @@ def _grids(
     """
     grids = [
         (across, down, beside)
-        for across in counts(atoms, cores)
-        for down in counts(layer.total_rows, cores // across)
-        for beside in counts(layer.axes[1].out, cores // (across * down))
+        for across in part_counts(atoms, cores)
+        for down in part_counts(layer.total_rows, cores // across)
+        for beside in part_counts(layer.axes[1].out, cores // (across * down))
     ]
     across, down, beside = np.array(grids, np.int64).T
     depth, stays = np.full_like(across, layer.depth), np.zeros(across.size, bool)
     every = ConvTiling(across, down, beside, ceil_div(atoms, across), 0, 0, depth, stays)
     rows, columns = largest_share(layer, every)
     every = every._replace(rows=rows, columns=columns)
-    bound = rough_cost_of(layer, atoms, every, memory).bound
+    bound = estimate_cost(layer, atoms, every, memory).bound
     order = np.argsort(bound, kind="stable")
     return to_list(select(every, order)), bound[order]
 
@@ -179,8 +185,14 @@ def _tilings(
     Tiles are narrower only where whole rows of all input channels do not fit, and take fewer input
     channels only where that changes the sums.
     """
-    atoms, widths, heights = halvings(grid.atoms), halvings(grid.columns), divisions(grid.rows)
-    every = np.meshgrid(atoms, widths, heights, halvings(layer.depth), indexing="ij", copy=False)
+    atoms, widths, heights = (
+        tile_halvings(grid.atoms),
+        tile_halvings(grid.columns),
+        tile_divisions(grid.rows),
+    )
+    every = np.meshgrid(
+        atoms, widths, heights, tile_halvings(layer.depth), indexing="ij", copy=False
+    )
     shape, (atoms_of_slice, columns, rows, part) = every[0].shape, map(np.ravel, every)
     across, down, beside = (np.full_like(part, n) for n in grid[:3])
     tilings = ConvTiling(across, down, beside, atoms_of_slice, rows, columns, part)
@@ -189,7 +201,7 @@ def _tilings(
         .repeat(part.size // len(atoms), axis=0)
         .T
     )
-    fits = buffers_of(layer, sizes, tilings).total <= config.scratchpad_bytes
+    fits = plan_buffers(layer, sizes, tilings).total <= config.scratchpad_bytes
     fits &= (sizes.groups == 1) | (part == layer.depth)  # parts of several groups are not adjacent
     fitting = fits.reshape(shape)
     if not layer.is_exact:
@@ -218,20 +230,20 @@ def simple_tiling(layer: WeightedLayer, slicer: Slicer, config: DeviceConfig) ->
         down = min(layer.total_rows, cores)
         across = min(atoms, cores // down)
     rows = ceil_div(layer.total_rows, down)
-    for part in halvings(layer.depth):
-        for width in halvings(layer.axes[1].out):
-            for count in halvings(ceil_div(atoms, across)):
+    for part in tile_halvings(layer.depth):
+        for width in tile_halvings(layer.axes[1].out):
+            for count in tile_halvings(ceil_div(atoms, across)):
                 sizes = slicer.sizes(across, count)
                 if part < layer.depth and sizes.groups > 1:
                     continue
-                for height in divisions(rows):
+                for height in tile_divisions(rows):
                     tiling = ConvTiling(across, down, 1, count, height, width, part)
-                    if buffers_of(layer, sizes, tiling).total <= config.scratchpad_bytes:
+                    if plan_buffers(layer, sizes, tiling).total <= config.scratchpad_bytes:
                         return tiling
     return None
 
 
-def rough_cost_of(
+def estimate_cost(
     layer: WeightedLayer, atoms: int, tiling: ConvTiling, memory: Memory
 ) -> RoughCost:
     """Return the rough cost of many tilings; ``atoms`` are those of the whole layer."""

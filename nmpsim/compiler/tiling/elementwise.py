@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from nmpsim.compiler.clip_bounds import input_range, limits_on
+from nmpsim.compiler.clip_bounds import clip_limits, input_range
 from nmpsim.compiler.numerics import Pair
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.tiling.context import Context, TilingOptions
@@ -19,11 +19,11 @@ from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cy
 from nmpsim.compiler.tiling.grid import (
     Bounds,
     TileGrid,
+    build_grid,
     describe_count,
-    grid_of,
-    halvings,
-    ranges_of,
-    split,
+    divide_ranges,
+    split_evenly,
+    tile_halvings,
 )
 from nmpsim.compiler.tiling.plan import ALIGNMENT, LOAD, STORE, LayerPlan, PlanBuilder, box_words
 from nmpsim.compiler.tiling.weighted import clip_words
@@ -108,7 +108,7 @@ def _options(
 
     def candidates(memory: Memory) -> tuple[FlatTiling, RoughCost]:
         units = list(dict.fromkeys((row, ALIGNMENT)))
-        every = np.meshgrid(halvings(config.cores_count), units, TILE_SIZES, indexing="ij")
+        every = np.meshgrid(tile_halvings(config.cores_count), units, TILE_SIZES, indexing="ij")
         cores, unit, tile = map(np.ravel, every)
         useful = (unit <= tile) & (tile <= fit) & ((cores - 1) * unit < work.elements)
         cores, unit, tile = cores[useful], unit[useful], tile[useful]
@@ -122,7 +122,7 @@ def _options(
 
     def build(tiling: FlatTiling, _: bool) -> LayerPlan:
         unit = tiling.unit
-        shares = split(-(-work.elements // unit), tiling.cores)
+        shares = split_evenly(-(-work.elements // unit), tiling.cores)
         bounds = tuple((a * unit, min(b * unit, work.elements)) for a, b in shares)
         builder = PlanBuilder(grid(bounds, tiling.tile), Unit.VECTOR, config)
         add_commands(builder)
@@ -153,7 +153,7 @@ def _flat_options(
     table = context.address_of(op.operands[2]) if has_table else 0
 
     def grid(bounds: Bounds, tile: int) -> TileGrid:
-        return grid_of((ranges_of(bounds, tile),))
+        return build_grid((divide_ranges(bounds, tile),))
 
     def add_commands(builder: PlanBuilder) -> None:
         begin, count = builder.grid.begin[0], builder.grid.end[0] - builder.grid.begin[0]
@@ -242,7 +242,7 @@ def batchedadd_options(op: Operation, context: Context) -> TilingOptions:
         width = min(tile, share[1] - share[0])
         workspace = context.config.scratchpad_bytes - 8 * ALIGNMENT - 2 * slice_wide * width
         high = max(1, min(rows, workspace // (4 * wide * width)))
-        return grid_of((ranges_of((share,), tile), ranges_of(((0, rows),), high)))
+        return build_grid((divide_ranges((share,), tile), divide_ranges(((0, rows),), high)))
 
     def grid(bounds: Bounds, tile: int) -> TileGrid:
         return TileGrid.concatenate([core_grid(share, tile) for share in bounds])
@@ -310,7 +310,7 @@ def _unary_words(op: Operation, context: Context) -> dict[str, int]:
     low, high = source.limits
     clips = clip_words(op, target)
     if bounds is not None and bounds[1] is not None and not context.profile.clips_the_input:
-        clips = clip_words(op, target, *limits_on(op, target))
+        clips = clip_words(op, target, *clip_limits(op, target))
     elif bounds is not None:
         low, high = input_range(op)
     alpha = op.number("Alpha")

@@ -46,21 +46,21 @@ class TileGrid:
     @classmethod
     def from_counts(cls, counts: npt.ArrayLike) -> TileGrid:
         """Return a grid without dimensions: only the number of tiles of each core."""
-        ends = ends_of(counts)
+        ends = group_offsets(counts)
         none = np.zeros((0, ends[-1]), np.int64)
         return cls(ends, none, none, none)
 
     @classmethod
     def concatenate(cls, grids: Sequence[TileGrid]) -> TileGrid:
         """Join the grids of separate cores."""
-        ends = ends_of(np.concatenate([sizes_of(grid.ends) for grid in grids]))
+        ends = group_offsets(np.concatenate([group_sizes(grid.ends) for grid in grids]))
         arrays = ([grid.index, grid.begin, grid.end] for grid in grids)
         return cls(ends, *(np.concatenate(one, axis=1) for one in zip(*arrays, strict=True)))
 
     @property
     def core(self) -> Integers:
         """[tiles] Number of each tile's core."""
-        return np.repeat(np.arange(self.ends.size - 1), sizes_of(self.ends))
+        return np.repeat(np.arange(self.ends.size - 1), group_sizes(self.ends))
 
     @property
     def number(self) -> Integers:
@@ -91,7 +91,7 @@ class TileGrid:
         return most
 
 
-def grid_of(dimensions: Sequence[Ranges], order: Sequence[int] | None = None) -> TileGrid:
+def build_grid(dimensions: Sequence[Ranges], order: Sequence[int] | None = None) -> TileGrid:
     """Return the tiles of a grid of cores: one core for each combination of ranges.
 
     Parameters
@@ -101,11 +101,11 @@ def grid_of(dimensions: Sequence[Ranges], order: Sequence[int] | None = None) ->
     order : sequence of int, optional
         Dimensions in the order in which a core loops over them, outermost first.
     """
-    sizes = [sizes_of(one.ends) for one in dimensions]
+    sizes = [group_sizes(one.ends) for one in dimensions]
     grid = np.indices([size.size for size in sizes]).reshape(len(sizes), -1)
     counts = [size[chosen] for size, chosen in zip(sizes, grid, strict=True)]
-    ends = ends_of(np.prod(counts, axis=0))
-    core = np.repeat(np.arange(grid.shape[1]), sizes_of(ends))
+    ends = group_offsets(np.prod(counts, axis=0))
+    core = np.repeat(np.arange(grid.shape[1]), group_sizes(ends))
     left = np.arange(core.size) - ends[core]
     index = np.empty((len(sizes), core.size), np.int64)
     for d in reversed(order or range(len(sizes))):
@@ -119,17 +119,17 @@ def grid_of(dimensions: Sequence[Ranges], order: Sequence[int] | None = None) ->
 
 
 @lru_cache(maxsize=1024)
-def ranges_of(bounds: Bounds, size: int) -> Ranges:
+def divide_ranges(bounds: Bounds, size: int) -> Ranges:
     """Divide each range into consecutive tiles of at most ``size``."""
     begin, end = np.array(bounds, np.int64).reshape(-1, 2).T
-    ends = ends_of(-(-(end - begin) // size))
-    which = np.repeat(np.arange(begin.size), sizes_of(ends))
+    ends = group_offsets(-(-(end - begin) // size))
+    which = np.repeat(np.arange(begin.size), group_sizes(ends))
     low = begin[which] + (np.arange(ends[-1]) - ends[which]) * size
     return Ranges(low, np.minimum(low + size, end[which]), ends)
 
 
 @lru_cache(maxsize=1024)
-def row_ranges(bounds: Bounds, rows_per_image: int, size: int) -> Ranges:
+def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> Ranges:
     """Divide ranges of rows, counted over all images, into tiles that stay within one image."""
     pieces = [
         [
@@ -138,40 +138,40 @@ def row_ranges(bounds: Bounds, rows_per_image: int, size: int) -> Ranges:
         ]
         for begin, end in bounds
     ]
-    tiles = ranges_of(tuple(piece for one in pieces for piece in one), size)
-    return attrs.evolve(tiles, ends=tiles.ends[ends_of([len(one) for one in pieces])])
+    tiles = divide_ranges(tuple(piece for one in pieces for piece in one), size)
+    return attrs.evolve(tiles, ends=tiles.ends[group_offsets([len(one) for one in pieces])])
 
 
-def ends_of(counts: npt.ArrayLike) -> Integers:
+def group_offsets(counts: npt.ArrayLike) -> Integers:
     """Return [n + 1] offsets of n consecutive groups, from 0 to the total."""
     ends = np.zeros(np.size(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
 
 
-def sizes_of(ends: Integers) -> Integers:
-    """Return [n] sizes of the groups with these offsets; the inverse of :func:`ends_of`."""
+def group_sizes(ends: Integers) -> Integers:
+    """Return [n] sizes of the groups with these offsets; the inverse of :func:`group_offsets`."""
     return ends[1:] - ends[:-1]
 
 
-def split(total: int, parts: int) -> Bounds:
+def split_evenly(total: int, parts: int) -> Bounds:
     """Split ``total`` items into ``parts`` ranges of nearly equal size; empty ones are dropped."""
     bounds = [total * i // parts for i in range(parts + 1)]
     return tuple((a, b) for a, b in pairwise(bounds) if a < b)
 
 
-def counts(total: int, most: int) -> list[int]:
+def part_counts(total: int, most: int) -> list[int]:
     """Return useful numbers of parts up to ``most``: the fewest for each size of the largest."""
     return sorted({-(-total // -(-total // n)) for n in range(1, min(total, most) + 1)})
 
 
-def divisions(size: int) -> list[int]:
-    """Return tile sizes: size / 1, 2, 3, 4 and 6, rounded up, and all halvings; largest first."""
+def tile_divisions(size: int) -> list[int]:
+    """Return size / 1, 2, 3, 4 and 6, rounded up, and all halvings, the largest first."""
     sizes = {-(-size // n) for n in (1, 2, 3, 4, 6)}
-    return sorted(sizes.union(halvings(size)), reverse=True)
+    return sorted(sizes.union(tile_halvings(size)), reverse=True)
 
 
-def halvings(size: int) -> list[int]:
+def tile_halvings(size: int) -> list[int]:
     """Return ``size`` and its repeated halves, rounded up, down to 1."""
     sizes = [size]
     while sizes[-1] > 1:

@@ -14,11 +14,11 @@ from nmpsim.compiler.tiling.conv_scheme import SUM_BYTES
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
 from nmpsim.compiler.tiling.grid import (
     TileGrid,
-    counts,
-    grid_of,
-    halvings,
-    ranges_of,
-    split,
+    build_grid,
+    divide_ranges,
+    part_counts,
+    split_evenly,
+    tile_halvings,
 )
 from nmpsim.compiler.tiling.plan import LOAD, STORE, LayerPlan, PlanBuilder, align, box_words
 from nmpsim.compiler.tiling.weighted import clip_words
@@ -59,9 +59,9 @@ def matmul_options(op: Operation, context: Context) -> TilingOptions:
     def tile_size(rows: int, columns: int) -> tuple[int, int, int]:
         """Return the rows, columns and inner size of a tile: as deep, then as wide as fits."""
         needs = 0
-        for deep in halvings(inner):
-            for across in halvings(columns):
-                for high in halvings(rows):
+        for deep in tile_halvings(inner):
+            for across in tile_halvings(columns):
+                for high in tile_halvings(rows):
                     sizes = (high * deep, deep * across, high * across)
                     needs = 2 * sum(align(size * wide) for size in sizes)
                     needs += align(SUM_BYTES * wide * high * across)
@@ -72,15 +72,15 @@ def matmul_options(op: Operation, context: Context) -> TilingOptions:
     def core_grid(down: tuple[int, int], across: tuple[int, int]) -> TileGrid:
         shares = (down, across, (0, inner))
         sizes = tile_size(down[1] - down[0], across[1] - across[0])
-        ranges = [ranges_of((share,), size) for share, size in zip(shares, sizes, strict=True)]
-        return grid_of(ranges)
+        ranges = [divide_ranges((share,), size) for share, size in zip(shares, sizes, strict=True)]
+        return build_grid(ranges)
 
     def candidates(memory: Memory) -> tuple[MatmulTiling, RoughCost]:
         cores = config.cores_count
         grids = [
             (down, across)
-            for down in counts(rows, cores)
-            for across in counts(columns, cores // down)
+            for down in part_counts(rows, cores)
+            for across in part_counts(columns, cores // down)
         ]
         down, across = np.array(grids, np.int64).T
         shares = [(ceil_div(rows, down), ceil_div(columns, across)) for down, across in grids]
@@ -103,7 +103,7 @@ def matmul_options(op: Operation, context: Context) -> TilingOptions:
         return MatmulTiling(down, across), cost
 
     def build(tiling: MatmulTiling, _: bool) -> LayerPlan:
-        downs, acrosses = split(rows, tiling.down), split(columns, tiling.across)
+        downs, acrosses = split_evenly(rows, tiling.down), split_evenly(columns, tiling.across)
         grid = TileGrid.concatenate([core_grid(r, c) for r in downs for c in acrosses])
         builder = PlanBuilder(grid, Unit.MAC, config, rows * inner * columns)
         (top, first, begin), (h, w, d) = grid.begin, grid.end - grid.begin

@@ -17,7 +17,7 @@ import numpy as np
 from nmpsim.compiler.operations import Operation, row_major_strides
 from nmpsim.compiler.tiling.context import Context, TilingOptions
 from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic
-from nmpsim.compiler.tiling.grid import Integers, TileGrid, describe_count, split
+from nmpsim.compiler.tiling.grid import Integers, TileGrid, describe_count, split_evenly
 from nmpsim.compiler.tiling.plan import ALIGNMENT, LOAD, STORE, LayerPlan, PlanBuilder
 from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.table import Unit
@@ -93,7 +93,7 @@ def merge_dimensions(dimensions: Sequence[Dimension], element: int) -> tuple[Dim
     return tuple(merged) or (Dimension(1, element, element),)
 
 
-def moves_of(op: Operation, context: Context) -> list[Move]:
+def read_moves(op: Operation, context: Context) -> list[Move]:
     """Return the boxes that an operation moves; several if a part is inserted several times."""
     target, source = op.output, op.operands[1]
     read, write = row_major_strides(source.shape), row_major_strides(target.shape)
@@ -132,7 +132,7 @@ class MoveTiling(NamedTuple):
 
 def move_options(op: Operation, context: Context) -> TilingOptions:
     """Return the tilings of an operation that moves elements."""
-    moves = moves_of(op, context)
+    moves = read_moves(op, context)
     config = context.config
     reorders = any(move.reorders for move in moves)
     buffers = 4 if reorders else 3
@@ -158,7 +158,7 @@ def move_options(op: Operation, context: Context) -> TilingOptions:
 
     def build(chosen: MoveTiling, _: bool) -> LayerPlan:
         tiles = [tile for move in moves for tile in _tiles(move, chosen.limit, reorders)]
-        grid = TileGrid.from_counts([b - a for a, b in split(len(tiles), chosen.cores)])
+        grid = TileGrid.from_counts([b - a for a, b in split_evenly(len(tiles), chosen.cores)])
         builder = PlanBuilder(grid, Unit.VECTOR, config)
         size = grid.largest(np.array([tile.nbytes for tile in tiles]))
         if not reorders:  # the third buffer is for the load that overlaps a store

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.tiling.grid import Integers, Numbers, TileGrid, ends_of, sizes_of
+from nmpsim.compiler.tiling.grid import Integers, Numbers, TileGrid, group_offsets, group_sizes
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.codec import BY_MNEMONIC, descriptor_offsets
 from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
@@ -107,12 +107,12 @@ class PlanBuilder:
         """Return the plan; of one tile's commands of a kind, those added first come first."""
         computing = next((name for name in self._parts if name not in (LOAD, STORE)), "nmp.fill")
         counts = np.zeros(self._config.cores_count, np.int64)
-        counts[: self.grid.ends.size - 1] = sizes_of(self.grid.ends)
+        counts[: self.grid.ends.size - 1] = group_sizes(self.grid.ends)
         loads, computes, stores = map(self._commands, (LOAD, computing, STORE))
-        return LayerPlan(self._unit, ends_of(counts), loads, computes, stores, self._macs)
+        return LayerPlan(self._unit, group_offsets(counts), loads, computes, stores, self._macs)
 
     def _commands(self, mnemonic: str) -> Commands:
-        offsets, parts = words_of(mnemonic), self._parts.get(mnemonic, [])
+        offsets, parts = word_offsets(mnemonic), self._parts.get(mnemonic, [])
         tiles = np.concatenate([np.zeros(0, np.int64), *(tiles for tiles, _ in parts)])
         words = np.zeros((tiles.size, len(offsets)), np.int64)
         first = 0
@@ -122,10 +122,12 @@ class PlanBuilder:
             first += at.size
         if len(parts) > 1:
             words = words[np.argsort(tiles, kind="stable")]
-        return Commands(mnemonic, words, ends_of(np.bincount(tiles, minlength=self.grid.ends[-1])))
+        return Commands(
+            mnemonic, words, group_offsets(np.bincount(tiles, minlength=self.grid.ends[-1]))
+        )
 
 
-def words_of(mnemonic: str) -> Mapping[str, int]:
+def word_offsets(mnemonic: str) -> Mapping[str, int]:
     """Return the index of each word in the descriptor of an instruction."""
     return descriptor_offsets(str(BY_MNEMONIC[mnemonic].descriptor))
 

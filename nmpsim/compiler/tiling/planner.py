@@ -61,6 +61,6 @@ PLANNERS = exhaustive_table("the planners", _BY_KIND, KINDS_ON_THE_DEVICE)
 """Planner of each kind of operation that the device supports."""
 
 
-def options_of(op: Operation, context: Context) -> TilingOptions:
+def plan_options(op: Operation, context: Context) -> TilingOptions:
     """Return the tilings of an operation."""
     return PLANNERS[op.kind](op, context)

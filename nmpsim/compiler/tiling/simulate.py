@@ -15,7 +15,7 @@ import numpy as np
 from nmpsim.compiler.tiling.compiled.items import NEVER, UNKNOWN
 from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.grid import Integers
-from nmpsim.compiler.tiling.plan import Commands, LayerPlan, words_of
+from nmpsim.compiler.tiling.plan import Commands, LayerPlan, word_offsets
 from nmpsim.compiling import say_compiling
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.words import KINDS
@@ -40,7 +40,7 @@ class Estimate:
     cores: Annotated[int, "cores with work"]
 
 
-def items_of(plan: LayerPlan) -> tuple[Integers, Integers]:
+def order_items(plan: LayerPlan) -> tuple[Integers, Integers]:
     """Return the instructions of all cores in order, and the offset of each core's first.
 
     See :func:`~nmpsim.compiler.tiling.compiled.schedule.schedule`.
@@ -53,12 +53,12 @@ def items_of(plan: LayerPlan) -> tuple[Integers, Integers]:
     return items[: schedule(plan.cores, *ends, items, begins)], begins
 
 
-def work_of(plan: LayerPlan) -> Work:
+def prepare_simulation(plan: LayerPlan) -> Work:
     """Convert a plan to the arrays that the simulation takes."""
     from nmpsim.compiler.tiling.compiled.state import Work
 
     commands = (plan.loads, plan.stores, plan.computes)
-    items, begins = items_of(plan)
+    items, begins = order_items(plan)
     first = np.stack([one.ends[plan.cores] for one in commands], axis=1)
     computing = KINDS[str(BY_MNEMONIC[plan.computes.mnemonic].descriptor)]
     loads, stores, computes = (one.words for one in commands)
@@ -80,7 +80,7 @@ def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | 
     from nmpsim.compiler.tiling.compiled.state import WORKED, new_state
 
     _announce()
-    work = work_of(plan)
+    work = prepare_simulation(plan)
     state = new_state(work)
     cycles = simulated(work, state, memory.costs, memory.blind, limit)
     if cycles == UNKNOWN:
@@ -100,5 +100,5 @@ def complete(plan: LayerPlan, memory: Memory) -> Estimate:
 
 
 def _bytes_of(commands: Commands) -> int:
-    offsets = words_of(commands.mnemonic)
+    offsets = word_offsets(commands.mnemonic)
     return int(commands.words[:, [offsets[name] for name in _BOX]].prod(axis=1).sum())

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from nmpsim.compiler.tiling.grid import Integers, Ranges, ends_of, sizes_of, split
+from nmpsim.compiler.tiling.grid import Integers, Ranges, group_offsets, group_sizes, split_evenly
 from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.isa.layouts import LANES
 
@@ -25,7 +25,7 @@ class Slice:
     """First input channel of the group."""
 
 
-def atoms_of(layer: WeightedLayer) -> list[Slice]:
+def split_into_atoms(layer: WeightedLayer) -> list[Slice]:
     """Return the smallest slices: blocks of 16 channels, or whole groups if those are smaller."""
     per_group = layer.out_channels // layer.groups
     step = per_group if takes_whole_groups(layer) else LANES
@@ -36,7 +36,7 @@ def atoms_of(layer: WeightedLayer) -> list[Slice]:
     ]
 
 
-def slices_of(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Slice]:
+def join_atoms(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Slice]:
     """Join atoms to slices of at most ``most``; only whole groups may differ in their input."""
     begin = 0
     while begin < len(atoms):
@@ -91,7 +91,7 @@ class Slicer:
 
     def __init__(self, layer: WeightedLayer) -> None:
         self._whole = takes_whole_groups(layer)
-        self._atoms = atoms_of(layer)
+        self._atoms = split_into_atoms(layer)
         self.atoms = len(self._atoms)
         self.slices = lru_cache(None)(self._slices)
         """Returns the slices, of at most so many atoms, of each of so many ranges."""
@@ -100,12 +100,12 @@ class Slicer:
 
     def _slices(self, across: int, atoms: int) -> ChannelSlices:
         ranges = [
-            list(slices_of(self._atoms[a:b], atoms, self._whole))
-            for a, b in split(self.atoms, across)
+            list(join_atoms(self._atoms[a:b], atoms, self._whole))
+            for a, b in split_evenly(self.atoms, across)
         ]
         rows = [(s.first, s.count, s.groups, s.first_input) for one in ranges for s in one]
         first, count, groups, first_input = np.array(rows, np.int64).T
-        ends = ends_of([len(one) for one in ranges])
+        ends = group_offsets([len(one) for one in ranges])
         return ChannelSlices(Ranges(first, first + count, ends), groups, first_input)
 
     def _sizes(self, across: int, atoms: int) -> SliceSizes:
@@ -116,6 +116,6 @@ class Slicer:
         return SliceSizes(
             int(slices.count.max()),
             int(slices.groups.max()),
-            int(sizes_of(ends).max()),
+            int(group_sizes(ends).max()),
             not differs.any(),
         )

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.clip_bounds import limits_on
+from nmpsim.compiler.clip_bounds import clip_limits
 from nmpsim.compiler.numerics import Bias, Pair, Requantization, WeightedScales
 from nmpsim.compiler.numerics.ratios import scale_words
 from nmpsim.compiler.operations import Operation, View
@@ -222,7 +222,7 @@ def _activation_words(op: Operation, target: View, context: Context) -> dict[str
     low, high = target.limits
     kind = op.instruction.attributes.get("FusedActivation", "NONE")
     if kind in ("RELU", "CLIP"):
-        low, high = limits_on(op, target)
+        low, high = clip_limits(op, target)
     elif kind == "LEAKY_RELU":
         words = {"activation": ACTIVATION_LEAKY}
         slope = cast("tuple[float]", op.instruction.attributes["FusedActivationArgs"])[0]

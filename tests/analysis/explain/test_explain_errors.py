@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from nmpsim.analysis.explain import Factor, make_factor, measure_error_band, measure_errors
-from nmpsim.compiler.numerics.ratios import overflow_of
+from nmpsim.compiler.numerics.ratios import find_overflow
 from nmpsim.kernels.scale import IntegerScale, InvalidScaleError
 
 ACCUMULATORS = {"int8": 32, "int16": 48}
@@ -76,7 +76,7 @@ def test_nine_bits_are_few_for_int16() -> None:
 def test_overflow_begins_where_it_is_told(scale: float) -> None:
     form = make_factor(scale).integer
     for bits in (32, 48):
-        overflow, limit = overflow_of(form, bits), 1 << (bits - 1)
+        overflow, limit = find_overflow(form, bits), 1 << (bits - 1)
         for end, step in ((overflow.low, -1), (overflow.high, 1)):
             if end is not None:
                 assert overflows(form, end) and not overflows(form, end - step)
