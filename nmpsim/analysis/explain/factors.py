@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.numerics.ratios import Overflow, overflow_of
+from nmpsim.compiler.numerics.ratios import Overflow, find_overflow
 from nmpsim.kernels.scale import IntegerScale, apply_integer_scale, integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.quantization.parameters import SCHEMAS, Schema, choose_parameters
@@ -117,7 +117,7 @@ def measure_errors(factor: Factor, precision: str, offset: int = 0) -> FormError
         worst_result=int(np.concatenate([result, result])[worst]),
         mean=float(_magnitudes(at_first, at_last, real, counts).sum() / counts.sum()),
         differing=_differing(first, last, result, real),
-        overflow=overflow_of(factor.integer, ACCUMULATOR_BITS[precision]),
+        overflow=find_overflow(factor.integer, ACCUMULATOR_BITS[precision]),
     )
 
 
@@ -141,7 +141,7 @@ def _first_input(form: IntegerScale, result: int) -> int:
 
 def _input_limits(form: IntegerScale, accumulator_bits: int) -> tuple[int, int]:
     """Return the accumulator's range without inputs that overflow."""
-    overflow = overflow_of(form, accumulator_bits)
+    overflow = find_overflow(form, accumulator_bits)
     low, high = -(1 << (accumulator_bits - 1)), (1 << (accumulator_bits - 1)) - 1
     return (
         low if overflow.low is None else overflow.low + 1,
