@@ -71,7 +71,7 @@ class Expect:
 
 @attrs.frozen
 class Budget:
-    """Costs that a run may have; None for what is not checked."""
+    """Limits on the cost of a run; None for what is not checked."""
 
     cycles: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
@@ -132,7 +132,7 @@ class Case:
 
     @property
     def lacks_baseline(self) -> bool:
-        """Whether the case compares with a baseline that it does not name."""
+        """Whether the case compares with a baseline but names none."""
         limit = self.budget.saturation
         compares = (
             self.budget.cycles_percent is not None,

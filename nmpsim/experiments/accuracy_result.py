@@ -223,7 +223,7 @@ def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDoc
 
 
 def exceeded_limit(answer: Answer) -> bool:
-    """Return whether a run with other limits may give another answer."""
+    """Return whether a run was stopped by a limit of cycles or time."""
     return answer.error is not None and answer.error.startswith(("cycle_limit", "timeout"))
 
 

@@ -140,7 +140,7 @@ def require_same_shape(first: str, *others: str) -> Rule:
 
 @frozen
 class SameScale:
-    """Rule that all operands have the scale and offset of the first: raw integers are moved."""
+    """Rule that all operands have the scale and offset of the first, as raw integers are moved."""
 
     first: str
     others: tuple[str, ...]

@@ -24,7 +24,7 @@ _TYPE_STARTS = ("<", "[")
 
 
 def parse_weight(line: Line) -> WeightVar:
-    """Parse ``%NAME = WeightVar TYPE const|mutable``."""
+    """Parse a weight: ``%NAME = WeightVar TYPE const|mutable``."""
     name = line.expect_name()
     line.expect("=")
     line.expect("WeightVar")
@@ -37,7 +37,7 @@ def parse_weight(line: Line) -> WeightVar:
 
 
 def parse_instruction(line: Line) -> Instruction:
-    """Parse ``N %NAME = OPCODE [ pred: P ] OPERANDS { ATTRIBUTES}``."""
+    """Parse an instruction: ``N %NAME = OPCODE [ pred: P ] OPERANDS { ATTRIBUTES}``."""
     start = line.peek()
     number = line.expect_integer("an instruction number, or }")
     name = line.expect_name()
@@ -145,7 +145,7 @@ def _list(line: Line) -> tuple[int, ...] | tuple[float, ...]:
 
 
 def parse_type(line: Line) -> TensorType:
-    """Parse ``ELEM[S:scale O:offset][low,high]<dim x dim>``."""
+    """Parse a tensor type: ``ELEM[S:scale O:offset][low,high]<dim x dim>``."""
     return _type_of(line, line.expect_word("a type"))
 
 

@@ -106,7 +106,7 @@ class Attribute:
 
 @frozen
 class Opcode:
-    """Row of the opcode table."""
+    """Row of the opcode table: an operation with its operands, attributes and rules."""
 
     name: str
     summary: str

@@ -269,7 +269,7 @@ def check_mapping_shape(site: TypedInstruction) -> Iterator[Problem]:
 
 
 def check_row_dimensions(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that there is a dimension 1."""
+    """Check that Src has at least two dimensions."""
     if len(site.shape("Src")) < 2:
         yield Problem(
             "Src", "Src has too few dimensions", format_shape(site.shape("Src")), "at least 2"

@@ -18,7 +18,7 @@ _ENTRY_BITS = 31
 
 
 def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Compute Int8 rows [N, C] before saturation; ``beta`` must be 1."""
+    """Compute the softmax of Int8 rows [N, C] as libjit, before saturation; ``beta`` must be 1."""
     if beta != 1:
         raise UnsupportedHostOp("softmax", f"Glow's has no Beta, this is {beta:g}")
     entries = _exponentials(src.scale)[255 + rows - rows.max(axis=1, keepdims=True)]

@@ -21,7 +21,7 @@ _RESERVE = 5.0
 
 
 def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Compute Int8 rows [N, C] before saturation; ``beta`` is 1."""
+    """Compute the softmax of Int8 rows [N, C] as ONNX Runtime, before saturation; ``beta`` is 1."""
     powers = _table(src.scale, rows.shape[1])[rows - rows.max(axis=1, keepdims=True) + 255]
     sums = sum_in_order(powers)
     steps = np.floor(np.float32(1) / dest.scale32)

@@ -30,7 +30,7 @@ _EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401
 
 
 def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Compute Int8 rows [N, C] before saturation."""
+    """Compute the softmax of Int8 rows [N, C] as TFLite, before saturation."""
     _check(dest)
     places = rows - rows.max(axis=1, keepdims=True)
     places += 255
@@ -62,7 +62,7 @@ def _powers(scale: float) -> tuple[IntArray, IntArray]:
 
 
 def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Compute Int16 rows [N, C] from two tables with linear interpolation."""
+    """Compute the softmax of Int16 rows [N, C] as TFLite: two tables, linear interpolation."""
     _check(dest)
     below = rows - rows.max(axis=1, keepdims=True)
     scaled = multiply_fixed_point(below, src.scale * beta / (10.0 / 65535.0))
