@@ -29,11 +29,13 @@ def find_place_hits(
     since : int
         Cycle at which the run was resumed.
     """
-    texts = [(one, _met(one, pause, execution, layer, since)) for one in active]
+    texts = [(one, _describe_hit(one, pause, execution, layer, since)) for one in active]
     return [BreakpointHit(pause.position, one.number, text) for one, text in texts if text]
 
 
-def _met(one: Breakpoint, pause: Pause, execution: Execution, layer: int | None, since: int) -> str:
+def _describe_hit(
+    one: Breakpoint, pause: Pause, execution: Execution, layer: int | None, since: int
+) -> str:
     """Return a description of the hit; empty if the breakpoint was not hit."""
     condition = one.condition
     if isinstance(condition, TrapCondition) and pause.reason == PauseReason.TRAP and execution.trap:

@@ -93,8 +93,8 @@ class Debugger(RunPosition):
         self.is_interrupted: Callable[[], bool] = lambda: False
         """Polled about every ten milliseconds; the run stops if it returns True."""
         self.events = EventObserver(self.execution)
-        self._number = 0
-        self._since = 0
+        self._last_number = 0
+        self._resume_cycle = 0
 
     def add_breakpoint(
         self, condition: Condition, text: str, predicate: Callable[[], bool] | None = None
@@ -109,8 +109,8 @@ class Debugger(RunPosition):
         predicate : callable, optional
             Evaluated in the state in which the run would stop; it stops only if this is true.
         """
-        self._number += 1
-        added = Breakpoint(self._number, condition, text, predicate=predicate)
+        self._last_number += 1
+        added = Breakpoint(self._last_number, condition, text, predicate=predicate)
         self.breakpoints.append(added)
         return added
 
@@ -139,7 +139,7 @@ class Debugger(RunPosition):
         if cache.hazards.checked < here:
             with self.execution.visit():
                 self.execution.go_to(cache.hazards.checked)
-                self.execution.replay(here, self._watch)
+                self.execution.replay(here, self._record)
         return cache.hazards
 
     def record_work(self) -> None:
@@ -148,7 +148,7 @@ class Debugger(RunPosition):
         here = self.execution.position
         with self.execution.visit():
             self.execution.go_to(0)
-            self.execution.replay(here, self._watch)
+            self.execution.replay(here, self._record)
 
     def get_work_log(self) -> WorkLog:
         """Return the record of what units did; empty if it is not recorded."""
@@ -160,7 +160,7 @@ class Debugger(RunPosition):
         A layer has its critical path as soon as it is done.
         """
         paths, here = self.cache.paths, self.execution.position
-        if paths.position < here:  # somebody interrupted it
+        if paths.position < here:  # it was interrupted
             with self.execution.visit():
                 self.execution.go_to(paths.position)
                 self.execution.replay(here, paths.watch)
@@ -192,9 +192,9 @@ class Debugger(RunPosition):
         """
         if unit == "layer":
             return self._layers_back(count) if back else self._forward(layers=count)
-        cores = self._chosen(core)
+        cores = self._select_cores(core)
         if back:
-            return self._back(UNITS[unit], cores, count)
+            return self._step_back(UNITS[unit], cores, count)
         return self._forward(after=UNITS[unit], cores=cores, steps=count)
 
     def step_over(self, core: int | None = None, *, back: bool = False) -> StopResult:
@@ -236,13 +236,13 @@ class Debugger(RunPosition):
 
     def go_to(self, position: int) -> StopResult:
         """Go to a position, ignoring breakpoints."""
-        self.execution.go_to(position, self._watch)
+        self.execution.go_to(position, self._record)
         return self.make_stop("begin" if self.execution.position == 0 else "step")
 
     def run_to_end(self) -> StopResult:
         """Run to the end or to a trap, ignoring breakpoints."""
-        self.execution.go_to(UNLIMITED, self._watch)
-        return self._over()
+        self.execution.go_to(UNLIMITED, self._record)
+        return self._make_end_stop()
 
     def restart(self) -> StopResult:
         """Go back to the start of the run."""
@@ -255,9 +255,9 @@ class Debugger(RunPosition):
         self.go_to(0)
         while self.execution.position < until and not before <= set(self.layer_ends):
             pause = self.execution.advance(until)
-            self._watch(pause)
+            self._record(pause)
             if pause.reason in (PauseReason.END, PauseReason.TRAP):
-                return self._over()
+                return self._make_end_stop()
         return self.go_to(
             min(until, self.get_layer_start(index)) if before <= set(self.layer_ends) else until
         )
@@ -291,29 +291,29 @@ class Debugger(RunPosition):
         """Continue until the target or a breakpoint is reached."""
         execution = self.execution
         if execution.is_over:
-            return self._over()
-        self._begin()
+            return self._make_end_stop()
+        self._resume()
         execution.skip_address(self.find_next_core())
         addresses = list_stop_addresses(self.breakpoints, address)
         while True:
             pause = execution.advance(
-                cycle=min(cycle, find_stop_cycle(self.breakpoints, self._since)),
+                cycle=min(cycle, find_stop_cycle(self.breakpoints, self._resume_cycle)),
                 after=after,
                 cores=cores,
                 addresses=addresses,
             )
-            hits = self._look(pause)
-            stopped = self._first_met(hits, pause)
+            hits = self._process(pause)
+            stopped = self._stop_at_first_hit(hits, pause)
             if stopped is not None:
                 return stopped
             if pause.reason in (PauseReason.END, PauseReason.TRAP):
-                return self._over()
+                return self._make_end_stop()
             if pause.reason == PauseReason.LAYER:
                 layers -= 1
                 if layers == 0 or layer in pause.layers:
                     return self.make_stop("step")
-            if hits and not self._is_goal(pause, after, cores, cycle, address):
-                self._pass_by()
+            if hits and not self._is_target(pause, after, cores, cycle, address):
+                self._continue_past()
             elif ends_step(pause, after, cores):
                 steps -= 1
                 if steps <= 0:
@@ -321,30 +321,30 @@ class Debugger(RunPosition):
             if self.is_interrupted():
                 return self.make_stop("interrupted")
 
-    def _begin(self) -> None:
+    def _resume(self) -> None:
         """Note where the run is resumed."""
-        self._since = self.execution.cycle
+        self._resume_cycle = self.execution.cycle
         self.events.start()
         if any(isinstance(one.condition, HazardCondition) for one in self.breakpoints):
             self._checked_hazards()
 
-    def _over(self) -> StopResult:
+    def _make_end_stop(self) -> StopResult:
         trap = self.execution.trap
         if trap is None:
             return self.make_stop("end")
         return self.make_stop("trap", message=trap.message, core=trap.core)
 
-    def _look(self, pause: Pause) -> list[BreakpointHit]:
+    def _process(self, pause: Pause) -> list[BreakpointHit]:
         """Record what happened in a pause and return the breakpoint hits, the earliest first."""
-        self._watch(pause)
+        self._record(pause)
         active = [one for one in self.breakpoints if one.is_enabled]
         hits = find_place_hits(
-            active, pause, self.execution, self.find_current_layer(), self._since
+            active, pause, self.execution, self.find_current_layer(), self._resume_cycle
         )
         hits += self.events.find_hits(active, pause, self.cache.found_hazards)
         return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
 
-    def _watch(self, pause: Pause) -> None:
+    def _record(self, pause: Pause) -> None:
         """Record where layers end, and take snapshots there."""
         cache = self.cache
         for index in pause.layers:
@@ -361,21 +361,23 @@ class Debugger(RunPosition):
         if cache.work is not None:
             cache.work.watch(pause)
 
-    def _first_met(self, hits: list[BreakpointHit], pause: Pause) -> StopResult | None:
+    def _stop_at_first_hit(self, hits: list[BreakpointHit], pause: Pause) -> StopResult | None:
         """Stop at the earliest hit whose predicate is true; return None if there is none."""
         for position in dict.fromkeys(hit.position for hit in hits):
-            stopped = self._at_hits(position, hits)
+            stopped = self._stop_at_hits(position, hits)
             if stopped is not None:
                 return stopped
         if self.execution.position != pause.position:
-            self.execution.go_to(pause.position, self._watch)
+            self.execution.go_to(pause.position, self._record)
         return None
 
-    def _at_hits(self, position: int, hits: list[BreakpointHit]) -> StopResult | None:
+    def _stop_at_hits(self, position: int, hits: list[BreakpointHit]) -> StopResult | None:
         """Stop at a position if a hit's predicate is true there, and count all such hits."""
         if self.execution.position != position:
-            self.execution.go_to(position, self._watch)
-        met = tuple(hit for hit in hits if hit.position == position and self._holds(hit))
+            self.execution.go_to(position, self._record)
+        met = tuple(
+            hit for hit in hits if hit.position == position and self._is_predicate_true(hit)
+        )
         if not met:
             return None
         for hit in met:
@@ -384,16 +386,16 @@ class Debugger(RunPosition):
             return self.make_stop("trap", hits=met, message=self.execution.trap.message)
         return self.make_stop("breakpoint", hits=met)
 
-    def _holds(self, hit: BreakpointHit) -> bool:
+    def _is_predicate_true(self, hit: BreakpointHit) -> bool:
         predicate = self.get_breakpoint(hit.breakpoint).predicate
         return predicate is None or predicate()
 
-    def _pass_by(self) -> None:
+    def _continue_past(self) -> None:
         """Continue from a position without stopping there again."""
         self.execution.skip_address(self.find_next_core())
-        self._since = self.execution.cycle
+        self._resume_cycle = self.execution.cycle
 
-    def _is_goal(
+    def _is_target(
         self,
         pause: Pause,
         after: int,
@@ -415,7 +417,7 @@ class Debugger(RunPosition):
             == PauseReason.STOPPED
         )
 
-    def _chosen(self, core: int | None) -> npt.NDArray[np.bool_] | None:
+    def _select_cores(self, core: int | None) -> npt.NDArray[np.bool_] | None:
         if core is None:
             return None
         chosen = np.zeros(self.execution.config.cores_count, np.bool_)
@@ -445,13 +447,13 @@ class Debugger(RunPosition):
         earlier = [end for end in ends if end < self.execution.position]
         return self.go_to(earlier[-count] if count <= len(earlier) else 0)
 
-    def _back(self, after: int, cores: npt.NDArray[np.bool_] | None, count: int) -> StopResult:
+    def _step_back(self, after: int, cores: npt.NDArray[np.bool_] | None, count: int) -> StopResult:
         """Go back to just before the last ``count`` instructions of the given units."""
 
         def stops(pause: Pause) -> list[int]:
             return [pause.position] if ends_step(pause, after, cores) else []
 
-        found = self._earlier(count, stops, after=after, cores=cores)
+        found = self._find_earlier(count, stops, after=after, cores=cores)
         return self.go_to(found if found is not None else 0)
 
     def _run_back(self) -> StopResult:
@@ -460,19 +462,19 @@ class Debugger(RunPosition):
             hits: list[BreakpointHit] = []
 
             def met(pause: Pause, hits: list[BreakpointHit] = hits) -> list[int]:
-                new = self._look(pause)
+                new = self._process(pause)
                 hits.extend(new)
                 return [hit.position for hit in new]
 
             addresses = list_stop_addresses(self.breakpoints)
-            position = self._earlier(1, met, addresses=addresses, is_run=True)
+            position = self._find_earlier(1, met, addresses=addresses, is_run=True)
             if position is None:
                 return self.go_to(0)
-            stopped = self._at_hits(position, hits)
+            stopped = self._stop_at_hits(position, hits)
             if stopped is not None:
                 return stopped
 
-    def _earlier(
+    def _find_earlier(
         self,
         count: int,
         look: Callable[[Pause], list[int]],
@@ -487,13 +489,13 @@ class Debugger(RunPosition):
             if not is_run:  # stops at every step on the way: the last ones are enough
                 begin, window = max(begin, until - window), 4 * window
             execution.go_to(begin)
-            self._begin()
+            self._resume()
             while execution.position < until:
                 execution.skip_address(self.find_next_core())
                 pause = execution.advance(until, cycle=self._stop_cycle(is_run), **conditions)
                 found |= {position for position in look(pause) if position < here}
                 if pause.reason == PauseReason.STOPPED:
-                    self._since = execution.cycle  # a cycle is met once
+                    self._resume_cycle = execution.cycle  # a cycle is met once
                 if pause.reason in (PauseReason.END, PauseReason.TRAP):
                     break
             if is_run and execution.position == until < here:
@@ -507,4 +509,4 @@ class Debugger(RunPosition):
 
     def _stop_cycle(self, is_run: bool) -> int:
         """Return the next cycle at which a run must stop; steps ignore cycle breakpoints."""
-        return find_stop_cycle(self.breakpoints, self._since) if is_run else NEVER
+        return find_stop_cycle(self.breakpoints, self._resume_cycle) if is_run else NEVER

@@ -80,7 +80,7 @@ def find_patterns(
     limit = _limit(actual, expected, wrong)
     found = find_regions(wrong, inner if limit is None else limit.visible, owners)
     if limit is not None:
-        return (*_places(found, LayerTraits(False, False)), limit.pattern)
+        return (*_describe_regions(found, LayerTraits(False, False)), limit.pattern)
     within = found[-1].mask if found else np.ones(wrong.shape, np.bool_)
     own, other = (np.where(within, side, 0).astype(np.float64) for side in (actual, expected))
     side = _Sides(own - offset, other - offset, wrong, within & inner)
@@ -88,11 +88,11 @@ def find_patterns(
     moved = find_displacement(actual, expected, wrong, parts)
     if moved is not None:
         how: ErrorPattern | None = _moved(moved, actual.shape, traits)
-    elif any(one.text.endswith(_OF_CHANNELS) for one in _places(found, traits)):
+    elif any(one.text.endswith(_OF_CHANNELS) for one in _describe_regions(found, traits)):
         how = None  # an amount or a factor of a channel: that is said already
     else:
-        how = _how(side)
-    return (*_places(found, traits), *(() if how is None else (how,)))
+        how = _describe_values(side)
+    return (*_describe_regions(found, traits), *(() if how is None else (how,)))
 
 
 def _inner(actual: Array, expected: Array) -> Mask:
@@ -103,15 +103,15 @@ def _inner(actual: Array, expected: Array) -> Mask:
     return inner
 
 
-def _places(found: Sequence[ErrorRegion], traits: LayerTraits) -> Iterator[ErrorPattern]:
+def _describe_regions(found: Sequence[ErrorRegion], traits: LayerTraits) -> Iterator[ErrorPattern]:
     """Yield where the result is wrong; only the first region along the axes suggests a cause."""
     for one in found:
-        yield _where(one, traits)
+        yield _describe_region(one, traits)
         if not one.places:
             traits = LayerTraits(False, False)
 
 
-def _where(one: ErrorRegion, traits: LayerTraits) -> ErrorPattern:
+def _describe_region(one: ErrorRegion, traits: LayerTraits) -> ErrorPattern:
     if one.kind == "border":
         cause = ": pads, what padding is filled with?" if traits.has_window else ""
         return ErrorPattern(f"only at the border{cause}", ("source L",))
@@ -142,7 +142,7 @@ class _Sides:
         return np.asarray(self.own - self.other)
 
 
-def _how(side: _Sides) -> ErrorPattern | None:
+def _describe_values(side: _Sides) -> ErrorPattern | None:
     """Return the first pattern that explains the values."""
     looks = (_offset, _factor, _amounts, _rounding)
     return next((found for look in looks if (found := look(side)) is not None), None)
@@ -220,16 +220,16 @@ def _amounts(side: _Sides) -> ErrorPattern | None:
     if np.count_nonzero(side.apart[side.inner]) < 0.5 * np.count_nonzero(side.inner) + 1:
         return None
     apart = np.where(side.inner, side.apart, np.nan).reshape(-1, side.own.shape[-1])
-    if _is_alike(apart):
+    if _has_constant_lines(apart):
         text = "each channel is off by an amount of its own: a bias, a zero point?"
         return ErrorPattern(text, ("layer L", "constants FILE.npz"))
-    if _is_alike(apart.T):
+    if _has_constant_lines(apart.T):
         text = "each pixel is off by an amount that its channels share: a zero point of weights?"
         return ErrorPattern(text, ("layer L", "integers L"))
     return None
 
 
-def _is_alike(apart: Array) -> bool:
+def _has_constant_lines(apart: Array) -> bool:
     """Return whether each line of [elements, lines] has one difference, and not all the same."""
     known = apart[:, (~np.isnan(apart)).sum(axis=0) > 1]
     if np.count_nonzero(~np.isnan(known)) < max(MIN_VALUES, 3 * known.shape[1]):
@@ -314,7 +314,7 @@ def find_displacement(
     A place is recognized by ``WINDOW`` consecutive elements that occur only once. ``parts`` numbers
     the part of each element: strides start again in each part.
     """
-    here, there, asked = _recognized(own, expected, wrong)
+    here, there, asked = _recognize(own, expected, wrong)
     if here.size < max(MIN_FOUND, MIN_SHARE * asked.size):
         return None
     distance = here - there
@@ -327,16 +327,16 @@ def find_displacement(
     names, sizes = np.unique(labels[here], return_counts=True)
     for name in names[np.argsort(-sizes, kind="stable")][:MAX_PARTS]:
         count = np.count_nonzero(labels[asked] == name)
-        for same in _alike(here, there, own.shape):
+        for same in _candidate_masks(here, there, own.shape):
             chosen = (labels[here] == name) & same
             if np.count_nonzero(chosen) >= max(MIN_FOUND, MIN_SHARE * count):
-                found = _stretch(there[chosen], distance[chosen], own.shape)
+                found = _fit_stretch(there[chosen], distance[chosen], own.shape)
                 if found is not None:
                     return found
     return None
 
 
-def _alike(here: Array, there: Array, shape: tuple[int, ...]) -> Iterator[Mask]:
+def _candidate_masks(here: Array, there: Array, shape: tuple[int, ...]) -> Iterator[Mask]:
     """Yield all places; those that stay in their row; those that stay in their column."""
     yield np.ones(here.size, np.bool_)
     own, right = np.unravel_index(here, shape), np.unravel_index(there, shape)
@@ -344,15 +344,17 @@ def _alike(here: Array, there: Array, shape: tuple[int, ...]) -> Iterator[Mask]:
         yield np.asarray(own[axis] == right[axis])
 
 
-def _recognized(own: Array, expected: Array, wrong: Mask) -> tuple[Array, Array, Array]:
+def _recognize(own: Array, expected: Array, wrong: Mask) -> tuple[Array, Array, Array]:
     """Return recognized places, where their values belong, and all places that were searched."""
     nothing = np.zeros(0, np.int64)
     if own.size < WINDOW:
         return nothing, nothing, nothing
     right, first, counts = np.unique(
-        _hashes(expected.reshape(-1)), return_index=True, return_counts=True
+        _hash_windows(expected.reshape(-1)), return_index=True, return_counts=True
     )
-    ours, at, times = np.unique(_hashes(own.reshape(-1)), return_index=True, return_counts=True)
+    ours, at, times = np.unique(
+        _hash_windows(own.reshape(-1)), return_index=True, return_counts=True
+    )
     channels = own.shape[-1]
     # What is next to a pixel may be another one than where it belongs.
     is_whole = at % channels <= channels - WINDOW if channels >= WINDOW else True
@@ -363,7 +365,7 @@ def _recognized(own: Array, expected: Array, wrong: Mask) -> tuple[Array, Array,
     return at[is_known], first[found[is_known]], at
 
 
-def _hashes(values: Array) -> Array:
+def _hash_windows(values: Array) -> Array:
     """Return a hash of each window."""
     data = values.astype(np.int64).view(np.uint64) + np.uint64(1 << 40)
     count = data.size - WINDOW + 1
@@ -374,7 +376,7 @@ def _hashes(values: Array) -> Array:
     return mixed
 
 
-def _stretch(there: Array, distance: Array, shape: tuple[int, ...]) -> Displacement | None:
+def _fit_stretch(there: Array, distance: Array, shape: tuple[int, ...]) -> Displacement | None:
     """Return a displacement that grows from row to row or from column to column, or None."""
     _, rows, columns, _ = np.unravel_index(there, shape)
     terms = np.stack([np.ones(there.size), rows, columns], axis=1)

@@ -59,7 +59,7 @@ class Hazard:
 
 
 @attrs.define(eq=False)
-class _Open:
+class _OpenAccess:
     """An access that later accesses may not be ordered after."""
 
     done: ExecutedInstruction
@@ -74,13 +74,13 @@ class _SharedAccesses:
     """The latest ``MAX_OPEN`` accesses to DRAM, in order."""
 
     def __init__(self) -> None:
-        self._accesses: list[_Open] = []
+        self._accesses: list[_OpenAccess] = []
         self._starts = np.empty(MAX_OPEN + 1)
         self._ends = np.empty(MAX_OPEN + 1)
         """First address, and address after the last. Floats also hold values beyond 64 bits."""
         self._are_writes = np.empty(MAX_OPEN + 1, np.bool_)
 
-    def near(self, access: MemoryAccess) -> list[_Open]:
+    def near(self, access: MemoryAccess) -> list[_OpenAccess]:
         """Return accesses whose address range overlaps that of ``access``, unless both are reads.
 
         Ranges include the gaps between the runs of an access, so some of them share no byte.
@@ -92,7 +92,7 @@ class _SharedAccesses:
             found &= self._are_writes[:count]
         return [self._accesses[index] for index in found.nonzero()[0].tolist()]
 
-    def add(self, opened: _Open) -> None:
+    def add(self, opened: _OpenAccess) -> None:
         """Add the latest access; drop the older half of too many."""
         if opened.unit is None:
             self._drop_same(opened)
@@ -106,7 +106,7 @@ class _SharedAccesses:
         if len(self._accesses) > MAX_OPEN:
             self._keep(range(MAX_OPEN // 2, len(self._accesses)))
 
-    def _drop_same(self, opened: _Open) -> None:
+    def _drop_same(self, opened: _OpenAccess) -> None:
         """Drop the previous access of a loop that repeats the same access."""
         count, region = len(self._accesses), opened.access.region
         same = (self._starts[:count] == region.start) & (self._ends[:count] == region.end)
@@ -122,7 +122,7 @@ class _SharedAccesses:
                     column[index : count - 1] = column[index + 1 : count]
                 return
 
-    def keep(self, condition: Callable[[_Open], bool]) -> None:
+    def keep(self, condition: Callable[[_OpenAccess], bool]) -> None:
         """Keep the accesses for which the condition is true."""
         self._keep([i for i, one in enumerate(self._accesses) if condition(one)])
 
@@ -193,7 +193,7 @@ class HazardDetector:
         """State before the first post or pend."""
         self._steps: list[_Step] = []
         """Steps since the first post or pend."""
-        self._told: list[Hazard] = []
+        self._reported: list[Hazard] = []
 
     def process(self, done: ExecutedInstruction) -> list[Hazard]:
         """Process one instruction and return its hazards."""
@@ -214,12 +214,12 @@ class HazardDetector:
         if self._before is not None:
             self._steps.append(step)
             while self._accesses.order.is_too_strict:
-                found = self._again(self._before, self._accesses.order.rivals)
-            found = [one for one in found if one not in self._told]
-        self._told += found
+                found = self._repeat(self._before, self._accesses.order.rivals)
+            found = [one for one in found if one not in self._reported]
+        self._reported += found
         return [attrs.evolve(one, position=max(one.position, position)) for one in found]
 
-    def _again(self, before: _Accesses, rivals: RivalPosts) -> list[Hazard]:
+    def _repeat(self, before: _Accesses, rivals: RivalPosts) -> list[Hazard]:
         """Repeat all steps since the first post or pend with the known rivals."""
         self._accesses = deepcopy(before)
         self._accesses.order = HappensBefore(self._accesses.order.cores, rivals)
@@ -240,7 +240,7 @@ class _Accesses:
         self.order = HappensBefore(cores)
         self._written = InitializationTracker(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
-        self._unfinished: list[dict[int, deque[_Open]]] = [
+        self._unfinished: list[dict[int, deque[_OpenAccess]]] = [
             {unit: deque() for unit in Unit} for _ in range(cores)
         ]
         """For each core and unit, accesses that the core has not waited for."""
@@ -262,14 +262,14 @@ class _Accesses:
         found = [
             Hazard(position, one.done, None, _host_sentence(one, access))
             for one in self._shared.near(access)
-            if one.awaited_at is None and _meet(access, one.access)
+            if one.awaited_at is None and _conflict(access, one.access)
         ]
-        return self._told(found[:1])
+        return self._report(found[:1])
 
     def end_segment(self) -> list[Hazard]:
         """Merge the knowledge of all cores after they have halted."""
         self.order.end_segment()
-        self._forget()
+        self._drop_ordered()
         return []
 
     def _access(
@@ -288,16 +288,16 @@ class _Accesses:
             Hazard(done.position, other.done, done, _sentence(other, done, access))
             for access in checked
             for other in self._others(done, access)
-            if not self._is_ordered(done, unit, other) and _meet(access, other.access)
+            if not self._is_ordered(done, unit, other) and _conflict(access, other.access)
         ]
         missing = self._written.process(done.core, checked)
         if missing is not None:
             found.append(Hazard(done.position, None, done, _unwritten(done, *missing)))
         for access in checked:
-            self._open(_Open(done, access, unit))
-        return self._told(found[:1])
+            self._open(_OpenAccess(done, access, unit))
+        return self._report(found[:1])
 
-    def _told(self, found: list[Hazard]) -> list[Hazard]:
+    def _report(self, found: list[Hazard]) -> list[Hazard]:
         """Report each missing wait once by treating it as present from now on."""
         for hazard in found:
             first, then = hazard.first, hazard.then
@@ -306,7 +306,7 @@ class _Accesses:
                 self._finish(first.core, first.unit, first.job)
         return found
 
-    def _open(self, opened: _Open) -> None:
+    def _open(self, opened: _OpenAccess) -> None:
         core, access = opened.done.core, opened.access
         if opened.unit is not None:
             self._unfinished[core][opened.unit].append(opened)
@@ -316,7 +316,7 @@ class _Accesses:
             opened.awaited_at = self.order.get_time(core)
         self._shared.add(opened)
 
-    def _others(self, done: ExecutedInstruction, access: MemoryAccess) -> list[_Open]:
+    def _others(self, done: ExecutedInstruction, access: MemoryAccess) -> list[_OpenAccess]:
         if access.region.space != "scratchpad":
             return self._shared.near(access)
         start, end, is_write = access.region.start, access.region.end, access.kind == "write"
@@ -328,7 +328,7 @@ class _Accesses:
             if is_write or one.access.kind == "write"
         ]
 
-    def _is_ordered(self, done: ExecutedInstruction, unit: Unit | None, other: _Open) -> bool:
+    def _is_ordered(self, done: ExecutedInstruction, unit: Unit | None, other: _OpenAccess) -> bool:
         if other.done.core == done.core:
             return (unit is not None and other.unit == unit) or other.awaited_at is not None
         awaited = other.awaited_at
@@ -356,7 +356,7 @@ class _Accesses:
     def barrier(self, done: ExecutedInstruction) -> None:
         """Process ``nmp.barrier``."""
         if self.order.reach_barrier(done.core, done.rs1, done.rs2):
-            self._forget()
+            self._drop_ordered()
 
     def post(self, done: ExecutedInstruction) -> None:
         """Process ``nmp.post``."""
@@ -369,7 +369,7 @@ class _Accesses:
     def halt(self, done: ExecutedInstruction) -> None:
         """Process ``nmp.halt``, which orders nothing by itself; see ``end_segment``."""
 
-    def _forget(self) -> None:
+    def _drop_ordered(self) -> None:
         """Drop the accesses that every core is ordered after."""
         known = self.order.list_common_times()
         self._shared.keep(lambda o: o.awaited_at is None or o.awaited_at >= known[o.done.core])
@@ -395,7 +395,7 @@ def _awaited(word: int) -> tuple[int, int]:
     return UNIT.decode(word), OUTSTANDING.decode(word)
 
 
-def _meet(one: MemoryAccess, other: MemoryAccess) -> bool:
+def _conflict(one: MemoryAccess, other: MemoryAccess) -> bool:
     """Return whether two accesses share a byte and one of them is a write."""
     if one.kind == "read" and other.kind == "read":
         return False
@@ -407,14 +407,14 @@ def _meet(one: MemoryAccess, other: MemoryAccess) -> bool:
 _VERBS = {"read": "reads", "write": "writes"}
 
 
-def _sentence(other: _Open, done: ExecutedInstruction, access: MemoryAccess) -> str:
+def _sentence(other: _OpenAccess, done: ExecutedInstruction, access: MemoryAccess) -> str:
     return (
         f"core {done.core} {done.instruction.mnemonic} at {done.pc:#x} {_accesses(access)} that"
         f" {_earlier(other)}; {_missing(other, done)}"
     )
 
 
-def _host_sentence(other: _Open, access: MemoryAccess) -> str:
+def _host_sentence(other: _OpenAccess, access: MemoryAccess) -> str:
     return (
         f"the host {_accesses(access)} that {_earlier(other)}; no nmp.wait"
         f" {_name(other.unit)} before nmp.halt"
@@ -427,7 +427,7 @@ def _accesses(access: MemoryAccess) -> str:
     return f"{_VERBS[access.kind]} {where} ({access.what})"
 
 
-def _earlier(other: _Open) -> str:
+def _earlier(other: _OpenAccess) -> str:
     first, access = other.done, other.access
     return (
         f"core {first.core} {first.instruction.mnemonic} at {first.pc:#x} {_VERBS[access.kind]}"
@@ -442,7 +442,7 @@ def _unwritten(done: ExecutedInstruction, access: MemoryAccess, address: int) ->
     )
 
 
-def _missing(first: _Open, then: ExecutedInstruction) -> str:
+def _missing(first: _OpenAccess, then: ExecutedInstruction) -> str:
     if first.done.core == then.core and first.unit is not None:
         return f"no nmp.wait {_name(first.unit)} between them"
     if first.unit is not None:

@@ -89,13 +89,13 @@ def list_layer_states(
     current, position = debugger.find_current_layer(), debugger.execution.position
     report = debugger.report() if report is None else report
     states = []
-    for layer, told in zip(debugger.layers, report.layers, strict=True):
+    for layer, counters in zip(debugger.layers, report.layers, strict=True):
         state: Literal["done", "running", "pending"] = "pending"
         if debugger.layer_ends.get(layer.index, UNLIMITED) <= position:
             state = "done"
         elif layer.index == current and position > 0:
             state = "running"
-        saturated = sum(s.count for s in told.saturation if s.stage != "activation")
+        saturated = sum(s.count for s in counters.saturation if s.stage != "activation")
         states.append(
             LayerState(
                 index=layer.index,
@@ -106,11 +106,11 @@ def list_layer_states(
                 line=layer.line,
                 placement=layer.placement,
                 state=state,
-                cycles=told.cycles if state != "pending" else 0,
+                cycles=counters.cycles if state != "pending" else 0,
                 saturated=saturated,
-                elements=told.elements if state != "pending" else 0,
+                elements=counters.elements if state != "pending" else 0,
                 limited_by=next(
-                    (f"{name} {n:.0%}" for name, n in limits(told.critical_path).items()), ""
+                    (f"{name} {n:.0%}" for name, n in limits(counters.critical_path).items()), ""
                 ),
             )
         )

@@ -109,22 +109,22 @@ class HappensBefore:
         there = [one for one, at in self._arrived.items() if at == (number, count)]
         if len(there) < count:
             return False
-        self._meet(there)
+        self._synchronize(there)
         for one in there:
             del self._arrived[one]
         return True
 
     def end_segment(self) -> None:
         """Record that all cores have halted."""
-        self._meet(range(self.cores))
+        self._synchronize(range(self.cores))
 
-    def _meet(self, cores: list[int] | range) -> None:
-        told = [self._tell(core) for core in cores]
-        merged = [max(times) for times in zip(*told, strict=True)]
+    def _synchronize(self, cores: list[int] | range) -> None:
+        knowledge = [self._publish(core) for core in cores]
+        merged = [max(times) for times in zip(*knowledge, strict=True)]
         for core in cores:
             self._learn(core, merged)
 
-    def _tell(self, core: int) -> list[int]:
+    def _publish(self, core: int) -> list[int]:
         """Return the knowledge of a core for others, without anything it does from now on."""
         self._times[core][core] += 1
         return list(self._times[core])
@@ -135,7 +135,7 @@ class HappensBefore:
     def write_word(self, core: int, address: int) -> None:
         """Record that a core writes a word of the control block."""
         before = self._words.get(address, [0] * self.cores)
-        self._words[address] = [max(p) for p in zip(before, self._tell(core), strict=True)]
+        self._words[address] = [max(p) for p in zip(before, self._publish(core), strict=True)]
 
     def read_word(self, core: int, address: int) -> None:
         """Record that a core reads a word of the control block."""
@@ -149,11 +149,11 @@ class HappensBefore:
             n for n, pend in pends if not self.is_ordered_after(core, pend.core, pend.time)
         ]
         for number in one.open[core]:
-            self._rival((semaphore, number), one.served[number], core, count)
+            self._record_rival((semaphore, number), one.served[number], core, count)
         one.posted[core] += count
-        one.posts[core].append((one.posted[core], self._tell(core)))
+        one.posts[core].append((one.posted[core], self._publish(core)))
         one.value += count
-        self._serve(semaphore)
+        self._wake_pending(semaphore)
 
     def _semaphore(self, number: int) -> _Semaphore:
         if number not in self._semaphores:
@@ -163,9 +163,9 @@ class HappensBefore:
     def pend(self, core: int, semaphore: int, count: int) -> None:
         """Record that a core pends on a semaphore."""
         self._pending[core] = (semaphore, count)
-        self._serve(semaphore)
+        self._wake_pending(semaphore)
 
-    def _serve(self, semaphore: int) -> None:
+    def _wake_pending(self, semaphore: int) -> None:
         """Let pending cores continue while the semaphore suffices, lower core numbers first."""
         one = self._semaphore(semaphore)
         for core in range(self.cores):
@@ -174,9 +174,9 @@ class HappensBefore:
                 continue
             del self._pending[core]
             one.value -= count
-            self._take(core, semaphore, one, count)
+            self._take_posts(core, semaphore, one, count)
 
-    def _take(self, core: int, semaphore: int, one: _Semaphore, count: int) -> None:
+    def _take_posts(self, core: int, semaphore: int, one: _Semaphore, count: int) -> None:
         """Learn from the posts without which the semaphore would not have sufficed."""
         one.taken[core] += count
         pend = _Pend(core, self.get_time(core), one.taken[core], one.posted.copy())
@@ -192,7 +192,7 @@ class HappensBefore:
                 one.open[other].append(number)
         self._times[core][core] += 1
 
-    def _rival(self, key: tuple[int, int], pend: _Pend, core: int, count: int) -> None:
+    def _record_rival(self, key: tuple[int, int], pend: _Pend, core: int, count: int) -> None:
         """Record a post that could have satisfied an earlier pend."""
         seen = self._seen.setdefault(key, {})
         seen[core] = seen.get(core, 0) + count

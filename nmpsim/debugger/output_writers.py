@@ -96,7 +96,7 @@ def find_misplaced(
     """Yield patterns of wrong elements that were not written, or overwritten by another store."""
     missing = wrong & (known.last < 0)
     if missing.any():
-        yield _missing(layer, trace, known, missing)
+        yield _describe_missing(layer, trace, known, missing)
     twice = known.first != known.last
     spoiled = twice & wrong
     if np.count_nonzero(spoiled) > np.count_nonzero(twice & ~wrong):
@@ -110,7 +110,7 @@ def find_misplaced(
         yield ErrorPattern(text, (format_code_command(culprit.core, culprit.pc),))
 
 
-def _missing(
+def _describe_missing(
     layer: Layer, trace: Sequence[ExecutedInstruction], known: OutputWriters, missing: Mask
 ) -> ErrorPattern:
     flat = missing.reshape(-1)
@@ -129,17 +129,19 @@ def _missing(
     if cores:
         does = "computes them" if makers else "has stored nothing"
         text += f"; core {', '.join(map(str, cores))} {does}"
-    away = next((one for one in _outside(layer, trace) if one.core in cores or not cores), None)
+    away = next(
+        (one for one in _find_outside_stores(layer, trace) if one.core in cores or not cores), None
+    )
     if away is not None:
         text += f"; {describe_store(away)} writes outside of {layer.output.name}"
     if away is None:
-        text += _two_of(known)
+        text += _describe_overlap(known)
     return ErrorPattern(
         text, ("layer L",) if away is None else (format_code_command(away.core, away.pc),)
     )
 
 
-def _two_of(known: OutputWriters) -> str:
+def _describe_overlap(known: OutputWriters) -> str:
     """Describe two instructions that write the same elements."""
     twice = known.first != known.last
     if not twice.any():
@@ -148,7 +150,9 @@ def _two_of(known: OutputWriters) -> str:
     return f"; {describe_store(first)} and {describe_store(last)} write the same elements"
 
 
-def _outside(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[ExecutedInstruction]:
+def _find_outside_stores(
+    layer: Layer, trace: Sequence[ExecutedInstruction]
+) -> Iterator[ExecutedInstruction]:
     """Yield stores of a layer that write outside of its output."""
     output = get_tensor_bytes(layer.output)
     for done in trace:
@@ -158,7 +162,7 @@ def _outside(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[Exe
                     yield done
 
 
-# --- what a layer reads, and somebody has written over --------------------------------------------
+# --- overwritten inputs --------------------------------------------------------------------------
 
 
 def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPattern]:
@@ -174,8 +178,8 @@ def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPat
     else:
         trace = trace_layer(debugger, index)
         read = [t.region for done in trace for t in done.accesses if t.kind == "read"]
-        yield from _within(layer, trace)
-    yield from _spoiled(debugger, before, read, debugger.get_layer_start(index), layer.name)
+        yield from _find_own_overwrite(layer, trace)
+    yield from _find_spoiled(debugger, before, read, debugger.get_layer_start(index), layer.name)
 
 
 def find_overwritten_results(debugger: Debugger) -> Iterator[ErrorPattern]:
@@ -184,12 +188,14 @@ def find_overwritten_results(debugger: Debugger) -> Iterator[ErrorPattern]:
     All layers must have run.
     """
     results = [get_tensor_bytes(tensor) for tensor in debugger.bundle.metadata.outputs]
-    yield from _spoiled(debugger, debugger.get_layer_order(), results, UNLIMITED, "the host")
+    yield from _find_spoiled(debugger, debugger.get_layer_order(), results, UNLIMITED, "the host")
 
 
-def _within(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[ErrorPattern]:
+def _find_own_overwrite(
+    layer: Layer, trace: Sequence[ExecutedInstruction]
+) -> Iterator[ErrorPattern]:
     """Yield a store of the layer itself that overwrites what the layer reads later."""
-    for store in _outside(layer, trace):
+    for store in _find_outside_stores(layer, trace):
         for region in _written(store):
             for done in trace:
                 reads = (t.region for t in done.accesses if t.kind == "read")
@@ -199,7 +205,7 @@ def _within(layer: Layer, trace: Sequence[ExecutedInstruction]) -> Iterator[Erro
                     return
 
 
-def _spoiled(
+def _find_spoiled(
     debugger: Debugger,
     done: Sequence[int],
     read: Sequence[ByteRuns],
@@ -231,7 +237,7 @@ def _spoiled(
     later = done[done.index(index) + 1 :] if index >= 0 else done
     text = (
         f"{count} bytes of {tensor.name}, from {place} on, were written over before {reader} read"
-        f" them{_by_whom(debugger, later, address)}"
+        f" them{_describe_writer(debugger, later, address)}"
     )
     yield ErrorPattern(text, (f"watch {tensor.name}",))
 
@@ -258,7 +264,7 @@ def _is_read(debugger: Debugger, read: Sequence[ByteRuns], size: int) -> Mask:
     return is_read
 
 
-def _by_whom(debugger: Debugger, later: Sequence[int], address: int) -> str:
+def _describe_writer(debugger: Debugger, later: Sequence[int], address: int) -> str:
     """Return which later layer wrote a byte last."""
     for index in reversed(later):
         layer = debugger.layers[index]

@@ -200,10 +200,10 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
     The run goes to the start of the layer. The inputs, and the reference's outputs of all earlier
     layers, are written to memory, the layer is executed, and the run returns to its position.
     """
-    told = compare_layer(debugger, reference, index)
+    comparison = compare_layer(debugger, reference, index)
     layer, expected = debugger.layers[index], reference.get_output(debugger.layers[index])
-    if told.accumulated is None or expected is None:
-        return told
+    if comparison.accumulated is None or expected is None:
+        return comparison
     order = debugger.get_layer_order()
     before = order[: order.index(index)]
     with debugger.execution.visit():
@@ -221,8 +221,8 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
         actual = debugger.run_single_layer(index)
     apart = None if actual is None else measure_difference(layer, actual, expected)
     if not isinstance(apart, Difference):
-        return told
-    return attrs.evolve(told, isolated=apart, isolated_output=actual)
+        return comparison
+    return attrs.evolve(comparison, isolated=apart, isolated_output=actual)
 
 
 def get_stored_output(layer: Layer, reference: Reference) -> Array | None:

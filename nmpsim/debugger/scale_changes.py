@@ -64,7 +64,7 @@ def recompile(bundle: Bundle, module: Module) -> CompiledProgram:
     """
     for options in itertools.product(TILINGS, (True, False)):
         try:
-            made = _compiled(bundle, module, *options)
+            made = _compile(bundle, module, *options)
         except UserError:
             continue
         if _has_layout(made, bundle):
@@ -88,13 +88,13 @@ def change_scale(before: CompiledProgram, layer: Layer, scale: float) -> ScaleCh
     _, operations = resolve(before.module)
     buffers = _same_scale(operations, layer)
     if not buffers <= {view.buffer.name for op in operations for view in op.outs()}:
-        raise _not_here(layer, "it is that of an input of the program")
-    producers, readers, host_readers = _concerned(before.bundle, operations, buffers)
-    module = _scaled(before.module, buffers, scale)
-    made = _compiled(before.bundle, module, *before.options)
+        raise _cannot_change(layer, "it is that of an input of the program")
+    producers, readers, host_readers = _find_affected_layers(before.bundle, operations, buffers)
+    module = _rescale_buffers(before.module, buffers, scale)
+    made = _compile(before.bundle, module, *before.options)
     if not _has_layout(made, before.bundle):
-        raise _not_here(layer, "with that scale the program would have another layout")
-    pieces = tuple(_differing(before.bundle, made))
+        raise _cannot_change(layer, "with that scale the program would have another layout")
+    pieces = tuple(_find_differences(before.bundle, made))
     scales = dict.fromkeys(sorted(buffers), scale)
     program = CompiledProgram(module, before.options, made)
     return ScaleChange(program, pieces, producers, readers, host_readers, scales)
@@ -107,16 +107,14 @@ def apply_scale_changes(
     if not changes:
         return before
     module = rescale_module(before.module, changes)
-    return CompiledProgram(
-        module, before.options, _compiled(before.bundle, module, *before.options)
-    )
+    return CompiledProgram(module, before.options, _compile(before.bundle, module, *before.options))
 
 
 def rescale_module(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
     """Return a module after scale changes, in order."""
     for change in changes:
         for name, scale in change:
-            module = _scaled(module, frozenset([name]), scale)
+            module = _rescale_buffers(module, frozenset([name]), scale)
     return module
 
 
@@ -130,14 +128,17 @@ def _same_scale(operations: tuple[Operation, ...], layer: Layer) -> frozenset[st
     }
     while True:
         tied = {
-            name for op in operations if (names := _tied(op)) and names & found for name in names
+            name
+            for op in operations
+            if (names := _find_tied_buffers(op)) and names & found
+            for name in names
         }
         if tied <= found:
             return frozenset(found)
         found |= tied
 
 
-def _tied(op: Operation) -> set[str]:
+def _find_tied_buffers(op: Operation) -> set[str]:
     """Return the buffers to which an operation gives one scale; none if it rescales."""
     views = [view for view in op.operands if view.type.quant is not None]
     row = OPCODES[op.instruction.opcode]
@@ -147,7 +148,7 @@ def _tied(op: Operation) -> set[str]:
     return set()
 
 
-def _concerned(
+def _find_affected_layers(
     bundle: Bundle, operations: tuple[Operation, ...], buffers: frozenset[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return the device layers that write and that read the tensors, and host layers that read."""
@@ -160,7 +161,7 @@ def _concerned(
         is_written = any(view.buffer.name in buffers for view in op.outs())
         is_read = any(view.buffer.name in buffers for view in op.operands) and not is_written
         if layer.placement == "host" and is_written:
-            raise _not_here(layer, f"{layer.display_name} on the host makes it")
+            raise _cannot_change(layer, f"{layer.display_name} on the host makes it")
         if is_written:
             producers[layer.name] = None
         elif is_read:
@@ -172,7 +173,7 @@ def _concerned(
     )
 
 
-def _scaled(module: Module, buffers: frozenset[str], scale: float) -> Module:
+def _rescale_buffers(module: Module, buffers: frozenset[str], scale: float) -> Module:
     """Return the module with another scale of some buffers and of all their views."""
     names, instructions = set(buffers), []
     for instruction in module.instructions:
@@ -180,23 +181,25 @@ def _scaled(module: Module, buffers: frozenset[str], scale: float) -> Module:
         if is_view:
             names.add(instruction.name)
         is_own = instruction.opcode == "allocactivation" and instruction.name in names
-        instructions.append(_rescaled(instruction, scale) if is_view or is_own else instruction)
+        instructions.append(
+            _rescale_instruction(instruction, scale) if is_view or is_own else instruction
+        )
     weights = tuple(
-        attrs.evolve(one, type=_of_scale(one.type, scale)) if one.name in buffers else one
+        attrs.evolve(one, type=_with_scale(one.type, scale)) if one.name in buffers else one
         for one in module.weights
     )
     return attrs.evolve(module, instructions=tuple(instructions), weights=weights)
 
 
-def _rescaled(instruction: Instruction, scale: float) -> Instruction:
+def _rescale_instruction(instruction: Instruction, scale: float) -> Instruction:
     declared = instruction.attributes["Ty"]
     if not isinstance(declared, TensorType):
         return instruction
-    attributes = {**instruction.attributes, "Ty": _of_scale(declared, scale)}
+    attributes = {**instruction.attributes, "Ty": _with_scale(declared, scale)}
     return attrs.evolve(instruction, attributes=attributes)
 
 
-def _of_scale(declared: TensorType, scale: float) -> TensorType:
+def _with_scale(declared: TensorType, scale: float) -> TensorType:
     quant = declared.quant
     if quant is None:
         return declared
@@ -205,7 +208,7 @@ def _of_scale(declared: TensorType, scale: float) -> TensorType:
     return attrs.evolve(declared, quant=attrs.evolve(quant, scale=scale, low=low, high=high))
 
 
-def _compiled(bundle: Bundle, module: Module, slicing: str, fuse: bool) -> Bundle:
+def _compile(bundle: Bundle, module: Module, slicing: str, fuse: bool) -> Bundle:
     metadata = bundle.metadata
     own = {
         name: layer.numerics
@@ -229,7 +232,7 @@ def _has_layout(one: Bundle, other: Bundle) -> bool:
     return one.symbols == other.symbols and one.sections == other.sections
 
 
-def _differing(before: Bundle, after: Bundle) -> Iterator[tuple[int, bytes]]:
+def _find_differences(before: Bundle, after: Bundle) -> Iterator[tuple[int, bytes]]:
     """Yield the words of code, descriptors and constants that differ, with their addresses.
 
     The image also holds the file's headers, which say where its other sections are.
@@ -243,7 +246,7 @@ def _differing(before: Bundle, after: Bundle) -> Iterator[tuple[int, bytes]]:
                 yield start + WORD_BYTES * word, new[word].tobytes()
 
 
-def _not_here(layer: Layer, why: str) -> UserError:
+def _cannot_change(layer: Layer, why: str) -> UserError:
     return fail(
         "DEBUG002",
         f"the scale of {layer.display_name} cannot be changed in the program's memory",

@@ -61,7 +61,7 @@ from nmpsim.visible import visible_line
 
 REFRESH_SECONDS = 0.1
 """Interval at which progress is shown while an action runs."""
-WORK_AT_ONCE = ("q", "escape", "ctrl+c")
+IMMEDIATE_KEYS = ("q", "escape", "ctrl+c")
 """Keys that work before there is a view."""
 HELP = len(PANES)
 MENU_BORDER = 24
@@ -88,11 +88,11 @@ class DebugApp(App[None]):
         self._log_pane = next(pane for pane in self.panes if isinstance(pane, LogPane))
         self._layers_pane = next(pane for pane in self.panes if isinstance(pane, LayersPane))
         commands = show_help(shell, Arguments((), "")).lines
-        self._with_help = [
+        self._all_panes = [
             *self.panes,
             HelpPane(list_help_parts(self.BINDINGS), commands, id="help"),
         ]
-        self._grid = PaneGrid({str(pane.id): pane for pane in self._with_help}, id="panes")
+        self._grid = PaneGrid({str(pane.id): pane for pane in self._all_panes}, id="panes")
         self.view: View | None = None
         self.failure: BaseException | None = None
         """Internal error, for the caller to raise."""
@@ -134,7 +134,7 @@ class DebugApp(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Queue keys that are typed before there is a view, except for quitting and stopping."""
-        if isinstance(event, events.Key) and self.view is None and event.key not in WORK_AT_ONCE:
+        if isinstance(event, events.Key) and self.view is None and event.key not in IMMEDIATE_KEYS:
             self._early_keys.append(event)
         else:
             await super().on_event(event)
@@ -162,7 +162,7 @@ class DebugApp(App[None]):
     @property
     def active_pane(self) -> LinePane:
         """The pane that receives keys."""
-        return self._with_help[self._pane]
+        return self._all_panes[self._pane]
 
     @property
     def current_view(self) -> View:
@@ -185,7 +185,7 @@ class DebugApp(App[None]):
     def accept_view(self, name: str, view: View) -> None:
         """Show the view after an action; a long answer is shown in a visible pane."""
         self._log_pane.write(name, view.answer.text)
-        self._look(view)
+        self._show_view(view)
         if view.answer.ends:
             self.exit()
         wanted = find_answer_pane(view.answer, self.size.width)
@@ -211,25 +211,25 @@ class DebugApp(App[None]):
 
     # --- showing ------------------------------------------------------------------------------
 
-    def _look(self, view: View) -> None:
+    def _show_view(self, view: View) -> None:
         """Show a view in all visible panes."""
         self.view = view
         self._progress = None
         self._status.show(view)
-        self._catch_up()
+        self._update_visible_panes()
         while self._early_keys:
             self.post_message(self._early_keys.pop(0))
 
-    def _catch_up(self) -> None:
+    def _update_visible_panes(self) -> None:
         """Show the current view in panes that have become visible."""
-        for pane in self._with_help if self.view is not None and not self.is_busy else ():
+        for pane in self._all_panes if self.view is not None and not self.is_busy else ():
             if pane.display and pane.view is not self.view:
                 pane.show(self.current_view)
 
     def select(self, **changes: Any) -> None:
         """Select another layer, core or tensor."""
         if self.view is not None and not self.is_busy:
-            self._look(attrs.evolve(self.view, **changes))
+            self._show_view(attrs.evolve(self.view, **changes))
 
     def action_pane(self, index: int) -> None:
         """Show a pane and focus it."""
@@ -239,7 +239,7 @@ class DebugApp(App[None]):
             self._layouts[self._layout_name] = self._layout.show(PANE_IDS[index])
         self._arrange()
         self.screen.set_focus(self.active_pane)
-        self._catch_up()
+        self._update_visible_panes()
 
     def action_next_pane(self, step: int) -> None:
         """Focus the next or previous pane in the order of the tabs."""
@@ -252,12 +252,12 @@ class DebugApp(App[None]):
         if self._pane != HELP:
             self._layouts[self._layout_name] = self._layout.show(PANE_IDS[self._pane])
         self._arrange()
-        self.call_after_refresh(self._catch_up)
+        self.call_after_refresh(self._update_visible_panes)
 
     def on_descendant_focus(self) -> None:
         """Make the focused pane the active one."""
         if isinstance(self.focused, LinePane):
-            index = self._with_help.index(self.focused)
+            index = self._all_panes.index(self.focused)
             if index != self._pane:
                 self.action_pane(index)
 
@@ -298,7 +298,7 @@ class DebugApp(App[None]):
             return
         self._is_zoomed = not self._is_zoomed
         self._arrange()
-        self._catch_up()
+        self._update_visible_panes()
 
     def action_resize(self, columns: int, rows: int) -> None:
         """Enlarge or shrink the active pane."""

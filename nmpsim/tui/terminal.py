@@ -84,7 +84,7 @@ def _changes(old: list[Cell], new: list[Cell]) -> Iterator[tuple[int, int]]:
     if old == new:
         return
     if any(cell_len(text) != 1 for text, _ in (*old, *new)):
-        yield 0, len(new)  # nobody can tell what half of a wide character codes like
+        yield 0, len(new)  # half of a wide character is not defined
         return
     start = end = -1
     for x, (was, now) in enumerate(zip(old, new, strict=True)):

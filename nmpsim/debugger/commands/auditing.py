@@ -52,12 +52,12 @@ def show_integers(context: Context, arguments: Arguments) -> CommandResult:
     lines.append(f"{differing} of {len(found)} differ from what the scales require")
     if wrong:
         name = context.get_display_name(wrong[0].layer)
-        lines.append(f"  next: `change {name} {_mend(wrong[0])}` corrects one")
+        lines.append(f"  next: `change {name} {_format_correction(wrong[0])}` corrects one")
     data = {"stages": [attrs.asdict(one) for one in found], "wrong": len(wrong)}
     return CommandResult(tuple(lines), data)
 
 
-def _mend(stage: StageAudit) -> str:
+def _format_correction(stage: StageAudit) -> str:
     """Return the arguments of ``change`` that correct the first wrong word."""
     one = stage.wrong[0]
     if stage.stage == RESULT_STAGE:

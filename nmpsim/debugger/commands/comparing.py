@@ -59,7 +59,7 @@ def compare_layers(context: Context, arguments: Arguments) -> CommandResult:
         chosen = debugger.get_layer_order()
     arguments.expect_end()
     found = [_compared(context, reference, index, is_isolated) for index in chosen]
-    return _told(found, is_isolated, context.get_display_name)
+    return _make_comparison_result(found, is_isolated, context.get_display_name)
 
 
 def _compared(
@@ -73,7 +73,7 @@ def _compared(
 COLUMNS = ("index", "layer", "result", "differ", "of", "worst", "first", "SQNR", "cosine")
 
 
-def _told(
+def _make_comparison_result(
     found: list[LayerComparison], is_isolated: bool, shown: Callable[[str], str]
 ) -> CommandResult:
     rows = [_row(one, shown(one.name)) for one in found]
@@ -203,7 +203,7 @@ def _jump(context: Context, reference: Reference) -> CommandResult:
     verdict = "the error jumps" if alone.has_jump else "no layer stands out"
     hints = ["compare isolated", f"layer {name}", f"saturation {name}"]
     lines = [
-        *_told([worst], True, context.get_display_name).lines[:-1],
+        *_make_comparison_result([worst], True, context.get_display_name).lines[:-1],
         f"{verdict}: {its}, {most}",
         *(f"  {fault}" for fault in faults),
     ]
@@ -225,9 +225,9 @@ def _diverged(
     """Return the layer, what is wrong with it, and commands to continue with."""
     shown = context.get_display_name
     name = shown(one.name)
-    told = _told([one], True, shown)
+    result = _make_comparison_result([one], True, shown)
     verdict = _verdict(one, name)
-    lines = [*told.lines[:-1], verdict]
+    lines = [*result.lines[:-1], verdict]
     found = one.isolated if one.is_faulty else one.accumulated
     first = found.first if found else None
     hints = []
@@ -246,7 +246,7 @@ def _diverged(
     named = dict.fromkeys(re.sub(r"\bL$", lambda _: name, hint) for hint in hints)
     lines.append("  next: " + ", ".join(f"`{hint}`" for hint in named))
     data = {"verdict": verdict, "causes": [one.text for one in common], "next": list(named)}
-    return CommandResult(tuple(lines), {**told.data, **data})
+    return CommandResult(tuple(lines), {**result.data, **data})
 
 
 def _verdict(one: LayerComparison, name: str) -> str:

@@ -90,7 +90,7 @@ class LayersPane(LinePane):
     def sort_by(self, column: str, *, is_reversed: bool = False) -> None:
         """Sort by a column; the cursor stays with its layer."""
         self._sorted_by, self._is_reversed = column, is_reversed
-        self._show_again()
+        self._refresh_rows()
 
     def action_sort(self, step: int) -> None:
         """Sort by the next or previous column."""
@@ -110,9 +110,9 @@ class LayersPane(LinePane):
         """
         make_filter(text)
         self._filter = text
-        self._show_again()
+        self._refresh_rows()
 
-    def _show_again(self) -> None:
+    def _refresh_rows(self) -> None:
         if self.view is not None:
             under = self._rows[self.cursor : self.cursor + 1]
             at = under[0].state.index if under else self.view.layer
@@ -126,18 +126,18 @@ class LayersPane(LinePane):
         rows = [self._row(state) for state in view.layers]
         left = list(filter(make_filter(self._filter), rows))
         self._rows = tuple(sort_rows(left, self._sorted_by, is_reversed=self._is_reversed))
-        self._names, self._verdict = (0, {}), self._verdict_on(rows)
+        self._names, self._verdict = (0, {}), self._summarize(rows)
         cells = [self._cells(row) for row in rows]
         self._longest = {
             title: max(least, *(len(one[title]) for one in ({title: title}, *cells)))
             for title, least in TITLES.items()
         }
-        told = [view.report.host.text] if view.report.host.layers else []
+        parts = [view.report.host.text] if view.report.host.layers else []
         if self._sorted_by != SORTED_BY[0] or self._is_reversed:
-            told.insert(0, f"by {self._sorted_by}{', reversed' if self._is_reversed else ''}")
+            parts.insert(0, f"by {self._sorted_by}{', reversed' if self._is_reversed else ''}")
         if self._filter:
-            told.insert(0, f"{len(left)} of {len(rows)}: {visible_line(self._filter)}")
-        self.border_subtitle = "; ".join(told)
+            parts.insert(0, f"{len(left)} of {len(rows)}: {visible_line(self._filter)}")
+        self.border_subtitle = "; ".join(parts)
 
     def _row(self, state: LayerState) -> LayerRow:
         compared = self.current_view.comparisons.get(state.index)
@@ -160,24 +160,26 @@ class LayersPane(LinePane):
         """Return a summary and the column titles."""
         last = "reference" if self._known[0] is not None else ""
         widths = self._widths(width)
-        titles = Text(f"{' ' * MARK_COLUMNS}{_joined({one: one for one in widths}, widths)} {last}")
+        titles = Text(
+            f"{' ' * MARK_COLUMNS}{_join_cells({one: one for one in widths}, widths)} {last}"
+        )
         titles.highlight_words([last if self._sorted_by in ("ulp", "sqnr") else self._sorted_by],
                                "underline")  # fmt: skip
         return [Text(self._verdict, no_wrap=True), titles] if self._verdict else [titles]
 
-    def _verdict_on(self, rows: Sequence[LayerRow]) -> str:
+    def _summarize(self, rows: Sequence[LayerRow]) -> str:
         """Describe the slowest layer, and the layer furthest from the reference."""
-        told = []
+        parts = []
         if self._total:
             most = sort_rows(rows, "cycles", is_reversed=False)[0]
             why = f": {most.state.limited_by}" if most.state.limited_by else ""
-            told.append(f"most time {_named(most)} {percent(most.share, 100)}%{why}")
+            parts.append(f"most time {_format_name(most)} {percent(most.share, 100)}%{why}")
         differing = [row for row in rows if row.found is not None and not row.found.equal]
         if differing:
             column = "sqnr" if self._known[1] else "ulp"
             worst = sort_rows(differing, column, is_reversed=False)[0]
-            told.append(f"furthest {_named(worst)} {self._distance(worst)}")
-        return "; ".join(told)
+            parts.append(f"furthest {_format_name(worst)} {self._distance(worst)}")
+        return "; ".join(parts)
 
     def make_line(self, index: int, width: int) -> Text:
         """Return the line of a layer."""
@@ -190,10 +192,10 @@ class LayersPane(LinePane):
         )
         widths, cells = self._widths(width), self._cells(row)
         cells["layer"] = self._fitting_name(state.index, widths["layer"])
-        text.append(_joined(cells, widths), "bold" if is_current else "" if known else "dim")
+        text.append(_join_cells(cells, widths), "bold" if is_current else "" if known else "dim")
         if state.saturated:
             text.stylize(ORANGE, len(text) - widths["saturated"])
-        return text.append(" ").append_text(self._last(row))
+        return text.append(" ").append_text(self._last_cell(row))
 
     def get_target(self, index: int) -> Mapping[str, Any]:
         """Return the layer."""
@@ -218,7 +220,7 @@ class LayersPane(LinePane):
             return "<"
         return ">" if layer in facts.readers.get(chosen, ()) else " "
 
-    def _last(self, row: LayerRow) -> Text:
+    def _last_cell(self, row: LayerRow) -> Text:
         """Return the comparison with the reference, or a bar of the share."""
         if self._known[0] is None:
             return Text(self._bar(row.share), style=SKY)
@@ -288,11 +290,11 @@ class LayersPane(LinePane):
         return (self.glyphs.bar * round(share / 100 * BAR_COLUMNS))[:BAR_COLUMNS]
 
 
-def _named(row: LayerRow) -> str:
+def _format_name(row: LayerRow) -> str:
     return f"[{row.state.index}] {shorten_middle(visible_line(row.state.display_name), 30)}"
 
 
-def _joined(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
+def _join_cells(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
     """Return cells side by side."""
     return " ".join(
         f"{cells[one]:{'<' if one in LEFT_ALIGNED else '>'}{n}}" for one, n in widths.items()
