@@ -129,7 +129,7 @@ class ContractCheck:
 
     @property
     def message(self) -> str:
-        """What could not be checked; empty if everything could."""
+        """Description of incomplete checks; empty if everything was checked."""
         return INCOMPLETE if self._state.numbers[StateWord.IS_INCOMPLETE] else ""
 
     def host_writes(self, tensor: Tensor) -> bool:

@@ -86,9 +86,17 @@ class ValueCounters:
         counts: list[int] = (self._layers["saturated"].sum(axis=1) - wanted).sum(axis=1).tolist()
         return counts
 
+    @cached_property
+    def _has_saturated(self) -> Sequence[bool]:
+        saturated: Any = self._layers["saturated"].any(axis=(1, 2))
+        flags: list[bool] = saturated.tolist()
+        return flags
+
     def saturation(self, layer: Layer) -> tuple[Saturation, ...]:
         """Return what the device saturated or clipped in a layer."""
         index = layer.index
+        if not self._has_saturated[index]:
+            return ()
         counts, worst, first = (
             self._layers[name][index] for name in ("saturated", "worst", "first")
         )
@@ -198,10 +206,10 @@ class LayerReports(Sequence[LayerReport]):
         )
 
     @cached_property
-    def _made(self) -> tuple[LayerReport, ...]:
+    def _reports(self) -> tuple[LayerReport, ...]:
         fields = (self._like or self)._fields
         return tuple(
-            LayerReport(**(known | self._value_fields(layer)))
+            LayerReport(**{**known, **self._value_fields(layer)})
             for layer, known in zip(self._layers, fields, strict=True)
         )
 
@@ -234,23 +242,23 @@ class LayerReports(Sequence[LayerReport]):
         return found
 
     def __repr__(self) -> str:
-        return repr(self._made)
+        return repr(self._reports)
 
     def __len__(self) -> int:
         return len(self._layers)
 
     def __iter__(self) -> Iterator[LayerReport]:
-        return iter(self._made)
+        return iter(self._reports)
 
     @overload
     def __getitem__(self, index: int) -> LayerReport: ...
     @overload
     def __getitem__(self, index: slice) -> tuple[LayerReport, ...]: ...
     def __getitem__(self, index: int | slice) -> Any:
-        return self._made[index]
+        return self._reports[index]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._made == tuple(other)
+        return isinstance(other, Sequence) and self._reports == tuple(other)
 
 
 def saturation_totals(layers: Sequence[LayerReport]) -> list[tuple[int, int]]:

@@ -272,8 +272,7 @@ class _Walk:
         return self._instruction(self._first_job[unit] + awaited - self._issued[unit])
 
     def _instruction(self, job: int) -> int:
-        """Attribute an awaited instruction; return the core that issued the first one of its
-        chain."""
+        """Attribute an awaited instruction; return the core that issued its chain."""
         unit, begin, end = self._jobs[job]
         if unit % UNITS not in _COMPUTE:
             self._charge(PathCause.LATENCY, end)

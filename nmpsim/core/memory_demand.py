@@ -160,10 +160,10 @@ def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
     """Return the memory of layer kernels: the proof, and a copy of the weights."""
     yield from _proof_parts(bundle, config)
     blocks = sum(-(-count_channels(layer) // LANES) for layer in bundle.metadata.layers)
-    yield Part("the weights of whole layers", kept_bytes(bundle.image.size, blocks))
+    yield Part("the weights of whole layers", packed_weights_bytes(bundle.image.size, blocks))
 
 
-def kept_bytes(nbytes: int, blocks: int) -> int:
+def packed_weights_bytes(nbytes: int, blocks: int) -> int:
     """Return the maximum bytes of weights that layer kernels keep, in blocks of LANES channels.
 
     They are a copy, and what kernels make of it, at most with AVX2

@@ -56,7 +56,9 @@ class RepeatedRun:
         self._steps = [(step, self._prepare(step, results)) for step in metadata.steps]
         assert isinstance(report.layers, LayerReports)
         self._layers = report.layers
-        self._report = attrs.evolve(report, contract=ContractReport("proved"), layer_outputs={})
+        self._cycles = report.cycles
+        self._fields = attrs.asdict(report, recurse=False)
+        self._fields |= {"contract": ContractReport("proved"), "layer_outputs": {}}
 
     def matches(self, options: RunOptions) -> bool:
         """Return whether a run with these options can be a repetition."""
@@ -68,13 +70,13 @@ class RepeatedRun:
         clear_value_counters(self._machine)
         outputs, clips = self._compute(values, options, clock)
         host = {index: count_host_clipping(clip) for index, clip in clips.items()}
-        return attrs.evolve(
-            self._report,
-            outputs={one.name: one.values for one in outputs},
-            output_reports=outputs,
-            host_seconds=clock.seconds(),
-            layers=self._layers.with_values(ValueCounters.of(self._machine), host),
-        )
+        changed = {
+            "outputs": {one.name: one.values for one in outputs},
+            "output_reports": outputs,
+            "host_seconds": clock.seconds(),
+            "layers": self._layers.with_values(ValueCounters.of(self._machine), host),
+        }
+        return RunReport(**(self._fields | changed))
 
     def run_batch(
         self, samples: Sequence[Values], options: RunOptions, clock: Callable[[], Clock]
@@ -84,7 +86,7 @@ class RepeatedRun:
         found, host = [], dict[int, HostCounts]()
         for values in samples:
             outputs, clips = self._compute(values, options, clock())
-            found.append(SampleResult(outputs, self._report.cycles))
+            found.append(SampleResult(outputs, self._cycles))
             for index, clip in clips.items():
                 more = count_host_clipping(clip)
                 host[index] = host[index].plus(more) if index in host else more

@@ -96,7 +96,11 @@ def test_no_more_is_kept_of_weights_than_is_reckoned(
     assert plan_of(recorded) is not None
     (bundle, *_), layers = recorded, recorded[0].metadata.layers
     blocks = sum(-(-layer.output.shape[-1] // 16) for layer in layers)
-    assert bundle.image.size < sum(kept) <= memory_demand.kept_bytes(bundle.image.size, blocks)
+    assert (
+        bundle.image.size
+        < sum(kept)
+        <= memory_demand.packed_weights_bytes(bundle.image.size, blocks)
+    )
 
 
 def test_room_for_whole_layers_is_enough_for_any_weights() -> None:
@@ -105,5 +109,5 @@ def test_room_for_whole_layers_is_enough_for_any_weights() -> None:
         for depth in (4, 8, 12, 36, 576, 4608):
             weights, groups = 16 * blocks * depth, [8] * (blocks // 8) + [blocks % 8]
             kept = [8 * packed_weights._size_avx2(group, depth) for group in groups if group]
-            assert weights + sum(kept) <= memory_demand.kept_bytes(weights, blocks)
+            assert weights + sum(kept) <= memory_demand.packed_weights_bytes(weights, blocks)
     assert 8 * packed_weights._size_avx2(1, 1 << 20) == pytest.approx(4.5 * (1 << 24), rel=1e-4)

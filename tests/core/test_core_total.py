@@ -210,7 +210,7 @@ print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs
     ("descriptor", "profile", "module", "place"),
     [
         ("conv", "qnnpack", "nmpsim.core.reference.profiles", "BIASES"),
-        ("conv", "qnnpack", "nmpsim.kernels.profiles", "initial_bias"),
+        ("conv", "qnnpack", "nmpsim.kernels.profiles", "compute_initial_bias"),
         ("avgpool", "onednn", "nmpsim.core.reference.profiles", "AVERAGES"),
         ("avgpool", "onednn", "nmpsim.kernels.profiles", "compute_averages"),
         ("eltwise", "onednn", "nmpsim.core.reference.profiles", "PAIRS"),

@@ -31,8 +31,7 @@ def padding_bytes(d: Int64s) -> Any:
 
 @jit
 def dram_extent(d: Int64s) -> Any:
-    """Return the bytes in DRAM from the first to the last one; loads and stores have the same
-    words."""
+    """Return the DRAM bytes from the first to the last one of a transfer."""
     rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
     return span(rows, d[LOAD.dram_stride_y], runs, d[LOAD.dram_stride_x], run)
 

@@ -67,12 +67,12 @@ class Convolution(WindowedProduct):
         self._read_operands(core, d, done)
         done += d[w.in_channels]
         if d[w.part] not in END:
-            self._sums.put(*sums, done)
+            self._sums.add(*sums, done)
             return
         if done != self._depth:
             raise UnprovedError(self._layer)
         steps = d[w.out_row_stride], d[w.out_pixel_stride]
-        self.results.put(core, d[w.output], steps, shape, d[w.event_origin])
+        self.results.add(core, d[w.output], steps, shape, d[w.event_origin])
 
     def _read_operands(self, core: int, d: Words, done: int) -> None:
         """Add the operands that a tile reads."""

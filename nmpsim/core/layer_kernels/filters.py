@@ -61,7 +61,7 @@ class PartialSums:
         self._memories, self._layer, self._bytes = memories, layer, SUM_BYTES << element
         self._known: dict[int, _Sum] = {}
 
-    def put(self, core: int, address: int, origin: int, shape: Shape, done: int) -> None:
+    def add(self, core: int, address: int, origin: int, shape: Shape, done: int) -> None:
         """Record that a part of a tile leaves its sums, of ``done`` inputs each, at an address."""
         numbers = self._at(core, address, shape)
         first = self._memories.allocate(numbers.size)
@@ -70,8 +70,10 @@ class PartialSums:
         write_numbers(self._memories, core, address, (0, 0), new)
 
     def take(self, core: int, address: int, origin: int, shape: Shape) -> int:
-        """Return the number of inputs in the sums that a part continues; raise if they are not its
-        own."""
+        """Return the number of inputs in the sums that a part continues.
+
+        Raises UnprovedError if the sums are not those of its tile.
+        """
         numbers = self._at(core, address, shape)
         first = int(numbers[0])
         known = self._known.pop(first, None)
@@ -147,8 +149,7 @@ class WindowedProduct:
         )
 
     def _make_operand(self, tiles: Int64s, depth: int, channels: int) -> Operand:
-        """Make the operand for ``depth`` input channels; ``channels`` is the word of a tile's
-        channels."""
+        """Make the operand for ``depth`` input channels; ``channels`` is the word of a tile."""
         w = self.words
         shape = (*self._input_extent(*self._tiles.shape[:2]), depth << self._element)
         sizes = [self._input_extent(*tile) for tile in tiles[:, (w.out_h, w.out_w)].tolist()]

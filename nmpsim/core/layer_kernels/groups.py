@@ -49,7 +49,7 @@ class GroupedConvolution(Convolution):
         self._read_tables(core, d, channel, count)
         shape = d[w.out_h], d[w.out_w], count
         steps = d[w.out_row_stride], d[w.out_pixel_stride]
-        self.results.put(core, d[w.output], steps, shape, d[w.event_origin])
+        self.results.add(core, d[w.output], steps, shape, d[w.event_origin])
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
         """Make the tasks; see :class:`LayerPattern`."""
@@ -111,7 +111,7 @@ class DepthwiseConvolution(WindowedProduct):
         self._read_tables(core, d, channel, count)
         shape = d[w.out_h], d[w.out_w], count
         steps = d[w.out_row_stride], d[w.out_pixel_stride]
-        self.results.put(core, d[w.output], steps, shape, d[w.event_origin])
+        self.results.add(core, d[w.output], steps, shape, d[w.event_origin])
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
         """Make the tasks; see :class:`LayerPattern`."""

@@ -191,7 +191,7 @@ class Elementwise:
             flat = canvas.numbers.reshape(-1)
             canvas.merge(view_region(flat, origin << element, shape, (row << element, 0, 1)), read)
         step = d[w.out_stride] if rows > 1 else 0
-        self.results.put(core, d[w.output], (step, 0), (rows, 1, count), origin)
+        self.results.add(core, d[w.output], (step, 0), (rows, 1, count), origin)
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
         """Make the tasks; see :class:`LayerPattern`."""
@@ -214,8 +214,7 @@ class Elementwise:
     def _parts(
         self, tensors: Mapping[str, TensorView]
     ) -> Iterator[list[tuple[int, int, int, int]]]:
-        """Return the parts of each task: row, first element in it, number of rows, elements of
-        each."""
+        """Return the parts of each task: row, first element, number of rows, row length."""
         rows, _, row = self._shape
         if not all(tensor.is_flat for tensor in tensors.values()):
             yield from ([(y, 0, 1, row)] for y in range(rows))
@@ -291,7 +290,7 @@ class TableLookup:
             read_numbers(self._memories, core, d[LUT.input], shape, (0, 0)), 0, 0, origin
         )
         self._table.read(core, d[LUT.table], TABLE_BYTES, (0, TABLE_BYTES))
-        self.results.put(core, d[LUT.output], (0, 0), shape, origin)
+        self.results.add(core, d[LUT.output], (0, 0), shape, origin)
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
         """Make the tasks; see :class:`LayerPattern`."""

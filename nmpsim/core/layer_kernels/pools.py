@@ -110,7 +110,7 @@ class _Pool:
         self._input.add(read, top, left, channel << element)
         shape = (d[w.out_h], d[w.out_w], d[w.channels])
         steps = d[w.out_row_stride], d[w.out_pixel_stride]
-        self.results.put(core, d[w.output], steps, shape, origin)
+        self.results.add(core, d[w.output], steps, shape, origin)
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
         """Make the tasks; see :class:`LayerPattern`."""

@@ -76,11 +76,11 @@ class MatrixProduct:
         self._rhs.add(right, done, 0, channel << element)
         done += inner
         if d[w.part] not in END:
-            self._sums.put(*sums, done)
+            self._sums.add(*sums, done)
             return
         if done != self._depth:
             raise UnprovedError(self._layer)
-        self.results.put(core, d[w.output], (d[w.out_stride], 0), shape, d[w.event_origin])
+        self.results.add(core, d[w.output], (d[w.out_stride], 0), shape, d[w.event_origin])
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
         """Make the tasks; see :class:`LayerPattern`."""

@@ -84,8 +84,7 @@ Epoch = Mapping[int, Sequence[RecordedInstruction]]
 
 @attrs.frozen
 class PlanStep:
-    """A step of a plan between two synchronizations: replayed instructions, or tasks of a layer
-    kernel."""
+    """A step of a plan: replayed instructions, or tasks of a layer kernel."""
 
     epoch: int
     replayed: Epoch
@@ -253,8 +252,7 @@ class _Proof:
         return [*around[0], *whole, *around[1]]
 
     def _count_possible(self, part: Sequence[_ReplayedInstruction]) -> int:
-        """Replay a core's instructions up to one that needs a layer which ends here; return how
-        many."""
+        """Replay a core up to the first use of a layer that ends here; return how many."""
         for count, one in enumerate(part):
             if one.is_load and not np.array_equal(one.numbers, self._planned(one)):
                 return count
@@ -262,8 +260,10 @@ class _Proof:
         return len(part)
 
     def _compare(self, recorded: ValueNumbers, planned: ValueNumbers) -> None:
-        """Mark layers as unproved if recorded and planned values differ: movers, producers, or
-        all."""
+        """Mark layers as unproved where recorded and planned values differ.
+
+        The layers that moved values, else those that computed them, else all.
+        """
         if np.array_equal(recorded, planned):
             return
         if self._moves:

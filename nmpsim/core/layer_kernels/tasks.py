@@ -64,8 +64,7 @@ class HostMemory:
         return host_word(room, start)
 
     def reserve_zeros(self, words: int) -> int:
-        """Reserve 64-bit zeros, which take memory only when written; return the word for their
-        address.
+        """Reserve 64-bit zeros that take memory only when written; return the word for them.
 
         A forked process has its own.
         """

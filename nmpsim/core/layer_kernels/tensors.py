@@ -85,15 +85,19 @@ class Operand:
         self._element = element
 
     def add(self, read_numbers: ValueNumbers, row: int, column: int, byte: int) -> None:
-        """Add the numbers [rows, columns, bytes] that a tile reads; raise UnprovedError if they
-        conflict."""
+        """Add the numbers [rows, columns, bytes] that a tile reads.
+
+        Raises UnprovedError if another tile has read others.
+        """
         rows, columns, nbytes = read_numbers.shape
         known = self.numbers[row : row + rows, column : column + columns, byte : byte + nbytes]
         self.merge(known, read_numbers)
 
     def merge(self, known: ValueNumbers, read_numbers: ValueNumbers) -> None:
-        """Merge numbers into ``known``, a view of the operand; raise UnprovedError if they
-        conflict."""
+        """Merge numbers into ``known``, a view of the operand.
+
+        Raises UnprovedError if they conflict.
+        """
         if known.shape != read_numbers.shape:
             raise UnprovedError
         if known.max() == UNSET:
@@ -171,8 +175,10 @@ class ImageConstants:
         self._known: dict[tuple[int, ...], tuple[int | ValueNumbers, int]] = {}
 
     def read(self, core: int, address: int, nbytes: int, use: tuple[int, ...]) -> None:
-        """Add what a tile reads; raise UnprovedError if another tile has read other bytes for this
-        use."""
+        """Add what a tile reads.
+
+        Raises UnprovedError if another tile has read other bytes for this use.
+        """
         found = self._memories.find_image_run(core, address - SCRATCHPAD_BASE, nbytes)
         known, size = self._known.setdefault(use, (found, nbytes))
         if isinstance(found, int):
@@ -318,11 +324,10 @@ class LayerResults:
         self._area = NOTHING
         """Numbers that the layer has stored, in the DRAM range of its stores."""
 
-    def put(
+    def add(
         self, core: int, address: int, steps: tuple[int, int], tile: Shape, origin: int
     ) -> None:
-        """Add the results of a tile [rows, columns, channels]; ``origin`` is the index of the
-        first one."""
+        """Add the results of a tile [rows, columns, channels] from the index ``origin`` on."""
         _, columns, channels = self.shape
         strides = columns * channels, channels
         made = view_region(self._made, origin, tile, (*strides, 1))

@@ -31,7 +31,7 @@ NOTHING = np.zeros(0, np.int32)
 
 
 class UnprovedError(Exception):
-    """It is not proved what ``layers`` compute: they must be replayed as recorded."""
+    """No proof of what ``layers`` compute was found: they must be replayed as recorded."""
 
     def __init__(self, *layers: int) -> None:
         super().__init__(*layers)
@@ -41,8 +41,7 @@ class UnprovedError(Exception):
 def view_region(
     memory: npt.NDArray[Any], start: int, shape: Sequence[int], steps: Sequence[int]
 ) -> Any:
-    """Return a view of ``memory`` [n] with axes ``shape`` and strides ``steps``, from ``start``
-    on."""
+    """Return a view of ``memory`` [n] with some shape and steps, from ``start`` on."""
     size = memory.itemsize
     try:
         if len(steps) == 3:  # a fast path for nearly all regions
@@ -161,8 +160,10 @@ class ValueMemory:
         return first
 
     def view_dram(self, memory: ValueNumbers, d: Words) -> Any:
-        """Return the numbers of a transfer's DRAM side [rows, runs, bytes]; the image never
-        changes."""
+        """Return the numbers of a transfer's DRAM side [rows, runs, bytes].
+
+        The image never changes.
+        """
         shape = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
         steps = d[LOAD.dram_stride_y], d[LOAD.dram_stride_x], 1
         start = d[LOAD.dram] - self.image_base
@@ -194,8 +195,7 @@ class ValueMemory:
         )
 
     def find_image_run(self, core: int, start: int, nbytes: int) -> int | ValueNumbers:
-        """Return the first number if a scratchpad holds an intact copy of the image, else all
-        numbers."""
+        """Return the first number of an intact copy of the image, else all numbers of the bytes."""
         for first, end, number in self._runs[core]:
             if first <= start and start + nbytes <= end:
                 return number + start - first

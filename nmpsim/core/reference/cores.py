@@ -72,8 +72,7 @@ class Core:
         return int(self.record["wait"][1])
 
     def spend(self, activity: Count, cause: CycleCause, cycles: int) -> int:
-        """Advance the clock; charge ``cause`` with the cycles in which no unit worked, and return
-        them."""
+        """Advance the clock and charge idle cycles to ``cause``; return the idle cycles."""
         idle, end, spent = cycles, self.clock + cycles, self.record["spent"]
         for unit, worked in ((Unit.MAC, CycleCause.MAC), (Unit.VECTOR, CycleCause.VECTOR)):
             # A unit's work has no gap from now on: it was all given before.
