@@ -84,27 +84,27 @@ class Operand:
         self.numbers: ValueNumbers = np.full(shape, UNSET, np.int32)
         self._element = element
 
-    def add(self, read_numbers: ValueNumbers, row: int, column: int, byte: int) -> None:
+    def add(self, found: ValueNumbers, row: int, column: int, byte: int) -> None:
         """Add the numbers [rows, columns, bytes] that a tile reads.
 
         Raises UnprovedError if another tile has read others.
         """
-        rows, columns, nbytes = read_numbers.shape
+        rows, columns, nbytes = found.shape
         known = self.numbers[row : row + rows, column : column + columns, byte : byte + nbytes]
-        self.merge(known, read_numbers)
+        self.merge(known, found)
 
-    def merge(self, known: ValueNumbers, read_numbers: ValueNumbers) -> None:
+    def merge(self, known: ValueNumbers, found: ValueNumbers) -> None:
         """Merge numbers into ``known``, a view of the operand.
 
         Raises UnprovedError if they conflict.
         """
-        if known.shape != read_numbers.shape:
+        if known.shape != found.shape:
             raise UnprovedError
         if known.max() == UNSET:
-            known[...] = read_numbers
+            known[...] = found
             return
-        np.copyto(known, read_numbers, where=known == UNSET)
-        if not (known == read_numbers).all():
+        np.copyto(known, found, where=known == UNSET)
+        if not (known == found).all():
             raise UnprovedError
 
     def tensor(self, places: ValueLocations) -> TensorView:
