@@ -87,32 +87,31 @@ class ValueCounters:
         return counts
 
     @cached_property
-    def _has_saturated(self) -> Sequence[bool]:
-        saturated: Any = self._layers["saturated"].any(axis=(1, 2))
-        flags: list[bool] = saturated.tolist()
-        return flags
+    def _saturated(self) -> Mapping[int, Sequence[tuple[int, ...]]]:
+        """Layer -> stage, side, count, worst overshoot and first index of saturated values."""
+        counts, worst, first = (self._layers[name] for name in ("saturated", "worst", "first"))
+        at = np.nonzero(counts)
+        columns = [of.tolist() for of in (*at, counts[at], worst[at], first[at])]
+        found: dict[int, list[tuple[int, ...]]] = {}
+        for layer, *row in zip(*columns, strict=True):
+            found.setdefault(layer, []).append(tuple(row))
+        return found
 
     def saturation(self, layer: Layer) -> tuple[Saturation, ...]:
         """Return what the device saturated or clipped in a layer."""
         index = layer.index
-        if not self._has_saturated[index]:
-            return ()
-        counts, worst, first = (
-            self._layers[name][index] for name in ("saturated", "worst", "first")
-        )
+        begin, end = self._begins[index], self._ends[index]
         return tuple(
             Saturation(
                 stage=STAGE_NAMES[stage],
                 side=SIDES[side],
-                count=int(counts[stage, side]),
+                count=count,
                 elements=self.elements[index],
-                worst=int(worst[stage, side]),
-                first=_coordinates(int(first[stage, side]), layer.output.shape),
-                channels=ChannelCounts(
-                    self._channels[stage, side][self._begins[index] : self._ends[index]]
-                ),
+                worst=worst,
+                first=_coordinates(first, layer.output.shape),
+                channels=ChannelCounts(self._channels[stage, side][begin:end]),
             )
-            for stage, side in np.argwhere(counts).tolist()
+            for stage, side, count, worst, first in self._saturated.get(index, ())
         )
 
 
@@ -353,4 +352,8 @@ def _coordinates(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the coordinates of a row-major index; () if it lies outside."""
     if not 0 <= index < math.prod(shape):
         return ()
-    return tuple(int(one) for one in np.unravel_index(index, shape))
+    coordinates = []
+    for size in reversed(shape):
+        index, coordinate = divmod(index, size)
+        coordinates.append(coordinate)
+    return tuple(reversed(coordinates))
