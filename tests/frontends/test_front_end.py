@@ -75,7 +75,7 @@ def test_inputs_in_the_order_of_the_file(tmp_path: Path) -> None:
         assert error.value.diagnostics[0].code == "INPUT001"
 
 
-def test_what_became_of_each_operator(model: Path) -> None:
+def test_each_operator_has_a_mapping(model: Path) -> None:
     metadata = nmpsim.compile(model).bundle.metadata
     assert [fate.node for fate in metadata.fates] == [
         "0 CONV_2D conv",

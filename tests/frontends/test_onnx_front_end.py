@@ -89,13 +89,13 @@ def test_16_bits_at_both_ends(dtype: str, tmp_path: Path) -> None:
     assert np.array_equal(reals.outputs["y"], y)
 
 
-def test_what_became_of_each_node(model: Path) -> None:
+def test_each_node_has_a_mapping(model: Path) -> None:
     metadata = nmpsim.compile(model).bundle.metadata
-    fates = {fate.node: fate for fate in metadata.fates}
-    assert fates["3 Conv sum"].layers == ("image_last", "conv_q")
-    assert fates["4 Relu conv"].why == "part of 3 Conv sum"
-    assert fates["6 DequantizeLinear conv_r"].why == "the operations that read it take integers"
-    assert len(fates) == 12
+    mappings = {one.node: one for one in metadata.fates}
+    assert mappings["3 Conv sum"].layers == ("image_last", "conv_q")
+    assert mappings["4 Relu conv"].why == "part of 3 Conv sum"
+    assert mappings["6 DequantizeLinear conv_r"].why == "the operations that read it take integers"
+    assert len(mappings) == 12
     assert on_host(metadata) == []
 
 
@@ -163,7 +163,7 @@ def test_channels_are_turned_once(tmp_path: Path) -> None:
     assert np.array_equal(y, x @ constants["w"].reshape(3, 2).T)
 
 
-def test_a_tensor_that_has_the_name_of_a_carried_one(tmp_path: Path) -> None:
+def test_a_tensor_with_the_name_of_a_moved_conversion(tmp_path: Path) -> None:
     """ONNX Runtime's quantizer names tensors so."""
     nodes: list[Node] = [
         ("QuantizeLinear", ["x", "s", "z"], ["x_quantized"], {}),
@@ -273,7 +273,7 @@ def test_all_that_is_not_supported_is_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_nodes_in_a_circle_are_damage(tmp_path: Path) -> None:
+def test_cyclic_nodes_are_damaged(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("Transpose", ["c"], ["a"], {}),
         ("QuantizeLinear", ["a", "x_s", "x_z"], ["b"], {}),
@@ -306,7 +306,7 @@ WITH_TOO_MANY = [(op, 9) for op in ("Identity", "Pad", "Split", "DequantizeLinea
 
 
 @pytest.mark.parametrize(("op", "count"), WITHOUT_INPUTS + WITH_TOO_MANY)
-def test_a_wrong_number_of_inputs_is_damage(op: str, count: int, tmp_path: Path) -> None:
+def test_a_wrong_number_of_inputs_is_damaged(op: str, count: int, tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     path = write(
         tmp_path / "odd.onnx", [(op, ["x"] * count, ["y"], {})], {"x": kind}, {"y": kind}, {}
@@ -360,7 +360,7 @@ def test_calibration_closes_open_dimensions(tmp_path: Path) -> None:
     assert nmpsim.compile(program).bundle.metadata.user_inputs[0].shape == (1, 3, 7)
 
 
-def test_a_name_that_is_not_utf8_is_damage(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_is_damaged(tmp_path: Path) -> None:
     nodes: list[Node] = [("Neg", ["x"], ["made"], {}), ("Relu", ["made"], ["y"], {})]
     kind: Kind = ("float32", (4,))
     path = write(tmp_path / "names.onnx", nodes, {"x": kind}, {"y": kind}, {})

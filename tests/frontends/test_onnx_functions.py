@@ -61,7 +61,9 @@ SCALE, BIAS = np.float32([1, 2, 3, 4]), np.float32([0.5, 0, -1, 2])
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_what_onnx_defines_by_others(node: Node, expected: Array, tmp_path: Path) -> None:
+def test_operators_that_onnx_defines_as_functions(
+    node: Node, expected: Array, tmp_path: Path
+) -> None:
     path = model(tmp_path, [node], scale=SCALE, bias=BIAS)
     np.testing.assert_allclose(answer(path, x=X), expected, atol=2e-5)
 
@@ -123,7 +125,7 @@ def test_comparisons(node: Node, expected: Array, tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, expected)
 
 
-def test_what_is_chosen(tmp_path: Path) -> None:
+def test_where(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("Less", ["x", "c"], ["is_less"], {}),
         ("Greater", ["x", "zero"], ["is_more"], {}),
