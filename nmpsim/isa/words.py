@@ -34,20 +34,18 @@ def word_positions(name: str) -> tuple[int, ...]:
 
 KINDS = {name: kind for kind, name in enumerate(DESCRIPTORS)}
 """Descriptor -> its row in tables of descriptors."""
-(
-    LOAD,
-    STORE,
-    CONV,
-    DWCONV,
-    GEMM,
-    MAXPOOL,
-    AVGPOOL,
-    ELTWISE,
-    RESCALE,
-    LUT,
-    FILL,
-    TRANSPOSE,
-) = map(word_indices, DESCRIPTORS.values())
+LOAD = word_indices(DESCRIPTORS["load"])
+STORE = word_indices(DESCRIPTORS["store"])
+CONV = word_indices(DESCRIPTORS["conv"])
+DWCONV = word_indices(DESCRIPTORS["dwconv"])
+GEMM = word_indices(DESCRIPTORS["gemm"])
+MAXPOOL = word_indices(DESCRIPTORS["maxpool"])
+AVGPOOL = word_indices(DESCRIPTORS["avgpool"])
+ELTWISE = word_indices(DESCRIPTORS["eltwise"])
+RESCALE = word_indices(DESCRIPTORS["rescale"])
+LUT = word_indices(DESCRIPTORS["lut"])
+FILL = word_indices(DESCRIPTORS["fill"])
+TRANSPOSE = word_indices(DESCRIPTORS["transpose"])
 SCALE = word_indices(DESCRIPTORS["rescale"])
 LUT = word_indices(DESCRIPTORS["lut"])
 FILL = word_indices(DESCRIPTORS["fill"])
