@@ -12,8 +12,8 @@ from pathlib import Path
 
 import attrs
 
+from nmpsim.escape import escape_line
 from nmpsim.records import frozen
-from nmpsim.visible import visible_line
 
 EXIT_OK = 0
 EXIT_WORSE = 1
@@ -123,14 +123,14 @@ class Place:
     """Operation of a model's file, as listed by ``nmpsim inspect``."""
 
     def __str__(self) -> str:
-        text = visible_line(self.file or "<text>")
+        text = escape_line(self.file or "<text>")
         if self.line:
             text += f":{self.line}"
             if self.column is not None:
                 text += f":{self.column}"
         if self.offset is not None:
             text += f" at byte {self.offset:#x}"
-        return f"{text}, operation {visible_line(self.node)}" if self.node else text
+        return f"{text}, operation {escape_line(self.node)}" if self.node else text
 
 
 def _known_code(_: object, __: object, code: str) -> None:
@@ -152,9 +152,9 @@ class Diagnostic:
     def __str__(self) -> str:
         """Return text with one line for the problem and one for each further fact."""
         head = f"{self.place}: " if self.place else ""
-        lines = [f"{head}error[{self.code}]: {visible_line(self.message)}"]
+        lines = [f"{head}error[{self.code}]: {escape_line(self.message)}"]
         lines += [
-            f"  {label}: {visible_line(text)}"
+            f"  {label}: {escape_line(text)}"
             for label, text in (
                 ("found", self.found),
                 ("expected", self.expected),

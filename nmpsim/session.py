@@ -27,8 +27,8 @@ from nmpsim.core.limits import Limits
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import fail
 from nmpsim.records import frozen
+from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.data import RunReport
-from nmpsim.report.shadow import ShadowLayer
 
 if TYPE_CHECKING:
     from nmpsim.analysis.lint import Finding

@@ -20,7 +20,7 @@ import numpy as np
 import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.report.data import RunReport
-from nmpsim.views.html.draw import still
+from nmpsim.views.html.draw import render_image
 from nmpsim.views.html.run_figures import run_figures
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ def render_figures(report: RunReport) -> Iterator[tuple[str, str]]:
     """Yield file names and SVG texts."""
     figures = {figure.title: figure for figure in run_figures(report)}
     for name, title in FIGURES.items():
-        kind, _, drawing = still(figures[title]).partition(",")
+        kind, _, drawing = render_image(figures[title]).partition(",")
         if kind != "data:image/svg+xml":
             raise SystemExit(f"{title}: too many marks for a drawing")
         yield name, unquote(drawing)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
 from nmpsim.lir.layers import Layer, find_layer
+from nmpsim.report.analyses import Histogram
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.report.details import Histogram
 
 MAX_BINS = 256
 """Number of values up to which each value of a type has its own bin."""

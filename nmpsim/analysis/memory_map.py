@@ -11,7 +11,7 @@ from nmpsim.bundle.metadata import Tensor
 from nmpsim.diagnostics import UserError
 from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, TensorType
 from nmpsim.lir.opcodes import NO_WORK
-from nmpsim.report.details import MemoryBlock
+from nmpsim.report.analyses import MemoryBlock
 
 
 def memory_map(bundle: Bundle) -> tuple[MemoryBlock, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.report.details import UNITS, Timeline, WorkSpan
+from nmpsim.report.analyses import UNITS, Timeline, WorkSpan
 
 MAX_SPANS = 10_000
 """Number of spans above which neighbours are joined across pauses."""

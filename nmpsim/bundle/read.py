@@ -24,8 +24,8 @@ from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, META
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import metadata_from_json
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.escape import escape_line
 from nmpsim.records import frozen
-from nmpsim.visible import visible_line
 
 if TYPE_CHECKING:
     from nmpsim.lir.nodes import Module
@@ -100,7 +100,7 @@ class Bundle:
         metadata = self.metadata
         layers = "1 layer" if len(metadata.layers) == 1 else f"{len(metadata.layers)} layers"
         text = f"{metadata.program}: {layers}, {len(self.file):,} bytes, {self.path}"
-        return visible_line(f"<Bundle {text}>")
+        return escape_line(f"<Bundle {text}>")
 
     def __reduce__(self) -> tuple[Callable[..., Bundle], tuple[bytes, str]]:
         """Pickle the bundle as the bytes of its file, which are checked again when unpickled."""

@@ -22,7 +22,7 @@ from nmpsim.experiments.samples import is_scores
 from nmpsim.experiments.worker import get_scores, rank_classes
 from nmpsim.lir.layers import find_layer
 from nmpsim.report.data import LayerReport, OutputReport
-from nmpsim.report.ended import TrapReport
+from nmpsim.report.termination import TrapReport
 
 Array = npt.NDArray[Any]
 

@@ -26,13 +26,13 @@ from nmpsim.diagnostics import (
     UserError,
     fail,
 )
+from nmpsim.escape import escape
 from nmpsim.host_memory import (
     out_of_memory,
     process_limit_error,
     ran_out_of_memory,
     reached_process_limit,
 )
-from nmpsim.visible import visible
 
 EXIT_BROKEN_PIPE = 141
 """Exit code of a program that SIGPIPE ended, as shells report it; not an error."""
@@ -88,7 +88,7 @@ def _interrupted() -> int:
 
 def print_message(text: str) -> None:
     """Print a line for the user on stderr; never fails."""
-    print_ci_command(_coloured(visible(text)))
+    print_ci_command(_coloured(escape(text)))
 
 
 def print_ci_command(command: str) -> None:

@@ -21,10 +21,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from nmpsim.atomic import remove_unfinished
-from nmpsim.children import kill_children
 from nmpsim.diagnostics import EXIT_USER
+from nmpsim.escape import escape
 from nmpsim.host_memory import process_limit_error
-from nmpsim.visible import visible
+from nmpsim.subprocesses import kill_children
 
 EXIT_INTERRUPTED = 130
 GRACE_SECONDS = 0.1
@@ -98,7 +98,7 @@ class _InterruptWatcher:
     def message(self) -> str:
         """Return the message for the user."""
         note = self.note()
-        return "interrupted" if note is None else f"{visible(note)}\ninterrupted"
+        return "interrupted" if note is None else f"{escape(note)}\ninterrupted"
 
 
 def _can_start_thread() -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nmpsim.core.counters import saturation_totals
 from nmpsim.records import frozen
 from nmpsim.report.data import OutputReport, RunReport
-from nmpsim.report.ended import TrapReport
+from nmpsim.report.termination import TrapReport
 
 
 @frozen

@@ -24,7 +24,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.lir.opcode import WEIGHTED, Kind
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.report.data import OutputReport, RunReport
-from nmpsim.report.ended import ContractReport, TrapReport
+from nmpsim.report.termination import ContractReport, TrapReport
 
 _SUMS = {Kind.CONVOLUTION, Kind.FULLY_CONNECTED, Kind.PRODUCT, Kind.AVERAGE_POOL, Kind.FUNCTION}
 _FUNCTIONS = {

@@ -19,10 +19,9 @@ from nmpsim.core.host_steps import HostClipping
 from nmpsim.core.state import Count, Machine, PathCause
 from nmpsim.kernels.saturation_stages import ACTIVATION, STAGE_NAMES
 from nmpsim.records import frozen
-from nmpsim.report.causes import ACTIVITIES, CAUSES, PATH_CAUSES
+from nmpsim.report.analyses import UNITS
 from nmpsim.report.data import Bound, BytesMoved, ChannelCounts, LayerReport, Saturation
-from nmpsim.report.details import UNITS
-from nmpsim.report.use import use_of
+from nmpsim.report.device_use import ACTIVITIES, CAUSES, PATH_CAUSES, use_of
 from nmpsim.timing import Costs, costs_of
 from nmpsim.timing.bounds import (
     burst_efficiency,

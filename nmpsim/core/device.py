@@ -40,7 +40,7 @@ from nmpsim.core.work import WorkListener
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.host_memory import checked_limit
 from nmpsim.report.data import RunReport
-from nmpsim.report.throughput import Throughput, batch_of
+from nmpsim.report.device_use import Throughput, batch_of
 from nmpsim.timing import costs_of
 
 RUNS_BEFORE_PROOF = 4

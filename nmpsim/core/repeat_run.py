@@ -25,7 +25,7 @@ from nmpsim.core.limits import Limits
 from nmpsim.core.run import Clock, LayerProgress, RunOptions
 from nmpsim.core.state import NEVER, Machine, clear_value_counters
 from nmpsim.report.data import OutputReport, RunReport
-from nmpsim.report.ended import ContractReport
+from nmpsim.report.termination import ContractReport
 
 Values = Mapping[str, npt.NDArray[Any]]
 """Values of each input, in its own type."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
-from nmpsim.compiling import say_compiling
+from nmpsim.compile_notice import print_compile_notice
 from nmpsim.config import DeviceConfig
 from nmpsim.core.access_cache import ACCESS_CACHE_WORDS
 from nmpsim.core.build_report import (
@@ -45,7 +45,7 @@ from nmpsim.core.work import WorkListener, drain_wait_log, drain_work_log, with_
 from nmpsim.isa.table import Csr
 from nmpsim.records import frozen
 from nmpsim.report.data import RunReport
-from nmpsim.report.ended import ContractReport, TrapReport, ViolationReport
+from nmpsim.report.termination import ContractReport, TrapReport, ViolationReport
 from nmpsim.timing import costs_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ ProgressCallback = Callable[[Progress], None]
 def notify_compiling(progress: ProgressCallback | None) -> None:
     """Report that kernels are being compiled; print a notice if no callback is set."""
     if progress is None:
-        say_compiling()
+        print_compile_notice()
     else:
         progress(Progress("compiling"))
 

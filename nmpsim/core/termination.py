@@ -19,7 +19,7 @@ from nmpsim.isa.contract import CASES, NUMBER_OF_CASE
 from nmpsim.isa.table import DESCRIPTORS, DRAM_BASE, INSTRUCTIONS, Cause, Unit, Word
 from nmpsim.memory.address_map import word_at
 from nmpsim.memory.footprint import OPERANDS
-from nmpsim.report.ended import TrapReport, ViolationReport
+from nmpsim.report.termination import TrapReport, ViolationReport
 
 KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit", "timeout"]] = {
     Outcome.TRAP: "trap",

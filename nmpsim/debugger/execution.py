@@ -48,7 +48,7 @@ from nmpsim.debugger.snapshots import (
 )
 from nmpsim.host_memory import checked_limit
 from nmpsim.report.data import RunReport
-from nmpsim.report.ended import ContractReport, TrapReport
+from nmpsim.report.termination import ContractReport, TrapReport
 from nmpsim.timing import costs_of
 
 TRACE_ROWS = 1 << 14

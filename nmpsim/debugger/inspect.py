@@ -26,7 +26,7 @@ from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.lir.layers import find_layer as layer_among
 from nmpsim.memory.address_map import bytes_at, word_at
 from nmpsim.report.data import RunReport, Saturation
-from nmpsim.report.use import limits
+from nmpsim.report.device_use import limits
 
 MAX_BYTES = 1 << 20
 """Largest number of bytes that is read at once."""

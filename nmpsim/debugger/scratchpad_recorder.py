@@ -13,7 +13,7 @@ from nmpsim.analysis.tensor_instructions import decode_tensor_instruction
 from nmpsim.bundle import Bundle
 from nmpsim.debugger.instructions import list_accesses
 from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.report.details import BlockKind, ScratchpadBlock
+from nmpsim.report.analyses import BlockKind, ScratchpadBlock
 
 Kind = Literal["loaded", "computed"]
 _Piece = tuple[Kind, int, int]

@@ -18,6 +18,7 @@ from nmpsim.config import from_settings
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.memory_demand import check_run_memory
 from nmpsim.core.run import Progress, ProgressCallback
+from nmpsim.escape import escape_csv
 from nmpsim.experiments.accuracy_result import (
     Evaluation,
     EvaluationKey,
@@ -39,7 +40,6 @@ from nmpsim.experiments.samples import (
 from nmpsim.experiments.worker import Chunk, ChunkResult, EvalWork, evaluate_chunk
 from nmpsim.report.json import json_text
 from nmpsim.session import load
-from nmpsim.visible import csv_field
 
 MAX_IN_CHUNK = 16
 """Samples that a worker runs before it returns their answers."""
@@ -212,7 +212,7 @@ def write_confusion(path: Path, evaluation: Evaluation, classes: int) -> None:
     names = [evaluation.class_name(label) for label in range(classes)]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    fields = [csv_field(name) for name in names]
+    fields = [escape_csv(name) for name in names]
     writer.writerow(["class", *fields])
     writer.writerows([name, *row] for name, row in zip(fields, counts.tolist(), strict=True))
     write_file(path, lambda file: file.write(text.getvalue().encode()))

@@ -17,13 +17,13 @@ from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.sweep_program import load_sweep_program
-from nmpsim.report.data import RunReport
-from nmpsim.report.sensitivity import (
+from nmpsim.report.analyses import (
     MovedSetting,
     SensitivityReport,
     SettingEffect,
     SkippedSetting,
 )
+from nmpsim.report.data import RunReport
 
 PERCENT = 20
 IN_THE_PROGRAM = ("cores_count", "scratchpad_bytes")

@@ -17,13 +17,13 @@ import attrs
 from nmpsim.atomic import is_special, write_file
 from nmpsim.config import setting_names
 from nmpsim.diagnostics import Place, fail
+from nmpsim.escape import escape_csv, unescape_csv
 from nmpsim.experiments.identity import make_results_error
 from nmpsim.experiments.worker import Measured
 from nmpsim.extras import missing
-from nmpsim.report.causes import ACTIVITIES
 from nmpsim.report.data import LayerReport
+from nmpsim.report.device_use import ACTIVITIES
 from nmpsim.report.fields import value_at
-from nmpsim.visible import csv_field, read_csv_field
 
 Row = Mapping[str, Any]
 """Column -> text, number or None."""
@@ -203,7 +203,7 @@ def _value(column: str, text: str) -> str | int | float | None:
     if text == "":
         return None
     if column in _TEXTS:
-        return read_csv_field(text)
+        return unescape_csv(text)
     return float(text) if column in _REALS else int(text)
 
 
@@ -211,7 +211,7 @@ def _write_csv(file: IO[bytes], rows: Sequence[Row]) -> None:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: csv_field(value) for name, value in row.items()} for row in rows)
+    writer.writerows({name: escape_csv(value) for name, value in row.items()} for row in rows)
     file.write(text.getvalue().encode())
 
 

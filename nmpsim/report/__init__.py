@@ -1,1 +1,1 @@
-"""What happened in a run, as data: the report, its JSON form and schema, and the way back."""
+"""The report of a run as data, its JSON form and schema, and the reader of that."""

@@ -1,6 +1,6 @@
-"""What a run tells: plain frozen data that every view reads, and the definition of the JSON report.
+"""The report of a run as frozen data, which also defines the JSON report.
 
-What a field means stands in its type (:mod:`nmpsim.report.fields`).
+The type of a field holds its description (:mod:`nmpsim.report.fields`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,23 @@ import numpy.typing as npt
 
 from nmpsim.records import frozen
 from nmpsim.report import notebook
-from nmpsim.report.causes import PATH_CAUSES
-from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline
-from nmpsim.report.ended import NOT_CHECKED, ContractReport, TrapReport
+from nmpsim.report.analyses import (
+    Histogram,
+    MemoryBlock,
+    ScratchpadBlock,
+    SensitivityReport,
+    ShadowReport,
+    Timeline,
+)
+from nmpsim.report.device_use import (
+    HOST_COSTS,
+    PATH_CAUSES,
+    DeviceUse,
+    HostWork,
+    Throughput,
+    limiter,
+    use_of,
+)
 from nmpsim.report.fields import (
     BY_NAME,
     NOT_IN_JSON,
@@ -30,10 +44,7 @@ from nmpsim.report.fields import (
     Values,
     Whole,
 )
-from nmpsim.report.sensitivity import SensitivityReport
-from nmpsim.report.shadow import ShadowReport
-from nmpsim.report.throughput import Throughput
-from nmpsim.report.use import HOST_COSTS, DeviceUse, HostWork, limiter, use_of
+from nmpsim.report.termination import NOT_CHECKED, ContractReport, TrapReport
 
 SCHEMA: Final = "nmpsim-report-5"
 """Version of the JSON report."""
@@ -41,7 +52,7 @@ SCHEMA: Final = "nmpsim-report-5"
 
 @frozen
 class BytesMoved:
-    """What a layer moved between DRAM and scratchpads."""
+    """Bytes that a layer moved between DRAM and scratchpads."""
 
     read: Annotated[Count, "bytes that loads moved from DRAM, padding not counted"] = 0
     written: Annotated[Count, "bytes that stores moved into DRAM"] = 0
@@ -49,7 +60,7 @@ class BytesMoved:
 
 @frozen
 class Bound:
-    """Cycles that a layer takes at least, by what it needs; 0 where it needs nothing of it."""
+    """Lower limits of a layer's cycles by resource; 0 for an unused one."""
 
     formula: Annotated[str, "formula of `cycles`, with numbers"] = ""
     mac: Annotated[Count, "cycles that the MAC arrays need at least"] = 0
@@ -64,7 +75,7 @@ class Bound:
         "what limits the layer: `compute`, `memory`, or `none` if it takes no time",
         Before("formula"),
     ]:
-        """What bounds the layer."""
+        """Resource with the largest limit."""
         if self.cycles == 0:
             return "none"
         return "memory" if self.memory > max(self.mac, self.vector) else "compute"
@@ -78,15 +89,15 @@ class Bound:
         " `memory`",
         Before("formula"),
     ]:
-        """The largest: no schedule of the layer's instructions can beat it."""
+        """Largest limit, for any schedule of the layer's instructions."""
         return max(self.mac, self.vector, self.memory)
 
 
 @frozen(eq=False)
 class ChannelCounts(Sequence[tuple[int, int]]):
-    """(channel, count) of every channel whose count is not 0.
+    """Sequence of (channel, count) for every channel with a positive count.
 
-    The pairs are made when somebody reads them: a report of a large network has tens of thousands.
+    Pairs are made on access, as a report of a large network has tens of thousands.
     """
 
     _counts: npt.NDArray[np.int64]
@@ -114,11 +125,11 @@ class ChannelCounts(Sequence[tuple[int, int]]):
 
 
 NOTABLE_SHARE: Final = 1e-3
-"""Of a layer's results; where fewer saturate, nothing is wrong with its scale."""
+"""Share of saturated results above which the scale of a layer is suspicious."""
 
 
 def saturates_notably(saturated: int, elements: int) -> bool:
-    """Return whether so many of a layer's results saturate that somebody should look at it."""
+    """Return whether a suspicious share of a layer's results saturates."""
     return saturated > NOTABLE_SHARE * elements
 
 
@@ -126,9 +137,9 @@ def saturates_notably(saturated: int, elements: int) -> bool:
 class Saturation:
     """Values of one layer that saturated or were clipped at one stage on one side."""
 
-    stage: Annotated[str, "where it saturated, see below"]
+    stage: Annotated[str, "stage at which it saturated, see below"]
     side: Annotated[Literal["low", "high"], "`low` or `high`"]
-    count: Annotated[Count, "how many values"]
+    count: Annotated[Count, "number of values"]
     elements: Annotated[Count, "results of the layer that passed a clip, as in the layer"]
     worst: Annotated[
         Count,
@@ -148,21 +159,21 @@ class Saturation:
 
     @property
     def wanted(self) -> bool:
-        """True for clipping that the network asks for."""
+        """Whether the values were clipped as the network asks for."""
         return self.stage == "activation"
 
 
 @frozen(kw_only=True)
 class LayerReport:
-    """One layer: what it was, where it ran, what it cost, what saturated."""
+    """Placement, costs and saturation of one layer."""
 
     index: Annotated[Count, "position in the list, from 0"]
     name: Annotated[str, "full name: that of the LIR instruction"]
     display_name: Annotated[str, "short name among the layers, as [tables](layers.md) have it"]
-    op: Annotated[str, "its opcode"]
+    op: Annotated[str, "opcode of the instruction"]
     operation: Annotated[str, "common name of the operation, such as `conv1x1`"]
     placement: Annotated[Literal["device", "host"], "`device` or `host`"]
-    reason: Annotated[str, "why the host executed it; empty on the device"]
+    reason: Annotated[str, "reason for the host; empty on the device"]
     numerics: Annotated[
         str, "arithmetic profile that it followed; empty where none applies (moves, float)"
     ]
@@ -181,16 +192,14 @@ class LayerReport:
         "from the end of the previous layer to the barrier that ends this one; on the host, what"
         " `[host]` of the device file makes of it",
     ]
-    cores: Annotated[Count, "cores with work: those that it gave a tensor instruction"] = 0
-    macs: Annotated[
-        Count, "multiplications that the layer needs; those that tiling repeats are not counted"
-    ]
+    cores: Annotated[Count, "cores that executed a tensor instruction for the layer"] = 0
+    macs: Annotated[Count, "multiplications of the layer, without those that tiling repeats"]
     utilization: Annotated[
         Share,
         "`macs` / (`cycles` x multiplications that all MAC arrays can do in a cycle; for Int16"
         " half of them)",
     ]
-    bytes: Annotated[BytesMoved, "what it moved: [bytes_moved](#bytes_moved)"]
+    bytes: Annotated[BytesMoved, "bytes moved: [bytes_moved](#bytes_moved)"]
     bursts: Annotated[Count, "whole DRAM bursts"]
     burst_efficiency: Annotated[
         Share,
@@ -198,23 +207,23 @@ class LayerReport:
         " moved more than once",
     ] = 0.0
     row_misses: Annotated[Count, "grants for which the DRAM had to open another row"]
-    bound: Annotated[Bound, "what it takes at least: a [bound](#bound)"] = Bound()
+    bound: Annotated[Bound, "lower limit of its cycles: a [bound](#bound)"] = Bound()
     use: Annotated[
-        DeviceUse, "what the device was doing, as shares of `cycles`: a [device_use](#device_use)"
+        DeviceUse, "use of the device, as shares of `cycles`: a [device_use](#device_use)"
     ] = attrs.field(factory=DeviceUse)
     critical_path: Annotated[
-        Mapping[str, Count], "`cycles` by what was on the critical path then, see below"
+        Mapping[str, Count], "`cycles` by cause on the critical path, see below"
     ] = attrs.field(factory=dict)
     queueing: Annotated[
         Count,
-        "cycles of `dram_service` and `row_miss` of the critical path in which the DRAM served"
-        " other transfers, before the one that was waited for",
+        "cycles of `dram_service` and `row_miss` on the critical path in which the DRAM served"
+        " other transfers first",
     ] = 0
     core_cycles: Annotated[Mapping[str, Count], "cycles of all cores by cause, see below"] = (
         attrs.field(factory=dict)
     )
     stalls: Annotated[
-        Mapping[str, Count], "cycles of all cores by what the control core did, see below"
+        Mapping[str, Count], "cycles of all cores by activity of the control core, see below"
     ]
     busy: Annotated[
         Mapping[str, Count],
@@ -238,7 +247,7 @@ class LayerReport:
         "`cycles` / `bound.cycles`; null without a bound",
         Before("use"),
     ]:
-        """Cycles as a multiple of the bound; None if nothing bounds the layer."""
+        """Cycles as a multiple of the bound; None without a bound."""
         return self.cycles / self.bound.cycles if self.bound.cycles else None
 
     @property
@@ -248,7 +257,7 @@ class LayerReport:
 
     @property
     def device_cycles(self) -> int:
-        """Cycles by the device's clock, which stands still while the host works."""
+        """Cycles of the device's clock, which stops during host layers."""
         return 0 if self.placement == "host" else self.cycles
 
     @property
@@ -263,18 +272,18 @@ class LayerReport:
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Names that a user may give it besides its own."""
+        """Further names by which a user may refer to the layer."""
         return self.fused
 
     @property
     def saturated(self) -> int:
-        """Values that saturated; clips that the network asks for do not count."""
+        """Number of saturated values, without clipped ones."""
         return sum(s.count for s in self.saturation if not s.wanted)
 
 
 @frozen
 class OutputReport:
-    """An output of the program, as the device left it and as real numbers."""
+    """An output of the program, as stored values and as real numbers."""
 
     name: Annotated[str, NOT_IN_JSON]
     elem: Annotated[str, "element type: `i8`, `i32`, `float` and so on, as in LIR; or `ui16`"]
@@ -289,11 +298,11 @@ class OutputReport:
 
     @property
     def shape(self) -> Annotated[tuple[Count, ...], "list of sizes", Before("scale")]:
-        """Of the values."""
+        """Shape of the values."""
         return self.values.shape
 
     def real(self) -> npt.NDArray[Any]:
-        """The values as real numbers: ``scale * (q - offset)``, or as they are."""
+        """Return the values as real numbers: ``scale * (q - offset)`` if quantized."""
         if self.scale is None:
             return self.values
         return (self.values.astype("float64") - (self.offset or 0)) * self.scale
@@ -301,7 +310,7 @@ class OutputReport:
 
 @frozen(eq=False, kw_only=True)
 class RunReport:
-    """The outcome of one run."""
+    """The report of one run."""
 
     program: Annotated[str, "name of the network"]
     numerics: Annotated[
@@ -318,23 +327,21 @@ class RunReport:
     seconds: Annotated[Share, "latency: these cycles at `cores_clock_mhz`"]
     throughput: Annotated[
         Throughput | None,
-        "null, or with `--repeat` or of a batch how many inferences the device does in a time: a"
+        "null, or with `--repeat` or for a batch the inferences per time: a"
         " [throughput](#throughput)",
     ] = None
     host_seconds: Annotated[
         Share,
-        "how long the simulation took on the host, without compiling or loading kernels",
+        "time of the simulation on the host, without compiling or loading kernels",
     ]
-    trap: Annotated[
-        TrapReport | None, "null, or why the run did not reach its end: a [trap](#trap)"
-    ] = None
+    trap: Annotated[TrapReport | None, "null, or why the run stopped early: a [trap](#trap)"] = None
     contract: Annotated[
         ContractReport,
         "whether the program obeyed the contract of the instruction set: a [contract](#contract)",
     ] = NOT_CHECKED
     notes: Annotated[tuple[str, ...], "list of texts: remarks about the numbers"] = ()
     outputs: Annotated[Mapping[str, npt.NDArray[Any]], NOT_IN_JSON]
-    """Every output in its logical shape."""
+    """Name -> output in its logical shape."""
     output_reports: Annotated[
         tuple[OutputReport, ...], "[output](#output) by name", Key("outputs"), BY_NAME
     ]
@@ -344,14 +351,14 @@ class RunReport:
     layer_outputs: Annotated[Mapping[str, npt.NDArray[Any]], NOT_IN_JSON] = attrs.field(
         factory=dict
     )
-    """``NNNN:name`` -> output of a layer, where it was asked for."""
+    """``NNNN:name`` -> output of a layer, if requested."""
     shadow: Annotated[
         ShadowReport | None,
-        "null, or with `--shadow` where each layer's error comes from: a [shadow](#shadow)",
+        "null, or with `--shadow` the error of each layer by source: a [shadow](#shadow)",
     ] = None
     sensitivity: Annotated[
         SensitivityReport | None,
-        "null, or with `--sensitivity` what assumed numbers do to the cycles: a"
+        "null, or with `--sensitivity` the effect of assumed settings on the cycles: a"
         " [sensitivity](#sensitivity)",
     ] = None
     histograms: Annotated[
@@ -387,29 +394,21 @@ class RunReport:
     ]
 
     def display_name_of(self, name: str) -> str:
-        """Return the display name of the layer with this full name; other names as they are."""
+        """Return the display name of the layer with this full name; the name if there is none."""
         return next((layer.display_name for layer in self.layers if layer.name == name), name)
 
     def __repr__(self) -> str:
-        return notebook.in_short(self)
+        return notebook.summary(self)
 
     def _repr_html_(self) -> str:
-        return notebook.as_html(self)
+        return notebook.html_table(self)
 
     def to_pandas(self) -> Any:
-        """A pandas ``DataFrame`` with a row for each layer (extra ``nmpsim[pandas]``).
-
-        Raises:
-            UserError: PKG001 if pandas is not installed.
-        """
+        """Return a pandas ``DataFrame`` with a row per layer. Raises UserError (PKG001)."""
         return notebook.data_frame("pandas", self.layers)
 
     def to_polars(self) -> Any:
-        """A polars ``DataFrame`` with a row for each layer (extra ``nmpsim[polars]``).
-
-        Raises:
-            UserError: PKG001 if polars is not installed.
-        """
+        """Return a polars ``DataFrame`` with a row per layer. Raises UserError (PKG001)."""
         return notebook.data_frame("polars", self.layers)
 
     @property
@@ -417,10 +416,10 @@ class RunReport:
         self,
     ) -> Annotated[
         DeviceUse,
-        "what the device was doing, as shares of the device's cycles: a [device_use](#device_use)",
+        "use of the device, as shares of its cycles: a [device_use](#device_use)",
         Before("seconds"),
     ]:
-        """Shares of the device's cycles."""
+        """Use of the device as shares of its cycles."""
         channels = int(self.device.get("dram_channels", 1))
         return use_of(tuple(self.layers), self.device_cycles, channels)
 
@@ -429,7 +428,7 @@ class RunReport:
         self,
     ) -> Annotated[
         Mapping[str, Count],
-        "the device's cycles by what was on the critical path then, as in the [layers](#layer)",
+        "the device's cycles by cause on the critical path, as in the [layers](#layer)",
         Before("seconds"),
     ]:
         """The layers' together."""
@@ -450,24 +449,22 @@ class RunReport:
         self,
     ) -> Annotated[
         str,
-        "what limits the run, as a sentence; empty if the critical path is not known",
+        "limiters of the run as text; empty if the critical path is unknown",
         Before("seconds"),
     ]:
-        """The first thing to know of a run."""
+        """Limiters of the run as text."""
         return limiter(self.critical_path, self.use)
 
     @property
     def device_cycles(self) -> int:
-        """Cycles by the device's clock, which stands still while the host works."""
+        """Cycles of the device's clock, which stops during host layers."""
         return self.cycles - (self.host.cycles or 0)
 
     @property
     def host(
         self,
-    ) -> Annotated[
-        HostWork, "what the host computes: a [host_work](#host_work)", Before("seconds")
-    ]:
-        """What the host computes; its cycles are part of ``cycles``."""
+    ) -> Annotated[HostWork, "layers on the host: a [host_work](#host_work)", Before("seconds")]:
+        """Layers on the host; their cycles are part of ``cycles``."""
         layers = [layer for layer in self.layers if layer.placement == "host"]
         is_counted = any(self.device.get(name) for name in HOST_COSTS)
         return HostWork(

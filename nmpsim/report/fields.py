@@ -1,10 +1,9 @@
-"""What a JSON document holds: read from its definition, a class with annotated types.
+"""Definitions of JSON documents: classes with annotated types.
 
-A definition is an attrs class or a ``TypedDict``. ``Annotated[T, "..."]`` says what a field means;
-the description is Markdown. JSON data (:mod:`nmpsim.report.json`), the JSON Schema
-(:mod:`nmpsim.report.schema`) and the tables of pages (:mod:`nmpsim.report.page`) derive from it. A
-property is a field as well if it says where it stands: ``Before`` another one. A ``TypedDict``
-says with ``From`` where its values are in the record that it is made from.
+A definition is an attrs class or a ``TypedDict``. ``Annotated[T, "..."]`` holds the description of
+a field as Markdown. JSON data (:mod:`nmpsim.report.json`), JSON Schemas and the tables of pages
+(:mod:`nmpsim.report.schema`) derive from it. A property with the marker ``Before`` is a field, too.
+A field of a ``TypedDict`` with ``From`` takes its value from another attribute of the record.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from nmpsim.records import frozen
 
 @frozen
 class Range:
-    """Smallest and largest value of a number, or how many of something there may be."""
+    """Smallest and largest value of a number, or length of a collection."""
 
     low: float
     high: float
@@ -31,36 +30,36 @@ class Range:
 
 @frozen
 class As:
-    """In JSON the value looks like one of another type."""
+    """Marker: the JSON value has another type."""
 
     kind: Any
 
 
 @frozen
 class Key:
-    """The field's key in JSON, where it is not its name."""
+    """Marker: the key in JSON differs from the name."""
 
     key: str
 
 
 @frozen
 class Before:
-    """Where a property stands among the fields; at their end if the name is empty."""
+    """Marker: the property precedes this field; it is the last one if the name is empty."""
 
     name: str
 
 
 @frozen
 class From:
-    """What has the value in the record that a document is made from, where it is not the name."""
+    """Marker: the value is read from another attribute of the record."""
 
     source: str | Callable[[Any], Any]
-    """A path of attributes, or a function of the record."""
+    """Path of attributes, or function of the record."""
 
 
 @frozen
 class Mark:
-    """A marker without a value."""
+    """Marker without a value."""
 
     what: str
 
@@ -78,11 +77,11 @@ Whole = Annotated[int, Range(-(1 << 63), (1 << 63) - 1)]
 Count = Annotated[int, Range(0, (1 << 63) - 1)]
 Finite = Annotated[float, Range(-sys.float_info.max, sys.float_info.max)]
 Share = Annotated[float, Range(0, sys.float_info.max)]
-"""A finite number that is not negative."""
+"""Finite, non-negative number."""
 Real = Annotated[float, MAY_BE_SPECIAL]
-"""Any float: ``"Infinity"``, ``"-Infinity"`` and ``"NaN"`` are texts in JSON."""
+"""Any float; ``"Infinity"``, ``"-Infinity"`` and ``"NaN"`` are strings in JSON."""
 RealText = Annotated[float | str, As(Real)]
-"""Such a float as JSON has it: what :func:`float_text` returns."""
+"""JSON form of any float, as :func:`encode_float` returns it."""
 Values = Annotated[npt.NDArray[Any], NESTED]
 
 
@@ -92,35 +91,35 @@ class Field:
 
     key: str
     name: str
-    """Of the attribute that has the value; ``outer.inner`` for a record that stands in another."""
+    """Name of the attribute; ``outer.inner`` for a field of a flattened record."""
     kind: Any
-    """Its type, with what it is annotated with."""
+    """Annotated type."""
     is_required: bool = True
 
     @property
     def description(self) -> str:
-        """What the field means, as Markdown; empty if nothing says it."""
+        """Description as Markdown, empty without one."""
         return next((one for one in marks(self.kind) if isinstance(one, str)), "")
 
 
 def marks(kind: Any) -> tuple[Any, ...]:
-    """What a type is annotated with."""
+    """Return the annotations of a type."""
     return tuple(kind.__metadata__) if get_origin(kind) is Annotated else ()
 
 
 def bare(kind: Any) -> Any:
-    """A type without what it is annotated with."""
+    """Return a type without annotations."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def is_record(kind: Any) -> bool:
-    """Whether values of a type are objects in JSON that have a definition."""
+    """Return whether a type is the definition of a JSON object."""
     return isinstance(kind, type) and (attrs.has(kind) or is_typeddict(kind))
 
 
 @cache
 def fields_of(definition: type) -> tuple[Field, ...]:
-    """The keys of a record in the order in which JSON has them."""
+    """Return the fields of a record in the order of JSON."""
     hints = get_type_hints(definition, include_extras=True)
     names = hints if is_typeddict(definition) else [f.name for f in attrs.fields(definition)]
     kinds = [(name, hints[name]) for name in names]
@@ -156,8 +155,8 @@ def value_at(record: Any, path: str) -> Any:
     return record
 
 
-def float_text(value: float) -> float | str:
-    """A float as JSON has it: what is not finite as the text that ``float()`` understands."""
+def encode_float(value: float) -> float | str:
+    """Return a float for JSON; infinities and NaN become strings that ``float()`` understands."""
     if np.isfinite(value):
         return float(value)
     return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"

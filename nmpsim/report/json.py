@@ -1,8 +1,7 @@
-"""Records as plain JSON data; :mod:`nmpsim.report.schema` says what it looks like.
+"""Conversion of records to JSON, with the schema of :mod:`nmpsim.report.schema`.
 
-Floats are exact: ``json`` writes the shortest text that reads back the same. JSON has no infinity
-and no NaN, so these are the texts ``"Infinity"``, ``"-Infinity"`` and ``"NaN"``, which Python's
-``float()`` understands.
+Floats are written exactly. Infinities and NaN, which JSON lacks, become the strings ``"Infinity"``,
+``"-Infinity"`` and ``"NaN"``, which Python's ``float()`` understands.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.atomic import write_file
+from nmpsim.escape import escape_json
 from nmpsim.report.data import RunReport
 from nmpsim.report.fields import (
     AS_LISTS,
@@ -30,13 +30,12 @@ from nmpsim.report.fields import (
     Field,
     From,
     bare,
+    encode_float,
     fields_of,
-    float_text,
     marks,
     value_at,
 )
 from nmpsim.report.schema import report_schema
-from nmpsim.visible import visible_json
 
 __all__ = ["json_text", "report_schema", "to_json", "write_report"]
 
@@ -49,24 +48,24 @@ def to_json(record: attrs.AttrsInstance) -> Any: ...
 @overload
 def to_json(record: Any, definition: type[_Document]) -> _Document: ...
 def to_json(record: Any, definition: Any = None) -> Any:
-    """Return a record, such as a report, as a dict of dicts, lists, numbers and texts for ``json``.
+    """Return a record, such as a report, as plain data for ``json``.
 
-    With the ``definition`` of a document, its fields: each from the record's attribute or key of
-    its name, or as ``From`` says.
+    With the ``definition`` of a document, its fields are read from attributes or keys of the same
+    name, or as ``From`` specifies.
     """
     kind: Any = definition or type(record)
     return _encoder(kind)(record)
 
 
 def write_report(report: RunReport, path: Path | str) -> None:
-    """Write the report as ``nmpsim run --format json -o PATH`` does; FILE002 if that cannot be."""
+    """Write the report as ``nmpsim run --format json -o PATH``. Raises UserError (FILE002)."""
     text = json_text(to_json(report)).encode()
     write_file(Path(path), lambda file: file.write(text))
 
 
 def json_text(data: Any) -> str:
-    """The data as one JSON document: objects indented, lists of plain values on one line."""
-    return visible_json(_text(data, "\n")) + "\n"
+    """Return data as a JSON document: objects indented, lists of plain values on one line."""
+    return escape_json(_text(data, "\n")) + "\n"
 
 
 def _text(data: Any, newline: str) -> str:
@@ -84,25 +83,25 @@ def _text(data: Any, newline: str) -> str:
 
 @cache
 def _encoder(kind: Any) -> _Encode:
-    """What makes JSON data of a value of a type."""
-    said, plain = marks(kind), bare(kind)
+    """Return the function that converts values of a type to JSON data."""
+    annotations, plain = marks(kind), bare(kind)
     origin, args = get_origin(plain), get_args(plain)
-    like = next((one.kind for one in said if isinstance(one, As)), None)
-    if like is not None:
-        return _encoder(like)
-    if NESTED in said:
-        return _values
-    if BY_NAME in said:
+    other = next((one.kind for one in annotations if isinstance(one, As)), None)
+    if other is not None:
+        return _encoder(other)
+    if NESTED in annotations:
+        return _encode_array
+    if BY_NAME in annotations:
         encode = _encoder(args[0])
         return lambda records: {record.name: encode(record) for record in records}
-    if AS_LISTS in said:
+    if AS_LISTS in annotations:
         encode = _encoder(args[0])
         return lambda records: [list(encode(record).values()) for record in records]
-    if OR_NULL in said:
+    if OR_NULL in annotations:
         encode = _encoder(plain)
         return lambda value: None if value == "" or _is_special(value) else encode(value)
     if is_typeddict(plain):
-        return _document(plain)
+        return _document_encoder(plain)
     if attrs.has(plain):
         parts = [(one.key, attrgetter(one.name), _encoder(one.kind)) for one in fields_of(plain)]
         return lambda record: {key: encode(get(record)) for key, get, encode in parts}
@@ -116,12 +115,12 @@ def _encoder(kind: Any) -> _Encode:
         encode = _encoder(args[0])
         return lambda value: None if value is None else encode(value)
     if plain is float:
-        return float_text
+        return encode_float
     return int if plain is int else lambda value: value
 
 
-def _document(definition: Any) -> _Encode:
-    """What makes a document of a record; what is not required is left out where it is empty."""
+def _document_encoder(definition: Any) -> _Encode:
+    """Return the function that converts a record to a document, without empty optional fields."""
     parts = [(one.key, _reader(one), _encoder(one.kind), one.is_required) for one in
              fields_of(definition)]  # fmt: skip
 
@@ -133,7 +132,7 @@ def _document(definition: Any) -> _Encode:
 
 
 def _reader(field: Field) -> Callable[[Any], Any]:
-    """What reads a field's value from a record; a field that has only one value needs none."""
+    """Return the function that reads a field's value from a record."""
     kind = bare(field.kind)
     if get_origin(kind) is Literal and len(get_args(kind)) == 1:
         return lambda _: get_args(kind)[0]
@@ -145,8 +144,8 @@ def _is_special(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def _values(values: npt.NDArray[Any]) -> Any:
-    """Nested lists; a number for an array without dimensions."""
+def _encode_array(values: npt.NDArray[Any]) -> Any:
+    """Return nested lists, or a number for an array without dimensions."""
     if values.dtype.kind != "f" or bool(np.isfinite(values).all()):
         return values.tolist()
     return _replace_special(values.tolist())
@@ -155,4 +154,4 @@ def _values(values: npt.NDArray[Any]) -> Any:
 def _replace_special(values: Any) -> Any:
     if isinstance(values, list | tuple):
         return [_replace_special(value) for value in values]
-    return float_text(values) if isinstance(values, float) else values
+    return encode_float(values) if isinstance(values, float) else values

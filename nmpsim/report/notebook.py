@@ -1,7 +1,6 @@
-"""A run where people look at tables: a line, a table of a notebook, a data frame.
+"""Reports in notebooks: a summary, an HTML table, a data frame.
 
-A ``report`` is a :class:`~nmpsim.report.data.RunReport`, which shows itself by these functions;
-``layers`` are its layers.
+A ``report`` is a :class:`~nmpsim.report.data.RunReport`, and ``layers`` are its layers.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
-from nmpsim.visible import visible_line
+from nmpsim.escape import escape_line
 
 COLUMNS = (
     "index",
@@ -37,7 +36,7 @@ COLUMNS = (
     "saturated",
     "distance",
 )
-"""Attributes of a layer with one value each."""
+"""Attributes of a layer with a single value."""
 _SHOWN = (
     "index",
     "display_name",
@@ -48,11 +47,11 @@ _SHOWN = (
     "bytes_read",
     "bytes_written",
 )
-"""Those of a notebook's table; behind them shape and saturated."""
+"""Columns of a notebook's table, followed by shape and saturated."""
 
 
 def columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
-    """A list for each column, with one value a layer; ``shape`` is text."""
+    """Return column -> values of all layers; ``shape`` is text."""
     table = {name: [*map(attrgetter(name), layers)] for name in COLUMNS}
     return {
         **table,
@@ -63,7 +62,7 @@ def columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def data_frame(library: str, layers: Sequence[Any]) -> Any:
-    """The columns as a ``DataFrame`` of pandas or polars; PKG001 without it."""
+    """Return a ``DataFrame`` of pandas or polars. Raises UserError (PKG001) without it."""
     try:
         frames = import_module(library)
     except ImportError as error:
@@ -73,16 +72,16 @@ def data_frame(library: str, layers: Sequence[Any]) -> Any:
     return frames.DataFrame(columns(layers))
 
 
-def in_short(report: Any) -> str:
-    """One line: what it was, how it ended."""
+def summary(report: Any) -> str:
+    """Return one line with layers, cycles and the limiter or trap."""
     layers = "1 layer" if len(report.layers) == 1 else f"{len(report.layers)} layers"
     end = report.limited_by if report.trap is None else f"{report.trap.kind}: {report.trap.message}"
     text = f"{report.program}: {layers}, {report.cycles:,} cycles"
-    return visible_line(f"<RunReport {text}{f'; {end}' if end else ''}>")
+    return escape_line(f"<RunReport {text}{f'; {end}' if end else ''}>")
 
 
-def as_html(report: Any) -> str:
-    """A table of layers below that line."""
+def html_table(report: Any) -> str:
+    """Return the summary and a table of layers as HTML."""
     from html import escape
 
     head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in (*_SHOWN, "shape", "saturated"))
@@ -90,14 +89,14 @@ def as_html(report: Any) -> str:
         f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _texts(layer))}</tr>"
         for layer in report.layers
     )
-    title = escape(in_short(report)[1:-1])
+    title = escape(summary(report)[1:-1])
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f"<div><p>{title}</p>{table if report.layers else ''}</div>"
 
 
 def _texts(layer: Any) -> Sequence[str]:
     values = [getattr(layer, name) for name in _SHOWN]
-    texts = [f"{v:,}" if isinstance(v, int) else visible_line(str(v)) for v in values]
+    texts = [f"{v:,}" if isinstance(v, int) else escape_line(str(v)) for v in values]
     return [*texts, _shape(layer), f"{layer.saturated:,}"]
 
 

@@ -1,4 +1,4 @@
-"""A JSON report back as a :class:`~nmpsim.report.data.RunReport`, checked: files are anyone's."""
+"""Reader of JSON reports, safe for untrusted files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_bytes
+from nmpsim.report.analyses import WorkSpan
 from nmpsim.report.data import SCHEMA, OutputReport, RunReport
-from nmpsim.report.details import WorkSpan
 from nmpsim.report.fields import BY_NAME, NOT_IN_JSON, marks
 from nmpsim.report.schema import report_schema
 
@@ -22,18 +22,20 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 MAX_REPORT_BYTES = 64 << 20
-"""A reader refuses more, so a hostile file cannot make it use much memory."""
+"""Largest accepted file, which bounds the memory that a hostile file can use."""
 _MAX_FOUND = 200
-"""Characters of what is wrong that a message shows."""
+"""Longest description of a problem, in characters."""
 
 
 def read_report(path: Path | str) -> RunReport:
-    """The report that ``nmpsim run --format json`` wrote into a file.
+    """Read a report that ``nmpsim run --format json`` wrote.
 
-    Outputs are int64, float64 or bool, as JSON's numbers do not say more; ``elem`` does.
+    Outputs are int64, float64 or bool arrays; ``elem`` is the element type of the device.
 
-    Raises:
-        UserError: FILE001 if the file cannot be read, REPORT001 if it is no report of this version.
+    Raises
+    ------
+    UserError
+        FILE001 if the file cannot be read, REPORT001 if it is not a report of this version.
     """
     path = Path(path)
     text = read_bytes(path, "report", MAX_REPORT_BYTES, "REPORT001")
@@ -41,12 +43,12 @@ def read_report(path: Path | str) -> RunReport:
 
 
 def report_from_text(text: bytes, place: Place) -> RunReport:
-    """The report that a file's content is; REPORT001 if it is none."""
+    """Parse the contents of a report file. Raises UserError (REPORT001)."""
     return report_from_json(_parsed(text, place), place)
 
 
 def report_from_json(data: Any, place: Place | None = None) -> RunReport:
-    """The report whose :func:`~nmpsim.report.json.to_json` is ``data``; REPORT001 if it is none."""
+    """Return the report of data of :func:`~nmpsim.report.json.to_json`, or raise REPORT001."""
     found = data.get("schema") if isinstance(data, dict) else type(data).__name__
     if found != SCHEMA:
         raise _unusable(place, _short(found), f"an object whose schema is {SCHEMA!r}")
@@ -98,7 +100,7 @@ def _validator() -> Validator:
 def _converter() -> Converter:
     from cattrs import Converter
 
-    converter = Converter(detailed_validation=False)  # the schema has found what is wrong
+    converter = Converter(detailed_validation=False)  # the schema has been checked
     converter.register_structure_hook(WorkSpan, lambda values, _: WorkSpan(*values))
     converter.register_structure_hook_func(
         lambda kind: NOT_IN_JSON in marks(kind), lambda it, _: it
@@ -124,14 +126,14 @@ def _output(name: str, data: dict[str, Any]) -> OutputReport:
 
 
 def _numbers(values: Any) -> Any:
-    """The texts for what JSON has no numbers for as floats."""
+    """Convert the strings for infinities and NaN to floats."""
     if isinstance(values, list):
         return [_numbers(value) for value in values]
     return float(values) if isinstance(values, str) else values
 
 
 def _check_indices(report: RunReport, place: Place | None) -> None:
-    """Other parts name layers by their position."""
+    """Raise UserError (REPORT001) for an index of a layer that does not exist."""
     count = len(report.layers)
     named = [layer.index for layer in report.layers]
     if named != list(range(count)):
@@ -150,7 +152,7 @@ def _check_indices(report: RunReport, place: Place | None) -> None:
 def _unusable(place: Place | None, found: str, expected: str) -> UserError:
     return fail(
         "REPORT001",
-        "this is no report that can be used",
+        "the report cannot be used",
         place=place,
         found=found,
         expected=expected,

@@ -1,10 +1,17 @@
-"""JSON Schemas (draft 2020-12) of documents, made from their definitions."""
+"""JSON Schemas (draft 2020-12) and Markdown tables of documents, made from their definitions.
+
+``python -m nmpsim.report.schema docs/report.md`` prints the page with its tables filled in: a table
+with the head ``| field | meaning |``, in a section named as an object of the report, lists the
+fields of the definition.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from nmpsim.report.data import RunReport
@@ -25,6 +32,9 @@ from nmpsim.report.fields import (
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+_HEAD = "| field | meaning |\n| --- | --- |\n"
+_SECTION = re.compile(r"^## .*?(?=^## |\Z)", re.M | re.S)
+_TABLE = re.compile(re.escape(_HEAD) + r"(?:\|.*\n)*")
 _LIMITS = {
     "integer": ("minimum", "maximum"),
     "number": ("minimum", "maximum"),
@@ -35,14 +45,14 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(
 
 
 def report_schema() -> dict[str, Any]:
-    """JSON Schema of what :func:`nmpsim.report.json.to_json` returns."""
+    """Return the JSON Schema of a report."""
     return document_schema(RunReport, "Report of one run of nmpsim")
 
 
 def document_schema(definition: Any, title: str) -> dict[str, Any]:
-    """JSON Schema of a document: a record, or another type such as a union of records."""
+    """Return the JSON Schema of a document: a record, or a union of records."""
     defs: dict[str, Any] = {}
-    whole = _object(definition, defs) if is_record(definition) else _of(definition, defs)
+    whole = _object(definition, defs) if is_record(definition) else _type_schema(definition, defs)
     names = [one.get("properties", {}).get("schema", {}) for one in (whole, *defs.values())]
     name = next((one["const"] for one in names if "const" in one), None)
     return {
@@ -55,7 +65,7 @@ def document_schema(definition: Any, title: str) -> dict[str, Any]:
 
 
 def object_name(definition: type) -> str:
-    """How schemas and pages name a record: ``float_weight`` for ``FloatWeight``."""
+    """Return the name of a record in schemas and pages: ``float_weight`` for ``FloatWeight``."""
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", definition.__name__).lower()
     return name.removesuffix("_report").removesuffix("_document")
 
@@ -71,30 +81,30 @@ def _object(definition: type, defs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _property(field: Field, defs: dict[str, Any]) -> dict[str, Any]:
-    schema = _of(field.kind, defs)
+    schema = _type_schema(field.kind, defs)
     if field.description:
         schema = {**schema, "description": _LINK.sub(r"\1", field.description)}
     return schema
 
 
-def _of(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
-    """The schema of values of a type; records that it names go to ``defs``."""
-    said = marks(kind)
-    like = next((one.kind for one in said if isinstance(one, As)), None)
+def _type_schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of values of a type, and add its records to ``defs``."""
+    annotations = marks(kind)
+    like = next((one.kind for one in annotations if isinstance(one, As)), None)
     if like is not None:
-        return _of(like, defs)
-    if NESTED in said:
+        return _type_schema(like, defs)
+    if NESTED in annotations:
         return _values(defs)
-    if MAY_BE_SPECIAL in said:
-        return {"anyOf": [_of(Finite, defs), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+    if MAY_BE_SPECIAL in annotations:
+        return {"anyOf": [_type_schema(Finite, defs), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
     kind = bare(kind)
-    if BY_NAME in said:
-        return {"type": "object", "additionalProperties": _of(get_args(kind)[0], defs)}
-    if AS_LISTS in said:
+    if BY_NAME in annotations:
+        return {"type": "object", "additionalProperties": _type_schema(get_args(kind)[0], defs)}
+    if AS_LISTS in annotations:
         fields = fields_of(get_args(kind)[0])
-        return {"type": "array", "items": _row([_of(one.kind, defs) for one in fields])}
+        return {"type": "array", "items": _row([_type_schema(one.kind, defs) for one in fields])}
     schema = _plain(kind, defs)
-    for one in said:
+    for one in annotations:
         if isinstance(one, Range):
             low, high = _LIMITS[schema["type"]]
             schema |= {low: one.low, high: one.high}
@@ -102,7 +112,7 @@ def _of(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
-    """Of a type without annotations."""
+    """Return the schema of a type without annotations."""
     origin, args = get_origin(kind), get_args(kind)
     if is_record(kind):
         return _reference(kind, defs)
@@ -113,20 +123,20 @@ def _plain(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     if origin is Literal:
         return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
     if origin in (Union, types.UnionType):
-        return _union([_of(one, defs) for one in args])
+        return _union([_type_schema(one, defs) for one in args])
     if origin in (tuple, list, Sequence):
         if origin is tuple and args[-1] is not Ellipsis:
-            return _row([_of(one, defs) for one in args])
-        return {"type": "array", "items": _of(args[0], defs)}
+            return _row([_type_schema(one, defs) for one in args])
+        return {"type": "array", "items": _type_schema(args[0], defs)}
     if origin in (dict, Mapping):
-        return {"type": "object", "additionalProperties": _of(args[1], defs)}
+        return {"type": "object", "additionalProperties": _type_schema(args[1], defs)}
     raise TypeError(f"no schema for values of {kind}")
 
 
 def _reference(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
     name = object_name(kind)
     if name not in defs:
-        defs[name] = {}  # it may hold itself
+        defs[name] = {}  # it may be recursive
         defs[name] = _object(kind, defs)
     return {"$ref": f"#/$defs/{name}"}
 
@@ -137,7 +147,7 @@ def _row(items: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _union(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Numbers and texts that may be null keep their one type list, for plainer messages."""
+    """Return a union; a number or text that may be null keeps one type list."""
     null = {"type": "null"}
     first, *rest = parts
     if rest == [null] and "type" in first:
@@ -148,6 +158,48 @@ def _union(parts: list[dict[str, Any]]) -> dict[str, Any]:
 def _values(defs: dict[str, Any]) -> dict[str, Any]:
     special = {"enum": ["NaN", "Infinity", "-Infinity"]}
     nested = {"$ref": "#/$defs/values"}
-    parts = [{"type": "array", "items": nested}, {"type": "boolean"}, _of(Finite, defs), special]
+    parts = [
+        {"type": "array", "items": nested},
+        {"type": "boolean"},
+        _type_schema(Finite, defs),
+        special,
+    ]
     defs["values"] = {"anyOf": parts, "description": "lists nested as the shape says"}
     return nested
+
+
+def fill_tables(page: str) -> str:
+    """Return a page with its tables made from the definitions."""
+    titles = {f"`{object_name(one)}`": one for one in _records(RunReport)}
+    titles["The run"] = RunReport
+
+    def section(found: re.Match[str]) -> str:
+        definition = titles.get(found[0].splitlines()[0].removeprefix("## "))
+        return found[0] if definition is None else _TABLE.sub(lambda _: table(definition), found[0])
+
+    return _SECTION.sub(section, page)
+
+
+def table(definition: type) -> str:
+    """Return the fields of a record as a Markdown table."""
+    rows = [f"| `{field.key}` | {field.description} |\n" for field in fields_of(definition)]
+    return _HEAD + "".join(rows)
+
+
+def _records(kind: Any) -> Iterator[type]:
+    """Yield the records in values of a type, recursively."""
+    if is_record(bare(kind)):
+        yield bare(kind)
+        for field in fields_of(bare(kind)):
+            yield from _records(field.kind)
+    for one in get_args(bare(kind)):
+        yield from _records(one)
+
+
+def main() -> None:
+    """Print the page of the command line with its tables filled in."""
+    sys.stdout.write(fill_tables(Path(sys.argv[1]).read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    main()

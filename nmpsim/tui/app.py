@@ -25,6 +25,7 @@ from nmpsim.debugger import Location
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.shell import Shell, show_help
 from nmpsim.diagnostics import UserError
+from nmpsim.escape import escape_line
 from nmpsim.tui.command_prompt import CommandPrompt, choose_file_name, copy_pane, search_pane
 from nmpsim.tui.job_queue import JobQueue
 from nmpsim.tui.key_bindings import (
@@ -56,8 +57,7 @@ from nmpsim.tui.status_line import StatusLine
 from nmpsim.tui.terminal import AsciiOnly, ScreenChanges, TerminalContent
 from nmpsim.tui.theme import ASCII, THEME, Glyphs
 from nmpsim.tui.view import View, execute_command, make_first_view
-from nmpsim.views.text import shorten_apart
-from nmpsim.visible import visible_line
+from nmpsim.views.text import shorten_distinct
 
 REFRESH_SECONDS = 0.1
 """Interval at which progress is shown while an action runs."""
@@ -195,7 +195,7 @@ class DebugApp(App[None]):
     def report_error(self, name: str, error: UserError) -> None:
         """Report why an action failed."""
         self._log_pane.write(name, str(error))
-        self.notify(visible_line(error.diagnostics[0].message), severity="error", markup=False)
+        self.notify(escape_line(error.diagnostics[0].message), severity="error", markup=False)
         self._show_progress()
 
     def report_crash(self, error: BaseException) -> None:
@@ -332,7 +332,7 @@ class DebugApp(App[None]):
         except UserError as error:
             self.report_error("keep layout", error)
         else:
-            self.notify(f"kept in {visible_line(str(self._layout_file))}", markup=False)
+            self.notify(f"kept in {escape_line(str(self._layout_file))}", markup=False)
 
     def _read_layouts(self) -> None:
         if self._layout_file is not None:
@@ -374,8 +374,8 @@ class DebugApp(App[None]):
             self.select(layer=found[0], tensor=None)
         else:
             columns = max(self.size.width - MENU_BORDER, 12)
-            names = shorten_apart(
-                [visible_line(view.layers[one].display_name) for one in found], columns
+            names = shorten_distinct(
+                [escape_line(view.layers[one].display_name) for one in found], columns
             )
             names = [f"{one} {name}" for one, name in zip(found, names, strict=True)]
             title = f"layer {view.layer} reads" if side == "sources" else f"read layer {view.layer}"

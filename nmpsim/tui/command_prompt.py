@@ -19,10 +19,10 @@ from textual.widgets import Input
 from nmpsim.atomic import write_file
 from nmpsim.debugger.commands.command import make_result
 from nmpsim.diagnostics import fail
+from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.view import View
-from nmpsim.visible import visible_line
 
 
 def search_pane(
@@ -147,9 +147,7 @@ def _completed(complete: Completer, line: str) -> list[str]:
         return []
     last = "" if line[-1:].isspace() else line.split()[-1]
     return [
-        line[: len(line) - len(last)] + word
-        for word in complete(line)
-        if visible_line(word) == word
+        line[: len(line) - len(last)] + word for word in complete(line) if escape_line(word) == word
     ]
 
 

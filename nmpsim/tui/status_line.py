@@ -7,9 +7,9 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from nmpsim.debugger import Location
+from nmpsim.escape import escape_line
 from nmpsim.tui.view import View
 from nmpsim.views.text import shorten_middle
-from nmpsim.visible import visible_line
 
 PROGRESS_COLUMNS = 10
 
@@ -26,7 +26,7 @@ class StatusLine(Widget):
 
     def __init__(self, program: str) -> None:
         super().__init__()
-        self._program = visible_line(program)
+        self._program = escape_line(program)
 
     def show(self, view: View) -> None:
         """Show the location, and why the run stopped or an answer of one line."""
@@ -49,16 +49,16 @@ class StatusLine(Widget):
         text.append(f" {shorten_middle(self._program, 16)} ", style="bold reverse")
         where = self.location
         if where is None:
-            return text.append(f" {visible_line(self.busy)}")
+            return text.append(f" {escape_line(self.busy)}")
         if self.busy:
             filled = round(PROGRESS_COLUMNS * where.layers_done / max(where.layers, 1))
             bar = "#" * filled + "-" * (PROGRESS_COLUMNS - filled)
-            text.append(f" {visible_line(self.busy)} [{bar}] Esc stops ", style="bold")
+            text.append(f" {escape_line(self.busy)} [{bar}] Esc stops ", style="bold")
         name = (
             f"layer {where.layer} {where.layer_display_name}"
             if where.layer is not None
             else "the end"
         )
-        text.append(f" {shorten_middle(visible_line(name), 30)}", style="bold")
+        text.append(f" {shorten_middle(escape_line(name), 30)}", style="bold")
         text.append(f"  {where.layers_done}/{where.layers} done  cycle {where.cycle:,}")
-        return text.append("" if self.busy else f"  {visible_line(self.answer)}")
+        return text.append("" if self.busy else f"  {escape_line(self.answer)}")

@@ -25,11 +25,11 @@ from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer
 from nmpsim.debugger.scale_changes import rescale_module
 from nmpsim.debugger.work_log import WorkLog
 from nmpsim.diagnostics import UserError
+from nmpsim.escape import escape_line
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.printer import print_module
+from nmpsim.report.analyses import MemoryBlock
 from nmpsim.report.data import RunReport
-from nmpsim.report.details import MemoryBlock
-from nmpsim.visible import visible_line
 
 NUMBERED = re.compile(r"^  \d+ %(\S+) = ")
 
@@ -63,7 +63,7 @@ def read_facts(bundle: Bundle, edits: tuple[Edit, ...]) -> ProgramFacts:
         operands = find_lir_operands(module, bundle.metadata.layers)
     except UserError as error:
         text = str(error)
-    source = tuple(visible_line(line) for line in text.splitlines())
+    source = tuple(escape_line(line) for line in text.splitlines())
     lines = _layer_lines(bundle, source)
     edges = layer_edges(bundle)
     return ProgramFacts(

@@ -1,1 +1,1 @@
-"""From data to something to look at: text for the terminal, plain data for JSON."""
+"""Views of results: text for the terminal, JSON documents, HTML, SARIF and figures."""

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 import attrs
 from rich.console import Console
 
+from nmpsim.escape import escape_line
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
@@ -17,7 +18,6 @@ from nmpsim.views.console import line
 from nmpsim.views.measures import Measure, Number
 from nmpsim.views.outputs import is_classifier, range_text, top_classes
 from nmpsim.views.text import plural
-from nmpsim.visible import visible_line
 
 
 class ClassDocument(TypedDict):
@@ -154,7 +154,7 @@ def print_batch(program: str, runs: Sequence[RunSummary], console: Console) -> N
         Measure("input", lambda row: row[1].input, least=12),
         *(
             Measure(
-                f"{visible_line(name)}: best classes" if best else visible_line(name),
+                f"{escape_line(name)}: best classes" if best else escape_line(name),
                 partial(_cell, name),
                 least=16,
             )

@@ -1,6 +1,6 @@
-"""Checks as JUnit XML: a suite a case, in it a test case for each check and for each layer.
+"""Results of checks as JUnit XML: a suite per case, with a test per check and per layer.
 
-The dialect is the one of Ant and Jenkins (``junit-10.xsd`` of Jenkins' xUnit plugin).
+The dialect is that of Ant and Jenkins (``junit-10.xsd`` of Jenkins' xUnit plugin).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nmpsim.checking import CaseResult, Check, LayerOutcome
+from nmpsim.escape import escape
 from nmpsim.extras import missing
-from nmpsim.visible import visible
 
 if TYPE_CHECKING:
     from junitparser import TestCase
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def require_junitparser() -> None:
-    """PKG001 without the package, which is to be told before the work begins."""
+    """Raise UserError (PKG001) early if the package junitparser is missing."""
     try:
         import junitparser  # noqa: F401 - only whether it is there
     except ImportError as error:
@@ -27,14 +27,14 @@ def require_junitparser() -> None:
 
 
 def junit_text(results: Sequence[CaseResult]) -> str:
-    """The document."""
+    """Return the XML document of all cases."""
     from junitparser import JUnitXml, TestSuite
 
     document = JUnitXml("nmpsim check")
     for result in results:
         suite = TestSuite(_plain(result.name))
         cases = [*_errors(result), *_checks(result), *_layers(result)]
-        for case in cases[:1]:  # readers add up the times of test cases
+        for case in cases[:1]:  # readers add up the times
             case.time = round(result.seconds, 3)
         suite.add_testcases(cases)
         document.add_testsuite(suite)
@@ -68,7 +68,7 @@ def _checks(result: CaseResult) -> Iterator[TestCase]:
 
 
 def _details(result: CaseResult, check: Check) -> Iterator[str]:
-    """What a reader unfolds: all layers concerned, another nmpsim, and what opens the core file."""
+    """Yield the failed layers, a version note, and the command that opens the core file."""
     yield from (f"{one.place}: {one.message}" for one in check.culprits)
     if result.version_note is not None:
         yield result.version_note
@@ -97,5 +97,5 @@ def _layer_name(layer: LayerOutcome) -> str:
 
 
 def _plain(text: str) -> str:
-    """What XML can hold: neither control characters nor halves of surrogate pairs."""
-    return visible(text).encode("utf-8", "backslashreplace").decode()
+    """Return text for XML, without control characters and halves of surrogate pairs."""
+    return escape(text).encode("utf-8", "backslashreplace").decode()

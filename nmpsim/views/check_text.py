@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from nmpsim.checking import CaseResult, FailedLayer, LayerOutcome
+from nmpsim.escape import escape, escape_markdown
 from nmpsim.views.console import line
 from nmpsim.views.text import plural
-from nmpsim.visible import markdown, visible
 
 MAX_CULPRITS = 8
 """Layers that are shown for a failed check."""
@@ -86,7 +86,7 @@ def _markdown_lines(results: Sequence[CaseResult]) -> Iterator[str]:
     yield "| --- | --- | ---: | ---: | ---: |"
     for result in results:
         status = f"{_SIGNS[result.status]} {STATUS_WORDS[result.status].lower()}"
-        yield f"| {markdown(result.name)} | {status} | {_cycles(result)} |"
+        yield f"| {escape_markdown(result.name)} | {status} | {_cycles(result)} |"
     for result in results:
         yield from _markdown_case(result)
 
@@ -113,16 +113,17 @@ def _markdown_case(result: CaseResult) -> Iterator[str]:
     if result.status == "passed" and not changed:
         return
     yield ""
-    yield f"### {markdown(result.name)}"
+    yield f"### {escape_markdown(result.name)}"
     yield ""
     for error in result.errors:
-        yield f"- **{error.code}** {markdown(error.message)}"
+        yield f"- **{error.code}** {escape_markdown(error.message)}"
     for check in result.failed:
-        yield f"- **{check.name}**: {markdown(check.message)}"
+        yield f"- **{check.name}**: {escape_markdown(check.message)}"
     if result.version_note is not None:
-        yield f"- {markdown(result.version_note)}"
+        yield f"- {escape_markdown(result.version_note)}"
     if result.core is not None:
-        yield f"- core file: {markdown(result.core.command)} stops {markdown(result.core.stands)}"
+        core = f"{result.core.command} stops {result.core.stands}"
+        yield f"- core file: {escape_markdown(core)}"
     for name, layers in groups.items():
         is_open = name in _OPEN_GROUPS and result.status != "passed"
         yield from _markdown_group(name, layers, is_open)
@@ -153,9 +154,9 @@ def _markdown_group(title: str, layers: list[LayerOutcome], is_open: bool) -> It
 def _markdown_row(layer: LayerOutcome) -> str:
     before = layer.cycles_before or 0
     cells = (
-        markdown(layer.display_name),
+        escape_markdown(layer.display_name),
         str(layer.line or "-"),
-        markdown(layer.operation),
+        escape_markdown(layer.operation),
         f"{layer.cycles:,}",
         f"{before:,}",
         _change(layer.cycles, before),
@@ -200,7 +201,7 @@ def _github_command(file: str, line: int, title: str, message: str, kind: str = 
 
 
 def _escape_data(text: str) -> str:
-    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return escape(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escape_property(text: str) -> str:

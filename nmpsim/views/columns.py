@@ -1,6 +1,6 @@
-"""Tables that fit their width: numbers stay whole, names give way in their middle.
+"""Tables that fit the width of the console: numbers stay whole, names are shortened.
 
-Where even that is not enough, the rows come one after the other, each fact with its title.
+If that is not enough, each row is printed as lines of titles and values.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nmpsim.escape import escape_line
 from nmpsim.records import frozen
 from nmpsim.views.console import cell, new_table
 from nmpsim.views.measures import Measure
-from nmpsim.views.text import shorten_apart
-from nmpsim.visible import visible_line
+from nmpsim.views.text import shorten_distinct
 
 GAP = 2
-"""Blanks between two columns; one where something would have to be shortened."""
+"""Spaces between two columns; one if something would have to be shortened."""
 
 
 @frozen
 class Column:
-    """A column: its cells, and how narrow it may become."""
+    """The cells of a column, and its smallest width."""
 
     title: str
     cells: Sequence[str]
     least: int | None = None
-    """Narrowest width at which it still says something; None if it must not be shortened."""
+    """Smallest width; None if the column must not be shortened."""
     right: bool = False
     is_optional: bool = False
-    """Whether it is left out where another column would have to be shortened."""
+    """Whether it is omitted if another column would have to be shortened."""
     styles: Mapping[int, str] = attrs.field(factory=dict)
-    """Row -> style; never the only bearer of a meaning."""
+    """Row -> style; the text has the same meaning."""
 
     @property
     def natural(self) -> int:
-        """Width at which nothing is shortened."""
+        """Width without shortening."""
         return max(map(len, (self.title, *self.cells)))
 
 
@@ -55,7 +55,7 @@ def print_table(console: Console, rows: Sequence[Any], *measures: Measure) -> No
 
 
 def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
-    """The columns as a table that is no wider than the console; else its rows as lines."""
+    """Return a table that fits the console, or its rows as lines."""
     columns = _needed(columns, console.width)
     widths, gap = _fitted_widths(columns, console.width)
     if sum(widths) + gap * (len(columns) - 1) > console.width:
@@ -66,7 +66,7 @@ def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
             column.title, justify="right" if column.right else "left", width=width, no_wrap=True
         )
     shown = [
-        shorten_apart(column.cells, width) for column, width in zip(columns, widths, strict=True)
+        shorten_distinct(column.cells, width) for column, width in zip(columns, widths, strict=True)
     ]
     for row, cells in enumerate(zip(*shown, strict=True)):
         table.add_row(
@@ -79,7 +79,7 @@ def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
 
 
 def _needed(columns: Sequence[Column], available: int) -> Sequence[Column]:
-    """Return the columns, leaving out optional ones from the right until the rest fits."""
+    """Return the columns without optional ones, from the right, until the rest fits."""
     optional = [column for column in columns if column.is_optional]
     while optional and sum(column.natural + 1 for column in columns) - 1 > available:
         left_out = optional.pop()
@@ -88,16 +88,13 @@ def _needed(columns: Sequence[Column], available: int) -> Sequence[Column]:
 
 
 def _rows_as_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
-    """A row's first cell, below it the others after their titles, as many on a line as fit.
-
-    A number that comes first has its title, too.
-    """
+    """Yield the first cell of each row, and below it the other cells with their titles."""
     first, *others = columns
     for row, name in enumerate(first.cells):
-        yield visible_line(f"{first.title} {name}" if first.right else name)
+        yield escape_line(f"{first.title} {name}" if first.right else name)
         text = "   "
         for column in others:
-            fact = visible_line(f"{column.title} {column.cells[row]}")
+            fact = escape_line(f"{column.title} {column.cells[row]}")
             if text.strip() and len(text) + len(fact) + 2 > width:
                 yield f"{text},"
                 text = "   "
@@ -106,7 +103,7 @@ def _rows_as_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
 
 
 def _fitted_widths(columns: Sequence[Column], available: int) -> tuple[list[int], int]:
-    """Natural widths and the gap; what is too much is taken from the widest that can give."""
+    """Return widths and gap; excess width is taken from the widest columns that may shrink."""
     widths = [column.natural for column in columns]
     gap = GAP if sum(widths) + GAP * (len(columns) - 1) <= available else 1
     gaps = gap * (len(columns) - 1)

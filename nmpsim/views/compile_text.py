@@ -10,6 +10,7 @@ from rich.console import Console
 from nmpsim.bundle import Layer, Metadata
 from nmpsim.compiler.passes.rescale_bias import RescaledBias
 from nmpsim.compiler.tiling.search import TiledLayer
+from nmpsim.escape import escape_line
 from nmpsim.lir.opcodes import opcodes_by_kind
 from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
@@ -17,7 +18,6 @@ from nmpsim.views.console import heading, line
 from nmpsim.views.element_types import Share, is_unquantized, shares
 from nmpsim.views.measures import Cell, Measure, Number
 from nmpsim.views.text import elem_text, percent, plural, real_text
-from nmpsim.visible import visible_line
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled
@@ -127,7 +127,7 @@ def print_tiling(compiled: Compiled, mode: str, console: Console) -> None:
 def _print_layer_tiling(layer: TiledLayer, named: Layer, console: Console) -> None:
     estimate = layer.chosen.estimate
     busy = percent(estimate.memory, estimate.cycles)
-    heading(console, f"{named.index} {named.operation} {visible_line(named.display_name)}")
+    heading(console, f"{named.index} {named.operation} {escape_line(named.display_name)}")
     line(console, f"  {layer.chosen.label}")
     line(
         console,

@@ -1,4 +1,4 @@
-"""A view's text for a terminal or for a file: the same words, with or without style."""
+"""Consoles, tables and lines in the common style of all text views."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nmpsim.visible import visible_line
+from nmpsim.escape import escape_line
 
 FILE_WIDTH = 120
-"""Columns of tables in files and pipes."""
+"""Width of text in files and pipes, in characters."""
 _ASCII_HEAD = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
 def text_console(*, terminal: bool = False, width: int | None = None) -> Console:
-    """A console that keeps what views print; ``terminal`` allows style, unless NO_COLOR is set."""
+    """Return a console that stores text; ``terminal`` allows style, unless NO_COLOR is set."""
     return Console(
         file=io.StringIO(),
         force_terminal=terminal,
@@ -31,7 +31,7 @@ def text_console(*, terminal: bool = False, width: int | None = None) -> Console
 
 
 def printed(console: Console) -> str:
-    """What it has kept, without empty lines before it and blanks at the ends of lines."""
+    """Return the stored text without leading empty lines and trailing spaces."""
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     return "".join(f"{line.rstrip()}\n" for line in text.lstrip("\n").splitlines())
@@ -40,34 +40,34 @@ def printed(console: Console) -> str:
 def text_of(
     view: Callable[[Console], None], *, terminal: bool = False, width: int | None = None
 ) -> str:
-    """What a view prints."""
+    """Return the text that a view prints."""
     console = text_console(terminal=terminal, width=width)
     view(console)
     return printed(console)
 
 
 def new_table(console: Console, gap: int = 2) -> Table:
-    """An empty table in the common style, ``gap`` blanks between columns; lines where safe."""
+    """Return an empty table in the common style, with ``gap`` spaces between columns."""
     return Table(
         box=SIMPLE_HEAD if console.is_terminal else _ASCII_HEAD,
         show_edge=False,
         pad_edge=False,
-        padding=(0, gap - 1, 0, 0),  # and one blank for the box
+        padding=(0, gap - 1, 0, 0),  # and one space for the box
         header_style="bold",
     )
 
 
 def cell(text: str, style: str = "") -> Text:
-    """A text in a table, whatever characters it has."""
-    return Text(visible_line(text), style=style, no_wrap=True, overflow="ellipsis", end="")
+    """Return a table cell with an escaped text."""
+    return Text(escape_line(text), style=style, no_wrap=True, overflow="ellipsis", end="")
 
 
 def heading(console: Console, text: str) -> None:
-    """A line that begins a part, with a free line before it."""
+    """Print the heading of a section, after an empty line."""
     console.print()
-    console.print(Text(visible_line(text), style="bold"), soft_wrap=True)
+    console.print(Text(escape_line(text), style="bold"), soft_wrap=True)
 
 
 def line(console: Console, text: str, style: str = "") -> None:
-    """Print a line, whole in a file; a terminal gets as many lines as its width needs."""
-    console.print(Text(visible_line(text), style=style), soft_wrap=not console.is_terminal)
+    """Print a line, wrapped on a terminal only."""
+    console.print(Text(escape_line(text), style=style), soft_wrap=not console.is_terminal)

@@ -1,4 +1,4 @@
-"""A device's settings, each with where its value is from."""
+"""The settings of a device with their sources, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DeviceDocument(TypedDict):
 
 
 def device_json(device: DeviceConfig) -> DeviceDocument:
-    """The settings as JSON data."""
+    """Return the settings as JSON data."""
     settings: dict[str, SettingDocument] = {
         name: {"value": getattr(device, name), "source": device.sources.get(name, "given")}
         for name in setting_names()
@@ -40,7 +40,7 @@ def device_json(device: DeviceConfig) -> DeviceDocument:
 
 
 def print_device(device: DeviceConfig, console: Console) -> None:
-    """A table of all settings; what differs from the default device is marked with a star."""
+    """Print a table of all settings; a star marks those that differ from the default device."""
     line(console, f"device {device.name}", "bold")
     console.print()
     table = new_table(console)
@@ -66,7 +66,7 @@ def print_device(device: DeviceConfig, console: Console) -> None:
 def _footnotes(device: DeviceConfig) -> list[str]:
     assumed = sum(source == "assumed" for source in device.sources.values())
     changed = sum(getattr(device, n) != getattr(default_device(), n) for n in setting_names())
-    lines = [f"{plural(assumed, 'setting')} assumed; a cycle count is only as sure as they are"]
+    lines = [f"{plural(assumed, 'setting')} assumed; cycle counts depend on them"]
     if changed:
         lines.append(f"* differs from the default device: {plural(changed, 'setting')}")
     return lines

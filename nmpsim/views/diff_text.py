@@ -1,4 +1,4 @@
-"""Differences for reading: the first, the worst, a table."""
+"""Differences of runs and reports as text: the first, the worst, and a table."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from rich.console import Console
 
 from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, TensorDifference
 from nmpsim.analysis.difference import Element, Tolerance
+from nmpsim.escape import escape_line
 from nmpsim.lir.names import display_names
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.measures import Measure, Number
 from nmpsim.views.text import elem_text, plural, real_text, shape_text
-from nmpsim.visible import visible_line
 
 MAX_ROWS = 40
-"""Rows of a table that are shown unless all are asked for."""
-FLOAT_BEFORE = "a float32 result differs before any quantized one, whose steps may follow from it"
-FLOAT_UNKNOWN = "the first run lacks the float32 result that comes before the first difference"
+"""Rows of a table that are shown without ``--all``."""
+FLOAT_BEFORE = "a float32 result differs before any quantized one, and may cause its differences"
+FLOAT_UNKNOWN = "the first run lacks the float32 result before the first difference"
 MAX_NAMES = 8
-"""Layers that only one run has of which the names are told."""
+"""Names of layers in only one run that are shown."""
 
 
 def print_run_difference(found: RunDifference, console: Console, *, show_all: bool = False) -> None:
-    """First difference, worst, table, what could not be compared, the sum."""
+    """Print the first and the worst difference, a table, uncompared results and a summary."""
     differing = found.differing
     shown = _display_names([*(one.name for one in found.tensors), *found.only_second])
     if differing:
@@ -36,7 +36,7 @@ def print_run_difference(found: RunDifference, console: Console, *, show_all: bo
         name = _name(found.float_before, shown)
         line(console, f"{FLOAT_BEFORE}: {name}", "yellow")
     if found.float_unknown is not None:
-        name = visible_line(shown.get(found.float_unknown, found.float_unknown))
+        name = escape_line(shown.get(found.float_unknown, found.float_unknown))
         line(console, f"{FLOAT_UNKNOWN}: {name}", "yellow")
     rows = found.tensors if show_all else differing
     if rows:
@@ -55,7 +55,7 @@ def print_run_difference(found: RunDifference, console: Console, *, show_all: bo
 
 
 def print_report_difference(found: ReportDifference, console: Console) -> None:
-    """What differs of the whole run, of each layer, of the outputs."""
+    """Print the differences of the whole run, of each layer, and of the outputs."""
     if found.facts:
         heading(console, "the whole run")
         for fact in found.facts:
@@ -123,7 +123,7 @@ def _of_real(name: str) -> Callable[[TensorDifference], Any]:
 
 
 def is_float(one: TensorDifference) -> bool:
-    """True if units of the last place say nothing."""
+    """Return whether units of the last place do not apply."""
     return "float" in one.elem
 
 
@@ -132,7 +132,7 @@ def _note(one: TensorDifference) -> str:
     if one.problem:
         notes.append("not compared")
     if one.name_in_first:
-        notes.append(visible_line(f"{one.name_in_first} in the first"))
+        notes.append(escape_line(f"{one.name_in_first} in the first"))
     if one.source_layout:
         notes.append(f"first is {one.source_layout}")
     return ", ".join(notes)
@@ -158,7 +158,7 @@ def _sum(found: RunDifference) -> str:
 
 
 def _allowed(tolerance: Tolerance) -> str:
-    """Absolute and relative tolerance add up; units of the last place stand for themselves."""
+    """Return a tolerance as text; absolute and relative tolerance add up."""
     reals = [f"{tolerance.absolute:g}"] if tolerance.absolute else []
     reals += [f"{100 * tolerance.relative:g} %"] if tolerance.relative else []
     units = [f"{tolerance.ulp} ulp"] if tolerance.ulp else []

@@ -1,4 +1,4 @@
-"""The error of a rescaling as a plot: in characters, or as a figure by matplotlib."""
+"""Plots of the error of a rescaling, as text or as a figure by matplotlib."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.extras import missing
 
 ROWS = 13
-"""Lines of the text plot; odd, so that one is 0."""
+"""Lines of the text plot; odd, so that one is at 0."""
 _LABEL = 9
-"""Characters before the plot."""
+"""Width of the labels in characters."""
 FIGURE_PARTS = 1200
-"""Parts of the input range in a figure."""
+"""Number of parts of the input range in a figure."""
 TEXT_PARTS = 100
-"""At most this many columns in the text plot."""
+"""Most columns of the text plot."""
 FORMATS = (".svg", ".png")
 
 
 def plot_lines(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str]:
-    """A band from the smallest to the largest error of each part of the input range."""
+    """Yield a text plot of the smallest and largest error of each part of the input range."""
     columns = max(min(width - _LABEL - 1, len(band.low)), 1)
     starts = np.arange(columns) * len(band.low) // columns
     low, high = np.minimum.reduceat(band.low, starts), np.maximum.reduceat(band.high, starts)
@@ -43,17 +43,19 @@ def plot_lines(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str]:
 
 
 def check_figure(path: Path) -> None:
-    """Refuse a figure that cannot be made, before anything is computed.
+    """Raise UserError early if a figure cannot be made.
 
-    Raises:
-        UserError: ARG001 for another kind of file, PKG001 if matplotlib is not installed.
+    Raises
+    ------
+    UserError
+        ARG001 for another kind of file, PKG001 if matplotlib is missing.
     """
     if path.suffix.lower() not in FORMATS:
         raise fail(
             "ARG001",
             "a plot is an SVG or PNG file",
             place=Place(str(path)),
-            found=path.suffix or "no ending",
+            found=path.suffix or "no suffix",
             expected=" or ".join(FORMATS),
         )
     try:
@@ -64,7 +66,7 @@ def check_figure(path: Path) -> None:
 
 
 def write_figure(path: Path, factor: Factor, band: ErrorBand) -> None:
-    """Write the plot as SVG or PNG, by the file's ending; the same plot gives the same bytes."""
+    """Write the plot as SVG or PNG, by the suffix of the file; the bytes are reproducible."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""An evaluation for reading: accuracy, cycles, and where values saturated."""
+"""An evaluation as text: accuracy, cycles, saturation, classes and mistakes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nmpsim.views.measures import NAME, OPERATION, Measure, Number, share
 from nmpsim.views.text import percent, plural
 
 MAX_CLASSES = 20
-"""Of more classes, the worst are shown."""
+"""Classes that are shown, the worst first."""
 MAX_FAILED = 5
 MAX_LAYERS = 20
 MAX_MISTAKES = 10
 
 
 def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) -> None:
-    """The whole evaluation."""
+    """Print the whole evaluation."""
     count = len(found.answers)
     line(console, f"{found.subject.program}: {plural(count, 'sample')}", "bold")
     if count < len(found.labels):
@@ -44,7 +44,7 @@ def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) ->
 def _print_failed(found: Evaluation, console: Console) -> None:
     if not found.failed:
         return
-    heading(console, f"{plural(len(found.failed), 'run')} did not reach the end; counted as wrong")
+    heading(console, f"{plural(len(found.failed), 'run')} did not complete; counted as wrong")
     for answer in found.failed[:MAX_FAILED]:
         line(console, f"  sample {answer.index}: {answer.error}", "red")
     if len(found.failed) > MAX_FAILED:
@@ -68,7 +68,7 @@ def _print_layers(found: Evaluation, console: Console) -> None:
         Number("%", lambda one: share(one.saturated, one.elements)),
     )
     if len(layers) > MAX_LAYERS:
-        line(console, f"and {plural(len(layers) - MAX_LAYERS, 'layer')} with less")
+        line(console, f"and {plural(len(layers) - MAX_LAYERS, 'layer')} with smaller shares")
 
 
 def _print_classes(found: Evaluation, console: Console) -> None:
@@ -100,4 +100,4 @@ def _print_confusions(found: Evaluation, console: Console) -> None:
         Number("samples"),
     )
     if len(wrong) > MAX_MISTAKES:
-        line(console, f"and {plural(len(wrong) - MAX_MISTAKES, 'pair')} of classes more")
+        line(console, f"and {plural(len(wrong) - MAX_MISTAKES, 'pair')} of classes")

@@ -1,4 +1,4 @@
-"""Integer rescalings for reading: of layers, of a bare factor, and schemas for a range."""
+"""Integer rescalings of layers and factors, and schemas for a range, as text."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from nmpsim.views.measures import INDEX, NAME, OPERATION, Measure, Number, outpu
 from nmpsim.views.text import elem_text, plural
 
 CHANNELS_SHOWN = 10
-"""Of a stage with a factor a channel, unless all are asked for."""
+"""Channels of a stage that are shown without ``--all-channels``."""
 _DIGITS = ".9g"
 
 
 def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -> None:
-    """One line a layer: its rescalings as ``pre/post/scale`` and the worst error of them."""
+    """Print a row per layer: its rescalings as ``pre/post/scale`` and their worst error."""
     line(console, f"{program}: {plural(len(layers), 'operation')}", "bold")
     if not layers:
         return
@@ -66,7 +66,7 @@ def _worst(layer: LayerFacts) -> str | None:
 
 
 def print_layer(layer: LayerFacts, console: Console, *, all_channels: bool = False) -> None:
-    """Everything about one layer."""
+    """Print operands, rescalings and profiles of one layer."""
     line(console, f"{layer.display_name}: {layer.operation}", "bold")
     if layer.name != layer.display_name:
         line(console, f"  full name {layer.name}")
@@ -94,7 +94,7 @@ def print_layer(layer: LayerFacts, console: Console, *, all_channels: bool = Fal
             [(stage, 0) for stage in whole],
             Measure("Glow's integers", lambda row: _named_form(row[0])),
             *_FACTOR,
-            Measure("which is", lambda row: row[0].formula),
+            Measure("formula", lambda row: row[0].formula),
         )
     for stage in layer.stages:
         if len(stage.factors) > 1:
@@ -119,7 +119,7 @@ def _named_form(stage: Stage) -> str:
 
 
 def _print_channels(stage: Stage, console: Console, shown: int) -> None:
-    heading(console, f"{stage.name}: {stage.formula}, a factor a channel, worst error first")
+    heading(console, f"{stage.name}: {stage.formula}, a factor per channel, worst error first")
     order = sorted(range(len(stage.factors)), key=lambda c: -_magnitude(stage.factors[c]))[:shown]
     print_table(
         console,
@@ -174,24 +174,24 @@ def _power(factor: Factor | None) -> str:
 
 
 _FACTOR = (
-    Number("stand for", _of_factor(lambda factor: factor.approximation), _DIGITS),
-    Number("of", lambda row: row[0].reals[row[1]], _DIGITS),
+    Number("value", _of_factor(lambda factor: factor.approximation), _DIGITS),
+    Number("real factor", lambda row: row[0].reals[row[1]], _DIGITS),
     Number("error", _of_factor(lambda factor: _error_text(factor.relative_error))),
     Number("power of 2", lambda row: _power(row[0].factors[row[1]])),
 )
-"""Of a stage and a channel."""
+"""Columns for rows (stage, channel)."""
 
 
 def print_factor(
     factor: Factor, errors: FormErrors | None, band: ErrorBand | None, console: Console
 ) -> None:
-    """A bare factor: its forms, its error over the inputs, and a plot of it."""
+    """Print a factor: its forms, its error over the inputs, and a plot of the error."""
     form = factor.integer
     line(console, f"{factor.real!r} as a float32", "bold")
     rows = [
         ("pre, post, scale", f"{form.pre}, {form.post}, {form.mul}"),
-        ("which does", _formula(factor)),
-        ("stands for", f"{factor.approximation!r}, {_error_text(factor.relative_error)}"),
+        ("formula", _formula(factor)),
+        ("value", f"{factor.approximation!r}, {_error_text(factor.relative_error)}"),
         ("power of 2", _power(factor)),
         ("float32 bits", factor.real.hex()),
     ]
@@ -220,7 +220,7 @@ def _print_errors(errors: FormErrors, console: Console) -> None:
     heading(console, f"for {kind} results{offset}")
     exact = errors.worst_result - errors.worst
     rows = [
-        ("inputs", f"{errors.input_low} to {errors.input_high}, others are clipped or overflow"),
+        ("inputs", f"{errors.input_low} to {errors.input_high}, others saturate or overflow"),
         (
             "worst error",
             f"{errors.worst:+.4f} units of the last place, at {errors.worst_input}:"
@@ -246,7 +246,7 @@ def _overflow_text(errors: FormErrors) -> str:
 
 
 def print_schemas(low: float, high: float, fits: Sequence[SchemaFit], console: Console) -> None:
-    """What Glow's schemas make of a range."""
+    """Print scale and offset of a range for each of Glow's schemas."""
     line(console, f"the range {low!r} to {high!r}", "bold")
     if low > 0 or high < 0:
         line(console, "  Glow widens it to hold 0.")

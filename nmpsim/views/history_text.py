@@ -1,4 +1,4 @@
-"""A history for reading: a line for each run, and whether the last is worse than the one before."""
+"""A history of runs as text and JSON: one row per entry, and a verdict on the last ones."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final, Literal, TypedDict
 
 from rich.console import Console
 
+from nmpsim.escape import escape_line
 from nmpsim.experiments.history import Entry, find_latest_pairs, name_series
 from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import line
 from nmpsim.views.measures import Measure, Number
-from nmpsim.visible import visible_line
 
 SCHEMA: Final = "nmpsim-history-2"
 SHORT = 10
-"""Characters of a commit."""
+"""Characters of a commit that are shown."""
 _BAR = 16
-"""Characters of a bar, the longest of its network."""
+"""Width of the longest bar of a network, in characters."""
 
 
 class HistoryDocument(TypedDict):
@@ -29,16 +29,16 @@ class HistoryDocument(TypedDict):
 
 
 def history_json(entries: Sequence[Entry]) -> HistoryDocument:
-    """The entries as plain data, the oldest first."""
+    """Return the entries as JSON data, the oldest first."""
     return {"schema": SCHEMA, "entries": [to_json(entry) for entry in entries]}
 
 
 def print_history(entries: Sequence[Entry], console: Console) -> None:
-    """A verdict on the last entry of each series, then all entries."""
+    """Print a verdict on the last entry of each series, then all entries."""
     for words in verdicts(entries):
         line(console, words, "bold")
     if not entries:
-        line(console, "nothing yet: name runs to add")
+        line(console, "no entries: name reports to add")
         return
     console.print()
     longest: dict[object, float] = {}
@@ -47,10 +47,10 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
     print_table(
         console,
         entries,
-        number(entries),
+        entry_number(entries),
         Measure("date", "date", lambda date: date[:10]),
         Measure("commit", "commit", lambda commit: commit[:SHORT]),
-        network(entries),
+        network_name(entries),
         KIND,
         CYCLES,
         Measure("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
@@ -60,21 +60,21 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
     )
 
 
-def number(entries: Sequence[Entry]) -> Measure:
+def entry_number(entries: Sequence[Entry]) -> Measure:
     """Return the column of each entry's position in the history, counted from 1."""
     numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
     meaning = "number of the entry, for nmpsim history --show"
     return Number("#", lambda one: numbers[id(one)], str, meaning)
 
 
-def network(entries: Sequence[Entry]) -> Measure:
-    """The name of an entry's series among these."""
+def network_name(entries: Sequence[Entry]) -> Measure:
+    """Return the column of the name of each entry's series."""
     names = name_series(entries)
-    return Measure("network", "series", names.__getitem__, "and the label, if it has one", 8)
+    return Measure("network", "series", names.__getitem__, "name and label", 8)
 
 
 def verdicts(entries: Sequence[Entry]) -> list[str]:
-    """For each series, whether its last entry is worse than the one before."""
+    """Return for each series whether its last entry is worse than the one before."""
     names = name_series(entries)
     return [
         _verdict(before, after, names[after.series]) for before, after in find_latest_pairs(entries)
@@ -101,17 +101,17 @@ def _verdict(before: Entry, after: Entry, name: str) -> str:
     change = found.get((worse, better), "the same")
     who = f"{name}, {'run' if after.kind == 'run' else 'evaluation'}"
     commits = f"{after.commit[:SHORT]} against {before.commit[:SHORT]}"
-    told = f": {', '.join(facts)}" if facts else ""
-    return visible_line(f"{who}: {commits} is {change}{told}")
+    details = f": {', '.join(facts)}" if facts else ""
+    return escape_line(f"{who}: {commits} is {change}{details}")
 
 
 def cycles_text(cycles: float) -> str:
-    """A count, or a mean of counts."""
+    """Return a number of cycles, or a mean of such numbers."""
     return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
 
 
-KIND = Measure("of", "kind", meaning="a run, or an evaluation of a data set")
-CYCLES = Number("cycles", "", cycles_text, "of the run; of an evaluation the mean")
-SATURATED = Number("saturated", meaning="values that did not fit")
-SQNR = Number("SQNR", "sqnr_db", "{:.1f} dB".format, "of the least exact layer")
-ACCURACY = Number("accuracy", "", ".2%", "share of the samples that are right")
+KIND = Measure("kind", "kind", meaning="a run, or an evaluation of a data set")
+CYCLES = Number("cycles", "", cycles_text, "cycles of the run, or mean of an evaluation")
+SATURATED = Number("saturated", meaning="values limited by the integer type")
+SQNR = Number("SQNR", "sqnr_db", "{:.1f} dB".format, "of the layer with the largest error")
+ACCURACY = Number("accuracy", "", ".2%", "share of correct samples")

@@ -1,4 +1,4 @@
-"""What is in a bundle: inputs, outputs, layers, sizes; for reading and as JSON."""
+"""Contents of a bundle as text and as JSON: inputs, outputs, layers, sizes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.config import default_device
+from nmpsim.escape import escape_line
 from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
 from nmpsim.views.columns import print_table
@@ -29,10 +30,9 @@ from nmpsim.views.measures import (
     placement,
 )
 from nmpsim.views.text import bytes_text, elem_text, percent
-from nmpsim.visible import visible_line
 
 _TENSOR = re.compile(r"^%\S+ is ")
-NOTHING_QUANTIZED = "NOTHING IS QUANTIZED: no layer works on Int8 or Int16"
+NOTHING_QUANTIZED = "NOTHING IS QUANTIZED: no layer uses Int8 or Int16"
 GLOW_INT16 = (
     "Int16 layers of glow-int follow glow-float:"
     " of Glow's compiled kernels only rescalequantized knows Int16"
@@ -98,7 +98,7 @@ class LayerDocument(TypedDict):
 
 
 class OperationDocument(TypedDict):
-    """What became of an operation of the model's file."""
+    """The layers that an operation of the model lowers to."""
 
     node: Annotated[str, "number, kind, and the tensor that it makes"]
     layers: Annotated[list[int], "indices of the layers that compute it"]
@@ -106,7 +106,7 @@ class OperationDocument(TypedDict):
 
 
 class PlacementDocument(TypedDict):
-    """How many layers run where."""
+    """Number of layers by placement."""
 
     device: int
     host: int
@@ -151,12 +151,12 @@ class InspectDocument(TypedDict):
 
 
 def inspect_json(bundle: Bundle) -> InspectDocument:
-    """Everything that the text says, as JSON data."""
+    """Return the contents of a bundle as JSON data."""
     return to_json(bundle, InspectDocument)
 
 
 def print_bundle(bundle: Bundle, console: Console) -> None:
-    """The whole view."""
+    """Print the contents of a bundle."""
     metadata = bundle.metadata
     line(console, f"{metadata.program} from {metadata.source}", "bold")
     for label, text in (
@@ -192,7 +192,7 @@ def _counts(bundle: Bundle) -> str:
 
 
 def _print_elements(bundle: Bundle, console: Console) -> None:
-    """What is Int8, Int16 and float, at a glance; that nothing is quantized, loudly."""
+    """Print the shares of Int8, Int16 and float, with a warning if nothing is quantized."""
     found = shares(bundle.metadata)
     if not found:
         return
@@ -237,13 +237,13 @@ def _tensor_text(tensor: Tensor) -> str:
 
 
 def _print_fates(bundle: Bundle, console: Console) -> None:
-    """What became of each operation of the model's file."""
+    """Print the layers that each operation of the model lowers to."""
     fates = bundle.metadata.fates
     print_table(
         console,
         [(fate, _layers_of(fate, bundle)) for fate in fates],
         Measure("operation", lambda row: _fate_text(row[0]), least=16),
-        Measure("became layer", lambda row: _named(row[1]) or row[0].why, least=16),
+        Measure("layers", lambda row: _named(row[1]) or row[0].why, least=16),
         Measure(
             "on", lambda row: placement(" and ".join(sorted({one.placement for one in row[1]})))
         ),
@@ -255,8 +255,8 @@ def _named(layers: Sequence[Layer]) -> str:
 
 
 def _fate_text(fate: OperatorMapping) -> str:
-    """Number and kind; the tensor, too, where no layer is named after it."""
-    return visible_line(" ".join(fate.node.split(" ")[:2]) if fate.layers else fate.node)
+    """Return number and kind of an operation, and its tensor if no layer is named after it."""
+    return escape_line(" ".join(fate.node.split(" ")[:2]) if fate.layers else fate.node)
 
 
 def _print_layers(layers: Sequence[Layer], console: Console) -> None:
@@ -280,10 +280,7 @@ def _print_layers(layers: Sequence[Layer], console: Console) -> None:
 
 
 def _print_reasons(layers: Sequence[Layer], console: Console) -> None:
-    """Why the host does what it does; layers with the same reason share a line.
-
-    Reasons that differ in nothing but the tensor are the same.
-    """
+    """Print why layers run on the host, one line per reason, whatever the tensor."""
     by_reason: dict[str, list[Layer]] = {}
     for layer in layers:
         if layer.placement == "host":

@@ -1,4 +1,4 @@
-"""Findings for reading: by severity and rule, many of one kind in few lines."""
+"""Findings of lint as text, by severity and rule."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nmpsim.views.console import heading, line
 from nmpsim.views.text import plural
 
 SHOWN = {"error": 8, "warning": 8, "note": 3}
-"""Findings of one rule and severity that are told in full, unless all are asked for."""
+"""Findings per rule and severity that are shown without ``--all``."""
 _STYLES = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 def print_findings(
     subject: LintSubject, report: LintReport, console: Console, *, show_all: bool = False
 ) -> None:
-    """All findings, then what was counted and what could not be looked at."""
+    """Print all findings, their number by severity, and the rules that were not checked."""
     for (severity, rule), group in groupby(report.findings, lambda f: (f.severity, f.rule)):
         findings = list(group)
         heading(console, f"{severity}: {rule} ({len(findings)})")

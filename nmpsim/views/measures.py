@@ -1,50 +1,50 @@
-"""Columns of tables: title, value, format and meaning of a fact, once for text and for HTML.
+"""Measures and causes of cycles: titles, meanings, values and formats, for text and HTML.
 
-A view chooses from these, or adds its own, and :mod:`nmpsim.views.columns` or
-:mod:`nmpsim.views.html.tables` makes a table of them.
+A view selects measures as columns; :mod:`nmpsim.views.columns` and :mod:`nmpsim.views.html.tables`
+make tables of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from nmpsim.escape import escape_line
 from nmpsim.records import frozen
 from nmpsim.report.fields import value_at
 from nmpsim.views.text import elem_text, percent, shape_text
-from nmpsim.visible import visible_line
 
 
 @frozen
 class Cell:
-    """A text, and the number or text that its column is sorted by."""
+    """Text of a table cell, and the value by which its column is sorted."""
 
     text: str
     value: float | str
     mark: str = ""
-    """Class of the style sheet, or style of the terminal; never the only bearer of a meaning."""
+    """Class of the style sheet, or style of the terminal; the text has the same meaning."""
     hint: str = ""
-    """Tooltip; empty if it would say no more."""
+    """Tooltip, possibly empty."""
 
 
 @frozen
 class Measure:
-    """A fact of a row, as a column: its title, value, format and meaning."""
+    """A column of a table: title, value, format and meaning."""
 
     title: str
     value: str | Callable[[Any], Any] = ""
-    """Attribute (``a.b`` of another) or key of the row, or a function of it; empty: as the title.
+    """Path of attributes or keys of the row, or a function of it; by default the title.
 
     None is shown as ``-``, a :class:`Cell` as it is.
     """
     format: str | Callable[[Any], str] = ""
-    """How the value is written: a format specification, or a function of the value."""
+    """Format specification, or function of the value."""
     meaning: str = ""
     least: int | None = None
-    """Narrowest width at which a text still says something; None if it must not be shortened."""
+    """Smallest width to which texts may be shortened; None if they must not be."""
     is_optional: bool = False
-    """Whether it is left out where another column would have to be shortened."""
+    """Whether the column is omitted if another would have to be shortened."""
     number: ClassVar[bool] = False
 
     def cell(self, row: Any) -> Cell:
@@ -55,7 +55,7 @@ class Measure:
             return value
         if value is None:
             return Cell("-", -1 if self.number else "")
-        text = visible_line(self._text(value))
+        text = escape_line(self._text(value))
         if not self.number:
             return Cell(text, text)
         is_finite = not isinstance(value, float) or math.isfinite(value)
@@ -69,20 +69,20 @@ class Measure:
 
 
 class Number(Measure):
-    """A number, to the right of its column."""
+    """A right-aligned column of numbers."""
 
     number = True
 
 
 def share(part: float, whole: float) -> Cell:
-    """Return a share in percent, - of nothing."""
+    """Return a share in percent; ``-`` if the whole is 0."""
     return Cell(percent(part, whole), part / whole if whole > 0 else -1)
 
 
 def layer_name(layer: Any) -> Cell:
     """Return the display name of a layer, with its full name as the tooltip."""
-    shown = visible_line(layer.display_name)
-    return Cell(shown, shown, hint=visible_line(layer.name))
+    shown = escape_line(layer.display_name)
+    return Cell(shown, shown, hint=escape_line(layer.name))
 
 
 def output_text(tensor: Any) -> str:
@@ -91,14 +91,66 @@ def output_text(tensor: Any) -> str:
 
 
 def placement(place: str) -> Cell:
-    """Return where layers run, the host so that it stands out; - of none."""
+    """Return where layers run, with the host highlighted; ``-`` for no layers."""
     return Cell(place or "-", place, "magenta" if "host" in place else "")
 
 
+@frozen
+class Cause:
+    """A cause of cycles: its title, meaning and color in figures."""
+
+    title: str
+    meaning: str
+    color: str
+
+
+CORE_CAUSES = {
+    "mac": Cause("MAC array", "MAC array at work", "#0072b2"),
+    "vector": Cause("vector unit", "vector unit at work", "#56b4e9"),
+    "load": Cause("load wait", "waiting for loads", "#e69f00"),
+    "store": Cause("store wait", "waiting for stores", "#f0c97a"),
+    "contention": Cause(
+        "DRAM contention", "waiting for loads or stores while the DRAM served others", "#d55e00"
+    ),
+    "imbalance": Cause(
+        "imbalance", "imbalance: waiting at barriers for cores with more work", "#cc79a7"
+    ),
+    "unused": Cause("unused cores", "unused cores: no work in this layer", "#f2e6ee"),
+    "barrier": Cause("barrier overhead", "barrier overhead", "#8c5a78"),
+    "semaphore": Cause("semaphore wait", "waiting at semaphores", "#7f7f7f"),
+    "idle": Cause("idle", "idle: halted before the others", "#d9d9d9"),
+    "control": Cause("control core", "control core at work", "#009e73"),
+}
+"""Causes of the cycles of cores."""
+PATH_CAUSES = {
+    "mac": Cause("MAC array", "MAC array", "#0072b2"),
+    "vector": Cause("vector unit", "vector unit", "#56b4e9"),
+    "dram_service": Cause("DRAM bursts", "DRAM: transferring bursts", "#e69f00"),
+    "row_miss": Cause("DRAM rows", "DRAM: opening rows", "#d55e00"),
+    "latency": Cause("DRAM latency", "DRAM: latency after the last burst", "#f0c97a"),
+    "dma_start": Cause("transfer start", "start of transfers", "#cc79a7"),
+    "control": Cause("control core", "control core", "#009e73"),
+    "barrier": Cause("barrier overhead", "barrier overhead", "#8c5a78"),
+    "semaphore": Cause("semaphore overhead", "semaphore overhead", "#7f7f7f"),
+}
+"""Causes of the cycles on the critical path. Colors are distinguishable with color blindness."""
+
+
+def find_cause(causes: Mapping[str, Cause], name: str) -> Cause:
+    """Return a cause by its name in the report; one with that title if it is unknown."""
+    return causes.get(name) or Cause(name, name, "#b0b7bf")
+
+
+def largest(shares: Mapping[str, int], count: int | None = None) -> list[tuple[str, int]]:
+    """Return the largest positive values with their keys, largest first."""
+    positive = [item for item in shares.items() if item[1]]
+    return sorted(positive, key=lambda item: -item[1])[:count]
+
+
 INDEX = Number("#", "index", str, "position in the run")
-NAME = Measure("layer", layer_name, "", "its display name; the tooltip has its full name", 6)
-OPERATION = Measure("operation", "", "", "what it computes", 8)
+NAME = Measure("layer", layer_name, "", "display name; the tooltip has the full name", 6)
+OPERATION = Measure("operation", "", "", "operation of the layer", 8)
 CYCLES = Number(
-    "cycles", "", "", "from the end of the layer before to the barrier that ends this one"
+    "cycles", "", "", "from the end of the previous layer to the barrier that ends this one"
 )
 OUTPUT = Measure("output", output_text, "", "element type and shape", 9, is_optional=True)

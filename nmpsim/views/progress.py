@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal once it lasts, and one line while kernels compile."""
+"""A progress bar on a terminal, and a notice while kernels are compiled."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
-from nmpsim.compiling import COMPILING
+from nmpsim.compile_notice import COMPILE_NOTICE
+from nmpsim.escape import escape_line
 from nmpsim.views.text import shorten_middle
-from nmpsim.visible import visible_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 DELAY_SECONDS = 0.5
-"""A run that is shorter shows no bar."""
+"""Time before the bar appears."""
 
 
 class Event(Protocol):
-    """What the session reports: see ``nmpsim.session.Progress``."""
+    """A progress event, see :class:`nmpsim.session.Progress`."""
 
     @property
     def kind(self) -> str:
-        """compiling or layer"""
+        """``compiling``, ``layer`` or another kind."""
 
     @property
     def done(self) -> int:
-        """Layers that are finished."""
+        """Finished items."""
 
     @property
     def total(self) -> int:
-        """Layers in all."""
+        """All items."""
 
     @property
     def name(self) -> str:
-        """The layer at hand."""
+        """Name of the current item."""
 
 
 class RunProgress:
-    """Shows progress events on a console for stderr; use it as a context manager."""
+    """Context manager that shows progress events on a console for stderr."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._start = time.monotonic()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._said_compiling = False
+        self._has_printed_notice = False
 
     def __enter__(self) -> RunProgress:
         return self
@@ -59,18 +59,18 @@ class RunProgress:
             self._bar.stop()
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Show an event."""
         if event.kind == "compiling":
-            self._say_compiling()
+            self._print_notice()
         elif self._bar is not None:
             self._update(event)
         elif self._is_due():
             self._begin(event)
 
-    def _say_compiling(self) -> None:
-        if not self._said_compiling:
-            self._said_compiling = True
-            self._console.print(COMPILING, soft_wrap=True)
+    def _print_notice(self) -> None:
+        if not self._has_printed_notice:
+            self._has_printed_notice = True
+            self._console.print(COMPILE_NOTICE, soft_wrap=True)
 
     def _is_due(self) -> bool:
         return self._console.is_terminal and time.monotonic() - self._start > DELAY_SECONDS
@@ -104,9 +104,9 @@ class RunProgress:
 
 
 def _description(event: Event) -> str:
-    return shorten_middle(visible_line(event.name), 30)
+    return shorten_middle(escape_line(event.name), 30)
 
 
 def stderr_console() -> Console:
-    """Where progress goes."""
+    """Return the console for progress on stderr."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False)

@@ -1,4 +1,4 @@
-"""What became of a float program, and what schemas and precisions cost: for reading and as data."""
+"""A quantized program and comparisons of schemas and precisions, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SettingsDocument(TypedDict):
 
 
 class ResultDocument(TypedDict):
-    """What became of a result of the program."""
+    """A result of the program after quantization."""
 
     number: int
     name: str
@@ -54,7 +54,7 @@ class ProgramDocument(TypedDict):
 
 
 class OutputDocument(TypedDict):
-    """An output against the float program's."""
+    """The error of an output against the float program."""
 
     name: str
     sqnr_db: Annotated[float | None, OR_NULL, "null where there is no error or no signal"]
@@ -62,7 +62,7 @@ class OutputDocument(TypedDict):
 
 
 class LayerDocument(TypedDict):
-    """A layer against the float program's."""
+    """The error of a layer against the float program."""
 
     name: str
     opcode: str
@@ -70,7 +70,7 @@ class LayerDocument(TypedDict):
 
 
 class ComparisonDocument(TypedDict):
-    """A way to quantize, against the float program."""
+    """Settings of quantization and their errors against the float program."""
 
     settings: SettingsDocument
     quantized: int
@@ -94,7 +94,7 @@ def print_quantization(
     samples: int,
     console: Console,
 ) -> None:
-    """What was asked for: what became of the program, the comparison, or both."""
+    """Print the quantized program, the comparisons, or both."""
     if program is not None:
         _print_program(program, console)
     if program is not None and comparisons:
@@ -104,7 +104,7 @@ def print_quantization(
 
 
 def _print_program(program: QuantizedProgram, console: Console) -> None:
-    """How much is quantized and how; what stays float and why."""
+    """Print how many results are quantized, and why others stay float."""
     names = [result.name for result in program.results]
     shown = dict(zip(names, display_names(names), strict=True))
     staying = program.staying_float
@@ -131,7 +131,7 @@ def _print_saturated(
     shown: Mapping[str, str],
     console: Console,
 ) -> None:
-    """Biases that lost elements, which is never what somebody wants."""
+    """Print the biases with saturated elements."""
     elem = elem_text(settings.bias_elem)
     heading(console, f"biases with elements that do not fit {elem} on their scale")
     print_table(console, saturated, *_names(shown), Number("saturated", "bias_saturated", str))
@@ -152,8 +152,8 @@ def _weights_text(settings: Settings) -> str:
 
 
 def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: Console) -> None:
-    """One line for each schema and precision."""
-    line(console, f"against the float program, over {plural(samples, 'sample')}", "bold")
+    """Print a row per schema and precision."""
+    line(console, f"errors against the float program over {plural(samples, 'sample')}", "bold")
     line(console, _weights_text(comparisons[0].settings))
     console.print()
     print_table(
@@ -165,7 +165,7 @@ def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: 
         Number("top-1 %", "worst_output.top1_agreement", lambda one: percent(one, 1.0)),
         Measure("worst layer", _worst_name, least=10),
         Measure("operation", "worst_layer.opcode", operation_name, least=8),
-        Number("its dB", "worst_layer.sqnr_db", decibels),
+        Number("layer dB", "worst_layer.sqnr_db", decibels),
         Number("float", "staying_float", str),
     )
 
@@ -179,6 +179,6 @@ def _worst_name(comparison: Comparison) -> str:
 def quantization_document(
     program: QuantizedProgram | None, comparisons: Sequence[Comparison], samples: int
 ) -> QuantizeDocument:
-    """The same as plain data, with every result, output and layer."""
+    """Return the quantized program and the comparisons as JSON data."""
     data = {"samples": samples, "program": program, "comparisons": comparisons}
     return to_json(data, QuantizeDocument)

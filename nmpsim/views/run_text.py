@@ -1,4 +1,4 @@
-"""A run for reading: its layers, its totals, its answer, and why it stopped if it did."""
+"""The report of a run as text: layers, totals, causes of cycles, outputs, and a trap."""
 
 from __future__ import annotations
 
@@ -7,89 +7,64 @@ from typing import Any
 
 from rich.console import Console
 
-from nmpsim.report.causes import CAUSES
+from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.report.ended import ContractReport, TrapReport, ViolationReport
-from nmpsim.report.throughput import Throughput
-from nmpsim.report.use import HostWork
+from nmpsim.report.device_use import HostWork, Throughput
+from nmpsim.report.termination import ContractReport, TrapReport, ViolationReport
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.measures import (
+    CORE_CAUSES,
     CYCLES,
     INDEX,
     NAME,
     OPERATION,
     OUTPUT,
+    PATH_CAUSES,
     Cell,
     Measure,
     Number,
+    find_cause,
+    largest,
     share,
 )
 from nmpsim.views.outputs import output_lines
 from nmpsim.views.text import duration, per_second, percent, plural
-from nmpsim.visible import visible_line
 
 MAX_SATURATED = 10
-"""Layers whose stages of saturation are listed: the worst."""
+"""Layers whose saturation is listed by stage: those with the largest share."""
 MAX_SLOW = 5
-"""Layers that are listed as furthest from their bound, and with what they waited for."""
+"""Layers that are listed by distance from their bound and by critical path."""
 MAX_PATH = 3
-"""Causes of a layer's critical path that are listed: the largest."""
-CAUSE_WORDS = {
-    "mac": "MAC array at work",
-    "vector": "vector unit at work",
-    "load": "waiting for loads",
-    "store": "waiting for stores",
-    "contention": "waiting for loads or stores while the DRAM served others",
-    "imbalance": "imbalance: waiting at barriers for cores with more work",
-    "unused": "unused: cores that the layer gave no work",
-    "barrier": "barrier overhead",
-    "semaphore": "waiting at semaphores",
-    "idle": "idle: halted before the others",
-    "control": "control core at work",
-}
-"""What the causes of cycles mean."""
-PATH_WORDS = {
-    "mac": "MAC array",
-    "vector": "vector unit",
-    "dram_service": "DRAM: transferring bursts",
-    "row_miss": "DRAM: opening rows",
-    "latency": "DRAM: latency after the last burst",
-    "dma_start": "start of transfers",
-    "control": "control core",
-    "barrier": "barrier overhead",
-    "semaphore": "semaphore overhead",
-}
-"""What the causes of cycles on the critical path mean."""
+"""Causes of a layer's critical path that are listed."""
 _TRAP_HINTS = {
-    "deadlock": "every core waits for something that no core will do: look for a barrier"
-    " or semaphore that some core never reaches (`nmpsim disasm`)",
-    "cycle_limit": "if the program is meant to take this long, give it more --max-cycles, or raise"
-    " `cycles` under [limits] in a device file; otherwise it loops",
-    "timeout": "give it a longer --timeout; or --max-cycles, which stops it at the same place on"
-    " every computer",
-    "contract": "the answer would depend on what memory held before, or on when a transfer lands;"
-    " --no-strict goes on",
+    "deadlock": "every core waits: look for a barrier or semaphore that some core never reaches"
+    " (`nmpsim disasm`)",
+    "cycle_limit": "raise --max-cycles, or `cycles` under [limits] in a device file, unless the"
+    " program loops",
+    "timeout": "raise --timeout; --max-cycles stops at the same place on every computer",
+    "contract": "the output would depend on uninitialized memory or on the time of a transfer;"
+    " --no-strict continues",
     "trap": "`nmpsim disasm` shows the code around this pc",
 }
 _TRAP_WORDS = {
     "trap": "trap",
     "deadlock": "deadlock",
     "cycle_limit": "cycle limit reached",
-    "timeout": "time is up",
-    "contract": "the program breaks the contract of the instruction set",
+    "timeout": "time limit reached",
+    "contract": "the program violates the contract of the instruction set",
 }
 CONTRACT_WORDS = {
-    "proved": "kept, proved for every input",
-    "checked": "kept in this run",
-    "violated": "BROKEN, see below",
+    "proved": "obeyed, proved for every input",
+    "checked": "obeyed in this run",
+    "violated": "VIOLATED, see below",
     "not_checked": "not checked",
 }
-"""What became of the check of the contract."""
+"""Status of the contract -> text."""
 
 
 def print_run(report: RunReport, console: Console) -> None:
-    """The whole report."""
+    """Print the whole report."""
     head = f"{report.program}: {_arithmetic(report)}, {report.engine} engine"
     line(console, f"{head}, device {report.device.get('name', '?')}", "bold")
     if report.limited_by:
@@ -111,10 +86,17 @@ def print_run(report: RunReport, console: Console) -> None:
     for note in report.notes:
         line(console, f"note: {note}")
     line(console, _footnote(report), "dim")
+    if report.shadow is not None or report.sensitivity is not None:
+        from nmpsim.views.analyses_text import print_sensitivity, print_shadow  # few runs need it
+
+        if report.shadow is not None:
+            print_shadow(report.shadow, console)
+        if report.sensitivity is not None:
+            print_sensitivity(report.sensitivity, console)
 
 
 def _print_layers(report: RunReport, console: Console) -> None:
-    """One row a layer; a narrow terminal has no column of outputs, then names are shortened."""
+    """Print a row per layer; on a narrow terminal without outputs and with shortened names."""
     print_table(
         console,
         report.layers,
@@ -132,7 +114,7 @@ def _print_layers(report: RunReport, console: Console) -> None:
 
 
 def _cores_text(layer: LayerReport) -> str:
-    """How many cores have work, or ``host``."""
+    """Return the number of cores with work, or ``host``."""
     return "host" if layer.placement == "host" else f"{layer.cores}"
 
 
@@ -147,7 +129,7 @@ def _saturated(layer: LayerReport) -> Cell:
 
 
 def _arithmetic(report: RunReport) -> str:
-    """The profiles of the layers; an assembly program follows none, it computes what it says."""
+    """Return the numerics profiles of the layers; an assembly program has none."""
     if report.numerics == "assembly":
         return "assembly program"
     profiles = dict.fromkeys(layer.numerics for layer in report.layers if layer.numerics)
@@ -159,7 +141,7 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
     if not saturated:
         return
     console.print()
-    line(console, "saturated: results that did not fit, by layer")
+    line(console, "saturated: results limited by the integer type, by layer")
     for layer in sorted(
         sorted(saturated, key=_saturated_share)[-MAX_SATURATED:], key=lambda layer: layer.index
     ):
@@ -175,7 +157,7 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
         )
     if len(saturated) > MAX_SATURATED:
         more = plural(len(saturated) - MAX_SATURATED, "layer")
-        line(console, f"  and smaller shares of {more} more; --format json has all")
+        line(console, f"  and {more} with smaller shares; --format json has all")
 
 
 def _saturated_share(layer: LayerReport) -> float:
@@ -183,7 +165,7 @@ def _saturated_share(layer: LayerReport) -> float:
 
 
 def run_totals(report: RunReport) -> list[tuple[str, str]]:
-    """What a run came to: labels and texts."""
+    """Return the totals of a run as labels and texts."""
     clock = report.device.get("cores_clock_mhz")
     macs = sum(layer.macs for layer in report.layers)
     host = report.host
@@ -194,7 +176,7 @@ def run_totals(report: RunReport) -> list[tuple[str, str]]:
         ("latency", f"{took}{_host(host)}"),
         *([] if throughput is None else [("throughput", throughput_text(throughput, host))]),
         ("MACs", f"{macs:,}, {percent(report.use.mac_utilization, 1)}% MAC utilization"),
-        ("DRAM", report.use.dram_words()),
+        ("DRAM", report.use.describe_dram()),
         ("layers", f"{len(report.layers) - host.layers} on the device, {host.layers} on the host"),
         ("simulation", f"{duration(report.host_seconds)} of wall time"),
         ("contract", contract_text(report.contract)),
@@ -202,7 +184,7 @@ def run_totals(report: RunReport) -> list[tuple[str, str]]:
 
 
 def throughput_text(throughput: Throughput, host: HostWork) -> str:
-    """Inferences a second and cycles of each, and what was measured for it."""
+    """Return inferences per second, cycles per inference, and the runs they were measured in."""
     later = throughput.run_cycles[1:]
     least, most = (f"{of(later or throughput.run_cycles):,}" for of in (min, max))
     took = least if least == most else f"{least} to {most}"
@@ -213,11 +195,11 @@ def throughput_text(throughput: Throughput, host: HostWork) -> str:
     pace = "-" if rate is None else per_second(rate)
     each = f"{throughput.cycles_per_inference:,.1f} cycles each"
     uncounted = f"; + {host.text}" if host.layers and host.cycles is None else ""
-    return f"{pace} inferences a second, {each}: {how}{uncounted}"
+    return f"{pace} inferences per second, {each}: {how}{uncounted}"
 
 
 def _host(host: HostWork) -> str:
-    """What the total leaves out, or has besides the device's cycles."""
+    """Return the host's part of the latency, or that it is not counted."""
     if not host.layers:
         return ""
     if host.cycles is None:
@@ -226,47 +208,49 @@ def _host(host: HostWork) -> str:
 
 
 def contract_text(contract: ContractReport) -> str:
-    """What became of the check of the contract, and why it was not made."""
+    """Return the status of the contract, and why it was not checked."""
     text = CONTRACT_WORDS[contract.status]
     return f"{text}: {contract.message}" if contract.message else text
 
 
 def _print_causes(report: RunReport, console: Console) -> None:
     cycles = {
-        name: sum(layer.core_cycles.get(name, 0) for layer in report.layers) for name in CAUSES
+        name: sum(layer.core_cycles.get(name, 0) for layer in report.layers) for name in CORE_CAUSES
     }
     total = sum(cycles.values())
     if not total:
         return
-    heading(console, "how the cores spent their cycles")
-    for name, count in sorted(cycles.items(), key=lambda item: -item[1]):
-        if count:
-            line(console, f"  {percent(count, total):>5}%  {CAUSE_WORDS[name]}")
+    heading(console, "core cycles by cause")
+    for name, count in largest(cycles):
+        line(console, f"  {percent(count, total):>5}%  {CORE_CAUSES[name].meaning}")
 
 
 def _print_path(report: RunReport, console: Console) -> None:
-    path = report.critical_path
-    if not sum(path.values()):
+    path = largest(report.critical_path)
+    if not path:
         return
-    heading(console, "critical path: what the run waited for")
-    for name, count in sorted(path.items(), key=lambda item: -item[1]):
-        if count:
-            line(console, f"  {percent(count, report.device_cycles):>5}%  {PATH_WORDS[name]}")
+    heading(console, "critical path by cause")
+    for name, count in path:
+        share = percent(count, report.device_cycles)
+        line(console, f"  {share:>5}%  {PATH_CAUSES[name].meaning}")
     if report.queueing:
         share = percent(report.queueing, report.device_cycles)
-        line(console, f"  in {share}% the DRAM served other transfers first (queueing)")
+        line(console, f"  {share:>5}%  of this queueing: the DRAM served other transfers first")
     for layer in sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]:
         if any(layer.critical_path.values()):
             line(
                 console,
-                f"  layer {layer.index} {visible_line(layer.display_name)}: {path_text(layer)}",
+                f"  layer {layer.index} {escape_line(layer.display_name)}: {path_text(layer)}",
             )
 
 
 def path_text(layer: LayerReport) -> str:
-    """The largest causes of a layer's critical path."""
-    largest = sorted(layer.critical_path.items(), key=lambda item: -item[1])[:MAX_PATH]
-    return ", ".join(f"{name} {percent(n, layer.cycles)}%" for name, n in largest if n) or "-"
+    """Return the largest causes of a layer's critical path."""
+    causes = largest(layer.critical_path, MAX_PATH)
+    texts = [
+        f"{find_cause(PATH_CAUSES, name).title} {percent(n, layer.cycles)}%" for name, n in causes
+    ]
+    return ", ".join(texts) or "-"
 
 
 def _print_bounds(report: RunReport, console: Console) -> None:
@@ -283,15 +267,15 @@ def _print_bounds(report: RunReport, console: Console) -> None:
         CYCLES,
         Number("x", "distance", ".2f"),
         Number("bound", "bound.cycles"),
-        Measure("bound by", "bound.kind"),
-        Measure("bound is", "bound.formula", least=20),
+        Measure("limited by", "bound.kind"),
+        Measure("formula", "bound.formula", least=20),
     )
 
 
 def _print_outputs(report: RunReport, console: Console) -> None:
     if not report.output_reports:
         return
-    stopped = " (the run did not reach its end: do not rely on them)" if report.trap else ""
+    stopped = " (invalid, the run did not complete)" if report.trap else ""
     heading(console, f"{plural(len(report.output_reports), 'output')}{stopped}")
     for output in report.output_reports:
         for text in output_lines(output):
@@ -321,7 +305,7 @@ def _print_trap(report: RunReport, trap: TrapReport, console: Console) -> None:
 
 
 def _other(report: RunReport, violation: ViolationReport) -> str | None:
-    """The earlier one of two instructions."""
+    """Return the earlier of the two instructions of a violation."""
     if violation.other_core is None or violation.other_pc is None:
         return None
     layer = (

@@ -15,9 +15,9 @@ import attrs
 import nmpsim
 from nmpsim.analysis.lint import RULES, Finding
 from nmpsim.checking import CaseResult, Check
+from nmpsim.escape import escape, escape_line
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.report.data import saturates_notably
-from nmpsim.visible import visible, visible_line
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LINT_RULES: Mapping[str, str] = {rule.name: rule.summary for rule in RULES}
@@ -105,12 +105,12 @@ def _result(result: SarifResult, rule_index: int) -> dict[str, Any]:
         physical["region"] = {"startLine": result.line}
     location: dict[str, Any] = {"physicalLocation": physical}
     if result.layer:
-        location["logicalLocations"] = [{"name": visible_line(result.layer), "kind": "member"}]
+        location["logicalLocations"] = [{"name": escape_line(result.layer), "kind": "member"}]
     return {
         "ruleId": result.rule,
         "ruleIndex": rule_index,
         "level": result.level,
-        "message": {"text": visible(result.message)},
+        "message": {"text": escape(result.message)},
         "locations": [location],
     }
 

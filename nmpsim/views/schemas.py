@@ -1,6 +1,6 @@
-"""Make the published JSON Schemas: ``python -m nmpsim.views.schemas nmpsim/schemas``.
+"""Write the published JSON Schemas: ``python -m nmpsim.views.schemas nmpsim/schemas``.
 
-One file for every JSON document that nmpsim writes, made from the document's definition.
+There is one file for each JSON document of nmpsim, made from the definition of the document.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from nmpsim.views.sweep_text import SweepDocument
 
 @attrs.frozen
 class Document:
-    """A JSON document."""
+    """A JSON document, its definition and the command that writes it."""
 
     name: str
-    """Of the file of its schema, without ``.json``."""
+    """Name of the schema file, without ``.json``."""
     written_by: str
     title: str
     definition: Any
@@ -52,13 +52,18 @@ class Document:
 
 DOCUMENTS = (
     Document("report", "nmpsim run --format json", "Report of one run of nmpsim", RunReport),
-    Document("runs", "nmpsim run --format json, several inputs", "A line for a run", RunsDocument),
-    Document("check", "nmpsim check --format json", "What checks found", CheckDocument),
-    Document("baseline", "nmpsim check --update-baseline", "A run as it was", Baseline),
-    Document("compile", "nmpsim compile --format json", "What compiling did", CompileDocument),
-    Document("inspect", "nmpsim inspect --format json", "What is in a bundle", InspectDocument),
+    Document(
+        "runs",
+        "nmpsim run --format json, several inputs",
+        "Summaries of several runs",
+        RunsDocument,
+    ),
+    Document("check", "nmpsim check --format json", "Results of checks", CheckDocument),
+    Document("baseline", "nmpsim check --update-baseline", "Baseline of a run", Baseline),
+    Document("compile", "nmpsim compile --format json", "Results of compiling", CompileDocument),
+    Document("inspect", "nmpsim inspect --format json", "Contents of a bundle", InspectDocument),
     Document("device", "nmpsim device --format json", "Settings of a device", DeviceDocument),
-    Document("lint", "nmpsim lint --format json", "What rules found", LintDocument),
+    Document("lint", "nmpsim lint --format json", "Findings of lint", LintDocument),
     Document(
         "explain",
         "nmpsim explain --format json",
@@ -71,35 +76,42 @@ DOCUMENTS = (
         "Two runs, or two reports",
         RunDifferenceDocument | ReportDifferenceDocument,
     ),
-    Document("trace", "nmpsim run --trace", "What units did, for Perfetto", TraceDocument),
-    Document("debug", "nmpsim debug --format json", "Answers to a script", DebugDocument),
+    Document("trace", "nmpsim run --trace", "Timeline of units, for Perfetto", TraceDocument),
+    Document("debug", "nmpsim debug --format json", "Results of a debugger script", DebugDocument),
     Document("patch", "export of nmpsim debug", "Changes of a bundle", PatchDocument),
-    Document("sweep", "nmpsim sweep --format json", "A grid of devices", SweepDocument),
-    Document("eval", "nmpsim eval --format json", "A data set", EvaluationDocument),
-    Document("history", "nmpsim history --format json", "Runs over commits", HistoryDocument),
-    Document("history-entry", "nmpsim history, in its folder", "A run of a history", EntryDocument),
-    Document("quantize", "nmpsim quantize --format json", "A float network", QuantizeDocument),
+    Document("sweep", "nmpsim sweep --format json", "Results of a sweep", SweepDocument),
+    Document("eval", "nmpsim eval --format json", "Evaluation on a data set", EvaluationDocument),
+    Document("history", "nmpsim history --format json", "History of runs", HistoryDocument),
+    Document("history-entry", "nmpsim history, in its folder", "Entry of a history", EntryDocument),
+    Document(
+        "quantize",
+        "nmpsim quantize --format json",
+        "Quantization of a float network",
+        QuantizeDocument,
+    ),
     Document(
         "tensors",
         "nmpsim quantize, next to the LIR",
         "Exact scales of a program's tensors",
         dict[str, TensorFacts],
     ),
-    Document("model", "nmpsim quantize, next to the LIR", "Of a model's file", ModelOrigin),
+    Document("model", "nmpsim quantize, next to the LIR", "Origin of a model", ModelOrigin),
     Document("metadata", "section .nmpsim.meta of a bundle", "Metadata of a bundle", Metadata),
-    Document("module", "section .nmpsim.lir.index of a bundle", "Of a bundle's LIR", ModuleIndex),
-    Document("core", "array about of a core file", "What a core file is of", AboutDocument),
-    Document("repro", "nmpsim reduce", "The part of a program that fails", ReproDocument),
+    Document(
+        "module", "section .nmpsim.lir.index of a bundle", "Index of a bundle's LIR", ModuleIndex
+    ),
+    Document("core", "array about of a core file", "Contents of a core file", AboutDocument),
+    Document("repro", "nmpsim reduce", "Failing part of a program", ReproDocument),
 )
 
 
 def schema_text(document: Document) -> str:
-    """The file of its schema."""
+    """Return the text of the schema file of a document."""
     return json.dumps(document_schema(document.definition, document.title), indent=2) + "\n"
 
 
 def main() -> None:
-    """Write all files into a folder."""
+    """Write all schema files into the folder of the command line."""
     folder = Path(sys.argv[1])
     folder.mkdir(exist_ok=True)
     for document in DOCUMENTS:

@@ -1,4 +1,4 @@
-"""A sweep as figures by matplotlib: cycles, roofline, Pareto front."""
+"""Figures of a sweep by matplotlib: cycles, roofline, Pareto front."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_NAMED = 10
-"""Lines, points or ticks with a name of their own; of more, none has one."""
+"""Most lines, points or ticks with names; if there are more, none has one."""
 MAX_IN_HALF = 45
-"""Characters of a label that have room in half of a figure's width."""
+"""Longest label that fits half of a figure's width, in characters."""
 _DASHES = ("-", "--", ":", "-.")
-"""Of one line after the other, so that lines in the same place are seen to be several."""
+"""Line styles in turn, so that coincident lines are distinguishable."""
 
 
 def check_plots(folder: Path) -> None:
-    """Refuse figures that cannot be made, before anything is run.
+    """Raise UserError early if figures cannot be made.
 
-    Raises:
-        UserError: PKG001 if matplotlib is not installed, FILE002 if the folder cannot be made.
+    Raises
+    ------
+    UserError
+        PKG001 if matplotlib is missing, FILE002 if the folder cannot be made.
     """
     try:
         import matplotlib.figure  # noqa: F401 - whether it is there
     except ImportError as error:
-        instead = "or leave --plot out"
+        instead = "or omit --plot"
         raise missing(error, "plot", "plots need matplotlib", instead=instead) from error
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +47,7 @@ def check_plots(folder: Path) -> None:
 
 
 def write_plots(folder: Path, result: SweepResult) -> Iterator[Path]:
-    """Write the figures; the same rows give the same bytes. Yields their paths.
+    """Write the figures, with reproducible bytes, and yield their paths.
 
     At least one row must have a result.
     """
@@ -78,7 +80,7 @@ def _write(path: Path, title: str, draw: Any) -> None:
 
 
 def _draw_cycles(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
-    """Cycles against cores, or what else was varied; a line for each choice of the rest."""
+    """Draw cycles against cores, or another varied setting, with a line per other settings."""
     across = "cores_count" if "cores_count" in result.varied else result.varied[0]
     others = [name for name in result.varied if name != across]
     lines: dict[str, list[tuple[int, int]]] = {}
@@ -97,7 +99,7 @@ def _draw_cycles(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
 
 
 def _draw_roofline(axes: Axes, rows: Sequence[Row]) -> None:
-    """What each device reached, under the roofs of all devices."""
+    """Draw the performance of each device under the roofs of all devices."""
     points = [row for row in rows if row["macs"] and _bytes(row)]
     reach = [row["macs"] / _bytes(row) for row in points] or [1.0]
     ridges = [_peak(row) / row["dram_bytes_per_cycle"] for row in rows]
@@ -105,7 +107,7 @@ def _draw_roofline(axes: Axes, rows: Sequence[Row]) -> None:
     for peak, bandwidth in sorted({(_peak(row), row["dram_bytes_per_cycle"]) for row in rows}):
         axes.plot(x, np.minimum(peak, x * bandwidth), color="grey", linewidth=0.7)
     for bandwidth in sorted({row["dram_bytes_per_cycle"] for row in rows}):
-        _name(axes, f"{bandwidth} bytes a cycle", x[0], x[0] * bandwidth, "left")
+        _name(axes, f"{bandwidth} bytes per cycle", x[0], x[0] * bandwidth, "left")
     for peak, cores in sorted({(_peak(row), row["cores_count"]) for row in rows}):
         _name(axes, f"{plural(cores, 'core')} of {peak // cores} MACs", x[-1], peak, "right")
     speed = [row["macs"] / row["cycles"] for row in points]
@@ -117,15 +119,15 @@ def _draw_roofline(axes: Axes, rows: Sequence[Row]) -> None:
                 [speed[i] for i in mine],
                 marker,
                 markersize=4,
-                label=f"bound by {bound}",
+                label=f"limited by {bound}",
             )
     if points:
         _legend_below(axes)
-    _log_axes(axes, "MACs for each byte of DRAM traffic", "MACs in a cycle (lines: Int8 peak)")
+    _log_axes(axes, "MACs per byte of DRAM traffic", "MACs per cycle (lines: Int8 peak)")
 
 
 def _draw_pareto(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
-    """Cycles against all scratchpads together; the line joins points that none surpasses."""
+    """Draw cycles against the scratchpads of all cores, and the Pareto front."""
     points = sorted((_scratchpads(row), row["cycles"]) for row in rows)
     front = pareto_front(points)
     axes.plot(*zip(*points, strict=True), "o", color="grey", markersize=3, label="device")
@@ -142,7 +144,7 @@ def _draw_pareto(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Points with less of the second than any point with as little of the first."""
+    """Return the points that no other point improves in both coordinates."""
     front: list[tuple[float, float]] = []
     for point in sorted(points):
         if not front or point[1] < front[-1][1]:
@@ -155,7 +157,7 @@ def _settings(row: Row, names: Sequence[str]) -> str:
 
 
 def _name(axes: Axes, text: str, x: float, y: float, side: str) -> None:
-    """A small text whose end at that side is at a point: the left one below it, else above."""
+    """Draw a small text at a point, below it on the left side, above it on the right."""
     dy, va = (-4, "top") if side == "left" else (3, "bottom")
     axes.annotate(
         text, (x, y), (0, dy), textcoords="offset points", fontsize="x-small", ha=side, va=va
@@ -163,14 +165,14 @@ def _name(axes: Axes, text: str, x: float, y: float, side: str) -> None:
 
 
 def _legend_below(axes: Axes) -> None:
-    """Where it hides nothing; in two columns if the labels are short."""
+    """Place the legend below the axes, in two columns if the labels are short."""
     _, labels = axes.get_legend_handles_labels()
     columns = 2 if max(map(len, labels)) <= MAX_IN_HALF else 1
     axes.figure.legend(loc="outside lower center", ncols=columns, fontsize="small")
 
 
 def _log_axes(axes: Axes, x: str, y: str) -> None:
-    """Logarithmic, with plain numbers; within one decade also between its ends."""
+    """Make both axes logarithmic with plain numbers, and minor ticks within one decade."""
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
     plain = StrMethodFormatter("{x:,.10g}")

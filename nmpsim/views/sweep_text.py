@@ -1,4 +1,4 @@
-"""The points of a sweep for reading: what was set, and what came of it."""
+"""The points of a sweep as text and as JSON: settings and results."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated, Final, Literal, TypedDict
 
 from rich.console import Console
 
+from nmpsim.escape import escape_line
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.grid import format_setting_name
 from nmpsim.experiments.table import Row
-from nmpsim.report.use import HostWork
+from nmpsim.report.device_use import HostWork
 from nmpsim.views.columns import print_table
 from nmpsim.views.console import heading, line
 from nmpsim.views.measures import CYCLES, Measure, Number, share
 from nmpsim.views.text import duration, plural
-from nmpsim.visible import visible_line
 
 MAX_ROWS = 64
-"""Of more points, only the fastest are shown."""
+"""Points that are shown, the fastest first."""
 SCHEMA: Final = "nmpsim-sweep-1"
 
 
@@ -35,7 +35,7 @@ class SweepDocument(TypedDict):
 
 
 def sweep_json(result: SweepResult) -> SweepDocument:
-    """The sweep as plain data; its points have the columns of the results file."""
+    """Return the sweep as JSON data; points have the columns of the results file."""
     return {
         "schema": SCHEMA,
         "program": result.program,
@@ -46,7 +46,7 @@ def sweep_json(result: SweepResult) -> SweepDocument:
 
 
 def print_sweep(result: SweepResult, console: Console) -> None:
-    """Points that ran, fastest first where there are many; then those that did not."""
+    """Print the points with results, the fastest first if there are many, then failed ones."""
     done = [row for row in result.rows if row["error"] is None]
     failed = [row for row in result.rows if row["error"] is not None]
     shown = done
@@ -74,7 +74,7 @@ def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Measure]:
         Number("x best", lambda row: row["cycles"] / best if best else None, ".2f"),
         Number("latency", "seconds", duration),
         Number("MAC util%", lambda row: share(row["utilization"], 1.0)),
-        Measure("bound"),
+        Measure("limited by", "bound"),
         Number("bound%", lambda row: share(row["bound_cycles"], row["cycles"])),
         Number("bytes", lambda row: row["bytes_read"] + row["bytes_written"]),
         Number("saturated"),
@@ -87,4 +87,4 @@ def _host(row: Row) -> str:
 
 
 def _settings(row: Row, varied: Sequence[str]) -> str:
-    return visible_line(", ".join(f"{format_setting_name(one)}={row[one]}" for one in varied))
+    return escape_line(", ".join(f"{format_setting_name(one)}={row[one]}" for one in varied))

@@ -1,4 +1,4 @@
-"""Small pieces of text that the views share: numbers, shapes, names; pure functions."""
+"""Texts of numbers, shapes and names for all views."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from os.path import commonprefix
 
 ELLIPSIS = "..."
-_LEAST_APART = 12
-"""Columns below which the place where two texts part is no better than their ends."""
+_LEAST_WIDTH = 12
+"""Width below which the first difference of texts is not shown instead of their ends."""
 _ELEMS = {
     "i8": "Int8",
     "ui8": "UInt8",
@@ -20,7 +20,7 @@ _ELEMS = {
 
 
 def shorten_middle(text: str, width: int) -> str:
-    """At most ``width`` characters: names differ at their start and at their end."""
+    """Shorten a text in its middle to ``width`` characters."""
     if len(text) <= width:
         return text
     if width <= len(ELLIPSIS) + 1:
@@ -30,14 +30,14 @@ def shorten_middle(text: str, width: int) -> str:
     return text[:head] + ELLIPSIS + text[len(text) - (kept - head) :]
 
 
-def shorten_apart(texts: Sequence[str], width: int) -> list[str]:
-    """Each text in at most ``width`` characters; texts that would look alike show where they part.
+def shorten_distinct(texts: Sequence[str], width: int) -> list[str]:
+    """Shorten texts to ``width`` characters so that different texts stay distinguishable.
 
-    Long names that TFLite joined of several may begin and end alike. Only where texts part at
-    several places, further from each other than ``width``, some may still look alike.
+    Texts with equal ends show their first difference. Some may still look equal if they differ at
+    several places that are further apart than ``width``.
     """
     shown = [shorten_middle(text, width) for text in texts]
-    if width < _LEAST_APART:
+    if width < _LEAST_WIDTH:
         return shown
     alike: dict[str, set[str]] = {}
     for text, short in zip(texts, shown, strict=True):
@@ -45,12 +45,12 @@ def shorten_apart(texts: Sequence[str], width: int) -> list[str]:
     apart: dict[str, str] = {}
     for found in alike.values():
         if len(found) > 1:
-            apart |= _apart(sorted(found), width)
+            apart |= _shorten_equal(sorted(found), width)
     return [apart.get(text, short) for text, short in zip(texts, shown, strict=True)]
 
 
-def _apart(texts: Sequence[str], width: int) -> dict[str, str]:
-    """What is shown of different texts: a window at the first place where they part."""
+def _shorten_equal(texts: Sequence[str], width: int) -> dict[str, str]:
+    """Return a window at the first difference of each text."""
     room = width - 2 * len(ELLIPSIS)
     start = max(len(commonprefix(texts)) - room // 2, 0)  # noqa: RUF071 - by characters
     alike: dict[str, list[str]] = {}
@@ -60,22 +60,22 @@ def _apart(texts: Sequence[str], width: int) -> dict[str, str]:
         alike.setdefault(ELLIPSIS + window, []).append(text)
     shown: dict[str, str] = {}
     for short, found in alike.items():
-        shown |= {found[0]: short} if len(found) == 1 else _apart(found, width)
+        shown |= {found[0]: short} if len(found) == 1 else _shorten_equal(found, width)
     return shown
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """``1x3x32x32``, or ``scalar``."""
+    """Return a shape as ``1x3x32x32``, or ``scalar``."""
     return "x".join(str(dim) for dim in shape) or "scalar"
 
 
 def elem_text(elem: str) -> str:
-    """Int8 for i8, as the reports call it."""
+    """Return the name of an element type, such as Int8 for i8."""
     return _ELEMS.get(elem, elem)
 
 
 def percent(part: float, whole: float) -> str:
-    """A share as ``12.3``, ``<0.1`` where it would look like nothing, ``-`` of nothing."""
+    """Return a percentage as ``12.3``, ``<0.1`` if it would round to 0, ``-`` of nothing."""
     if whole <= 0:
         return "-"
     share = 100.0 * part / whole
@@ -83,7 +83,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def bytes_text(nbytes: int) -> str:
-    """``1,234 bytes`` and, from 10 KiB on, what that is in KiB or MiB."""
+    """Return ``1,234 bytes``, from 10 KiB on also in KiB or MiB."""
     exact = f"{nbytes:,} bytes"
     if nbytes >= 1 << 20:
         return f"{exact} ({nbytes / (1 << 20):.1f} MiB)"
@@ -93,7 +93,7 @@ def bytes_text(nbytes: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds with a fitting unit: ``1.23 ms``."""
+    """Return a time with a suitable unit: ``1.23 ms``."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:,.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
@@ -101,12 +101,12 @@ def duration(seconds: float) -> str:
 
 
 def per_second(rate: float) -> str:
-    """How often something happens in a second: ``1,234`` or ``3.25``."""
+    """Return a rate per second: ``1,234`` or ``3.25``."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:,.2f}"
 
 
 def short_count(count: int) -> str:
-    """At most four characters: 999, 1.2k, 57k, 3.4M."""
+    """Return a count in at most four characters: 999, 1.2k, 57k, 3.4M."""
     for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= unit:
             share = count / unit
@@ -116,15 +116,15 @@ def short_count(count: int) -> str:
 
 
 def real_text(value: float) -> str:
-    """A real number for reading, not for reading back."""
+    """Return a real number with six digits."""
     return f"{value:.6g}"
 
 
 def decibels(value: float) -> str:
-    """A ratio in dB, ``exact`` without an error."""
+    """Return a ratio in dB, ``exact`` for infinity."""
     return "exact" if value == math.inf else f"{value:.1f}"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
-    """``1 layer``, ``2 layers``."""
+    """Return a count with its noun: ``1 layer``, ``2 layers``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -15,9 +15,9 @@ from report_samples import CUTS, TRAP, layer, sample_report
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.history import list_entries, name_series
 from nmpsim.experiments.identity import digest_of_network
+from nmpsim.report.analyses import ErrorSize, ShadowLayer, ShadowReport
 from nmpsim.report.json import json_text, to_json
 from nmpsim.report.read import MAX_REPORT_BYTES
-from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport
 from nmpsim.views.html.history import history_figures
 
 EVALUATION = {
@@ -170,7 +170,7 @@ def test_git_tells_commit_and_date(nmpsim_cli, runs, tmp_path, monkeypatch):
 def test_an_empty_history(nmpsim_cli, tmp_path):
     (tmp_path / "h").mkdir()
     done = nmpsim_cli("history", tmp_path / "h")
-    assert (done.exit_code, done.stdout) == (0, "nothing yet: name runs to add\n")
+    assert (done.exit_code, done.stdout) == (0, "no entries: name reports to add\n")
     assert "Nothing yet" in nmpsim_cli("history", tmp_path / "h", "--format", "html").stdout
 
 

@@ -34,8 +34,8 @@ def folder(tmp_path_factory) -> Path:
         (path / f"{name}.json").write_text(json_text(to_json(report)), encoding="utf-8")
     samples = {"x": np.zeros((2, 1, 8, 8), np.float32)}
     np.savez(path / "few.npz", **samples)
-    float_text = (DIGITS / "float.lir.txt").read_text(encoding="utf-8")
-    renamed = float_text.replace("%conv1 ", "%conv1__2 ")
+    encode_float = (DIGITS / "float.lir.txt").read_text(encoding="utf-8")
+    renamed = encode_float.replace("%conv1 ", "%conv1__2 ")
     (path / "float.plain.lir").write_text(renamed, encoding="utf-8")
     twice = renamed.replace("%pool2 ", "%conv1__9 ")
     (path / "float.twice.lir").write_text(twice, encoding="utf-8")

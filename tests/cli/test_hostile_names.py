@@ -16,13 +16,13 @@ from nmpsim.bundle import Metadata, read_bundle
 from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Diagnostic, Place
-from nmpsim.visible import (
-    csv_field,
-    markdown,
-    read_csv_field,
-    visible,
-    visible_json,
-    visible_line,
+from nmpsim.escape import (
+    escape,
+    escape_csv,
+    escape_json,
+    escape_line,
+    escape_markdown,
+    unescape_csv,
 )
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -142,32 +142,32 @@ def test_annotations_are_ours_alone(hostile: Path, nmpsim_cli: Any) -> None:
     ],
 )
 def test_what_is_shown(text: str, shown: str) -> None:
-    assert visible(text) == shown
-    assert visible(shown) == shown
+    assert escape(text) == shown
+    assert escape(shown) == shown
 
 
 def test_a_line_stays_one() -> None:
-    assert visible_line("a\n::b\tc") == "a\\n::b c"
+    assert escape_line("a\n::b\tc") == "a\\n::b c"
 
 
 def test_markdown_neither_formats_nor_notifies() -> None:
-    assert markdown("a_b @octocat\n| *c*") == r"a\_b @&#8203;octocat \| \*c\*"
+    assert escape_markdown("a_b @octocat\n| *c*") == r"a\_b @&#8203;octocat \| \*c\*"
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "'", "a=1", ""])
 def test_a_csv_field_is_no_formula_and_reads_back(text: str) -> None:
-    field = csv_field(text)
+    field = escape_csv(text)
     assert isinstance(field, str)
     assert not field.startswith(("=", "+", "-", "@", "\t"))
-    assert read_csv_field(field) == text
+    assert unescape_csv(field) == text
 
 
 def test_numbers_in_csv_stay_numbers() -> None:
-    assert csv_field(-1) == -1
+    assert escape_csv(-1) == -1
 
 
 def test_json_reads_back() -> None:
-    text = visible_json(json.dumps({"name": HOSTILE}))
+    text = escape_json(json.dumps({"name": HOSTILE}))
     assert unseen(text) == []
     assert json.loads(text) == {"name": HOSTILE}
 

@@ -28,7 +28,7 @@ SELECTION = [
 NOT_COMPILED = {
     "nmpsim",
     "nmpsim.atomic",
-    "nmpsim.children",
+    "nmpsim.subprocesses",
     "nmpsim.config",
     "nmpsim.core.critical_path",
     "nmpsim.core.work",
@@ -38,7 +38,7 @@ NOT_COMPILED = {
     "nmpsim.host_memory",
     "nmpsim.input_files",
     "nmpsim.records",
-    "nmpsim.visible",
+    "nmpsim.escape",
 }
 """What the engine imports from outside its own sources; compiled code takes nothing from there."""
 WHOLE_LAYERS = "nmpsim.core.layer_kernels"

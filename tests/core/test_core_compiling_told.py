@@ -12,7 +12,7 @@ import pytest
 import nmpsim
 from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.read import bundle_from_bytes
-from nmpsim.compiling import COMPILING, say_compiling
+from nmpsim.compile_notice import COMPILE_NOTICE, print_compile_notice
 from nmpsim.core.reference.engine import ReferenceEngine
 from nmpsim.core.run import Progress, notify_compiling
 
@@ -26,9 +26,9 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _nothing_was_said() -> Iterator[None]:
-    say_compiling.cache_clear()
+    print_compile_notice.cache_clear()
     yield
-    say_compiling.cache_clear()
+    print_compile_notice.cache_clear()
 
 
 def test_a_terminal_has_a_line_once(
@@ -38,7 +38,7 @@ def test_a_terminal_has_a_line_once(
     monkeypatch.setattr("sys.stderr", terminal)
     notify_compiling(None)
     notify_compiling(None)
-    assert terminal.getvalue() == f"{COMPILING}\n"
+    assert terminal.getvalue() == f"{COMPILE_NOTICE}\n"
     assert caplog.records == []
 
 
@@ -51,7 +51,7 @@ def test_elsewhere_a_logger_has_it_once(
     notify_compiling(None)
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("nmpsim", logging.WARNING)
-    assert record.getMessage() == COMPILING
+    assert record.getMessage() == COMPILE_NOTICE
 
 
 def test_who_listens_is_told_instead(caplog: pytest.LogCaptureFixture) -> None:
@@ -70,4 +70,4 @@ def test_a_run_of_a_program_without_progress_says_it(
     monkeypatch.setattr(ReferenceEngine, "when_compiling", compiles)
     text = assemble("_start: nmp.halt", "halt.s", CORE.settings())
     nmpsim.Device(CORE, "reference").run(bundle_from_bytes(text.bundle()), {})
-    assert [record.getMessage() for record in caplog.records] == [COMPILING]
+    assert [record.getMessage() for record in caplog.records] == [COMPILE_NOTICE]

@@ -29,8 +29,8 @@ from nmpsim.core.instruction_tables import OP
 from nmpsim.core.load import make_empty_machine
 from nmpsim.isa.contract import CASES
 from nmpsim.report.data import RunReport
-from nmpsim.report.ended import ViolationReport
 from nmpsim.report.json import to_json
+from nmpsim.report.termination import ViolationReport
 from nmpsim.timing import costs_of
 
 TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)

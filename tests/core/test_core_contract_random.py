@@ -28,7 +28,7 @@ from nmpsim.bundle.assembly import assemble
 from nmpsim.checking.hazards import MAX_HAZARDS, find_hazards
 from nmpsim.config import DeviceConfig
 from nmpsim.debugger.hazards import Hazard
-from nmpsim.report.ended import ViolationReport
+from nmpsim.report.termination import ViolationReport
 
 SPM, END_SPM = 0x2000_0000, 0x2000_0200
 SLOT, SLOTS = 8, 6

@@ -10,7 +10,7 @@ from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
 from nmpsim.core.state import WORK
-from nmpsim.report.details import ScratchpadBlock
+from nmpsim.report.analyses import ScratchpadBlock
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 

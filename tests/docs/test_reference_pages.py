@@ -17,9 +17,9 @@ from nmpsim.diagnostics import (
     EXIT_WORSE,
 )
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
-from nmpsim.report.causes import ACTIVITIES
+from nmpsim.report.device_use import ACTIVITIES
 from nmpsim.report.json import report_schema
-from nmpsim.report.page import filled
+from nmpsim.report.schema import fill_tables
 from nmpsim.views.schemas import DOCUMENTS
 
 
@@ -70,8 +70,8 @@ def test_the_report_page_has_every_object(page):
 
 def test_the_tables_of_the_report_page_are_the_definitions(page):
     text = page("docs/report.md")
-    assert filled(text) == text
-    assert filled(text.replace("| position in the list, from 0 |", "| |")) == text
+    assert fill_tables(text) == text
+    assert fill_tables(text.replace("| position in the list, from 0 |", "| |")) == text
 
 
 def test_every_field_of_the_report_has_a_description():

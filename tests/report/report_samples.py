@@ -7,11 +7,19 @@ import numpy as np
 
 from nmpsim.config import default_device
 from nmpsim.lir.names import operation_name
+from nmpsim.report.analyses import (
+    Histogram,
+    MemoryBlock,
+    MovedSetting,
+    ScratchpadBlock,
+    SensitivityReport,
+    SettingEffect,
+    Timeline,
+    WorkSpan,
+)
 from nmpsim.report.data import Bound, BytesMoved, LayerReport, OutputReport, RunReport, Saturation
-from nmpsim.report.details import Histogram, MemoryBlock, ScratchpadBlock, Timeline, WorkSpan
-from nmpsim.report.ended import TrapReport
-from nmpsim.report.sensitivity import MovedSetting, SensitivityReport, SettingEffect
-from nmpsim.report.use import use_of
+from nmpsim.report.device_use import use_of
+from nmpsim.report.termination import TrapReport
 
 STALLS = {"control": 10, "wait_mac": 60, "wait_load": 20, "barrier": 9, "idle": 1}
 

@@ -26,7 +26,7 @@ def test_one_line() -> None:
 
 
 def report_trap() -> object:
-    from nmpsim.report.ended import TrapReport
+    from nmpsim.report.termination import TrapReport
 
     return TrapReport("deadlock", "all wait", None, None, None, None, None, None, None)
 

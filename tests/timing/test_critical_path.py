@@ -21,7 +21,7 @@ from nmpsim.core import critical_path
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.state import Machine, Outcome, PathCause, WaitTarget
 from nmpsim.core.work import drain_wait_log, drain_work_log, with_wait_log
-from nmpsim.report.causes import PATH_CAUSES
+from nmpsim.report.device_use import PATH_CAUSES
 from nmpsim.timing import costs_of
 
 CAUSES = list(PathCause)[: PathCause.QUEUEING]

@@ -12,7 +12,7 @@ import nmpsim
 from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.config import default_device
 from nmpsim.core.build_report import host_cycles
-from nmpsim.report.use import HostWork
+from nmpsim.report.device_use import HostWork
 from nmpsim.views.run_text import run_totals
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"

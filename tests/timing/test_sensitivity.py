@@ -19,8 +19,8 @@ from nmpsim.bundle.assembly import assemble
 from nmpsim.cli.app import app
 from nmpsim.config import setting_names
 from nmpsim.experiments.sensitivity import sensitivity
+from nmpsim.report.analyses import SensitivityReport, SettingEffect
 from nmpsim.report.json import report_schema
-from nmpsim.report.sensitivity import SensitivityReport, SettingEffect
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "programs" / "digits"
@@ -122,7 +122,7 @@ def test_command_line(bundle_file: Path) -> None:
     assert "cycles when an assumed setting changes by 20%" in shown.output
     assert "dram_bytes_per_cycle" in shown.output
     assert "scratchpad_bytes*" in shown.output
-    assert "compiled again" in shown.output
+    assert "recompiled" in shown.output
     given = CliRunner().invoke(app, [*arguments, "--format", "json"])
     report = json.loads(given.stdout)
     jsonschema.validate(report, report_schema())

@@ -14,9 +14,9 @@ from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError
+from nmpsim.report.device_use import Throughput, batch_of
 from nmpsim.report.json import to_json
 from nmpsim.report.read import report_from_json
-from nmpsim.report.throughput import Throughput, batch_of
 from nmpsim.views.run_text import run_totals
 
 ROOT = Path(__file__).parents[2]
@@ -190,12 +190,12 @@ def test_a_batch_in_one_run() -> None:
     assert cycles(report) == (82,)
     totals = dict(run_totals(report))
     assert totals["throughput"] == (
-        "39,024,390 inferences a second, 20.5 cycles each:"
+        "39,024,390 inferences per second, 20.5 cycles each:"
         " one run from rest took 82 for a batch of 4"
     )
     totals = dict(run_totals(runs(of_four, 3)))
     assert totals["throughput"] == (
-        "51,612,903 inferences a second, 15.5 cycles each: runs 2 to 3 took 62 for a batch of 4"
+        "51,612,903 inferences per second, 15.5 cycles each: runs 2 to 3 took 62 for a batch of 4"
     )
     assert totals["latency"] == "82 cycles, 102 ns at 800 MHz"
 

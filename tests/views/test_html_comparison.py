@@ -24,13 +24,13 @@ def test_several_runs_are_compared():
     other = sample_report(cycles=4000, layers=(first.layers[0], slower, layer(2, "new")))
     runs = {"old": first, "new": other, "same": first}
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in layers_table(runs).rows}
-    assert rows["fc"] == ["2,499", "2,999", "2,499", "+500 (+20.0%)", "same", "0", "0", "0"]
-    assert rows["softmax"][:4] == ["1", "not there", "1", "-"]
-    assert rows["new"][:4] == ["not there", "1,000", "not there", "-"]
+    assert rows["fc"] == ["2,499", "2,999", "2,499", "+500 (+20.0%)", "equal", "0", "0", "0"]
+    assert rows["softmax"][:4] == ["1", "missing", "1", "-"]
+    assert rows["new"][:4] == ["missing", "1,000", "missing", "-"]
     figure = change_figure(runs)
     assert [value["layer"] for value in figure.spec["data"]["values"]][:3] == ["new", "fc", "fc"]
     text = html_page(runs)
-    assert "What changed most" in text
+    assert "Largest changes" in text
     assert "+500 (+14.3%)" in html.unescape(text)
 
 
@@ -44,7 +44,7 @@ def test_what_the_devices_and_answers_have_in_common():
     assert [cell.text for cell in values] == ["16", "8", "16"]
     titles = [heading.title for heading in totals_table(runs).headings]
     outputs = [row[titles.index("outputs")].text for row in totals_table(runs).rows]
-    assert outputs == ["same", "same", "other"]
+    assert outputs == ["equal", "equal", "different"]
     assert "Settings of the devices that differ" in html_page(runs)
     assert settings_table({"a": first, "b": first}) is None
 
@@ -58,7 +58,7 @@ def test_a_comparison_begins_with_whether_it_is_worse():
     assert verdicts({"old": first, "new": bad, "same": first}) == [
         "new against old: +500 (+14.3%) cycles, slower, most in fc (+500); the outputs differ;"
         " 7 more values saturate.",
-        "same against old: as many cycles; the outputs are the same.",
+        "same against old: the same number of cycles; the outputs are the same.",
     ]
     (better,) = verdicts({"new": bad, "old": first})
     assert "-500 (-12.5%) cycles, faster, most in fc (-500)" in better

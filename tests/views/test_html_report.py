@@ -13,10 +13,17 @@ import attrs
 import pytest
 from report_samples import CUTS, TRAP, detailed_report, layer, sample_report
 
+from nmpsim.report.analyses import (
+    ErrorSize,
+    Histogram,
+    ShadowLayer,
+    ShadowReport,
+    Split,
+    Timeline,
+    WorkSpan,
+)
 from nmpsim.report.data import Bound, BytesMoved, RunReport
-from nmpsim.report.details import Histogram, Timeline, WorkSpan
-from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport, Split
-from nmpsim.report.throughput import Throughput
+from nmpsim.report.device_use import Throughput
 from nmpsim.views.html import html_page
 from nmpsim.views.html.compare import change_figure
 from nmpsim.views.html.figures import MAX_MARKS, NAME_CHARACTERS, layer_labels
@@ -86,7 +93,7 @@ def test_tables_need_no_script(page):
     assert cells["layer"] == "fc"
     assert cells["cycles"] == "2,499"
     assert cells["x bound"] == f"{2499 / 782:.2f}"
-    assert cells["most time"] == "mac 60.0%"
+    assert cells["main cause"] == "MAC array 60.0%"
     assert (cells["cores"], cells["scratchpad %"]) == ("1", "0.8")
     assert (cells["DRAM busy %"], cells["row misses %"]) == ("6.0", "2.8")
     assert {"time %", "MAC utilization %", "bytes read", "burst %", "saturated", "worst"} < set(
@@ -182,7 +189,7 @@ def test_slow_layers_say_what_bounds_them_and_what_their_cores_did():
     assert rows[0]["x bound"] == "3.20"
     assert [row["cores"] for row in rows] == ["1", "1", "0"]
     assert [row["scratchpad %"] for row in rows] == ["0.8", "75.0", "0.0"]
-    assert rows[0]["how the cores spent their time"] == (
+    assert rows[0]["core cycles"] == (
         "60.0% MAC array at work; 15.0% waiting for loads; 10.0% control core at work"
     )
     assert "scratchpad %" not in [one.title for one in slow_table(sample_report()).headings]
@@ -232,7 +239,7 @@ def test_what_no_browser_would_draw_is_left_out():
     spans = [WorkSpan(0, "mac", 0, 2 * n, 2 * n + 1, 1) for n in range(MAX_MARKS + 1)]
     text = html_page({"run": sample_report(timeline=Timeline(0, tuple(spans)))})
     (figure,) = re.findall(r"<figure(?:(?!</figure>).)*Cores over time.*?</figure>", text, re.S)
-    assert "Too large to be drawn" in figure
+    assert "This figure is too large to draw" in figure
     assert len(figure) < 1000
 
 
@@ -318,7 +325,7 @@ def test_the_first_screen():
     assert [one.value for one in first.numbers[:2]] == ["4,000", "4.38 us"]
     assert (numbers["saturated values"].value, numbers["saturated values"].alarm) == ("13", True)
     assert (numbers["worst SQNR"].note, numbers["worst SQNR"].layer) == (
-        "rounding alone, layer 1",
+        "rounding only, layer 1",
         1,
     )
     often = headline(attrs.evolve(report, throughput=Throughput(2, (4000, 2000), 800.0)))
@@ -338,7 +345,7 @@ def test_the_first_screen():
     assert first.saturated[1].words == (
         "0.7% of the values, most at rescale, high side, by up to 300 units of the last place"
     )
-    assert first.little == "4 values in 2 more layers, at most 0.1% of each"
+    assert first.remaining == "4 values in 2 more layers, at most 0.1% of each"
     assert [(one.name, one.words) for one in first.inexact] == [("b", "21.2 dB")]
     table = saturation_table(report)
     place = [heading.title for heading in table.headings].index("saturated")
@@ -358,7 +365,7 @@ def test_every_colour_of_the_page_has_a_dark_one(text):
 def test_a_quiet_first_screen():
     first = headline(sample_report(layers=(layer(0, "a"),), device={"name": "x"}))
     assert "no value saturated" in first.verdict
-    assert (first.saturated, first.little) == ((), "No value saturated")
+    assert (first.saturated, first.remaining) == ((), "No value saturated")
     assert [(one.value, one.note) for one in first.numbers if one.label == "worst SQNR"] == [
         ("-", "nmpsim run --shadow measures it")
     ]

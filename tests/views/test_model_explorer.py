@@ -13,7 +13,7 @@ from tflite_files import FileOperator, FileTensor, small_network, tflite_file
 
 import nmpsim
 from nmpsim.bundle.metadata import OperatorMapping
-from nmpsim.report.shadow import ErrorSize, ShadowLayer, ShadowReport
+from nmpsim.report.analyses import ErrorSize, ShadowLayer, ShadowReport
 from nmpsim.views.graph.network import read_network
 from nmpsim.views.graph.node_data import node_data, node_data_paths
 

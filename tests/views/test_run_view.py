@@ -6,7 +6,7 @@ import pytest
 from report_samples import CUTS, TRAP, layer, sample_report
 
 from nmpsim.report.data import OutputReport, RunReport
-from nmpsim.report.use import use_of
+from nmpsim.report.device_use import use_of
 from nmpsim.views.console import text_of
 from nmpsim.views.outputs import is_classifier, output_lines, top_classes
 from nmpsim.views.run_text import print_run
@@ -69,11 +69,13 @@ def test_totals_and_activities():
     assert "simulation   12.3 ms of wall time" in shown
     assert "60.0%  MAC array at work" in shown
     # 450 of 3,500 cycles; 80 of each layer's 150 are bursts, of which none is wasted.
-    assert "DRAM         busy 12.9% of cycles: 6.0% opening rows, 0.0% for bytes" in shown
+    assert (
+        "DRAM         busy 12.9% of cycles: 6.0% opening rows, 0.0% for unrequested bytes" in shown
+    )
     assert shown.splitlines()[1] == "limited by the MAC arrays (60 % of the critical path)"
     assert "51.4%  MAC array\n" in shown, "1,800 of 3,500 cycles"
-    assert "  layer 1 fc: mac 24.0%, dram_service 8.0%, latency 3.2%\n" in shown
-    assert "in 6.0% the DRAM served other transfers first (queueing)" in shown
+    assert "  layer 1 fc: MAC array 24.0%, DRAM bursts 8.0%, DRAM latency 3.2%\n" in shown
+    assert "6.0%  of this queueing: the DRAM served other transfers first" in shown
     bound = "1.28 782 compute 50000 MACs / (1 cores x 64 MACs a cycle)"
     assert bound in " ".join(shown.split())
     assert "cycles depend on 25 assumed settings (see `nmpsim device`)" in shown
@@ -124,7 +126,7 @@ def test_a_trap_has_its_place():
         assert part in shown
     assert "0x80001230" in shown
     assert "lw a0, 0(a1)" in shown
-    assert "do not rely on them" in shown
+    assert "invalid, the run did not complete" in shown
     assert "hint" in shown
 
 
@@ -195,4 +197,4 @@ def test_what_looks_like_a_classifier(shape, answer):
 def test_only_the_worst_of_many_saturated_layers_are_told():
     shown = text(big_report())
     assert shown.count("7 at rescale high") == 10
-    assert "110 layers more" in shown
+    assert "110 layers with smaller shares" in shown

@@ -2,8 +2,8 @@
 
 import pytest
 
+from nmpsim.escape import escape, escape_line
 from nmpsim.views import text
-from nmpsim.visible import visible, visible_line
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ def test_names_are_shortened_in_the_middle(name, width, short):
 
 
 def test_control_characters_are_shown_not_obeyed():
-    assert visible("a\x1b[31mb\x9bc\r\n") == "a\\x1b[31mb\\x9bc\\x0d\n"
-    assert visible_line("a\nb\tc") == "a\\nb c"
+    assert escape("a\x1b[31mb\x9bc\r\n") == "a\\x1b[31mb\\x9bc\\x0d\n"
+    assert escape_line("a\nb\tc") == "a\\nb c"
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_long_names_that_look_alike_show_where_they_part() -> None:
         f"model/block_{n}/conv{k}/BiasAdd;model/bn{n}/FusedBatchNormV3" for n in "12" for k in "12"
     ]
     for width in (20, 28, 40):
-        shown = text.shorten_apart(names, width)
+        shown = text.shorten_distinct(names, width)
         assert len(set(shown)) == len(names), (width, shown)
         assert max(map(len, shown)) <= width
-    assert text.shorten_apart(names, 28)[0] == "...lock_1/conv1/BiasAdd;m..."
+    assert text.shorten_distinct(names, 28)[0] == "...lock_1/conv1/BiasAdd;m..."
     same = [names[0], names[0], "short", "x" * 50 + "y"]
-    assert text.shorten_apart(same, 20) == [text.shorten_middle(one, 20) for one in same]
-    assert text.shorten_apart(names, 6) == [text.shorten_middle(one, 6) for one in names]
+    assert text.shorten_distinct(same, 20) == [text.shorten_middle(one, 20) for one in same]
+    assert text.shorten_distinct(names, 6) == [text.shorten_middle(one, 6) for one in names]

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypedDict
 from nmpsim.analysis.diff.compare import RunDifference
 from nmpsim.analysis.diff.reports import Change, LayerChange, ReportDifference
 from nmpsim.analysis.difference import NAN_ULP
-from nmpsim.report.fields import OR_NULL, From, Range, RealText, float_text, value_at
+from nmpsim.report.fields import OR_NULL, From, Range, RealText, encode_float, value_at
 from nmpsim.report.json import to_json
 
 SCHEMA: Final = "nmpsim-diff-3"
@@ -21,7 +21,7 @@ def _real(name: str) -> From:
 
 
 def _number(value: float) -> int | RealText:
-    return value if isinstance(value, int) else float_text(value)
+    return value if isinstance(value, int) else encode_float(value)
 
 
 class ElementDocument(TypedDict):

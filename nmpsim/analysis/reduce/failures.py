@@ -13,7 +13,7 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport
-from nmpsim.report.ended import TrapReport, ViolationReport
+from nmpsim.report.termination import TrapReport, ViolationReport
 
 Array = npt.NDArray[Any]
 Coordinates = tuple[int, ...]

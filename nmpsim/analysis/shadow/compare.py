@@ -39,7 +39,7 @@ from nmpsim.interpreter import (
 )
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Module, TensorType
 from nmpsim.lir.opcodes import OPCODES, Kind
-from nmpsim.report.shadow import ErrorSize, ShadowLayer, Split
+from nmpsim.report.analyses import ErrorSize, ShadowLayer, Split
 
 Real = npt.NDArray[np.float64]
 Floats = Mapping[str, Real]

@@ -19,7 +19,7 @@ from nmpsim.analysis.shadow.compare import Real
 from nmpsim.analysis.shadow.constants import AS_IS, Layout, array_variants, best_layout
 from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
-from nmpsim.report.shadow import FloatWeight
+from nmpsim.report.analyses import FloatWeight
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 MIN_MATCH_SQNR_DB = 10.0

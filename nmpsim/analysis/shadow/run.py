@@ -16,8 +16,8 @@ from nmpsim.analysis.shadow.matching import Matches, known_floats, match_constan
 from nmpsim.diagnostics import Place, fail
 from nmpsim.interpreter import dequantize
 from nmpsim.lir.nodes import Module
+from nmpsim.report.analyses import ShadowLayer, ShadowReport
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.report.shadow import ShadowLayer, ShadowReport
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Listener = Callable[[ShadowLayer], None]

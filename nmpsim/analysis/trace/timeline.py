@@ -23,10 +23,10 @@ from nmpsim.analysis.trace.instructions import (
     TracedInstruction,
 )
 from nmpsim.bundle.read import Bundle
+from nmpsim.escape import escape_line
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import next_address
 from nmpsim.report.data import LayerReport, RunReport, Saturation
-from nmpsim.visible import visible_line
 
 DEFAULT_LIMIT = 100 << 20
 """Default limit in bytes; Perfetto reads a few hundred MB."""
@@ -91,7 +91,7 @@ class TimelineTrace:
         self._instructions = InstructionCache(bundle)
         self._finished = FinishTimes(bundle)
         self._names = [
-            compact_json(visible_line(layer.display_name)) for layer in bundle.metadata.layers
+            compact_json(escape_line(layer.display_name)) for layer in bundle.metadata.layers
         ]
         self._tracks = [[_place(_track(core, unit)) for unit in Unit] for core in range(cores)]
         self._counters = ActivityCounters()
@@ -149,7 +149,7 @@ class TimelineTrace:
             )
         self._events.close(
             {
-                "program": visible_line(report.program),
+                "program": escape_line(report.program),
                 "cycles": report.device_cycles,
                 "unit": "one microsecond of the trace is one cycle",
                 "dropped_events": self.dropped,
@@ -264,7 +264,7 @@ def _title(process: int, name: str, tracks: dict[int, str]) -> Iterator[dict[str
 def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
     facts = {
         "index": layer.index,
-        "name": visible_line(layer.name),
+        "name": escape_line(layer.name),
         "op": layer.op,
         "operation": layer.operation,
         "placement": layer.placement,
@@ -278,7 +278,7 @@ def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
     }
     track = {"pid": LAYERS, "tid": LAYER_TRACK}
     return (
-        _slice(visible_line(layer.display_name), begin, begin + layer.device_cycles, facts) | track
+        _slice(escape_line(layer.display_name), begin, begin + layer.device_cycles, facts) | track
     )
 
 
@@ -287,7 +287,7 @@ def _saturated(
 ) -> dict[str, Any]:
     """Return the event of a layer's first saturated value, at the layer's end if not known."""
     facts = {
-        "layer": visible_line(layer.display_name),
+        "layer": escape_line(layer.display_name),
         "count": found.count,
         "elements": layer.elements,
         "worst": found.worst,

@@ -19,11 +19,11 @@ from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.bundle.read import Bundle
 from nmpsim.bundle.schema import metadata_to_json
+from nmpsim.escape import escape_json, escape_line
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import RECORDS, decode_descriptor, word_range
 from nmpsim.isa.expressions import PLAIN_NAME
 from nmpsim.isa.table import REGISTERS, Word
-from nmpsim.visible import visible_json, visible_line
 
 WIDTH = 96
 """Line length at which the words of a descriptor are wrapped."""
@@ -40,7 +40,7 @@ def disassemble_bundle(bundle: Bundle, data: bool = False) -> str:
     listing = _Listing(bundle)
     lines = [*listing.header(), *listing.absolute_symbols()]
     if data:
-        described = visible_json(metadata_to_json(bundle.metadata).decode())
+        described = escape_json(metadata_to_json(bundle.metadata).decode())
         lines += [f".metadata {described}", *listing.constants()]
     else:
         lines += listing.constants_summary()
@@ -287,12 +287,12 @@ def _data_lines(data: npt.NDArray[np.uint8]) -> Iterator[str]:
 
 def _symbol(name: str) -> str:
     """Return a symbol as the assembler reads it."""
-    return name if PLAIN_NAME.fullmatch(name) else visible_json(json.dumps(name))
+    return name if PLAIN_NAME.fullmatch(name) else escape_json(json.dumps(name))
 
 
 def _quoted(text: str) -> str:
     """Return a text of the metadata for use in a comment."""
-    return visible_line(text) if text.isprintable() and text else visible_json(json.dumps(text))
+    return escape_line(text) if text.isprintable() and text else escape_json(json.dumps(text))
 
 
 def _tensor_text(tensor: Tensor) -> str:

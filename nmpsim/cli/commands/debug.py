@@ -299,7 +299,7 @@ def _go_to_stop(debugger: Debugger, core: CoreDump) -> None:
 
 def _run_script(request: Request, shell: Shell, lines: Iterable[ScriptLine]) -> int:
     from nmpsim.debugger.script import build_document, run_script
-    from nmpsim.visible import visible
+    from nmpsim.escape import escape
 
     @contextmanager
     def limit_command() -> Iterator[None]:
@@ -314,7 +314,7 @@ def _run_script(request: Request, shell: Shell, lines: Iterable[ScriptLine]) -> 
         limit_command,
     )
     if is_text:
-        emit(visible("".join(f"{line}\n" for line in outcome.never_hit)))
+        emit(escape("".join(f"{line}\n" for line in outcome.never_hit)))
     else:
         emit_json(build_document(outcome))
     return EXIT_WORSE if outcome.is_worse else EXIT_OK
@@ -326,10 +326,10 @@ def _print(answer: ScriptAnswer) -> None:
 
 def _emit_lines(text: str) -> None:
     """Print lines, wrapped on a terminal."""
-    from nmpsim.visible import visible
+    from nmpsim.escape import escape
 
     if sys.stdout is None or not sys.stdout.isatty():
-        emit(visible(text))
+        emit(escape(text))
         return
     from nmpsim.views.console import line, text_of  # slow imports
 

@@ -390,11 +390,3 @@ def _show(request: Request, bundle: Bundle, report: RunReport) -> None:
 
     with text_output(request.output) as console:
         print_run(report, console)
-        if report.shadow is not None:
-            from nmpsim.views.shadow_text import print_shadow
-
-            print_shadow(report.shadow, console)
-        if report.sensitivity is not None:
-            from nmpsim.views.sensitivity_text import print_sensitivity
-
-            print_sensitivity(report.sensitivity, console)

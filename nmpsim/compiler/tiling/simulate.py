@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import numpy as np
 
+from nmpsim.compile_notice import print_compile_notice
 from nmpsim.compiler.tiling.compiled.items import NEVER, UNKNOWN
 from nmpsim.compiler.tiling.cost_model import Memory
 from nmpsim.compiler.tiling.grid import Integers
 from nmpsim.compiler.tiling.plan import Commands, LayerPlan, word_offsets
-from nmpsim.compiling import say_compiling
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.words import KINDS
 
@@ -71,7 +71,7 @@ def _announce() -> None:
     from nmpsim.compiler.tiling.compiled.entries import simulated
 
     if not simulated.is_cached():
-        say_compiling(logging.INFO)
+        print_compile_notice(logging.INFO)
 
 
 def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 
-from nmpsim.children import keep_in_mind
+from nmpsim.subprocesses import register_child
 
 
 class Warmup:
@@ -29,7 +29,7 @@ class Warmup:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=quiet, stderr=quiet)
         except OSError:
             return
-        keep_in_mind(self._process)
+        register_child(self._process)
         atexit.register(self._process.kill)
 
     def wait(self) -> None:

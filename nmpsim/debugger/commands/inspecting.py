@@ -34,7 +34,7 @@ from nmpsim.debugger.inspect import (
     read_registers,
     read_values,
 )
-from nmpsim.report.use import limiter
+from nmpsim.report.device_use import limiter
 
 MAX_SHOWN = 256
 """Maximum number of elements of a tensor that are listed, also in JSON."""
@@ -98,7 +98,7 @@ def show_layer(context: Context, arguments: Arguments) -> CommandResult:
     if busy:
         cores = f"cores with work: {report.cores}"
         lines.append(f"  {cores}, MAC utilization {report.use.mac_utilization:.1%}")
-        lines.append(f"  DRAM {report.use.dram_words()}")
+        lines.append(f"  DRAM {report.use.describe_dram()}")
         lines.append("  core cycles " + ", ".join(f"{n} {c}" for n, c in busy.items()))
     path = {name: cycles for name, cycles in report.critical_path.items() if cycles}
     limited_by = limiter(path, report.use)

@@ -13,13 +13,13 @@ from textual.binding import BindingType
 from nmpsim.debugger import LayerState
 from nmpsim.debugger.breakpoints import LayerCondition
 from nmpsim.debugger.reference import Reference
+from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import GREEN, ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
-from nmpsim.views.text import percent, short_count, shorten_apart, shorten_middle
-from nmpsim.visible import visible_line
+from nmpsim.views.text import percent, short_count, shorten_distinct, shorten_middle
 
 BAR_COLUMNS = 8
 COMPARED_COLUMNS = 14
@@ -136,7 +136,7 @@ class LayersPane(LinePane):
         if self._sorted_by != SORTED_BY[0] or self._is_reversed:
             parts.insert(0, f"by {self._sorted_by}{', reversed' if self._is_reversed else ''}")
         if self._filter:
-            parts.insert(0, f"{len(left)} of {len(rows)}: {visible_line(self._filter)}")
+            parts.insert(0, f"{len(left)} of {len(rows)}: {escape_line(self._filter)}")
         self.border_subtitle = "; ".join(parts)
 
     def _row(self, state: LayerState) -> LayerRow:
@@ -209,7 +209,7 @@ class LayersPane(LinePane):
         """Return a name shortened so that similar names remain distinct."""
         if self._names[0] != columns:
             states = self.current_view.layers
-            short = shorten_apart([visible_line(state.display_name) for state in states], columns)
+            short = shorten_distinct([escape_line(state.display_name) for state in states], columns)
             self._names = columns, {s.index: n for s, n in zip(states, short, strict=True)}
         return self._names[1][layer]
 
@@ -254,8 +254,8 @@ class LayersPane(LinePane):
         is_chosen, known = self.current_view.layer == state.index, state.state != "pending"
         return {
             "": f"{f'[{state.index}]' if is_chosen else f'{state.index} ':>{NUMBER_COLUMNS}}",
-            "layer": visible_line(state.display_name),
-            "operation": shorten_middle(visible_line(state.operation), LONGEST_OPERATION),
+            "layer": escape_line(state.display_name),
+            "operation": shorten_middle(escape_line(state.operation), LONGEST_OPERATION),
             "cycles": self._cycles(state),
             "share": f"{percent(row.share, 100)}%" if known else "",
             "limited by": state.limited_by,
@@ -291,7 +291,7 @@ class LayersPane(LinePane):
 
 
 def _format_name(row: LayerRow) -> str:
-    return f"[{row.state.index}] {shorten_middle(visible_line(row.state.display_name), 30)}"
+    return f"[{row.state.index}] {shorten_middle(escape_line(row.state.display_name), 30)}"
 
 
 def _join_cells(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from nmpsim.escape import escape_line
 from nmpsim.tui.wrapped_pane import WrappedPane
-from nmpsim.visible import visible_line
 
 MAX_LINES = 10_000
 
@@ -21,8 +21,8 @@ class LogPane(WrappedPane):
     def write(self, command: str, answer: str) -> None:
         """Append a command and its answer."""
         self._unread = (
-            Text(f"> {visible_line(command)}", "bold"),
-            *(Text(visible_line(line)) for line in answer.expandtabs().splitlines()),
+            Text(f"> {escape_line(command)}", "bold"),
+            *(Text(escape_line(line)) for line in answer.expandtabs().splitlines()),
         )
         self.texts = [*self.texts, *self._unread][-MAX_LINES:]
         self._lines = [*self._lines, *self._wrap(self._unread)][-MAX_LINES:]

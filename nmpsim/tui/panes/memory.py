@@ -15,14 +15,14 @@ from nmpsim.debugger.operands import (
     OperandLocation,
     find_current_instruction,
 )
+from nmpsim.escape import escape_line
 from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.report.details import MemoryBlock
+from nmpsim.report.analyses import MemoryBlock
 from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import GREEN, GREY, ORANGE, SKY
 from nmpsim.tui.view import View
-from nmpsim.views.text import shorten_apart
-from nmpsim.visible import visible_line
+from nmpsim.views.text import shorten_distinct
 
 CELL_BYTES, ROW_CELLS = 64, 32
 ADDRESS_COLUMNS = 10
@@ -115,13 +115,13 @@ class MemoryPane(LinePane):
         """Return a name shortened so that similar names remain distinct."""
         blocks = self.current_view.facts.memory
         if self._names[:2] != (columns, blocks):
-            names = [visible_line(one.name) for one in blocks]
+            names = [escape_line(one.name) for one in blocks]
             shown = [
-                visible_line(self.current_view.shell.get_display_name(one.name)) for one in blocks
+                escape_line(self.current_view.shell.get_display_name(one.name)) for one in blocks
             ]
-            short = dict(zip(names, shorten_apart(shown, columns), strict=True))
+            short = dict(zip(names, shorten_distinct(shown, columns), strict=True))
             self._names = columns, blocks, short
-        return self._names[2][visible_line(block.name)]
+        return self._names[2][escape_line(block.name)]
 
     def _block(self, block: MemoryBlock, width: int) -> Text:
         at = self.current_view.location.layer
@@ -160,6 +160,6 @@ def _instruction(at: CurrentInstruction) -> Text:
 def _operand(letter: str, placed: OperandLocation) -> Text:
     access = placed.access
     verb = "reads " if access.kind == "read" else "writes"
-    about = visible_line(placed.holds)
+    about = escape_line(placed.holds)
     text = Text("  ").append(letter, f"bold {ORANGE}")
     return text.append(f" {access.region.start:08x} {access.region.nbytes:>9,} {verb} {about}")

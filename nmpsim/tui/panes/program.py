@@ -5,12 +5,12 @@ from __future__ import annotations
 from rich.text import Text
 
 from nmpsim.debugger.breakpoints import AddressCondition
+from nmpsim.escape import escape_line
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import word_at
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import GREEN, SKY, VERMILION
 from nmpsim.tui.view import View
-from nmpsim.visible import visible_line
 
 TENSOR_PREFIX = "nmp."
 
@@ -31,7 +31,7 @@ class ProgramPane(LinePane):
         self._start, end = bundle.sections[".text"]
         self._words = (end - self._start) // 4
         self._symbols = {
-            address: visible_line(name)
+            address: escape_line(name)
             for name, address in bundle.symbols.items()
             if self._start <= address < end
         }

@@ -9,12 +9,12 @@ from typing import Any
 from rich.text import Text
 
 from nmpsim.debugger.inspect import count_saturation
+from nmpsim.escape import escape_line
 from nmpsim.report.data import Saturation
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
 from nmpsim.views.text import shape_text
-from nmpsim.visible import visible_line
 
 BAR_COLUMNS = 24
 CHANNEL_COLUMNS = 23
@@ -44,7 +44,7 @@ class SaturationPane(LinePane):
     def make_heading(self, width: int) -> list[Text]:
         """Return the layer and the column titles."""
         layer = self.view.selected_layer if self.view else None
-        name = visible_line(layer.display_name) if layer else ""
+        name = escape_line(layer.display_name) if layer else ""
         head = f"{'stage':<12}{'side':<8}{'values':>11}{'worst':>9}  first at"
         return [Text(name), Text(head)]
 

@@ -13,6 +13,7 @@ from textual import events
 from textual.binding import BindingType
 
 from nmpsim.debugger.operands import Values
+from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_choices
@@ -20,7 +21,6 @@ from nmpsim.tui.tensor_planes import TensorPlanes, make_histogram
 from nmpsim.tui.theme import ORANGE, SKY, get_heat_style
 from nmpsim.tui.view import View
 from nmpsim.views.text import elem_text, real_text, shape_text
-from nmpsim.visible import visible_line
 
 Mode = Literal["heat map", "values", "histogram"]
 MODES: tuple[Mode, ...] = ("heat map", "values", "histogram")
@@ -118,7 +118,7 @@ class TensorPane(LinePane):
             return [Text("no tensor")]
         operand = self._shown.operand
         shape = shape_text(operand.values.shape)
-        name = visible_line(self.current_view.shell.get_display_name(operand.name))
+        name = escape_line(self.current_view.shell.get_display_name(operand.name))
         first = f"{name}  {shape} {elem_text(operand.elem)}"
         about, range_ = [Text(first)], _range(self._shown)
         if len(first) + len(range_) <= width:

@@ -11,12 +11,12 @@ from rich.text import Text
 from textual.binding import BindingType
 
 from nmpsim.debugger.work_log import WorkLog
+from nmpsim.escape import escape_line
 from nmpsim.isa.table import Unit
 from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import UNIT_COLORS
 from nmpsim.tui.view import View
-from nmpsim.visible import visible_line
 
 LABEL_COLUMNS = 12
 TICK_COLUMNS = 16
@@ -168,7 +168,7 @@ class TimelinePane(LinePane):
             begin += state.cycles
             room = min(last, len(row)) - first
             if room > 0:
-                label = f"{self.glyphs.now}{index} {visible_line(state.display_name)}"[:room]
+                label = f"{self.glyphs.now}{index} {escape_line(state.display_name)}"[:room]
                 row[first : first + len(label)] = label
         return Text(f"{'layer':<{LABEL_COLUMNS}}{''.join(row)}")
 

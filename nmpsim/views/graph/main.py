@@ -1,4 +1,4 @@
-"""The extension of Model Explorer that opens bundles, LIR text and ONNX models."""
+"""Extension of Model Explorer that opens bundles, LIR text and ONNX models."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from nmpsim.views.graph.network import Node, read_network
 
 
 class NmpsimAdapter(Adapter):  # type: ignore[misc]  # model_explorer ships no types
-    """What Model Explorer calls; it shows the text of an error."""
+    """Adapter that Model Explorer calls; errors are shown as text."""
 
     metadata = AdapterMetadata(
         id="nmpsim",
         name="nmpsim",
-        description="Bundles, LIR text and ONNX models, as nmpsim has them",
+        description="Bundles, LIR text and ONNX models of nmpsim",
         source_repo="",
         fileExts=["bin", "lir", "txt", "onnx"],
     )
 
     def convert(self, model_path: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """The graph of a file."""
+        """Return the graph of a file."""
         network = read_network(Path(model_path))
         nodes = [_node(node) for node in network.nodes]
         return {"graphs": [builder.Graph(id=network.name, nodes=nodes)]}

@@ -1,4 +1,4 @@
-"""A program as a graph for Model Explorer, as plain data."""
+"""Graphs of programs for Model Explorer."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nmpsim.analysis.data_flow import DataFlow, data_flow, layer_flow
 from nmpsim.analysis.program import is_bundle, load_program
 from nmpsim.bundle import Bundle, Layer, Tensor, read_bundle
 from nmpsim.diagnostics import Place, UserError
+from nmpsim.escape import escape_line
 from nmpsim.frontends import find_front_end
 from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.onnx.model import load_model, read_graph
@@ -20,7 +21,6 @@ from nmpsim.lir.opcode import OUT
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.lir.printer import format_name, format_type
 from nmpsim.views.text import elem_text, shape_text
-from nmpsim.visible import visible_line
 
 
 @attrs.frozen
@@ -28,51 +28,53 @@ class Node:
     """An instruction, a layer, an input or an output."""
 
     id: str
-    """See :func:`node_id`."""
+    """Identifier, see :func:`node_id`."""
     label: str
-    """What it does: its opcode, input or output."""
+    """Opcode, ``input`` or ``output``."""
     namespace: str
-    """The groups that it is in, outermost first, by slashes."""
+    """Enclosing groups, outermost first, separated by slashes."""
     attributes: Mapping[str, str]
     sources: tuple[str, ...]
-    """Ids of the nodes whose results it reads."""
+    """Identifiers of the nodes whose results it reads."""
     result: Mapping[str, str]
-    """What is known of the tensor that it makes."""
+    """Properties of its result."""
 
 
 @attrs.frozen
 class Network:
-    """All nodes of a program."""
+    """The graph of a program."""
 
     name: str
     nodes: tuple[Node, ...]
 
 
 def read_network(path: Path) -> Network:
-    """The graph of a bundle, of an ONNX model, or of LIR text: layers, operators or instructions.
+    """Return the graph of a bundle (layers), an ONNX model (operators) or LIR text (instructions).
 
-    A bundle without its LIR has layers without edges.
+    A bundle without LIR has layers without edges.
 
-    Raises:
-        UserError: codes of FILE, LIR, MODEL, BUN and PKG.
+    Raises
+    ------
+    UserError
+        FILE, LIR, MODEL, BUN and PKG codes.
     """
     if is_bundle(path):
-        return _of_bundle(read_bundle(path))
+        return _bundle_network(read_bundle(path))
     front_end = find_front_end(path)
     if front_end is not None and front_end.name == "ONNX":
-        return _of_onnx(path.stem, read_graph(load_model(path), {}, Place(str(path))))
-    return _of_module(load_program(path).module)
+        return _onnx_network(path.stem, read_graph(load_model(path), {}, Place(str(path))))
+    return _module_network(load_program(path).module)
 
 
 def node_id(name: str) -> str:
-    """Of a layer, an instruction, an input or an output: its name as LIR text has it.
+    """Return the identifier of a layer, instruction, input or output: its name in LIR text.
 
-    It begins with a percent sign, so none is a number, as nodes of TFLite graphs are.
+    It starts with a percent sign and so differs from the numbers of nodes in TFLite graphs.
     """
     return format_name(name)
 
 
-def _of_bundle(bundle: Bundle) -> Network:
+def _bundle_network(bundle: Bundle) -> Network:
     metadata = bundle.metadata
     try:
         flow = layer_flow(bundle)
@@ -93,13 +95,13 @@ def _of_bundle(bundle: Bundle) -> Network:
     return Network(metadata.program, tuple(_with_ends(inputs, layers, outputs, flow)))
 
 
-def _of_onnx(name: str, graph: Graph) -> Network:
-    """Operators have their numbers as ids, as in the graphs of TFLite models."""
+def _onnx_network(name: str, graph: Graph) -> Network:
+    """Return the graph of an ONNX model, with the numbers of operators as identifiers."""
     made = {one.name: f"input {one.name}" for one in graph.inputs}
     nodes = [Node(made[one.name], "input", "", {}, (), {}) for one in graph.inputs]
     for one in graph.nodes:
         texts = {f"in {place}": _operand(of, graph) for place, of in enumerate(one.inputs) if of}
-        texts |= {f"out {place}": visible_line(of) for place, of in enumerate(one.outputs) if of}
+        texts |= {f"out {place}": escape_line(of) for place, of in enumerate(one.outputs) if of}
         texts |= {key: _text(value) for key, value in one.attributes.items()}
         sources = tuple(made[of] for of in one.inputs if of in made)
         nodes.append(Node(str(one.index), one.op, _namespace(one.outputs[0]), texts, sources, {}))
@@ -113,11 +115,11 @@ def _of_onnx(name: str, graph: Graph) -> Network:
 def _operand(name: str, graph: Graph) -> str:
     values = graph.constants.get(name)
     if values is None:
-        return visible_line(name)
-    return f"{visible_line(name)}: constant {values.dtype} {shape_text(values.shape)}"
+        return escape_line(name)
+    return f"{escape_line(name)}: constant {values.dtype} {shape_text(values.shape)}"
 
 
-def _of_module(module: Module) -> Network:
+def _module_network(module: Module) -> Network:
     flow = data_flow(module)
     types = {weight.name: weight.type for weight in module.weights}
     for instruction in module.instructions:
@@ -156,15 +158,15 @@ def _node(
     flow: DataFlow,
     result: Mapping[str, str],
 ) -> Node:
-    shown = {key: visible_line(text) for key, text in {"name": name, **attributes}.items() if text}
+    shown = {key: escape_line(text) for key, text in {"name": name, **attributes}.items() if text}
     sources = tuple(map(node_id, flow.sources.get(name, ())))
     return Node(node_id(name), label, _namespace(name), shown, sources, result)
 
 
 def _namespace(name: str) -> str:
-    """``model/conv`` of ``model/relu;model/conv/Conv2D``, as TensorFlow names things."""
+    """Return the groups of a TensorFlow name: ``a/b`` for ``a/relu;a/b/Conv2D``."""
     *groups, _ = name.rpartition(";")[2].split("/")
-    return "/".join(visible_line(group) for group in groups if group)
+    return "/".join(escape_line(group) for group in groups if group)
 
 
 def _facts(layer: Layer, origins: Mapping[str, str]) -> dict[str, str]:
@@ -200,11 +202,11 @@ def _text(value: object) -> str:
         return f"{value.dtype} {shape_text(value.shape)}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         value = list(value)
-    return visible_line(str(value))
+    return escape_line(str(value))
 
 
 def _made(instruction: Instruction) -> str:
-    """The operand that holds the result; the first one, if none is only written."""
+    """Return the operand that holds the result: the first one that is only written, if any."""
     written = (one.name for one in instruction.operands if one.kind == OUT)
     return next(written, instruction.operands[0].name)
 
@@ -222,7 +224,7 @@ def _type(type: TensorType) -> dict[str, str]:
 def _shown(
     elem: str, shape: Sequence[int], scale: float | None, offset: int | None
 ) -> dict[str, str]:
-    """As Model Explorer names what it knows of tensors; the shape is written on the edges."""
+    """Return tensor properties under Model Explorer's names; edges are labelled by shape."""
     shown = {"tensor_shape": f"{elem_text(elem)} {shape_text(shape)}"}
     if scale is None:
         return shown

@@ -1,9 +1,8 @@
-"""What a run tells of each node, as Model Explorer shows it on a graph: its node data overlays.
+"""Results of a run as node data overlays of Model Explorer.
 
-An overlay is a value for each node, and a file holds one overlay. Keys are ids of nodes: those of
-:func:`nmpsim.views.graph.network.node_id` for the graphs of bundles and LIR; for the graph of the
-model's own file the numbers of its operators, as Model Explorer numbers nodes of TFLite models, and
-``main`` those of ONNX models. As no id of the former is a number, one file serves both.
+An overlay is a value for each node; a file holds one overlay. Keys are those of
+:func:`nmpsim.views.graph.network.node_id` for graphs of bundles and LIR, and numbers of operators
+for the graph of the model's own file. One file serves both.
 """
 
 from __future__ import annotations
@@ -17,52 +16,52 @@ from typing import Any
 import attrs
 
 from nmpsim.bundle.metadata import Metadata, OperatorMapping
+from nmpsim.escape import escape_line
+from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.report.shadow import ShadowLayer
 from nmpsim.views.graph.network import node_id
 from nmpsim.views.text import percent
-from nmpsim.visible import visible_line
 
 Value = int | float | str
 _STATISTICS = ("min", "max", "sum", "avg")
-"""That Model Explorer shows of an overlay."""
+"""Statistics that Model Explorer shows for an overlay."""
 _WHITE, _ORANGE, _RED, _VIOLET = "#ffffff", "#e69f00", "#d7301f", "#d9ccf5"
 
 
 @attrs.frozen
-class _Figures:
-    """Of the layers that belong to one node."""
+class _NodeMeasures:
+    """Measures of the layers of one node."""
 
     cycles: int = 0
     share: float = 0.0
-    """Of the run's cycles."""
+    """Share of the run's cycles."""
     saturated: int = 0
     sqnr_db: float | None = None
-    """Of its result; None if it was not compared."""
+    """SQNR of the result; None if it was not compared."""
     placement: str = ""
     note: str = ""
-    """Why there is nothing of the above."""
+    """Why there are no measures."""
 
 
 @attrs.frozen
 class _Overlay:
-    """One measure of all nodes."""
+    """A measure of all nodes."""
 
     file: str
-    """What a file's name has before its ending."""
+    """Part of the file name before the suffix."""
     title: str
-    value: Callable[[_Figures], Value | None]
-    colours: tuple[str, str] | None = None
-    """Of the lowest and the highest value."""
-    colour: Callable[[_Figures], str] | None = None
-    """Of one value; where ``colours`` does not tell."""
+    value: Callable[[_NodeMeasures], Value | None]
+    colors: tuple[str, str] | None = None
+    """Colors of the lowest and the highest value."""
+    color: Callable[[_NodeMeasures], str] | None = None
+    """Returns the color of one value, without ``colors``."""
     statistics: Sequence[str] = _STATISTICS
-    """Those of them that mean something."""
+    """Meaningful statistics."""
 
 
-def _words(node: _Figures) -> str:
+def _describe(node: _NodeMeasures) -> str:
     if node.note:
-        return visible_line(node.note)
+        return escape_line(node.note)
     parts = [f"{node.cycles:,} cycles ({percent(node.share, 1.0)}%)" if node.cycles else ""]
     parts += [f"{node.saturated:,} saturated" if node.saturated else ""]
     parts += ["" if node.sqnr_db is None else f"{_db(node.sqnr_db)} SQNR", node.placement]
@@ -73,25 +72,25 @@ def _db(sqnr_db: float) -> str:
     return "exact" if sqnr_db == math.inf else f"{sqnr_db:.1f} dB"
 
 
-def _sqnr(node: _Figures) -> Value | None:
+def _sqnr(node: _NodeMeasures) -> Value | None:
     if node.sqnr_db is None or math.isfinite(node.sqnr_db):
         return None if node.sqnr_db is None else round(node.sqnr_db, 2)
     return _db(node.sqnr_db)  # JSON has no infinity
 
 
-def _by_placement(node: _Figures) -> str:
+def _by_placement(node: _NodeMeasures) -> str:
     return _VIOLET if "host" in node.placement else _WHITE
 
 
-def _by_share(node: _Figures) -> str:
-    """Host layers stand out; others are the darker the more time they take, all of it at a half."""
+def _by_share(node: _NodeMeasures) -> str:
+    """Return a color for host layers, or one that is darker for a larger share, up to a half."""
     if "host" in node.placement:
         return _VIOLET
-    return _between(_WHITE, _ORANGE, min(2 * node.share, 1.0))
+    return _mix_colors(_WHITE, _ORANGE, min(2 * node.share, 1.0))
 
 
 _OVERLAYS = (
-    _Overlay("", "nmpsim run", _words, colour=_by_share, statistics=()),
+    _Overlay("", "nmpsim run", _describe, color=_by_share, statistics=()),
     _Overlay(
         "cycles", "cycles", lambda node: None if node.note else node.cycles, (_WHITE, _ORANGE)
     ),
@@ -106,19 +105,19 @@ _OVERLAYS = (
         "placement",
         "runs on",
         lambda node: node.placement or None,
-        colour=_by_placement,
+        color=_by_placement,
         statistics=(),
     ),
 )
 
 
 def node_data_paths(path: Path) -> tuple[Path, ...]:
-    """The files of all overlays: the first is ``path`` itself and has everything in words."""
+    """Return the files of all overlays; the first, ``path``, has all measures as text."""
     return tuple(_path(path, one) for one in _OVERLAYS)
 
 
 def node_data(path: Path, metadata: Metadata, report: RunReport) -> Mapping[Path, str]:
-    """What goes into each of the files, as JSON; a measure that the run does not tell has none."""
+    """Return file -> JSON text; a measure that is missing in the run has no file."""
     nodes = {**_layers(report), **_operators(metadata.fates, metadata.origins, report)}
     overlays = {_path(path, one): _document(one, nodes) for one in _OVERLAYS}
     return {file: json.dumps(one, indent=1) for file, one in overlays.items() if one["results"]}
@@ -128,15 +127,15 @@ def _path(path: Path, overlay: _Overlay) -> Path:
     return path.with_suffix(f".{overlay.file}{path.suffix}") if overlay.file else path
 
 
-def _document(overlay: _Overlay, nodes: Mapping[str, _Figures]) -> dict[str, Any]:
-    """As ``model_explorer.node_data_builder.GraphNodeData`` has it."""
+def _document(overlay: _Overlay, nodes: Mapping[str, _NodeMeasures]) -> dict[str, Any]:
+    """Return ``model_explorer.node_data_builder.GraphNodeData`` as plain data."""
     results: dict[str, dict[str, Value]] = {}
     for key, node in nodes.items():
         value = overlay.value(node)
         if value is not None:
-            colour = {} if overlay.colour is None else {"bgColor": overlay.colour(node)}
+            colour = {} if overlay.color is None else {"bgColor": overlay.color(node)}
             results[key] = {"value": value, **colour}
-    ends = enumerate(overlay.colours or ())
+    ends = enumerate(overlay.colors or ())
     adds_up = "sum" in overlay.statistics and any(one["value"] for one in results.values())
     return {
         "name": overlay.title,
@@ -148,15 +147,15 @@ def _document(overlay: _Overlay, nodes: Mapping[str, _Figures]) -> dict[str, Any
     }
 
 
-def _layers(report: RunReport) -> dict[str, _Figures]:
+def _layers(report: RunReport) -> dict[str, _NodeMeasures]:
     errors = _errors(report)
-    return {node_id(layer.name): _together([layer], report, errors) for layer in report.layers}
+    return {node_id(layer.name): _measure([layer], report, errors) for layer in report.layers}
 
 
 def _operators(
     fates: Sequence[OperatorMapping], origins: Mapping[str, str], report: RunReport
-) -> dict[str, _Figures]:
-    """A layer counts for the operator that makes its result, and for no other."""
+) -> dict[str, _NodeMeasures]:
+    """Return the measures of operators; a layer counts for the operator that makes its result."""
     errors = _errors(report)
     owned: dict[str, list[LayerReport]] = {}
     for layer in report.layers:
@@ -165,9 +164,9 @@ def _operators(
     for fate in fates:
         number = fate.node.partition(" ")[0]
         if fate.node in owned:
-            found[number] = _together(owned[fate.node], report, errors)
+            found[number] = _measure(owned[fate.node], report, errors)
         else:
-            found[number] = _Figures(note=_why(fate, report.layers))
+            found[number] = _NodeMeasures(note=_why(fate, report.layers))
     return found
 
 
@@ -180,14 +179,14 @@ def _errors(report: RunReport) -> Mapping[int, ShadowLayer]:
     return {} if report.shadow is None else {one.index: one for one in report.shadow.layers}
 
 
-def _together(
+def _measure(
     layers: Sequence[LayerReport], report: RunReport, errors: Mapping[int, ShadowLayer]
-) -> _Figures:
-    """The last layer makes the result."""
+) -> _NodeMeasures:
+    """Return the measures of layers, the last of which makes the result."""
     cycles = sum(layer.cycles for layer in layers)
     error = errors.get(layers[-1].index)
     size = error.result_error if error else None
-    return _Figures(
+    return _NodeMeasures(
         cycles,
         cycles / report.cycles if report.cycles else 0.0,
         sum(layer.saturated for layer in layers),
@@ -196,7 +195,7 @@ def _together(
     )
 
 
-def _between(low: str, high: str, share: float) -> str:
-    """A colour between two."""
+def _mix_colors(low: str, high: str, share: float) -> str:
+    """Return a color between two."""
     ends = (bytes.fromhex(colour[1:]) for colour in (low, high))
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(*ends, strict=True))

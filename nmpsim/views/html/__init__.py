@@ -1,4 +1,4 @@
-"""Runs as one HTML report that needs nothing but itself."""
+"""Self-contained HTML reports of runs."""
 
 from nmpsim.views.html.page import html_page, require_html
 

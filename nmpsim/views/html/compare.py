@@ -1,4 +1,4 @@
-"""Several runs next to each other: totals, layers, and what changed most."""
+"""Comparison of several runs: verdicts, totals, layers and the largest changes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.figures import (
     Figure,
@@ -23,36 +24,35 @@ from nmpsim.views.html.headline import db_text, saturated_values, worst_sqnr
 from nmpsim.views.html.tables import Table, marked, table_of
 from nmpsim.views.measures import NAME, Cell, Measure, Number, layer_name, share
 from nmpsim.views.text import duration
-from nmpsim.visible import visible_line
 
 MAX_DRAWN = 20
-"""Layers in the figure: those whose cycles changed most."""
+"""Layers in the figure, by change of cycles."""
 _Runs = Mapping[str, RunReport]
 
 
 @attrs.frozen
 class _Row:
-    """A layer of any of the runs; None in those that have none of its name."""
+    """A layer of the runs, by name; None for a run without it."""
 
     name: str
     layers: tuple[LayerReport | None, ...]
 
     @property
     def shown(self) -> Cell:
-        """Display name of the layer, from the first run that has the layer."""
+        """Display name in the first run with the layer."""
         return layer_name(next(layer for layer in self.layers if layer is not None))
 
     def cycles(self) -> list[int | None]:
         return [None if layer is None else layer.cycles for layer in self.layers]
 
     def change(self) -> int:
-        """The largest difference to the first run."""
+        """Return the largest difference from the first run."""
         first, *others = [layer.cycles if layer else 0 for layer in self.layers]
         return max((other - first for other in others), key=abs)
 
 
 def verdicts(runs: _Runs) -> list[str]:
-    """For each run but the first: whether it is worse than that, and where."""
+    """Return a sentence about each further run: whether it is slower than the first, and where."""
     (name, first), *others = runs.items()
     return [_verdict(f"{other} against {name}", first, run) for other, run in others]
 
@@ -60,7 +60,7 @@ def verdicts(runs: _Runs) -> list[str]:
 def _verdict(who: str, first: RunReport, run: RunReport) -> str:
     facts = [_time_words(first, run)]
     if run.trap is not None:
-        facts.insert(0, "it did not reach its end")
+        facts.insert(0, "it did not complete")
     facts.append(f"the outputs {'are the same' if _same_outputs(first, run) else 'differ'}")
     if more := saturated_values(run) - saturated_values(first):
         facts.append(f"{abs(more):,} {'more' if more > 0 else 'fewer'} values saturate")
@@ -73,57 +73,57 @@ def _verdict(who: str, first: RunReport, run: RunReport) -> str:
 def _time_words(first: RunReport, run: RunReport) -> str:
     more = run.cycles - first.cycles
     if not more:
-        return "as many cycles"
+        return "the same number of cycles"
     words = f"{_change(first.cycles, run.cycles).text} cycles, {'slower' if more > 0 else 'faster'}"
     rows = _rows({"first": first, "run": run})
     most = max(rows, key=lambda row: row.change() * (1 if more > 0 else -1))
     if more * most.change() <= 0:
         return words
-    return f"{words}, most in {visible_line(most.name)} ({most.change():+,})"
+    return f"{words}, most in {escape_line(most.name)} ({most.change():+,})"
 
 
 def totals_table(runs: _Runs) -> Table:
-    """A row for each run."""
+    """Return a table with a row per run."""
     first = next(iter(runs.values()))
-    end = Measure("end", _end, meaning="whether the run reached its end")
+    end = Measure("end", _end, meaning="whether the run completed")
     return table_of(
         ({"run": name, "report": run} for name, run in runs.items()),
-        Measure("run", meaning="as its file is called"),
+        Measure("run", meaning="name of the file"),
         Measure("network", "report.program", meaning="name of the program"),
-        Measure("device", "report.device", _device, "its name and number of cores"),
-        Number("cycles", "report.cycles", meaning="of the whole run"),
+        Measure("device", "report.device", _device, "name and number of cores"),
+        Number("cycles", "report.cycles", meaning="cycles of the whole run"),
         Number(
             "change",
             lambda row: _change(first.cycles, row["report"].cycles),
-            meaning="of cycles against the first run",
+            meaning="change of cycles against the first run",
         ),
-        Number("time", "report.seconds", duration, "these cycles at the device's clock"),
+        Number("time", "report.seconds", duration, "latency at the device's clock"),
         Number(
             "DRAM busy %",
             lambda row: share(row["report"].use.dram_busy, row["report"].cycles > 0),
-            meaning="of all cycles",
+            meaning="share of cycles in which the DRAM served transfers",
         ),
         Number(
             "MAC utilization %",
             lambda row: share(row["report"].use.mac_utilization, row["report"].cycles > 0),
-            meaning="of what all MAC arrays could have done in these cycles",
+            meaning="share of the multiplications that all MAC arrays could do",
         ),
         Number(
             "saturated",
             lambda row: saturated_values(row["report"]),
-            meaning="values that did not fit; clips that the network asks for do not count",
+            meaning="values limited by the integer type, without clipped ones",
         ),
         Measure(
             "outputs",
-            lambda row: "same" if _same_outputs(first, row["report"]) else "other",
-            meaning="whether they are those of the first run, to the bit",
+            lambda row: "equal" if _same_outputs(first, row["report"]) else "different",
+            meaning="whether outputs are bit-exact equal to those of the first run",
         ),
         end,
     )
 
 
 def settings_table(runs: _Runs) -> Table | None:
-    """Settings of the device that are not the same in all runs; None if all are."""
+    """Return a table of the settings that differ between runs; None if none does."""
     names = dict.fromkeys(name for run in runs.values() for name in run.device)
     rows = [(name, *(run.device.get(name) for run in runs.values())) for name in names]
     other = [row for row in rows if len(set(row[1:])) > 1]
@@ -133,7 +133,7 @@ def settings_table(runs: _Runs) -> Table | None:
             other,
             Measure("setting", itemgetter(0), meaning="section and key of the device file"),
             *(
-                Number(name, itemgetter(at), meaning=f"of the device of {name}")
+                Number(name, itemgetter(at), meaning=f"value in {name}")
                 for at, name in enumerate(runs, 1)
             ),
         )
@@ -141,20 +141,20 @@ def settings_table(runs: _Runs) -> Table | None:
 
 
 def layers_table(runs: _Runs) -> Table:
-    """A row for each layer of any run: cycles and saturation in each, changes against the first."""
+    """Return a table of layers: cycles, changes of cycles and saturation in each run."""
     names = list(runs)
     return table_of(
         _rows(runs),
         attrs.evolve(NAME, value="shown"),
         *(
-            Number(f"cycles {name}", partial(_cycles, at), meaning=f"of the layer in {name}")
+            Number(f"cycles {name}", partial(_cycles, at), meaning=f"cycles of the layer in {name}")
             for at, name in enumerate(names)
         ),
         *(
             Number(
                 f"change {name}",
                 partial(_changed_cycles, at),
-                meaning=f"of cycles, {name} against {names[0]}",
+                meaning=f"change of cycles, {name} against {names[0]}",
             )
             for at, name in enumerate(names[1:], 1)
         ),
@@ -168,7 +168,7 @@ def layers_table(runs: _Runs) -> Table:
 
 
 def change_figure(runs: _Runs) -> Figure | None:
-    """Layers whose cycles changed most; None if none did."""
+    """Return the figure of the largest changes of cycles; None if there are none."""
     changed = sorted((row for row in _rows(runs) if row.change()), key=lambda r: -abs(r.change()))
     drawn = changed[:MAX_DRAWN]
     labels = short_names([row.shown.text for row in drawn])
@@ -192,13 +192,13 @@ def change_figure(runs: _Runs) -> Figure | None:
             "tooltip": tooltips(values, layer="layer", run="run", cycles="cycles"),
         },
     )
-    said = f"The {len(drawn)} of {len(changed)} layers with other cycles, largest change first."
-    return Figure("What changed most", said, spec)
+    said = f"{len(drawn)} of {len(changed)} layers with changed cycles, largest change first."
+    return Figure("Largest changes", said, spec)
 
 
 def _end(row: Mapping[str, Any]) -> Cell:
     trap = row["report"].trap
-    return marked(trap.kind, "alarm") if trap else marked("reached", "")
+    return marked(trap.kind, "alarm") if trap else marked("completed", "")
 
 
 def _device(device: Mapping[str, Any]) -> str:
@@ -213,7 +213,7 @@ def _same_outputs(first: RunReport, run: RunReport) -> bool:
 
 
 def _rows(runs: _Runs) -> list[_Row]:
-    """Layers by name, in the order of the first run; those of others after."""
+    """Return layers by name in the order of the first run, then of the others."""
     tables = [{layer.name: layer for layer in run.layers} for run in runs.values()]
     names = dict.fromkeys(name for table in tables for name in table)
     return [_Row(name, tuple(table.get(name) for table in tables)) for name in names]
@@ -234,20 +234,20 @@ def _saturated(run: int, row: _Row) -> Cell:
 
 
 def _count(number: int | None, mark: str = "") -> Cell:
-    return Cell("not there", -1) if number is None else Cell(f"{number:,}", number, mark)
+    return Cell("missing", -1) if number is None else Cell(f"{number:,}", number, mark)
 
 
 def _change(before: int | None, after: int | None) -> Cell:
     if before is None or after is None:
         return Cell("-", 0)
     if before == after:
-        return Cell("same", 0)
+        return Cell("equal", 0)
     share = f" ({100 * (after - before) / before:+.1f}%)" if before else ""
     return Cell(f"{after - before:+,}{share}", after - before, "more" if after > before else "less")
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """The names, with a number after those that come again."""
+    """Return the names, with a number after repeated ones."""
     seen: dict[str, int] = {}
     unique = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Figures as still pictures, and the JavaScript that makes them live: both of vl-convert."""
+"""Rendering of figures as images, and the JavaScript for interactive ones, by vl-convert."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from urllib.parse import quote
 from nmpsim.views.html.figures import Figure
 
 _MAX_LINES = 400_000
-"""Characters of a drawing of lines; of a longer one, dots are tried."""
+"""Longest SVG image in characters; a longer one is compared with a PNG."""
 _PATH = re.compile(r'<path d="([^"]*)"((?: [a-z-]+="[^"]*")*)/>')
 _TAG = re.compile(r"<[^>]*>")
 _UNSEEN = re.compile(r' (?:class|role|aria-[a-z]+|pointer-events)="[^"]*"| opacity="1"')
 _PATHS = re.compile(f"(?:{_PATH.pattern})+")
 _LONG_FRACTION = re.compile(r"(\.\d)\d+")
-_AS_THEY_ARE = " !$()*+,-./:;=?@[]^_{|}~"
-"""Of an SVG's characters, those that an address in double quotes may hold."""
+_UNQUOTED = " !$()*+,-./:;=?@[]^_{|}~"
+"""Characters of an SVG that a URL in double quotes may contain."""
 
 
-def still(figure: Figure) -> str:
-    """The address of what an ``img`` shows before, or without, JavaScript; and on paper."""
+def render_image(figure: Figure) -> str:
+    """Return the data URL of an image for pages without JavaScript and for print."""
     import vl_convert
 
-    # Words for those who hear a page are in the img; here each mark would repeat them.
+    # Screen readers use the text of the img element.
     config = {**figure.spec["config"], "aria": False}
     spec = json.dumps({**figure.spec, "config": config})
-    svg = quote(_small(vl_convert.vegalite_to_svg(spec)), safe=_AS_THEY_ARE)
+    svg = quote(_shrink(vl_convert.vegalite_to_svg(spec)), safe=_UNQUOTED)
     lines = f"data:image/svg+xml,{svg}"
     if len(lines) <= _MAX_LINES:
         return lines
@@ -39,11 +39,10 @@ def still(figure: Figure) -> str:
     return min(lines, f"data:image/png;base64,{png}", key=len)
 
 
-def _small(svg: str) -> str:
-    """The same picture to a tenth of a pixel, neighbours that look alike in one path.
+def _shrink(svg: str) -> str:
+    """Shrink an SVG: round to a tenth of a pixel, and join adjacent paths of equal style.
 
-    Bars and cells do not overlap, so this holds for those that shine through too; dots, which may,
-    have a transform and stay separate.
+    Joined bars and cells do not overlap; dots, which may, have a transform and stay separate.
     """
     svg = _TAG.sub(lambda tag: _UNSEEN.sub("", tag[0]), svg)
     return _PATHS.sub(lambda run: "".join(_joined(run[0])), svg)
@@ -56,14 +55,14 @@ def _joined(paths: str) -> Iterator[str]:
         yield f'<path d="{line}"{look}/>'
 
 
-def packed(text: str) -> str:
-    """The text as gzip in base64: a quarter of its size, unpacked when a reader looks at it."""
+def compress(text: str) -> str:
+    """Return a text as gzip in base64, a quarter of its size."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 @cache
-def script() -> str:
-    """Vega, Vega-Lite and Vega-Embed, for a page of their own, packed; it defines ``vegaEmbed``."""
+def vega_script() -> str:
+    """Return the compressed script of Vega, Vega-Lite and Vega-Embed, with ``vegaEmbed``."""
     import vl_convert
 
-    return packed(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    return compress(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))

@@ -1,6 +1,6 @@
-"""Figures as Vega-Lite specifications: plain data, drawn by the reader's browser.
+"""Figures as Vega-Lite specifications, rendered by the browser.
 
-Of a report they take numbers and names; a name is data of a figure, never part of its language.
+Names from a report are data of a figure, never expressions.
 """
 
 from __future__ import annotations
@@ -12,52 +12,52 @@ from typing import Any
 
 import attrs
 
+from nmpsim.escape import escape_line
 from nmpsim.report.data import RunReport
-from nmpsim.views.text import shorten_apart
-from nmpsim.visible import visible_line
+from nmpsim.views.text import shorten_distinct
 
 WIDTH = 860
-"""Pixels of a figure where nobody asks for another width."""
+"""Default width in pixels."""
 MARGIN = 340
-"""Pixels of this that a stacked figure has for labels and a legend; page.js knows it, too."""
+"""Width of labels and legend of a stacked figure in pixels, also in page.js."""
 MAX_MARKS = 50_000
-"""A browser draws no more while somebody waits; ten thousand are usual for a large network."""
+"""Most marks that are drawn; a large network has ten thousand."""
 NAME_CHARACTERS = 30
-"""Of a layer's name on an axis, or in a list."""
+"""Longest name of a layer on an axis or in a list."""
 MAX_CORES = 1024
-"""More than any device has; a report may say anything."""
-ZOOM_HINT = "Drag to move, Ctrl and the wheel to zoom, double click to see all again."
+"""Most cores of a device; a report is untrusted."""
+ZOOM_HINT = "Drag to move, Ctrl and wheel to zoom, double click to reset."
 _MAX_OBJECTS = 50
-"""Of more data, a figure holds a table of text, which is shorter."""
+"""Most data records as objects; more are stored as CSV, which is shorter."""
 _MAX_LINES = 1000
-"""Marks that a browser keeps as lines; more it draws as dots."""
+"""Most marks that a browser renders as SVG instead of a canvas."""
 
 
 @attrs.frozen
 class Figure:
-    """A picture with its words."""
+    """A figure with title and description."""
 
     title: str
     text: str
-    """What it shows; also for those who cannot see it."""
+    """Description, also for screen readers."""
     spec: Mapping[str, Any]
     narrow: bool = False
-    """Next to others of its kind, where there is room."""
+    """Whether several are placed side by side."""
 
     @property
     def is_large(self) -> bool:
-        """True if it has too many marks to be a drawing of lines."""
+        """Whether it has too many marks for SVG."""
         return self.marks > _MAX_LINES
 
     @property
     def marks(self) -> int:
-        """How many things it draws."""
+        """Number of marks."""
         values = self.spec["data"]["values"]
         return values.count("\n") - 1 if isinstance(values, str) else len(values)
 
 
 def figure_spec(values: Sequence[Mapping[str, Any]], height: int, **parts: Any) -> dict[str, Any]:
-    """What all figures have in common."""
+    """Return a specification with the common parts of all figures."""
     return {
         "width": WIDTH,
         "height": height,
@@ -72,13 +72,13 @@ def figure_spec(values: Sequence[Mapping[str, Any]], height: int, **parts: Any) 
 def stacked_spec(
     values: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Figures of the same data below each other; each has its height."""
+    """Return a specification of several charts of the same data, one below the other."""
     spec = figure_spec(values, 0, vconcat=[{"width": WIDTH - MARGIN, **part} for part in parts])
     return {name: part for name, part in spec.items() if name not in ("width", "height")}
 
 
 def _data(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    values = [{name: _shown(value) for name, value in one.items()} for one in given]
+    values = [{name: _escape_value(value) for name, value in one.items()} for one in given]
     if len(values) <= _MAX_OBJECTS:
         return {"values": values}
     lines = io.StringIO()
@@ -91,39 +91,39 @@ def _data(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"values": lines.getvalue(), "format": {"type": "csv", "parse": kinds}}
 
 
-def _shown(value: Any) -> Any:
-    return visible_line(value) if isinstance(value, str) else value
+def _escape_value(value: Any) -> Any:
+    return escape_line(value) if isinstance(value, str) else value
 
 
 def layer_labels(report: RunReport) -> list[str]:
-    """Position and name of each layer, short enough for an axis; names show where they part."""
+    """Return position and short, distinct name of each layer for an axis."""
     names = short_names([layer.display_name for layer in report.layers])
     return [f"{layer.index} {name}" for layer, name in zip(report.layers, names, strict=True)]
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Names that fit on an axis and in a list, and show where they part."""
-    return shorten_apart([visible_line(name) for name in names], NAME_CHARACTERS)
+    """Return short, distinct names for an axis or a list."""
+    return shorten_distinct([escape_line(name) for name in names], NAME_CHARACTERS)
 
 
 def names_axis(field: str) -> dict[str, Any]:
-    """An encoding by layers, in their order and with all of their labels."""
+    """Return an encoding by layers, in order and with all labels."""
     return axis(field, "nominal", None, sort=None, axis={"labelLimit": 8 * NAME_CHARACTERS})
 
 
 def cores_of(report: RunReport) -> int:
-    """Cores of the device, 1 if the report does not tell."""
+    """Return the number of cores of the device, 1 if unknown."""
     count = report.device.get("cores_count")
     return count if isinstance(count, int) and 0 < count <= MAX_CORES else 1
 
 
 def axis(field: str, kind: str, title: str | None, **more: Any) -> dict[str, Any]:
-    """An encoding by a field."""
+    """Return an encoding by a field."""
     return {"field": field, "type": kind, "title": title, **more}
 
 
 def zoom(*encodings: str) -> dict[str, Any]:
-    """A parameter that lets a reader move and zoom along these axes."""
+    """Return a parameter that allows moving and zooming along these axes."""
     wheel = "wheel![event.ctrlKey]"
     return {
         "name": "zoom",
@@ -132,13 +132,13 @@ def zoom(*encodings: str) -> dict[str, Any]:
     }
 
 
-def colours(of: Mapping[str, str]) -> dict[str, Any]:
-    """A scale from names to colours."""
+def color_scale(of: Mapping[str, str]) -> dict[str, Any]:
+    """Return a scale from names to colors."""
     return {"domain": list(of), "range": list(of.values())}
 
 
 def tooltips(values: Sequence[Mapping[str, Any]], **titles: str) -> list[dict[str, Any]]:
-    """What a pointer shows: field and its title; numbers are rounded and have commas."""
+    """Return the tooltip encoding of fields and their titles, with rounded numbers."""
     example = values[0] if values else {}
     return [
         {"field": field, "title": title} | _rounded(example.get(field))

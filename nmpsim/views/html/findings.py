@@ -1,4 +1,4 @@
-"""Tables that answer first questions: where the time goes and why, where values saturate."""
+"""Tables of the slowest layers with their causes, and of saturated values."""
 
 from __future__ import annotations
 
@@ -17,20 +17,32 @@ from nmpsim.views.html.tables import (
     table_of,
     time_share,
 )
-from nmpsim.views.measures import CYCLES, INDEX, NAME, OPERATION, Cell, Measure, Number, share
-from nmpsim.views.run_text import CAUSE_WORDS, path_text
+from nmpsim.views.measures import (
+    CORE_CAUSES,
+    CYCLES,
+    INDEX,
+    NAME,
+    OPERATION,
+    Cell,
+    Measure,
+    Number,
+    find_cause,
+    largest,
+    share,
+)
+from nmpsim.views.run_text import path_text
 from nmpsim.views.text import percent
 
 MAX_SLOW = 12
-"""Layers whose reasons are listed: those that took the most cycles."""
+"""Slowest layers that are listed."""
 MAX_CAUSES = 3
-"""Reasons of a layer."""
+"""Causes that are listed for a layer."""
 _LEAST_SHARE = 0.05
-"""Of the cores' cycles, for a reason to be listed."""
+"""Smallest share of the cores' cycles for a listed cause."""
 
 
 def slow_table(report: RunReport) -> Table:
-    """The layers that took longest: what bounds them, and where the cores' cycles went."""
+    """Return a table of the slowest layers: bounds and causes of core cycles."""
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]
     return table_of(
         [layer for layer in slow if layer.cycles],
@@ -43,20 +55,22 @@ def slow_table(report: RunReport) -> Table:
         Number(
             "bound",
             "bound.cycles",
-            meaning="cycles that no schedule of its instructions can beat",
+            meaning="lower limit of the cycles for any schedule",
         ),
-        Measure("limited by", _formula, meaning="how the bound is computed"),
+        Measure("limited by", _formula, meaning="formula of the bound"),
         DISTANCE,
         *recorded_measures(report),
         Measure(
-            "critical path", path_text, meaning="what the layer waited for: shares of its cycles"
+            "critical path",
+            path_text,
+            meaning="causes on the critical path, as shares of the layer's cycles",
         ),
-        Measure("how the cores spent their time", causes_of, meaning="shares of all cores' cycles"),
+        Measure("core cycles", causes_of, meaning="causes, as shares of all cores' cycles"),
     )
 
 
 def saturation_table(report: RunReport) -> Table:
-    """What saturated: a row for each layer, stage and side."""
+    """Return a table of saturated values by layer, stage and side."""
     return table_of(
         ((layer, one) for layer in report.layers for one in layer.saturation if not one.wanted),
         *(attrs.evolve(one, value=partial(_of_layer, one)) for one in (INDEX, NAME, LINE)),
@@ -68,13 +82,13 @@ def saturation_table(report: RunReport) -> Table:
         Measure(
             "side",
             lambda row: row[1].side,
-            meaning="below the lowest value or above the highest",
+            meaning="low: below the smallest value; high: above the largest",
         ),
-        Number("saturated", _count, meaning="how many values"),
+        Number("saturated", _count, meaning="number of values"),
         Number(
             "% saturated",
             lambda row: share(row[1].count, row[0].elements),
-            meaning="of the layer's results",
+            meaning="share of the layer's results",
         ),
         Number(
             "worst",
@@ -89,22 +103,21 @@ def saturation_table(report: RunReport) -> Table:
         Number(
             "channels",
             lambda row: len(row[1].channels),
-            meaning="how many channels are concerned",
+            meaning="number of channels with saturated values",
         ),
-        Measure("most in", _most, meaning="the channel with most of them, and how many"),
+        Measure("most in", _most, meaning="channel with most saturated values, and their number"),
     )
 
 
 def causes_of(layer: LayerReport, most: int = MAX_CAUSES) -> str:
-    """Where the cores' cycles went, in words; empty if nowhere."""
+    """Return the largest causes of core cycles as text; empty without cycles."""
     total = max(sum(layer.core_cycles.values()), 1)
-    largest = sorted(layer.core_cycles.items(), key=lambda item: -item[1])[:most]
-    told = [
-        f"{percent(cycles, total)}% {CAUSE_WORDS.get(cause, cause)}"
-        for cause, cycles in largest
+    texts = [
+        f"{percent(cycles, total)}% {find_cause(CORE_CAUSES, cause).meaning}"
+        for cause, cycles in largest(layer.core_cycles, most)
         if cycles >= _LEAST_SHARE * total
     ]
-    return "; ".join(told)
+    return "; ".join(texts)
 
 
 def _of_layer(measure: Measure, row: tuple[LayerReport, Saturation]) -> Cell:

@@ -1,4 +1,4 @@
-"""What a reader sees first: a verdict, six numbers, and the layers that matter."""
+"""Headline of a run: a verdict, key numbers, and the most important layers."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from nmpsim.escape import escape_line
+from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.data import NOTABLE_SHARE, LayerReport, RunReport
-from nmpsim.report.shadow import ShadowLayer
+from nmpsim.views.analyses_text import own_error
 from nmpsim.views.html.figures import cores_of, short_names
 from nmpsim.views.html.findings import causes_of
 from nmpsim.views.html.tables import is_notable
-from nmpsim.views.run_text import PATH_WORDS
-from nmpsim.views.shadow_text import own_error
+from nmpsim.views.measures import PATH_CAUSES, find_cause, largest
 from nmpsim.views.text import duration, per_second, percent, plural
-from nmpsim.visible import visible_line
 
 FUNCTION = "main"
-"""How Glow names every network."""
+"""Glow's name of every network."""
 MAX_LAYERS = 3
-"""Of a list."""
+"""Layers of a list."""
 MAX_CAUSES = 2
-"""Of why a layer takes long."""
+"""Causes shown for a slow layer."""
 PARTS = {
     "inherited": "inherited from earlier layers",
     "bias": "quantization of the bias",
@@ -30,25 +30,25 @@ PARTS = {
     "saturation": "saturation",
     "rescale": "rounding",
 }
-"""Of a layer's error, and what they are."""
+"""Parts of a layer's error -> descriptions."""
 OWN_PARTS = [part for part in PARTS if part != "inherited"]
 
 
 @attrs.frozen
-class Number:
+class KeyNumber:
     """A number in large type."""
 
     label: str
     value: str
     note: str = ""
     layer: int | None = None
-    """That the note is about."""
+    """Layer that the note is about."""
     alarm: bool = False
 
 
 @attrs.frozen
 class Finding:
-    """A layer, and what is remarkable about it."""
+    """A layer with a remark."""
 
     layer: int
     name: str
@@ -57,22 +57,22 @@ class Finding:
 
 @attrs.frozen
 class Headline:
-    """The first screen of a run, but for its picture."""
+    """The first screen of a run without its graph."""
 
     verdict: str
-    numbers: tuple[Number, ...]
+    numbers: tuple[KeyNumber, ...]
     slow: tuple[Finding, ...]
-    """The layers that took longest."""
+    """Slowest layers."""
     saturated: tuple[Finding, ...]
-    """The layers of which the largest shares saturate."""
-    little: str
-    """What saturates besides."""
+    """Layers with the largest share of saturated values."""
+    remaining: str
+    """Saturation of the other layers."""
     inexact: tuple[Finding, ...]
-    """The layers that lose most accuracy themselves; none if no shadow tells."""
+    """Layers with the largest error of their own; empty without a shadow."""
 
 
 def headline(report: RunReport) -> Headline:
-    """The first screen of a run."""
+    """Return the headline of a run."""
     notable = sorted(filter(is_notable, report.layers), key=_share, reverse=True)
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_LAYERS]
     names = short_names([layer.display_name for layer in report.layers])
@@ -85,20 +85,20 @@ def headline(report: RunReport) -> Headline:
         _numbers(report, notable),
         tuple(found(layer, _slow_words(layer, report)) for layer in slow if layer.cycles),
         tuple(found(layer, _saturation_words(layer)) for layer in notable[:MAX_LAYERS]),
-        _little(report, notable),
+        _remaining(report, notable),
         tuple(found(report.layers[index], words) for index, words in _inexact(report)),
     )
 
 
 def title_of(name: str, report: RunReport) -> str:
-    """The network's name, or that of the report's file."""
-    return name if report.program == FUNCTION else visible_line(report.program)
+    """Return the name of the network, or ``name`` if it is Glow's default."""
+    return name if report.program == FUNCTION else escape_line(report.program)
 
 
 def _verdict(report: RunReport, notable: Sequence[LayerReport]) -> str:
     if report.trap is not None:
-        return "The run did not reach its end."
-    clauses = [report.limited_by or "nothing took any cycles"]
+        return "The run did not complete."
+    clauses = [report.limited_by or "no layer took any cycles"]
     if notable:
         clauses.append(
             f"in {plural(len(notable), 'layer')} of {len(report.layers)} more than"
@@ -114,19 +114,19 @@ def _verdict(report: RunReport, notable: Sequence[LayerReport]) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[Number, ...]:
+def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[KeyNumber, ...]:
     clock = report.device.get("cores_clock_mhz")
     return (
-        Number("cycles", f"{report.cycles:,}"),
-        Number("latency", duration(report.seconds), f"at {clock} MHz" if clock else ""),
+        KeyNumber("cycles", f"{report.cycles:,}"),
+        KeyNumber("latency", duration(report.seconds), f"at {clock} MHz" if clock else ""),
         *_throughput(report),
-        Number("DRAM busy", _percent(report.use.dram_busy, report), "of the cycles"),
-        Number(
+        KeyNumber("DRAM busy", _percent(report.use.dram_busy, report), "of the cycles"),
+        KeyNumber(
             "MAC utilization",
             _percent(report.use.mac_utilization, report),
-            "of what all arrays can do",
+            "of the peak of all arrays",
         ),
-        Number(
+        KeyNumber(
             "saturated values",
             f"{saturated_values(report):,}",
             f"notable in {plural(len(notable), 'layer')}" if notable else "",
@@ -136,32 +136,32 @@ def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[Number,
     )
 
 
-def _throughput(report: RunReport) -> Iterator[Number]:
+def _throughput(report: RunReport) -> Iterator[KeyNumber]:
     if report.throughput is not None and report.throughput.inferences_per_second is not None:
         rate = report.throughput.inferences_per_second
-        yield Number(
+        yield KeyNumber(
             "throughput",
             f"{per_second(rate)} / s",
             f"{report.throughput.cycles_per_inference:,.1f} cycles per inference",
         )
 
 
-def _sqnr(report: RunReport) -> Number:
+def _sqnr(report: RunReport) -> KeyNumber:
     label = "worst SQNR"
     if (worst := worst_sqnr(report)) is None:
-        return Number(label, "-", "nmpsim run --shadow measures it")
+        return KeyNumber(label, "-", "nmpsim run --shadow measures it")
     layer, sqnr_db = worst
-    against = "rounding alone" if layer.accumulated is None else "against float"
-    return Number(label, db_text(sqnr_db), f"{against}, layer {layer.index}", layer.index)
+    against = "rounding only" if layer.accumulated is None else "against float"
+    return KeyNumber(label, db_text(sqnr_db), f"{against}, layer {layer.index}", layer.index)
 
 
 def worst_sqnr(report: RunReport) -> tuple[ShadowLayer, float] | None:
-    """The layer whose result is the least exact, and its SQNR."""
+    """Return the layer with the lowest SQNR of its result, and that SQNR."""
     return None if report.shadow is None else report.shadow.worst()
 
 
 def saturated_values(report: RunReport) -> int:
-    """Values that did not fit, in all layers."""
+    """Return the number of saturated values in all layers."""
     return sum(layer.saturated for layer in report.layers)
 
 
@@ -172,8 +172,10 @@ def _share(layer: LayerReport) -> float:
 def _slow_words(layer: LayerReport, report: RunReport) -> str:
     distance = "" if layer.distance is None else f", {layer.distance:.2f} x its bound"
     facts = [f"{percent(layer.cycles, report.cycles)}% of the cycles{distance}"]
-    path = sorted(layer.critical_path.items(), key=lambda item: -item[1])[:MAX_CAUSES]
-    if causes := [f"{percent(n, layer.cycles)}% {PATH_WORDS[name]}" for name, n in path if n]:
+    path = largest(layer.critical_path, MAX_CAUSES)
+    if causes := [
+        f"{percent(n, layer.cycles)}% {find_cause(PATH_CAUSES, name).meaning}" for name, n in path
+    ]:
         facts.append(f"critical path: {', '.join(causes)}")
     elif cause := causes_of(layer, 1):
         facts.append(cause)
@@ -190,7 +192,7 @@ def _saturation_words(layer: LayerReport) -> str:
     )
 
 
-def _little(report: RunReport, notable: Sequence[LayerReport]) -> str:
+def _remaining(report: RunReport, notable: Sequence[LayerReport]) -> str:
     others = [one for one in report.layers if one.saturated and not is_notable(one)]
     if not others:
         return f"No {'other ' if notable else ''}value saturated"
@@ -201,7 +203,7 @@ def _little(report: RunReport, notable: Sequence[LayerReport]) -> str:
 
 
 def _inexact(report: RunReport) -> Iterator[tuple[int, str]]:
-    """The layers that lose most accuracy themselves, and what of it."""
+    """Yield the layers with the largest error of their own, and a remark."""
     layers = report.shadow.layers if report.shadow is not None else ()
     lossy = [(size.sqnr_db, one) for one in layers if (size := own_error(one)) is not None]
     for sqnr_db, one in sorted(lossy, key=lambda item: item[0])[:MAX_LAYERS]:
@@ -210,7 +212,7 @@ def _inexact(report: RunReport) -> Iterator[tuple[int, str]]:
 
 
 def _main_part(layer: ShadowLayer) -> str:
-    """The largest part of what a layer loses itself."""
+    """Return the largest part of a layer's own error as text."""
     sizes = {} if layer.split is None else {part: getattr(layer.split, part) for part in OWN_PARTS}
     units = {part: size.mean_units for part, size in sizes.items() if size and size.mean_units}
     if not units:
@@ -224,5 +226,5 @@ def _percent(share: float, report: RunReport) -> str:
 
 
 def db_text(sqnr_db: float) -> str:
-    """A ratio of signal to noise."""
+    """Return an SQNR as text."""
     return "exact" if sqnr_db == math.inf else f"{sqnr_db:.1f} dB"

@@ -1,4 +1,4 @@
-"""The page of a history: cycles, saturation and accuracy over commits."""
+"""HTML page of a history: cycles, saturation and accuracy over commits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
+from nmpsim.escape import escape_line
 from nmpsim.experiments.history import Entry, name_series
 from nmpsim.views.history_text import (
     ACCURACY,
@@ -14,39 +15,38 @@ from nmpsim.views.history_text import (
     SATURATED,
     SHORT,
     SQNR,
-    network,
-    number,
+    entry_number,
+    network_name,
     verdicts,
 )
 from nmpsim.views.html.figures import Figure, axis, figure_spec, tooltips
-from nmpsim.views.html.page import Draughtsman, require_html, template
+from nmpsim.views.html.page import FigureRenderer, load_template, require_html
 from nmpsim.views.html.tables import Table, table_of
 from nmpsim.views.measures import Measure
-from nmpsim.views.text import shorten_apart
-from nmpsim.visible import visible_line
+from nmpsim.views.text import shorten_distinct
 
 _NAME_CHARACTERS = 100
-"""Of a network in a figure; much longer texts take minutes to draw."""
+"""Longest name of a network in a figure; much longer texts take minutes to draw."""
 
 
 def history_page(name: str, entries: Sequence[Entry]) -> str:
-    """One HTML page of entries, the oldest first; PKG001 without the libraries."""
+    """Return an HTML page of entries, the oldest first. Raises UserError (PKG001)."""
     require_html()
-    from nmpsim.views.html.draw import script
+    from nmpsim.views.html.draw import vega_script
 
     figures = list(history_figures(entries))
-    page: str = template("history.html.jinja").render(
-        title=f"History of {visible_line(name)}",
+    page: str = load_template("history.html.jinja").render(
+        title=f"History of {escape_line(name)}",
         verdicts=verdicts(entries),
-        figures=Draughtsman(figures, None).all(figures),
+        figures=FigureRenderer(figures, None).render(figures),
         entries=_table(entries),
-        vega=script(),
+        vega=vega_script(),
     )
     return page
 
 
 def history_figures(entries: Sequence[Entry]) -> Iterator[Figure]:
-    """A figure of each measure that any entry has."""
+    """Yield a figure for each measure that an entry has."""
     measures: tuple[tuple[str, str, Callable[[Entry], float | None]], ...] = (
         ("Cycles", "cycles", lambda one: one.cycles),
         ("Saturated values", "values", lambda one: one.saturated),
@@ -72,12 +72,12 @@ def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) ->
     first: dict[str, float] = {}
     for _, line, value in known:
         first.setdefault(line, value)
-    shown = dict(zip(first, shorten_apart(list(first), _NAME_CHARACTERS), strict=True))
+    shown = dict(zip(first, shorten_distinct(list(first), _NAME_CHARACTERS), strict=True))
     is_share = unit == "cycles" and len(first) > 1  # networks of any size share the axis
     values = [
         {
-            "place": f"{entry.date} {visible_line(entry.commit)}",
-            "commit": visible_line(entry.commit[:SHORT]),
+            "place": f"{entry.date} {escape_line(entry.commit)}",
+            "commit": escape_line(entry.commit[:SHORT]),
             "date": entry.date[:10],
             "network": shown[line],
             "value": value,
@@ -102,21 +102,21 @@ def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) ->
             ),
         },
     )
-    return Figure(title, "By commit, the oldest first; the axis need not begin at 0.", spec)
+    return Figure(title, "By commit, the oldest first; the axis may not begin at 0.", spec)
 
 
 def _line(entry: Entry, names: Mapping[tuple[str, str], str]) -> str:
     kind = ", evaluation" if entry.kind == "eval" else ""
-    return f"{visible_line(names[entry.series])}{kind}"
+    return f"{escape_line(names[entry.series])}{kind}"
 
 
 def _table(entries: Sequence[Entry]) -> Table:
     return table_of(
         entries,
-        number(entries),
-        Measure("date", meaning="of the commit, UTC"),
-        Measure("commit", meaning="of the repository"),
-        network(entries),
+        entry_number(entries),
+        Measure("date", meaning="date of the commit, UTC"),
+        Measure("commit", meaning="commit of the repository"),
+        network_name(entries),
         KIND,
         CYCLES,
         SATURATED,

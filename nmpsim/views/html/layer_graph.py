@@ -1,4 +1,4 @@
-"""The network as a picture: layers as boxes, in the order of the data; laid out by Graphviz."""
+"""Graph of the layers of a network, laid out by Graphviz."""
 
 from __future__ import annotations
 
@@ -6,41 +6,39 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.findings import causes_of
-from nmpsim.views.html.run_figures import CAUSE_COLOURS
 from nmpsim.views.html.tables import is_notable
-from nmpsim.views.run_text import CAUSE_WORDS
+from nmpsim.views.measures import CORE_CAUSES, find_cause
 from nmpsim.views.text import percent, plural
-from nmpsim.visible import visible_line
 
 MAX_LAYERS = 1000
 MAX_SPAN = 10_000
-"""Layers that all edges together pass. Graphviz lays out no larger graph while somebody waits."""
+"""Largest sum of the spans of edges in layers, which bounds the time of the layout."""
 _WIDTH, _HEIGHT = 112, 34
-"""Of a box, in pixels."""
+"""Size of a box in pixels."""
 _GAP = 18
-"""Between boxes of a row."""
+"""Gap between boxes of a row in pixels."""
 _BOXES = 11
-"""Of a row, side by side."""
+"""Columns of boxes in a row."""
 _MARGIN = 6
-"""Above and below a row."""
+"""Margin above and below a row in pixels."""
 _CHARACTERS = 18
-"""Of a line in a box."""
+"""Longest line in a box, in characters."""
 _POINTS = 72
-"""Of an inch, which Graphviz has sizes in."""
-_NO_CAUSE = "#b0b7bf"
+"""Pixels per inch, the unit of Graphviz."""
 
 
 @attrs.frozen
 class Box:
-    """A layer: how long its bar is tells its time, the bar's colours what its cores did."""
+    """The box of a layer, with a bar of its cycles, divided by cause."""
 
     index: int
     x: int
     y: int
     bar: tuple[tuple[int, int, str], ...]
-    """Pieces: where each begins, how wide it is, and its colour."""
+    """Pieces as (start, width, color)."""
     title: str
     detail: str
     tooltip: str
@@ -50,40 +48,40 @@ class Box:
 
 @attrs.frozen
 class Row:
-    """A part of the picture, from left to right; edges go on in the next row."""
+    """A row of the graph, from left to right; edges continue in the next row."""
 
     top: int
-    """Where it begins on the page."""
+    """Vertical position on the page."""
     view: tuple[int, int, int, int]
-    """Which part of the whole picture it shows: x, y, width and height."""
+    """Part of the layout that it shows: x, y, width and height."""
     boxes: tuple[Box, ...]
     edges: tuple[str, ...]
-    """Paths."""
+    """SVG paths."""
 
 
 @attrs.frozen
 class LayerGraph:
-    """The whole picture."""
+    """The graph, divided into rows."""
 
     width: int
     height: int
     box: tuple[int, int]
     rows: tuple[Row, ...]
     legend: tuple[tuple[str, str], ...]
-    """Colour and what it means."""
+    """Color and meaning."""
 
     @property
     def has_host(self) -> bool:
-        """Whether the host computes a layer."""
+        """Whether a layer runs on the host."""
         return any(box.host for row in self.rows for box in row.boxes)
 
 
 def layer_graph(report: RunReport) -> LayerGraph | None:
-    """The picture; None if there is nothing to draw, or too much of it."""
+    """Return the graph of a run; None if it is empty or too large."""
     span = sum(reader - maker for maker, reader in report.edges)
     if not 0 < len(report.layers) <= MAX_LAYERS or span > MAX_SPAN:
         return None
-    places, paths = _laid_out(len(report.layers), report.edges)
+    places, paths = _compute_layout(len(report.layers), report.edges)
     columns = sorted({x for x, _ in places})
     longest = max(layer.cycles for layer in report.layers)
     boxes = [
@@ -93,16 +91,16 @@ def layer_graph(report: RunReport) -> LayerGraph | None:
     rows = tuple(_rows(columns, boxes, paths))
     shown = {colour for box in boxes for _, _, colour in box.bar}
     legend = tuple(
-        (colour, CAUSE_WORDS[cause]) for cause, colour in CAUSE_COLOURS.items() if colour in shown
+        (cause.color, cause.meaning) for cause in CORE_CAUSES.values() if cause.color in shown
     )
     width = max(row.view[2] for row in rows)
     return LayerGraph(width, rows[-1].top + rows[-1].view[3], (_WIDTH, _HEIGHT), rows, legend)
 
 
-def _laid_out(
+def _compute_layout(
     count: int, edges: Sequence[tuple[int, int]]
 ) -> tuple[list[tuple[int, int]], list[list[tuple[int, int]]]]:
-    """Where each layer's centre is, and the points of each edge (a chain of Bézier curves)."""
+    """Return the center of each layer and the points of each edge (a chain of Bézier curves)."""
     import pygraphviz
 
     graph = pygraphviz.AGraph(
@@ -114,7 +112,7 @@ def _laid_out(
     graph.edge_attr.update(arrowhead="none")
     graph.add_nodes_from(range(count))
     graph.add_edges_from(edges)
-    if not edges:  # in their order, then
+    if not edges:  # in layer order
         graph.add_edges_from(((n, n + 1) for n in range(count - 1)), style="invis")
     graph.layout("dot")
     places = [_points(graph.get_node(n).attr["pos"])[0] for n in range(count)]
@@ -122,7 +120,7 @@ def _laid_out(
 
 
 def _points(text: str) -> list[tuple[int, int]]:
-    """Of ``x,y x,y``, with y downwards."""
+    """Parse ``x,y x,y``; y points downwards in the result."""
     pairs = (pair.split(",") for pair in text.split())
     return [(round(float(x)), -round(float(y))) for x, y in pairs]
 
@@ -130,7 +128,7 @@ def _points(text: str) -> list[tuple[int, int]]:
 def _rows(
     columns: Sequence[int], boxes: Sequence[Box], paths: Sequence[list[tuple[int, int]]]
 ) -> Iterator[Row]:
-    """The picture cut in pieces of so many columns, one below the other."""
+    """Divide the layout into rows of columns."""
     top = 0
     for first in range(0, len(columns), _BOXES):
         chosen = columns[first : first + _BOXES]
@@ -163,26 +161,26 @@ def _box(layer: LayerReport, report: RunReport, place: tuple[int, int], longest:
         bar=tuple(_bar(layer, _WIDTH * layer.cycles / max(longest, 1))),
         title=_title(layer),
         detail=share,
-        tooltip=visible_line("; ".join(_facts(layer, report))),
+        tooltip=escape_line("; ".join(_facts(layer, report))),
         host=layer.placement == "host",
         saturated=is_notable(layer),
     )
 
 
 def _bar(layer: LayerReport, width: float) -> Iterator[tuple[int, int, str]]:
-    """Pieces of a bar, a colour for each cause."""
+    """Yield the pieces of a bar, one per cause."""
     spent = layer.core_cycles if any(layer.core_cycles.values()) else {"": 1}
     total, begin, sum_of_causes = sum(spent.values()), 0, 0
-    for cause in sorted(spent, key=[*CAUSE_COLOURS, *spent].index):
+    for cause in sorted(spent, key=[*CORE_CAUSES, *spent].index):
         sum_of_causes += spent[cause]
         end = round(width * sum_of_causes / total)
         if end > begin:
-            yield begin, end - begin, CAUSE_COLOURS.get(cause, _NO_CAUSE)
+            yield begin, end - begin, find_cause(CORE_CAUSES, cause).color
         begin = end
 
 
 def _title(layer: LayerReport) -> str:
-    words = f"{layer.index} {visible_line(layer.operation)}"
+    words = f"{layer.index} {escape_line(layer.operation)}"
     return words if len(words) <= _CHARACTERS else f"{words[: _CHARACTERS - 1]}\u2026"
 
 

@@ -1,4 +1,4 @@
-"""The HTML report: all parts of the reports in a template that escapes what it is given."""
+"""The HTML report, rendered from a template that escapes all texts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from nmpsim.escape import escape, escape_line
 from nmpsim.extras import missing
 from nmpsim.report.data import RunReport
 from nmpsim.views.html import compare, tables
@@ -19,39 +20,38 @@ from nmpsim.views.html.layer_graph import LayerGraph, layer_graph
 from nmpsim.views.html.run_figures import error_figures, run_figures
 from nmpsim.views.outputs import output_lines
 from nmpsim.views.run_text import run_totals
-from nmpsim.visible import visible, visible_line
 
 
 @attrs.frozen
-class Drawing:
-    """How far a report is: an event as :mod:`nmpsim.views.progress` takes it."""
+class RenderProgress:
+    """Progress of a report, an event of :mod:`nmpsim.views.progress`."""
 
     done: int
-    """Figures that are drawn."""
+    """Number of rendered figures."""
     total: int
     name: str
-    """Of the figure at hand."""
+    """Title of the current figure."""
     kind: str = "figure"
 
 
-Listener = Callable[[Drawing], None]
+RenderCallback = Callable[[RenderProgress], None]
 
 
 @attrs.frozen
-class _Drawn:
-    """A figure with its picture."""
+class _RenderedFigure:
+    """A figure with its image."""
 
     figure: Figure
     spec: str | None
-    """Packed; None if it is too large to be drawn."""
+    """Compressed specification; None if the figure is too large."""
     still: str | None
-    """Its address; None if it is drawn only when somebody opens it."""
+    """Data URL of the image; None for a folded figure."""
     id: str
 
 
 @attrs.frozen
 class _Run:
-    """What the template shows of one run."""
+    """Variables of the template for one run."""
 
     id: str
     name: str
@@ -67,12 +67,12 @@ class _Run:
     settings: tables.Table
     sensitivity: tables.Table | None
     shadow: tables.Table | None
-    errors: list[_Drawn]
-    figures: list[_Drawn]
+    errors: list[_RenderedFigure]
+    figures: list[_RenderedFigure]
 
 
 def require_html() -> None:
-    """Refuse a report that cannot be made, before anything else is done (PKG001)."""
+    """Raise UserError (PKG001) early if a library for HTML reports is missing."""
     try:
         import jinja2  # noqa: F401 - whether it is there
         import pygraphviz  # noqa: F401 - likewise
@@ -82,37 +82,39 @@ def require_html() -> None:
         raise missing(error, "html", needed) from error
 
 
-def html_page(runs: Mapping[str, RunReport], listener: Listener | None = None) -> str:
-    """One HTML report of one or more runs, by names that tell them apart.
+def html_page(runs: Mapping[str, RunReport], listener: RenderCallback | None = None) -> str:
+    """Return one self-contained HTML report of one or more runs, by name.
 
-    It holds its figures, scripts and styles itself, and asks nothing of any network.
-
-    Raises:
-        UserError: PKG001 if a library is missing; DEV codes if a report's device is none.
+    Raises
+    ------
+    UserError
+        PKG001 if a library is missing, DEV codes if the device of a report is invalid.
     """
     require_html()
-    from nmpsim.views.html.draw import script
+    from nmpsim.views.html.draw import vega_script
 
-    names = compare.unique_names([visible_line(name) for name in runs])
+    names = compare.unique_names([escape_line(name) for name in runs])
     runs = dict(zip(names, runs.values(), strict=True))
     errors = {name: list(error_figures(report)) for name, report in runs.items()}
     figures = {name: list(run_figures(report)) for name, report in runs.items()}
     changes = compare.change_figure(runs) if len(runs) > 1 else None
     every = [*chain(*errors.values(), *figures.values()), *([changes] if changes else [])]
-    draw = Draughtsman(every, listener)
-    page: str = template("page.html.jinja").render(
+    renderer = FigureRenderer(every, listener)
+    page: str = load_template("page.html.jinja").render(
         title=", ".join(dict.fromkeys(title_of(name, run) for name, run in runs.items())),
         runs=[
-            _run(n, name, runs[name], draw.all(errors[name]), draw.all(figures[name]))
+            _run(n, name, runs[name], renderer.render(errors[name]), renderer.render(figures[name]))
             for n, name in enumerate(runs)
         ],
-        comparison=_comparison(runs, draw.all([changes] if changes else [])),
-        vega=script(),
+        comparison=_comparison(runs, renderer.render([changes] if changes else [])),
+        vega=vega_script(),
     )
     return page
 
 
-def _comparison(runs: Mapping[str, RunReport], figures: list[_Drawn]) -> dict[str, Any] | None:
+def _comparison(
+    runs: Mapping[str, RunReport], figures: list[_RenderedFigure]
+) -> dict[str, Any] | None:
     if len(runs) < 2:
         return None
     return {
@@ -124,33 +126,37 @@ def _comparison(runs: Mapping[str, RunReport], figures: list[_Drawn]) -> dict[st
     }
 
 
-class Draughtsman:
-    """Draws figures one after the other and says how far it is."""
+class FigureRenderer:
+    """Renders figures in sequence and reports progress."""
 
-    def __init__(self, figures: Sequence[Figure], listener: Listener | None) -> None:
+    def __init__(self, figures: Sequence[Figure], listener: RenderCallback | None) -> None:
         self._total = len(figures)
         self._listener = listener
         self._done = 0
 
-    def all(self, figures: list[Figure]) -> list[_Drawn]:
-        """The figures with their pictures."""
-        return [self._one(figure) for figure in figures]
+    def render(self, figures: list[Figure]) -> list[_RenderedFigure]:
+        """Return the figures with their images."""
+        return [self._render(figure) for figure in figures]
 
-    def _one(self, figure: Figure) -> _Drawn:
-        from nmpsim.views.html.draw import packed, still
+    def _render(self, figure: Figure) -> _RenderedFigure:
+        from nmpsim.views.html.draw import compress, render_image
 
         if self._listener is not None:
-            self._listener(Drawing(self._done, self._total, figure.title))
+            self._listener(RenderProgress(self._done, self._total, figure.title))
         self._done += 1
         id = f"figure-{self._done}"
         if figure.marks > MAX_MARKS:
-            return _Drawn(figure, None, None, id)
-        spec = packed(json.dumps(figure.spec, separators=(",", ":")))
-        return _Drawn(figure, spec, None if figure.narrow else still(figure), id)
+            return _RenderedFigure(figure, None, None, id)
+        spec = compress(json.dumps(figure.spec, separators=(",", ":")))
+        return _RenderedFigure(figure, spec, None if figure.narrow else render_image(figure), id)
 
 
 def _run(
-    number: int, name: str, report: RunReport, errors: list[_Drawn], figures: list[_Drawn]
+    number: int,
+    name: str,
+    report: RunReport,
+    errors: list[_RenderedFigure],
+    figures: list[_RenderedFigure],
 ) -> _Run:
     return _Run(
         id=f"run-{number}",
@@ -173,12 +179,12 @@ def _run(
 
 
 def _shown(value: Any) -> Any:
-    """Text of a report without control characters; what is HTML already stays."""
-    return visible(value) if type(value) is str else value
+    """Escape control characters of a text; markup stays."""
+    return escape(value) if type(value) is str else value
 
 
-def template(name: str) -> Any:
-    """A template that escapes what it is given."""
+def load_template(name: str) -> Any:
+    """Return a template that escapes all texts."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

@@ -1,4 +1,4 @@
-"""The roofline of a run: how fast its layers multiply, and what keeps them from being faster."""
+"""Roofline figure of a run."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from nmpsim.views.html.figures import (
     ZOOM_HINT,
     Figure,
     axis,
-    colours,
+    color_scale,
     figure_spec,
     layer_labels,
     tooltips,
     zoom,
 )
 
-_BOUND_COLOURS = {"compute": "#0072b2", "memory": "#d55e00", "none": "#7f7f7f"}
-_ROOM = 1.6
-"""Between what is drawn and the edges, as a factor."""
+_BOUND_COLORS = {"compute": "#0072b2", "memory": "#d55e00", "none": "#7f7f7f"}
+_MARGIN = 1.6
+"""Margin of the axes as a factor."""
 
 
 def roofline(report: RunReport, device: DeviceConfig) -> Figure:
-    """A point for each layer with MACs, below the roof; both slopes of the roof are in view."""
+    """Return a figure with a point per layer with MACs, and the roof."""
     points = [
         {
             "layer": label,
@@ -38,20 +38,20 @@ def roofline(report: RunReport, device: DeviceConfig) -> Figure:
     ]
     wide = all(layer.elem == "i16" for layer in report.layers if layer.macs)
     peak, bandwidth = macs_per_cycle(device, int(wide)), device.dram_bytes_per_cycle
-    x = _axis("reach", "MACs for each byte of DRAM traffic", points, peak / bandwidth)
-    y = _axis("speed", "MACs in a cycle", points, peak)
+    x = _axis("reach", "MACs per byte of DRAM traffic", points, peak / bandwidth)
+    y = _axis("speed", "MACs per cycle", points, peak)
     text = (
-        f"Each layer below the roof: what {bandwidth} bytes a cycle feed on the left,"
-        f" {peak:,} MACs a cycle on the right. Larger points took longer. {ZOOM_HINT}"
+        f"Layers below the roof: {bandwidth} bytes per cycle on the left, {peak:,} MACs per cycle"
+        f" on the right. Larger points are slower layers. {ZOOM_HINT}"
     )
     layers = [_roof(x, y, peak, bandwidth), _dots(points, x, y)]
     return Figure("Roofline", text, figure_spec(points, 380, layer=layers))
 
 
 def _axis(field: str, title: str, points: list[dict[str, Any]], corner: float) -> dict[str, Any]:
-    """A logarithmic axis that holds every point and the corner of the roof."""
+    """Return a logarithmic axis that contains every point and the corner of the roof."""
     values = [corner, *(point[field] for point in points)]
-    domain = [min(values) / _ROOM, max(values) * _ROOM]
+    domain = [min(values) / _MARGIN, max(values) * _MARGIN]
     scale = {"type": "log", "nice": False, "domain": domain}
     return axis(field, "quantitative", title, scale=scale)
 
@@ -73,8 +73,8 @@ def _dots(points: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any]) ->
         "encoding": {
             "x": x,
             "y": y,
-            "color": axis("bound", "nominal", "bound by", scale=colours(_BOUND_COLOURS)),
-            "shape": axis("bound", "nominal", "bound by", scale={"domain": list(_BOUND_COLOURS)}),
+            "color": axis("bound", "nominal", "limited by", scale=color_scale(_BOUND_COLORS)),
+            "shape": axis("bound", "nominal", "limited by", scale={"domain": list(_BOUND_COLORS)}),
             "size": axis("cycles", "quantitative", "cycles", scale={"range": [30, 400]})
             | {"legend": None},
             "tooltip": tooltips(

@@ -1,4 +1,4 @@
-"""The figures of one run."""
+"""Figures of one run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nmpsim.config import from_settings
-from nmpsim.report.causes import CAUSES, PATH_CAUSES
+from nmpsim.report.analyses import Histogram
 from nmpsim.report.data import RunReport
-from nmpsim.report.details import Histogram
 from nmpsim.views.html.figures import (
     Figure,
     axis,
-    colours,
+    color_scale,
     cores_of,
     figure_spec,
     layer_labels,
@@ -23,37 +22,10 @@ from nmpsim.views.html.headline import PARTS
 from nmpsim.views.html.roofline import roofline
 from nmpsim.views.html.saturation_map import saturation_map
 from nmpsim.views.html.time_figures import gantt, memory, scratchpads
-from nmpsim.views.run_text import CAUSE_WORDS, PATH_WORDS
+from nmpsim.views.measures import CORE_CAUSES, PATH_CAUSES, Cause, largest
 from nmpsim.views.text import percent
 
-CAUSE_COLOURS = {
-    "mac": "#0072b2",
-    "vector": "#56b4e9",
-    "load": "#e69f00",
-    "store": "#f0c97a",
-    "contention": "#d55e00",
-    "imbalance": "#cc79a7",
-    "unused": "#f2e6ee",
-    "barrier": "#8c5a78",
-    "semaphore": "#7f7f7f",
-    "idle": "#d9d9d9",
-    "control": "#009e73",
-}
-_PATH_COLOURS = {
-    "mac": "#0072b2",
-    "vector": "#56b4e9",
-    "dram_service": "#e69f00",
-    "row_miss": "#d55e00",
-    "latency": "#f0c97a",
-    "dma_start": "#cc79a7",
-    "control": "#009e73",
-    "barrier": "#8c5a78",
-    "semaphore": "#7f7f7f",
-}
-"""Told apart also by those who see few colours; tooltips and the text have the words."""
-
-
-_PART_COLOURS = {
+_PART_COLORS = {
     "inherited": "#b0b7bf",
     "bias": "#cc79a7",
     "weights": "#0072b2",
@@ -63,7 +35,7 @@ _PART_COLOURS = {
 
 
 def error_figures(report: RunReport) -> Iterator[Figure]:
-    """Where each layer's error comes from, if a shadow tells."""
+    """Yield the figure of each layer's error by source, if the report has a shadow."""
     layers = report.shadow.layers if report.shadow is not None else ()
     labels = layer_labels(report)
     values = [
@@ -81,7 +53,7 @@ def error_figures(report: RunReport) -> Iterator[Figure]:
     ]
     if not values:
         return
-    part_colours = {words: _PART_COLOURS[part] for part, words in PARTS.items()}
+    part_colors = {words: _PART_COLORS[part] for part, words in PARTS.items()}
     spec = figure_spec(
         values,
         240,
@@ -89,22 +61,22 @@ def error_figures(report: RunReport) -> Iterator[Figure]:
         encoding={
             "x": names_axis("layer"),
             "y": axis("mean", "quantitative", "mean error, units of the last place"),
-            "color": axis("part", "nominal", "part", scale=colours(part_colours)),
+            "color": axis("part", "nominal", "part", scale=color_scale(part_colors)),
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": tooltips(values, layer="layer", part="part", mean="mean", worst="worst"),
         },
     )
     text = (
-        "What each layer's error against exact evaluation is made of: the mean size of each part."
-        " Parts of opposite signs cancel, so a bar may be longer than the error."
+        "Mean size of each part of a layer's error against exact evaluation. Parts of opposite"
+        " signs cancel, so a bar may be longer than the error."
     )
     if report.shadow is not None and report.shadow.float_weights is None:
-        text += " Without --float-weights only rounding and saturation are known."
+        text += " Without --float-weights only rounding and saturation are measured."
     yield Figure("Errors by layer and source", text, spec)
 
 
 def run_figures(report: RunReport) -> Iterator[Figure]:
-    """Every figure for which the report has data."""
+    """Yield every figure for which the report has data."""
     if any(sum(layer.core_cycles.values()) for layer in report.layers):
         yield _causes(report)
     if any(report.critical_path.values()):
@@ -128,25 +100,24 @@ def _causes(report: RunReport) -> Figure:
     values = [
         {
             "layer": label,
-            "cause": cause,
-            "meaning": CAUSE_WORDS[cause],
+            "cause": cause.title,
+            "meaning": cause.meaning,
             "order": order,
             "cycles": round(count / cores, 1),
             "share": f"{percent(count, sum(layer.core_cycles.values()))}%",
         }
         for layer, label in zip(report.layers, layer_labels(report), strict=True)
-        for order, cause in enumerate(CAUSES)
-        if (count := layer.core_cycles.get(cause, 0))
+        for order, (name, cause) in enumerate(CORE_CAUSES.items())
+        if (count := layer.core_cycles.get(name, 0))
     ]
-    spec = _bars(values, "cycles, mean of all cores", CAUSE_COLOURS)
-    present = [cause for cause in CAUSES if any(one["cause"] == cause for one in values)]
-    words = "; ".join(f"{cause}: {CAUSE_WORDS[cause]}" for cause in present)
-    text = f"How long each layer took, and what its cores did in that time. {words}."
+    spec = _bars(values, "cycles, mean of all cores", CORE_CAUSES)
+    text = "Cycles of each layer, divided by what its cores did."
     return Figure("Cycles by layer and cause", text, spec)
 
 
-def _bars(values: list[dict[str, Any]], what: str, shades: Mapping[str, str]) -> dict[str, Any]:
-    """A bar for each layer, of its causes on one another; ``what`` is its height."""
+def _bars(values: list[dict[str, Any]], what: str, causes: Mapping[str, Cause]) -> dict[str, Any]:
+    """Return stacked bars of causes, one per layer; ``what`` is the title of the height."""
+    colors = {one.title: one.color for one in causes.values()}
     return figure_spec(
         values,
         320,
@@ -154,15 +125,20 @@ def _bars(values: list[dict[str, Any]], what: str, shades: Mapping[str, str]) ->
         encoding={
             "x": names_axis("layer"),
             "y": axis("cycles", "quantitative", what),
-            "color": axis("cause", "nominal", "cause", scale=colours(shades)),
+            "color": axis(
+                "cause",
+                "nominal",
+                "cause",
+                scale=color_scale(colors),
+            ),
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": tooltips(
                 values,
                 layer="layer",
                 cause="cause",
-                meaning="that is",
+                meaning="meaning",
                 cycles="cycles",
-                share="of layer",
+                share="share of the layer",
             ),
         },
     )
@@ -172,21 +148,23 @@ def _path(report: RunReport) -> Figure:
     values = [
         {
             "layer": label,
-            "cause": cause,
-            "meaning": PATH_WORDS[cause],
+            "cause": cause.title,
+            "meaning": cause.meaning,
             "order": order,
             "cycles": count,
             "share": f"{percent(count, layer.cycles)}%",
         }
         for layer, label in zip(report.layers, layer_labels(report), strict=True)
-        for order, cause in enumerate(PATH_CAUSES)
-        if (count := layer.critical_path.get(cause, 0))
+        for order, (name, cause) in enumerate(PATH_CAUSES.items())
+        if (count := layer.critical_path.get(name, 0))
     ]
-    spec = _bars(values, "cycles", _PATH_COLOURS)
+    spec = _bars(values, "cycles", PATH_CAUSES)
     total = sum(report.critical_path.values())
-    shares = sorted(report.critical_path.items(), key=lambda item: -item[1])
-    words = "; ".join(f"{percent(n, total)}% {PATH_WORDS[cause]}" for cause, n in shares if n)
-    text = f"What each layer waited for, from its end back to its beginning. Of the run: {words}."
+    shares = [
+        f"{percent(n, total)}% {PATH_CAUSES[name].meaning}"
+        for name, n in largest(report.critical_path)
+    ]
+    text = f"Causes on the critical path of each layer. Of the run: {'; '.join(shares)}."
     return Figure("Critical path by layer", text, spec)
 
 

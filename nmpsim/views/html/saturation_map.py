@@ -1,4 +1,4 @@
-"""The map of saturation: which channels of which layers saturate."""
+"""Figure of saturation by layer and channel."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from nmpsim.views.html.figures import (
 )
 
 CHANNEL_CELLS = 64
-"""Cells of a layer; of more channels, several share one."""
-_COLOURS = ["#f5f0eb", "#fdbb84", "#ef6548", "#7f0000"]
-"""From nothing to much."""
+"""Most cells of a layer; more channels share cells."""
+_COLORS = ["#f5f0eb", "#fdbb84", "#ef6548", "#7f0000"]
+"""Colors from no to much saturation."""
 _ROW_HEIGHT = 16
 _LABEL_WIDTH = 200
-"""Pixels, so that the axes begin below each other."""
+"""Width of labels in pixels, which aligns the axes."""
 
 
 def saturation_map(report: RunReport) -> Figure:
-    """Layers with as many channels have an axis of these in common."""
+    """Return the figure; layers with the same number of channels share an axis."""
     values = [
         cell
         for layer, label in zip(report.layers, layer_labels(report), strict=True)
@@ -37,14 +37,14 @@ def saturation_map(report: RunReport) -> Figure:
         rows.setdefault(value["of"], set()).add(value["layer"])
     parts = [_part(values, channels, len(layers)) for channels, layers in sorted(rows.items())]
     text = (
-        "Where values saturated; layers without saturation are left out. Those with as many"
-        " channels share an axis."
+        "Saturated values by channel; layers without saturation are omitted. Layers with the same"
+        " number of channels share an axis."
     )
     return Figure("Saturation by layer and channel", text, stacked_spec(values, parts))
 
 
 def _part(values: list[dict[str, Any]], channels: int, rows: int) -> dict[str, Any]:
-    """The layers that have so many channels."""
+    """Return the chart of the layers with a number of channels."""
     layer = names_axis("layer")
     layer["axis"] |= {"minExtent": _LABEL_WIDTH}
     return {
@@ -57,7 +57,7 @@ def _part(values: list[dict[str, Any]], channels: int, rows: int) -> dict[str, A
             "x2": {"field": "until"},
             "y": layer,
             "color": axis("share", "quantitative", "% saturated")
-            | {"scale": {"type": "symlog", "constant": 0.01, "range": _COLOURS}},
+            | {"scale": {"type": "symlog", "constant": 0.01, "range": _COLORS}},
             "tooltip": tooltips(
                 values,
                 layer="layer",
@@ -70,7 +70,7 @@ def _part(values: list[dict[str, Any]], channels: int, rows: int) -> dict[str, A
 
 
 def _cells(layer: LayerReport, label: str) -> Iterator[dict[str, Any]]:
-    """All channels of a layer, then those with saturated values in at most CHANNEL_CELLS cells."""
+    """Yield a cell for all channels, then at most CHANNEL_CELLS cells with saturated values."""
     channels = max(layer.shape[-1] if layer.shape else 1, 1)
     width = -(-channels // CHANNEL_CELLS)
     counts: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Tables of an HTML report: its layers, the device, sensitivity and errors."""
+"""Tables of an HTML report: layers, placement, device, sensitivity and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import attrs
 from nmpsim.config import from_settings
 from nmpsim.report.data import LayerReport, RunReport, saturates_notably
 from nmpsim.report.fields import value_at
+from nmpsim.views.analyses_text import ERROR_TITLES
 from nmpsim.views.measures import (
+    CORE_CAUSES,
     CYCLES,
     INDEX,
     NAME,
@@ -20,6 +22,7 @@ from nmpsim.views.measures import (
     Cell,
     Measure,
     Number,
+    find_cause,
     share,
 )
 from nmpsim.views.text import elem_text, percent
@@ -27,19 +30,19 @@ from nmpsim.views.text import elem_text, percent
 
 @attrs.frozen
 class Table:
-    """Rows of cells under the measures that they show."""
+    """Rows of cells, and the measures of the columns."""
 
     headings: tuple[Measure, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
 
 def table_of(rows: Iterable[Any], *measures: Measure) -> Table:
-    """Return the table of these measures of each row."""
+    """Return a table of measures of rows."""
     return Table(measures, tuple(tuple(one.cell(row) for one in measures) for row in rows))
 
 
 def layer_table(report: RunReport) -> Table:
-    """A row a layer."""
+    """Return a table with a row per layer."""
     return table_of(
         report.layers,
         INDEX,
@@ -48,66 +51,70 @@ def layer_table(report: RunReport) -> Table:
         Measure(
             "on",
             lambda layer: marked(layer.placement, "host" if layer.placement == "host" else ""),
-            meaning="device, or host: then it takes no device cycles",
+            meaning="device or host; host layers take no device cycles",
         ),
         CORES,
         CYCLES,
         time_share(report),
         DISTANCE,
         Measure(
-            "bound by",
+            "limited by",
             "bound.kind",
-            meaning="what sets that bound: MAC arrays and vector units, or DRAM",
+            meaning="compute: MAC arrays and vector units; memory: DRAM",
         ),
-        Measure("most time", _cause, meaning="where most core cycles went, and their share"),
+        Measure("main cause", _cause, meaning="largest cause of core cycles, and its share"),
         *recorded_measures(report),
         Number(
             "MAC utilization %",
             lambda layer: share(layer.utilization, layer.macs > 0),
-            meaning="of what all MAC arrays could have done in these cycles",
+            meaning="share of the multiplications that all MAC arrays could do",
         ),
         _dram(
-            "DRAM busy %", "use.dram_busy", "of the layer's cycles: the DRAM served loads or stores"
+            "DRAM busy %",
+            "use.dram_busy",
+            "share of cycles in which the DRAM served loads or stores",
         ),
-        _dram("row misses %", "use.row_misses", "a part of these: it opened rows"),
+        _dram("row misses %", "use.row_misses", "part of DRAM busy: opening rows"),
         _dram(
             "wasted %",
             "use.bursts_wasted",
-            "another part: it transferred bytes of bursts that nobody asked for",
+            "part of DRAM busy: transferring bytes that were not requested",
         ),
-        _dram("burst %", "burst_efficiency", "bytes moved of the bytes of the DRAM's bursts"),
+        _dram("burst %", "burst_efficiency", "requested bytes as a share of the bytes of bursts"),
         Number(
             "saturated",
             _saturated,
-            meaning="results that did not fit; clips that the network asks for do not count",
+            meaning="results limited by the integer type, without clipped ones",
         ),
-        Number("worst", _worst, meaning="largest overshoot of these, in units of the last place"),
-        Number("MACs", "macs", meaning="multiplications needed"),
-        Number("bytes read", meaning="from DRAM by loads"),
-        Number("bytes written", meaning="into DRAM by stores"),
+        Number("worst", _worst, meaning="largest overshoot, in units of the last place"),
+        Number("MACs", "macs", meaning="number of multiplications"),
+        Number("bytes read", meaning="bytes loaded from DRAM"),
+        Number("bytes written", meaning="bytes stored to DRAM"),
         OUTPUT,
         Measure(
             "arithmetic",
             lambda layer: layer.numerics or None,
-            meaning="profile of numerics that it followed",
+            meaning="numerics profile",
         ),
         LINE,
     )
 
 
 def time_share(report: RunReport) -> Measure:
-    """Of the cycles of the run."""
+    """Return the column of the share of the run's cycles."""
     return Number(
-        "time %", lambda row: share(row.cycles, report.cycles), meaning="of the cycles of the run"
+        "time %",
+        lambda row: share(row.cycles, report.cycles),
+        meaning="share of the cycles of the run",
     )
 
 
 def recorded_measures(report: RunReport) -> tuple[Measure, ...]:
-    """Measures that only a run has whose work was recorded."""
+    """Return the measures of a run with a recorded timeline."""
     shares = _scratchpad_shares(report)
     if not shares:
         return ()
-    meaning = "the share of a scratchpad that the layer wrote to"
+    meaning = "share of a scratchpad that the layer wrote"
     found = Number(
         "scratchpad %", lambda layer: share(shares.get(layer.index, 0), 1.0), meaning=meaning
     )
@@ -115,7 +122,7 @@ def recorded_measures(report: RunReport) -> tuple[Measure, ...]:
 
 
 def _scratchpad_shares(report: RunReport) -> Mapping[int, float]:
-    """Which share of a scratchpad each layer used, by its index; empty if nothing was recorded."""
+    """Return the used share of a scratchpad by layer; empty without a recording."""
     used: Counter[int] = Counter()
     for block in report.scratchpads:
         used[block.layer] += block.end - block.begin
@@ -124,7 +131,7 @@ def _scratchpad_shares(report: RunReport) -> Mapping[int, float]:
 
 
 def placement_table(report: RunReport) -> Table:
-    """What ran on what: a row for each operation, element type, place and reason."""
+    """Return a table of operations by element type, placement and reason."""
     groups: dict[tuple[str, str, str, str], list[LayerReport]] = {}
     for layer in report.layers:
         key = (layer.placement, layer.operation, elem_text(layer.elem), layer.reason)
@@ -143,19 +150,21 @@ def placement_table(report: RunReport) -> Table:
     ]
     return table_of(
         rows,
-        Measure("on", meaning="the device, or its host"),
-        Measure("operation", meaning="what the layers compute"),
-        Measure("type", meaning="of the results"),
-        Number("layers", meaning="how many"),
-        Number("MACs", "macs", meaning="multiplications that these layers need"),
-        Number("cycles", meaning="that these layers took; the host takes none of the device's"),
-        Number("time %", lambda row: share(row["cycles"], report.cycles), meaning="of all cycles"),
-        Measure("because", meaning="why the host did it"),
+        Measure("on", meaning="device or host"),
+        Measure("operation", meaning="operation of the layers"),
+        Measure("type", meaning="element type of the results"),
+        Number("layers", meaning="number of layers"),
+        Number("MACs", "macs", meaning="number of multiplications"),
+        Number("cycles", meaning="cycles of these layers; none of the device on the host"),
+        Number(
+            "time %", lambda row: share(row["cycles"], report.cycles), meaning="share of all cycles"
+        ),
+        Measure("because", meaning="reason for the host"),
     )
 
 
 def settings_table(report: RunReport) -> Table:
-    """The device, number by number, and where each is from."""
+    """Return a table of the settings of the device with their sources."""
     rows = (
         {"setting": name, "value": value, "source": report.sources.get(name, "")}
         for name, value in report.device.items()
@@ -163,7 +172,7 @@ def settings_table(report: RunReport) -> Table:
     return table_of(
         rows,
         Measure("setting", meaning="section and key of the device file"),
-        Number("value", meaning="of the device of this run"),
+        Number("value", meaning="value in this run"),
         Measure("source", meaning="published, measured, assumed or given"),
     )
 
@@ -174,13 +183,13 @@ def sensitivity_table(report: RunReport) -> Table | None:
         return None
     return table_of(
         report.sensitivity.effects,
-        Measure("setting", meaning="an assumed number of the device"),
-        Number("value", meaning="the device's own"),
+        Measure("setting", meaning="assumed setting of the device"),
+        Number("value", meaning="value of the device"),
         Number("lower", "lower.value", meaning="a lower value"),
-        Number("cycles then", "lower.cycles", meaning="of the whole run with the lower value"),
+        Number("cycles", "lower.cycles", meaning="cycles of the run with the lower value"),
         Number("higher", "higher.value", meaning="a higher value"),
-        Number("cycles then", "higher.cycles", meaning="of the whole run with the higher value"),
-        Number("effect", meaning="the larger change, as a share of the cycles"),
+        Number("cycles", "higher.cycles", meaning="cycles of the run with the higher value"),
+        Number("effect", meaning="larger change, as a share of the cycles"),
     )
 
 
@@ -189,10 +198,10 @@ def shadow_table(report: RunReport) -> Table | None:
     if report.shadow is None:
         return None
     measures = {
-        "accumulated": "error against the float network",
-        "layer_alone": "error against this layer in float on its actual inputs",
+        "accumulated": "accumulated error: against the float network",
+        "layer_alone": "isolated error: against this layer in float on its actual inputs",
         "rounding_alone": "error against this layer in real arithmetic, weights quantized",
-        "bias_alone": "what quantizing the bias does",
+        "bias_alone": "error of quantizing the bias",
     }
     return table_of(
         report.shadow.layers,
@@ -200,13 +209,13 @@ def shadow_table(report: RunReport) -> Table | None:
         Measure(
             "layer",
             lambda layer: report.layers[layer.index].display_name,
-            meaning="its display name",
+            meaning="display name",
         ),
         *(
             Number(
-                f"{name.replace('_', ' ')}, dB",
+                f"{ERROR_TITLES[name]}, dB",
                 f"{name}.sqnr_db",
-                meaning=f"{meaning}: signal to noise",
+                meaning=f"{meaning}, as SQNR",
             )
             for name, meaning in measures.items()
         ),
@@ -214,12 +223,12 @@ def shadow_table(report: RunReport) -> Table | None:
 
 
 def marked(words: str, mark: str) -> Cell:
-    """A text that the style sheet marks."""
+    """Return a cell with a class of the style sheet."""
     return Cell(words, words, mark)
 
 
 def is_notable(layer: LayerReport) -> bool:
-    """Whether so many values saturate that somebody should look at it."""
+    """Return whether a notable share of values saturates."""
     return saturates_notably(layer.saturated, layer.elements)
 
 
@@ -240,18 +249,17 @@ def _cause(layer: LayerReport) -> Cell | None:
     if not any(layer.core_cycles.values()):
         return None
     name, cycles = max(layer.core_cycles.items(), key=lambda item: item[1])
-    return Cell(f"{name} {percent(cycles, sum(layer.core_cycles.values()))}%", name)
+    title = find_cause(CORE_CAUSES, name).title
+    return Cell(f"{title} {percent(cycles, sum(layer.core_cycles.values()))}%", title)
 
 
 def _dram(title: str, path: str, meaning: str) -> Measure:
-    """A share of a layer's DRAM traffic; - without any."""
+    """Return the column of a share of DRAM traffic; ``-`` without any."""
     return Number(
         title, lambda layer: share(value_at(layer, path), layer.bursts > 0), meaning=meaning
     )
 
 
-CORES = Number("cores", meaning="how many have work: the layer gave them a tensor instruction")
-DISTANCE = Number("x bound", "distance", ".2f", "cycles as a multiple of what no schedule can beat")
-LINE = Number(
-    "line", lambda layer: layer.line or None, meaning="of that instruction in the LIR text"
-)
+CORES = Number("cores", meaning="number of cores with work")
+DISTANCE = Number("x bound", "distance", ".2f", "cycles as a multiple of the bound")
+LINE = Number("line", lambda layer: layer.line or None, meaning="line in the LIR text")

@@ -1,4 +1,4 @@
-"""Figures over the time of a run: what cores did when, and what memories held."""
+"""Figures over the time of a run: cores, DRAM and scratchpads."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from itertools import accumulate
 from typing import Any
 
 from nmpsim.config import from_settings
+from nmpsim.report.analyses import UNITS, Timeline
 from nmpsim.report.data import RunReport
-from nmpsim.report.details import UNITS, Timeline
 from nmpsim.views.html.figures import (
     ZOOM_HINT,
     Figure,
     axis,
-    colours,
+    color_scale,
     cores_of,
     figure_spec,
     layer_labels,
@@ -22,17 +22,17 @@ from nmpsim.views.html.figures import (
 )
 from nmpsim.views.text import bytes_text
 
-_UNIT_COLOURS = {"load": "#e69f00", "store": "#cc79a7", "mac": "#0072b2", "vector": "#56b4e9"}
-_KIND_COLOURS = {"input": "#009e73", "output": "#d55e00", "activation": "#56b4e9"}
-_HELD_COLOURS = {"loaded": "#e69f00", "computed": "#0072b2", "both": "#009e73"}
+_UNIT_COLORS = {"load": "#e69f00", "store": "#cc79a7", "mac": "#0072b2", "vector": "#56b4e9"}
+_KIND_COLORS = {"input": "#009e73", "output": "#d55e00", "activation": "#56b4e9"}
+_HELD_COLORS = {"loaded": "#e69f00", "computed": "#0072b2", "both": "#009e73"}
 _CHARACTER = 7
-"""Pixels of a letter."""
+"""Width of a letter in pixels."""
 _NAMES_ROW = "layer"
-"""Of the cores over time: the row above core 0."""
+"""Row above core 0, with names of layers."""
 
 
 def gantt(report: RunReport, timeline: Timeline) -> Figure:
-    """What the units did when, the layers in the background."""
+    """Return the timeline of units, with layers in the background."""
     labels = layer_labels(report)
     values = [
         {
@@ -45,14 +45,14 @@ def gantt(report: RunReport, timeline: Timeline) -> Figure:
         }
         for span in timeline.spans
     ]
-    values.sort(key=lambda one: (one["unit"], one["busy"]))  # what looks alike is drawn at once
+    values.sort(key=lambda one: (one["unit"], one["busy"]))  # equal styles are joined
     cores = range(max(cores_of(report), 1 + max(span.core for span in timeline.spans)))
     times = _layer_times(report, labels)
     behind = {"data": {"values": times}, "layer": [_bands(times), _names()]}
     spec = figure_spec(values, max(80, 20 * len(cores) + 20), layer=[behind, _bars(values, cores)])
     joined = f"Pauses of up to {timeline.resolution} cycles are drawn as paler work. "
     pauses = joined if timeline.resolution else ""
-    text = f"What each unit of each core did when; stripes are layers. {pauses}{ZOOM_HINT}"
+    text = f"Activity of each unit of each core; stripes are layers. {pauses}{ZOOM_HINT}"
     return Figure("Cores over time", text, spec)
 
 
@@ -65,8 +65,8 @@ def _bars(values: list[dict[str, Any]], cores: range) -> dict[str, Any]:
             "x2": {"field": "end"},
             "y": axis("core", "ordinal", "core", scale={"domain": [_NAMES_ROW, *cores]}),
             "yOffset": {"field": "unit", "sort": list(UNITS)},
-            "color": axis("unit", "nominal", "unit", scale=colours(_UNIT_COLOURS)),
-            "opacity": axis("busy", "quantitative", "share at work")
+            "color": axis("unit", "nominal", "unit", scale=color_scale(_UNIT_COLORS)),
+            "opacity": axis("busy", "quantitative", "share of busy time")
             | {"scale": {"domain": [0, 1], "range": [0.15, 1]}, "legend": None},
             "tooltip": tooltips(
                 values,
@@ -75,14 +75,14 @@ def _bars(values: list[dict[str, Any]], cores: range) -> dict[str, Any]:
                 layer="layer",
                 begin="from",
                 end="to",
-                busy="at work",
+                busy="share of busy time",
             ),
         },
     }
 
 
 def _layer_times(report: RunReport, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """When each layer ran; every second one is shaded."""
+    """Return the times of layers, every second one shaded."""
     layers = [one for one in zip(report.layers, _ends(report), strict=True) if one[0].device_cycles]
     return [
         {
@@ -109,7 +109,7 @@ def _bands(times: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _names() -> dict[str, Any]:
-    """Names of layers above their time, or only their numbers, where these have room."""
+    """Return the names of layers above their time, or only numbers where names do not fit."""
     room = f"(scale('x', datum.end) - scale('x', datum.begin)) / {_CHARACTER}"
     names = ("datum.layer", "split(datum.layer, ' ')[0]")
     shown = " : ".join(f"length({name}) < {room} ? {name}" for name in names)
@@ -126,7 +126,7 @@ def _names() -> dict[str, Any]:
 
 
 def memory(report: RunReport) -> Figure:
-    """What lies in the read-write DRAM from which layer to which."""
+    """Return the figure of the contents of read-write DRAM over layers."""
     ends = _ends(report)
     labels = layer_labels(report)
     blocks = [block for block in report.memory if block.kind != "program"]
@@ -155,18 +155,18 @@ def memory(report: RunReport) -> Figure:
             "x2": {"field": "until"},
             "y": axis("low", "quantitative", f"KiB from {base:#x}"),
             "y2": {"field": "high"},
-            "color": axis("kind", "nominal", "holds", scale=colours(_KIND_COLOURS)),
+            "color": axis("kind", "nominal", "holds", scale=color_scale(_KIND_COLORS)),
             "tooltip": tooltips(
                 values, name="tensor", kind="kind", size="size", layers="layers", cycles="cycles"
             ),
         },
     )
-    text = "What lies where in the read-write DRAM, from its first use to its last."
+    text = "Contents of read-write DRAM, from the first use to the last."
     return Figure("Memory over time", text, spec)
 
 
 def scratchpads(report: RunReport) -> Figure:
-    """Where in the scratchpads each layer put what, and in how many cores."""
+    """Return the figure of the contents of scratchpads by layer."""
     size = from_settings(report.device).scratchpad_bytes
     cores, labels = cores_of(report), layer_labels(report)
     values = [
@@ -193,29 +193,28 @@ def scratchpads(report: RunReport) -> Figure:
             "y": axis("low", "quantitative", "KiB of a scratchpad")
             | {"scale": {"domain": [0, size / 1024], "nice": False}},
             "y2": {"field": "high"},
-            "color": axis("kind", "nominal", "holds", scale=colours(_HELD_COLOURS)),
+            "color": axis("kind", "nominal", "holds", scale=color_scale(_HELD_COLORS)),
             "opacity": axis("share", "quantitative", "share of the cores")
             | {"scale": {"domain": [0, 1], "range": [0.3, 1]}, "legend": None},
             "tooltip": tooltips(values, layer="layer", kind="kind", size="size", cores="cores"),
         },
     )
     text = (
-        f"What each layer put into the scratchpads of {bytes_text(size)}: what loads brought,"
-        " and results and sums. Paler where fewer cores did; free above, there is room for larger"
-        " tiles."
+        f"Contents of the scratchpads of {bytes_text(size)} by layer: loaded data, results and"
+        " sums. Paler areas are used by fewer cores; free space allows larger tiles."
     )
     return Figure("Scratchpads over time", text, spec)
 
 
 def _layer_axis(field: str) -> dict[str, Any]:
-    return axis(field, "quantitative", "layer, in the order in which they ran") | {
+    return axis(field, "quantitative", "layer, in the order of the run") | {
         "scale": {"nice": False},
         "axis": {"tickMinStep": 1, "format": "d"},
     }
 
 
 def _ends(report: RunReport) -> list[int]:
-    """The device's cycle at which each layer ended."""
+    """Return the device's cycle at the end of each layer."""
     return list(accumulate(layer.device_cycles for layer in report.layers))
 
 

@@ -12,7 +12,7 @@ from shadow_samples import module_of
 from nmpsim.analysis.shadow import RecordedRun, RunLayer, compare_run
 from nmpsim.analysis.shadow.recording import replay_layers
 from nmpsim.lir.nodes import Module
-from nmpsim.report.shadow import ShadowLayer
+from nmpsim.report.analyses import ShadowLayer
 
 Array = np.ndarray[Any, Any]
 

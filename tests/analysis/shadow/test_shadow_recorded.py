@@ -17,7 +17,7 @@ from tiers import each_value, program_parts
 from nmpsim.analysis.shadow import compare_run
 from nmpsim.analysis.shadow.compare import compare_layer
 from nmpsim.analysis.shadow.recording import replay_layers
-from nmpsim.report.shadow import ErrorSize, FloatWeight, ShadowLayer
+from nmpsim.report.analyses import ErrorSize, FloatWeight, ShadowLayer
 
 Row = dict[str, str]
 TOLERANCE_DB = 0.1

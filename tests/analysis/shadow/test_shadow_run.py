@@ -22,10 +22,10 @@ from nmpsim.analysis.shadow import compare_run
 from nmpsim.bundle import Bundle
 from nmpsim.cli.app import app
 from nmpsim.diagnostics import UserError
+from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.json import report_schema, to_json
-from nmpsim.report.shadow import ShadowLayer
+from nmpsim.views.analyses_text import print_shadow
 from nmpsim.views.console import text_of
-from nmpsim.views.shadow_text import print_shadow
 
 DIGITS = Path(__file__).parents[3] / "programs" / "digits"
 CONFIG = attrs.evolve(nmpsim.default_device(), cores_count=4)
@@ -112,7 +112,7 @@ def test_the_text_tells_the_parts_and_marks_the_weakest(digits: Bundle) -> None:
     assert report.shadow is not None
     shadow = report.shadow
     text = text_of(lambda console: print_shadow(shadow, console))
-    for title in ("accumulated", "layer alone", "rounding alone", "bias alone"):
+    for title in ("accumulated", "isolated", "rounding only", "bias only"):
         assert title in text
     for part in ("inherited", "bias", "weights", "saturation", "rescale"):
         assert part in text
@@ -128,8 +128,8 @@ def test_the_text_without_float_weights_says_so(digits: Bundle) -> None:
     assert report.shadow is not None
     shadow = report.shadow
     text = text_of(lambda console: print_shadow(shadow, console))
-    assert "without --float-weights only rounding and saturation are known" in text
-    assert "rounding alone" in text
+    assert "without --float-weights only rounding and saturation are measured" in text
+    assert "rounding only" in text
     assert "inherited" not in text
     assert "accumulated" not in text
 

@@ -15,8 +15,8 @@ from nmpsim.analysis.trace import DramTrace, Selection, TimelineTrace
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.isa.codec import decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, DRAM_BASE, Unit
+from nmpsim.report.analyses import ScratchpadBlock
 from nmpsim.report.data import Saturation
-from nmpsim.report.details import ScratchpadBlock
 from nmpsim.timing import costs_of
 
 DIGITS = Path(__file__).parents[3] / "programs" / "digits"

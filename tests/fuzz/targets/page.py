@@ -15,7 +15,7 @@ from . import report
 HARMLESS = ("one-conv.json", "digits.json")
 DRAWN_OF = 64
 """Of so many pages one is drawn, which takes a thousand times as long as the rest."""
-_STILL = draw.still
+_RENDER_IMAGE = draw.render_image
 
 
 class _Elements(HTMLParser):
@@ -57,7 +57,7 @@ def plain() -> _Elements:
 def run(data: bytes) -> None:
     """A page of the report, and one that compares it with itself."""
     is_drawn = hashlib.sha1(data).digest()[0] % DRAWN_OF == 0
-    draw.still = _STILL if is_drawn else lambda _: "data:,"
+    draw.render_image = _RENDER_IMAGE if is_drawn else lambda _: "data:,"
     try:
         with refusals("REPORT", "FILE001", "DEV"):
             one = report.read(data)
@@ -68,7 +68,7 @@ def run(data: bytes) -> None:
                 assert made.attributes <= plain().attributes, made.attributes
                 assert all(a.startswith(("data:", "#")) for a in made.addresses), made.addresses
     finally:
-        draw.still = _STILL
+        draw.render_image = _RENDER_IMAGE
 
 
 TARGET = Target(run, report.seeds, json_bytes_changed, seconds=30, most_bytes=1 << 17)

@@ -18,7 +18,7 @@ class Child(Protocol):
 _children: list[Child] = []
 
 
-def keep_in_mind(child: Child) -> None:
+def register_child(child: Child) -> None:
     """Let :func:`kill_children` end a process."""
     _children.append(child)
 

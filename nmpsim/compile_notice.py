@@ -5,20 +5,20 @@ from __future__ import annotations
 import functools
 import sys
 
-COMPILING = "compiling kernels for the first time: this takes up to a minute, once"
+COMPILE_NOTICE = "compiling kernels for the first time: this takes up to a minute, once"
 _WARNING = 30
 """``logging.WARNING``, which few commands import."""
 
 
 @functools.cache
-def say_compiling(level: int = _WARNING) -> None:
+def print_compile_notice(level: int = _WARNING) -> None:
     """Say it once in a process: on stderr if that is a terminal, else to the logger ``nmpsim``.
 
     A warning of a logger that nobody has set up appears on stderr, as in a notebook.
     """
     if sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write(f"{COMPILING}\n")
+        sys.stderr.write(f"{COMPILE_NOTICE}\n")
     else:
         import logging
 
-        logging.getLogger("nmpsim").log(level, COMPILING)
+        logging.getLogger("nmpsim").log(level, COMPILE_NOTICE)

@@ -1,4 +1,4 @@
-"""How a run ended: what stopped it, and whether it kept to the contract of the instruction set."""
+"""Termination of a run: traps, and violations of the contract of the instruction set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nmpsim.report.fields import Count, Whole
 
 @frozen
 class TrapReport:
-    """Why a run did not reach its end."""
+    """Why a run stopped early."""
 
     kind: Annotated[
         Literal["trap", "deadlock", "cycle_limit", "timeout", "contract"],
@@ -18,8 +18,8 @@ class TrapReport:
         " `limits_cycles`, or `--max-cycles`); `timeout` (longer than `--timeout`); `contract` (it"
         " violates the contract, see below)",
     ]
-    message: Annotated[str, "the same in words"]
-    core: Annotated[Whole | None, "number of the core; null if it is none in particular"]
+    message: Annotated[str, "description"]
+    core: Annotated[Whole | None, "number of the core; null if no single core is concerned"]
     pc: Annotated[Whole | None, "address of its instruction"]
     cause: Annotated[Whole | None, "`mcause`, for a `trap`; [isa.md](isa.md) lists them"]
     value: Annotated[
@@ -35,13 +35,13 @@ class TrapReport:
 
 @frozen
 class ViolationReport:
-    """How a program has broken the contract of the instruction set, and where."""
+    """A violation of the contract of the instruction set, with its location."""
 
-    code: Annotated[str, "of the [error](errors.md), by category"]
+    code: Annotated[str, "code of the [error](errors.md), by category"]
     category: Annotated[str, "undefined, unpredictable value used, missing synchronization"]
     case: Annotated[str, "which case, as `unit_order`"]
-    message: Annotated[str, "the whole in words"]
-    hint: Annotated[str, "what to do about it"]
+    message: Annotated[str, "description"]
+    hint: Annotated[str, "how to fix it"]
     core: Annotated[Whole | None, "number of the core; null if it is the host"]
     pc: Annotated[Whole | None, "address of the instruction"]
     instruction: Annotated[str | None, "as assembly text"]
@@ -56,17 +56,17 @@ class ViolationReport:
         " `descriptor`, `code`, `tensor` of the host",
     ]
     first: Annotated[Count, "address of the first byte concerned"]
-    last: Annotated[Count, "of the last one; bytes between them may not be concerned"]
+    last: Annotated[Count, "address of the last byte; not every byte between may be concerned"]
     tensor: Annotated[str | None, "tensor at that address in DRAM; null if unknown"]
-    other_core: Annotated[Whole | None, "of the earlier instruction, where there are two"] = None
-    other_pc: Annotated[Whole | None, "likewise"] = None
-    other_instruction: Annotated[str | None, "likewise"] = None
-    other_layer: Annotated[str | None, "likewise"] = None
+    other_core: Annotated[Whole | None, "core of the earlier instruction, if there are two"] = None
+    other_pc: Annotated[Whole | None, "address of the earlier instruction"] = None
+    other_instruction: Annotated[str | None, "earlier instruction as assembly text"] = None
+    other_layer: Annotated[str | None, "layer of the earlier instruction"] = None
 
 
 @frozen
 class ContractReport:
-    """Did the run keep to the contract of the instruction set?"""
+    """Whether a run obeyed the contract of the instruction set."""
 
     status: Annotated[
         Literal["proved", "checked", "violated", "not_checked"],

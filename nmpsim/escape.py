@@ -28,35 +28,35 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
 
 
-def visible(text: str) -> str:
+def escape(text: str) -> str:
     """The text with escapes for what would not be seen as it is; tabs and line ends stay."""
     text = _ANYWHERE.sub(r"#\\x23", _UNSEEN.sub(_escape, text))
     return _AT_START.sub(r"\1\\x3a:", text)
 
 
-def visible_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """As :func:`visible`, on one line."""
-    return visible(text.replace("\n", "\\n").replace("\t", " "))
+    return escape(text.replace("\n", "\\n").replace("\t", " "))
 
 
-def markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """On one line, without Markdown, HTML or names that GitHub and GitLab would notify."""
-    escaped = _MARKDOWN.sub(r"\\\1", visible_line(" ".join(text.split())))
+    escaped = _MARKDOWN.sub(r"\\\1", escape_line(" ".join(text.split())))
     return escaped.replace("@", "@&#8203;")  # a backslash does not keep @name from a mention
 
 
-def csv_field(value: object) -> object:
+def escape_csv(value: object) -> object:
     """Return a value for a CSV file; a text that a spreadsheet would calculate begins with '."""
     is_formula = isinstance(value, str) and value.lstrip("'").startswith(_FORMULA)
     return f"'{value}" if is_formula else value
 
 
-def read_csv_field(text: str) -> str:
-    """Return the text that :func:`csv_field` wrote."""
-    return text[1:] if text.startswith("'") and csv_field(text[1:]) == text else text
+def unescape_csv(text: str) -> str:
+    """Return the text that :func:`escape_csv` wrote."""
+    return text[1:] if text.startswith("'") and escape_csv(text[1:]) == text else text
 
 
-def visible_json(text: str) -> str:
+def escape_json(text: str) -> str:
     """JSON, in which all but ASCII is escaped already, with CI commands in its strings escaped."""
     return _ANYWHERE.sub(r"#\\u0023", text)
 

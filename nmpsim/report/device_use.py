@@ -1,0 +1,214 @@
+"""What the cycles of a run were spent on: causes, use of the device, host work and throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+from nmpsim.records import frozen
+from nmpsim.report.fields import Before, Count, Share
+
+ACTIVITIES = (
+    "control",
+    "wait_load",
+    "wait_store",
+    "wait_mac",
+    "wait_vector",
+    "barrier",
+    "semaphore",
+    "idle",
+)
+"""Activities of control cores; their cycles add up to cores times cycles."""
+
+CAUSES = (
+    "mac",
+    "vector",
+    "load",
+    "store",
+    "contention",
+    "imbalance",
+    "unused",
+    "barrier",
+    "semaphore",
+    "idle",
+    "control",
+)
+"""Causes of the cycles of cores; their cycles add up to cores times cycles."""
+
+PATH_CAUSES = (
+    "mac",
+    "vector",
+    "dram_service",
+    "row_miss",
+    "latency",
+    "dma_start",
+    "control",
+    "barrier",
+    "semaphore",
+)
+"""Causes on the critical path; their cycles add up to the cycles of the run."""
+
+MOSTLY = 0.5
+"""Share of the critical path above which a run has a single limiter."""
+LIMITERS: Mapping[str, tuple[str, ...]] = {
+    "DRAM bandwidth": ("dram_service", "row_miss"),
+    "the MAC arrays": ("mac",),
+    "the vector units": ("vector",),
+    "the latency of transfers": ("latency", "dma_start"),
+    "control code": ("control",),
+    "synchronization": ("barrier", "semaphore"),
+}
+"""Limiter of a run -> its causes on the critical path."""
+
+
+HOST_COSTS = (
+    "host_operation_cycles",
+    "host_kilo_mac_cycles",
+    "host_kilo_element_cycles",
+    "host_kilo_function_cycles",
+)
+"""Settings of the device that count cycles of host layers."""
+
+
+@frozen
+class HostWork:
+    """The layers that the host executes."""
+
+    layers: Annotated[Count, "layers on the host"]
+    elements: Annotated[Count, "elements of their results"]
+    cycles: Annotated[
+        Count | None,
+        "their cycles by `[host]` of the device file; null if not counted",
+    ]
+
+    @property
+    def text(self) -> str:
+        """Text such as ``3 host layers, 1,210 elements, not counted``."""
+        if not self.layers:
+            return "no host layers"
+        cost = "not counted" if self.cycles is None else f"{self.cycles:,} cycles"
+        layers = "layer" if self.layers == 1 else "layers"
+        return f"{self.layers} host {layers}, {self.elements:,} elements, {cost}"
+
+
+@frozen
+class DeviceUse:
+    """Use of the device as shares of cycles; ``dram_busy`` includes the next two."""
+
+    dram_busy: Annotated[Share, "the DRAM served loads or stores; mean of all channels"] = 0.0
+    row_misses: Annotated[
+        Share,
+        "part of `dram_busy` without transfers: opening rows, turnaround, refresh",
+    ] = 0.0
+    bursts_wasted: Annotated[
+        Share, "part of `dram_busy`: transferring bytes of bursts that were not requested"
+    ] = 0.0
+    mac_utilization: Annotated[
+        Share, "multiplications / those that all MAC arrays can do in these cycles"
+    ] = 0.0
+
+    def describe_dram(self) -> str:
+        """Return the use of the DRAM as text."""
+        return (
+            f"busy {self.dram_busy:.1%} of cycles: {self.row_misses:.1%} opening rows,"
+            f" {self.bursts_wasted:.1%} for unrequested bytes"
+        )
+
+
+def use_of(layers: Iterable[Any], cycles: int, channels: int) -> DeviceUse:
+    """Return the use of a device with ``channels`` DRAM channels, as shares of ``cycles``.
+
+    ``layers`` are :class:`~nmpsim.report.data.LayerReport`.
+    """
+    if not cycles:
+        return DeviceUse()
+    busy = bursts = wasted = multiplied = 0.0
+    for layer in layers:
+        busy += (layer.busy.get("load", 0) + layer.busy.get("store", 0)) / channels
+        bursts += layer.burst_cycles
+        wasted += layer.burst_cycles * max(1 - layer.burst_efficiency, 0)
+        multiplied += layer.utilization * layer.cycles
+    return DeviceUse(
+        busy / cycles, max(busy - bursts, 0) / cycles, wasted / cycles, multiplied / cycles
+    )
+
+
+def limits(path: Mapping[str, int]) -> Mapping[str, float]:
+    """Return limiters with their shares of the critical path, largest first."""
+    total = sum(path.values())
+    if not total:
+        return {}
+    shares = {
+        name: sum(path.get(cause, 0) for cause in causes) / total
+        for name, causes in LIMITERS.items()
+    }
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+def limiter(path: Mapping[str, int], use: DeviceUse) -> str:
+    """Return the limiters of a run as text; empty if its critical path is unknown.
+
+    Parameters
+    ----------
+    path
+        Cycles of the critical path by cause.
+    use
+        Use of the device in these cycles.
+    """
+    shares = limits(path)
+    if not shares:
+        return ""
+    first, second, *_ = shares
+    details = f"{shares[first]:.0%} of the critical path".replace("%", " %")
+    if shares[first] < MOSTLY:
+        also = f"{shares[second]:.0%}".replace("%", " %")
+        return f"limited by {first} ({details}) and {second} ({also})"
+    if first == "DRAM bandwidth":
+        details = f"{use.dram_busy:.0%} busy".replace("%", " %")
+    return f"limited by {first} ({details})"
+
+
+@frozen
+class Throughput:
+    """Throughput of consecutive runs of a program."""
+
+    batch: Annotated[
+        Count,
+        "inferences of one run: the first dimension, if it is the same in all inputs and outputs of"
+        " two or more dimensions; otherwise 1",
+    ]
+    run_cycles: Annotated[
+        tuple[Count, ...],
+        "cycles of each consecutive run; the first one starts from rest, as `cycles` of the report",
+    ]
+    clock_mhz: Annotated[Share, "`cores_clock_mhz`"]
+
+    @property
+    def cycles_per_inference(
+        self,
+    ) -> Annotated[
+        Share,
+        "mean of all runs but the first, or of a single run, divided by `batch`",
+        Before("clock_mhz"),
+    ]:
+        """Mean cycles between the starts of two inferences."""
+        later = self.run_cycles[1:] or self.run_cycles
+        return sum(later) / len(later) / self.batch
+
+    @property
+    def inferences_per_second(
+        self,
+    ) -> Annotated[
+        Share | None,
+        "`clock_mhz` / `cycles_per_inference`; null if they take no cycles",
+        Before(""),
+    ]:
+        """Inferences per second; None if they take no cycles."""
+        cycles = self.cycles_per_inference
+        return self.clock_mhz * 1e6 / cycles if cycles else None
+
+
+def batch_of(shapes: Sequence[Sequence[int]]) -> int:
+    """Return the inferences of one run, from the shapes of all inputs and outputs."""
+    sizes = {shape[0] if len(shape) > 1 else 1 for shape in shapes}
+    return max(sizes.pop(), 1) if len(sizes) == 1 else 1
