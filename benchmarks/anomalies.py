@@ -123,7 +123,7 @@ def random_network(rng: np.random.Generator) -> tuple[Module, str]:
 
 
 def more_of(config: DeviceConfig) -> Iterator[tuple[str, DeviceConfig]]:
-    """The device with more of one resource, where that is another and a possible one."""
+    """Yield devices with more of one resource, where that is possible."""
     limits = {a.name: a.metadata.get("limits") for a in attrs.fields(DeviceConfig)}
     for name in (*DOUBLED, *HALVED):
         value = getattr(config, name)
@@ -141,7 +141,7 @@ def more_of(config: DeviceConfig) -> Iterator[tuple[str, DeviceConfig]]:
 
 
 def compiled(module: Module, config: DeviceConfig) -> Bundle:
-    """The program for a device."""
+    """Return the program for a device."""
     return bundle_from_bytes(compile_module(module, config))
 
 

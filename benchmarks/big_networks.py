@@ -58,7 +58,7 @@ def measured(*arguments: str) -> tuple[float, int]:
 
 
 def row(module: Module, folder: Path) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     text, weights, image, bundle = (
         str(folder / name) for name in ("n.lir.txt", "n.npz", "n.npy", "n.bin")
     )

@@ -80,7 +80,7 @@ def digest(data: Any) -> str:
 
 
 def of_checkout(checkout: Path, folders: list[Path]) -> subprocess.Popen[str]:
-    """A process that prints the outcome of each program as a line of JSON."""
+    """Start a process that prints the outcome of each program as a line of JSON."""
     words = [sys.executable, __file__, "--print", *map(str, folders)]
     environment = os.environ | {"PYTHONPATH": str(checkout)}
     return subprocess.Popen(

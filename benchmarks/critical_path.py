@@ -43,7 +43,7 @@ HALVED: Mapping[str, Mapping[str, float]] = {
 
 
 def network(name: str, folder: Path) -> tuple[Bundle, dict[str, Any]]:
-    """A compiled network and its inputs."""
+    """Return a compiled network and its inputs."""
     if name == "digits":
         digits = Path(__file__).parents[1] / "programs/digits"
         compiled = nmpsim.compile(digits / "digits.lir.txt", digits / "digits.npz")
@@ -57,7 +57,7 @@ def network(name: str, folder: Path) -> tuple[Bundle, dict[str, Any]]:
 
 
 def run(bundle: Bundle, inputs: Mapping[str, Any], cause: str = "") -> RunReport:
-    """A run on the default device, one of whose causes of cycles costs half."""
+    """Run on the default device with half the cost of one cause of cycles."""
     config = nmpsim.default_device()
     changes = {
         setting: int(getattr(config, setting) * factor)

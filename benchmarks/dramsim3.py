@@ -188,7 +188,7 @@ def at_once(grants: list[Any], costs: Costs) -> int:
 
 
 def compiled_for(bundle: Bundle, config: DeviceConfig) -> Bundle:
-    """The bundle's program for this device."""
+    """Return the bundle's program for this device."""
     return bundle_from_bytes(compile_module(bundle.module(), config), bundle.path)
 
 
@@ -240,7 +240,7 @@ def compare(given: argparse.Namespace, folder: Path) -> None:
 
 
 def show(how: str, own: int, theirs: float) -> None:
-    """A line of the result."""
+    """Print a line of the result."""
     print(f"{how}: nmpsim {own:,}, DRAMsim3 {theirs:,.0f} cycles ({own / theirs - 1:+.1%})")
 
 

@@ -26,7 +26,7 @@ Samples = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 
 def digits() -> tuple[nmpsim.Bundle, Samples]:
-    """The program of this repository, and its data set."""
+    """Return the program of this repository, and its data set."""
     folder = Path(__file__).parents[1] / "programs/digits"
     program = nmpsim.compile(folder / "digits.lir.txt", weights=folder / "digits.npz")
     with np.load(folder / "testset.npz") as data:
@@ -34,7 +34,7 @@ def digits() -> tuple[nmpsim.Bundle, Samples]:
 
 
 def resnet8() -> tuple[nmpsim.Bundle, Samples]:
-    """A recorded network; its images have no labels, so that they have any."""
+    """Return a recorded network; its images have no labels, so that they have any."""
     folder = resnet50_folder().parents[1] / "models/resnet8_int8"
     images = np.load(folder / "inputs.npy")
     return nmpsim.compile(folder / "model.tflite").bundle, (images, np.arange(len(images)) % 10)
@@ -49,7 +49,7 @@ def seconds(bundle: nmpsim.Bundle, samples: Samples, count: int) -> float:
 
 
 def rows(count: int, rounds: int) -> Iterator[str]:
-    """The lines of the table."""
+    """Yield the lines of the table."""
     for name, (bundle, samples) in (("digits", digits()), ("ResNet-8 (Int8)", resnet8())):
         seconds(bundle, samples, 1)  # kernels are compiled, or read
         each = [

@@ -76,7 +76,7 @@ def shares(samples: str, seen: dict[str, Any]) -> dict[str, float]:
 
 
 def part_of(name: str) -> str:
-    """The part that a compiled function belongs to."""
+    """Return the part that a compiled function belongs to."""
     return next((part for pattern, part in PARTS if re.search(pattern, name)), REST)
 
 

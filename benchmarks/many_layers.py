@@ -59,7 +59,7 @@ def _network(name: str, layers: int, inner: Callable[[int, int], int]) -> Module
 
 
 def rows(layers: int, folder: Path) -> Iterator[str]:
-    """A line of the table for each network."""
+    """Yield a line of the table for each network."""
     text, weights = folder / "network.lir.txt", folder / "weights.npz"
     for make in (repeated, distinct):
         module, images = make(layers), []

@@ -31,11 +31,11 @@ class Network:
         self._types: dict[str, TensorType] = {}
 
     def input(self, *shape: int) -> str:
-        """The network's input."""
+        """Return the network's input."""
         return self._weight("data", _quantized("i8", shape), constant=False)
 
     def conv(self, x: str, channels: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> str:
-        """A convolution that keeps the size, but for its stride, with ReLU."""
+        """Return a convolution that keeps the size, but for its stride, with ReLU."""
         images, height, width, depth = self._types[x].shape
         weights = self._constant("filter", (channels, kernel, kernel, depth // groups))
         bias = self._constant("bias", (channels,), "i32")
@@ -55,7 +55,7 @@ class Network:
         )
 
     def pool(self, x: str, kernel: int, average: bool = False) -> str:
-        """A pool whose windows do not overlap."""
+        """Return a pool whose windows do not overlap."""
         images, height, width, depth = self._types[x].shape
         extra = {"CountIncludePads": 1} if average else {}
         return self._emit(
@@ -70,7 +70,7 @@ class Network:
         )
 
     def add(self, x: str, y: str) -> str:
-        """The sum of two tensors of one shape."""
+        """Return the sum of two tensors of one shape."""
         return self._emit("elementadd", self._types[x].shape, (x, y))
 
     @property
@@ -79,7 +79,7 @@ class Network:
         return sum(one.opcode not in ALLOCATIONS for one in self._instructions)
 
     def dense(self, x: str, columns: int) -> str:
-        """A fully connected layer on all values of an image."""
+        """Return a fully connected layer on all values of an image."""
         shape = self._types[x].shape
         flat = self._view(x, (shape[0], int(np.prod(shape[1:]))))
         weights = self._constant("weights", (self._types[flat].shape[1], columns))
@@ -87,7 +87,7 @@ class Network:
         return self._emit("fullyconnected", (shape[0], columns), (flat, weights, bias))
 
     def module(self, result: str) -> Module:
-        """The verified module; ``result`` is its output."""
+        """Return the verified module; ``result`` is its output."""
         output = self._weight("prob", self._types[result], constant=False)
         self._add("copy", (("@out", output), ("@in", result)), {})
         module = Module(

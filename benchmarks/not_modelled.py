@@ -107,7 +107,7 @@ def change(cycles: int, before: int) -> str:
 
 
 def show(name: str, value: str) -> None:
-    """A line."""
+    """Print a line."""
     print(f"{name:36}{value}")
 
 

@@ -75,7 +75,7 @@ def outcome(kind: str, case: Any) -> Outcome:
 
 
 def recorded(folder: Path, model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Inputs and outputs of a case that is a folder of files."""
+    """Return inputs and outputs of a case that is a folder of files."""
     for data in sorted(folder.glob("test_data_set*")):
         yield _loaded(data, "input", model.graph.input), _loaded(data, "output", model.graph.output)
 

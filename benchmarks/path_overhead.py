@@ -58,7 +58,7 @@ def seconds(do: Callable[[], Any]) -> float:
 
 
 def row(name: str, run: Callable[[], Any], pairs: int) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     ways = [run, lambda: without(run)]
     taken: list[list[float]] = [[], []]
     for number in range(pairs):

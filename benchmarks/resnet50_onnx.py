@@ -43,7 +43,7 @@ class Network:
         return name
 
     def conv(self, x: str, taken: int, given: int, kernel: int, stride: int) -> str:
-        """A convolution with bias that keeps the size, but for its stride."""
+        """Return a convolution with bias that keeps the size, but for its stride."""
         weights = [self.constant(given, taken, kernel, kernel), self.constant(given)]
         return self.node(
             "Conv",
@@ -54,7 +54,7 @@ class Network:
         )
 
     def block(self, x: str, taken: int, inner: int, stride: int) -> str:
-        """A bottleneck block with its shortcut."""
+        """Return a bottleneck block with its shortcut."""
         y = self.node("Relu", [self.conv(x, taken, inner, 1, 1)])
         y = self.node("Relu", [self.conv(y, inner, inner, 3, stride)])
         y = self.conv(y, inner, 4 * inner, 1, 1)
@@ -97,7 +97,7 @@ class Images:
         self._left = [rng.standard_normal(IMAGE).astype(np.float32) for _ in range(2)]
 
     def get_next(self) -> dict[str, Any] | None:
-        """The next one, or None."""
+        """Return the next one, or None."""
         return {"data": self._left.pop()} if self._left else None
 
 

@@ -41,7 +41,7 @@ def resnet50_folder() -> Path:
 
 
 def image() -> dict[str, npt.NDArray[Any]]:
-    """The input that was recorded with the programs."""
+    """Return the input that was recorded with the programs."""
     with np.load(resnet50_folder() / "input.npz") as archive:
         return {"data": archive["data"]}
 

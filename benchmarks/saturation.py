@@ -88,7 +88,7 @@ def constants() -> dict[str, np.ndarray[Any, Any]]:
 
 
 def image() -> np.ndarray[Any, Any]:
-    """The network's input."""
+    """Return the network's input."""
     shape = (1, SIZE, SIZE, CHANNELS)
     return np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
 
@@ -108,7 +108,7 @@ def compile_all(folder: Path) -> dict[str, Path]:
 
 
 def work(without_account: bool, bundles: list[str]) -> None:
-    """A worker: for each number on stdin, run that bundle and print its seconds.
+    """Run as a worker: for each number on stdin, run that bundle and print its seconds.
 
     Seconds of the processor, as others may be at work on the machine.
     """

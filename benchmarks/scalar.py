@@ -164,7 +164,7 @@ DEVICE = attrs.evolve(nmpsim.default_device(), cores_count=1, limits_cycles=1_00
 
 
 def bundle_of(body: str, rounds: int, memory: str, config: DeviceConfig = DEVICE) -> Bundle:
-    """A program whose memory is found by an instruction."""
+    """Return a program whose memory is found by an instruction."""
     text = program_text(body, rounds, memory, "nmp.halt")
     nbytes = BYTES * (config.cores_count if memory == OWN_PART else 1)
     output = f".output memory, i8[S:1.0 O:0]<{nbytes}>\n" if "memory" in memory else ""
@@ -173,7 +173,7 @@ def bundle_of(body: str, rounds: int, memory: str, config: DeviceConfig = DEVICE
 
 
 def program_text(body: str, rounds: int, memory: str, end: str) -> str:
-    """A program that writes its memory, and does so many rounds."""
+    """Return a program that writes its memory, and does so many rounds."""
     return f"""
 _start:
  {memory}
@@ -205,7 +205,7 @@ class Measured:
 
 
 def measured(bundle: Bundle, *, strict: bool, rounds: int) -> Measured:
-    """Runs on one core."""
+    """Measure runs on one core."""
     device, seconds = nmpsim.Device(DEVICE, threads=1), []
     for _ in range(rounds + 1):  # the first one compiles
         begin = time.process_time()
@@ -218,7 +218,7 @@ def measured(bundle: Bundle, *, strict: bool, rounds: int) -> Measured:
 
 
 def elf_of(code: bytes) -> bytes:
-    """A Linux program of this code, with memory where the scratchpad is."""
+    """Return a Linux program of this code, with memory where the scratchpad is."""
     base, head = 0x1_0000, 52 + 2 * 32
     header = struct.pack(
         "<16s2H5I6H", b"\x7fELF\x01\x01\x01", 2, 243, 1, base + head, 52, 0, 0, 52, 32, 2, 0, 0, 0
@@ -256,7 +256,7 @@ def qemu_seconds(body: str, repeats: int, rounds: int) -> tuple[float, int]:
 
 
 def row(name: str, millions: float, rounds: int) -> str:
-    """A program's line of the table."""
+    """Return a program's line of the table."""
     per_round, body = PROGRAMS[name]
     repeats = max(int(millions * 1e6 / per_round), 1)
     columns = []
@@ -289,7 +289,7 @@ def mips_of_cores(bundle: Bundle, config: DeviceConfig, strict: bool, rounds: in
 
 
 def row_of_cores(name: str, millions: float, rounds: int, cores: int) -> str:
-    """A program's line of the table, on all of some cores at once."""
+    """Return a program's line of the table, on all of some cores at once."""
     per_round, body = PROGRAMS[name]
     config = attrs.evolve(DEVICE, cores_count=cores)
     repeats = max(int(millions * 1e6 / per_round / cores), 1)

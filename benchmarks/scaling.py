@@ -43,7 +43,7 @@ def point(module: Module, config: nmpsim.DeviceConfig) -> tuple[int, float, floa
 
 
 def rows(name: str, module: Module) -> Iterator[str]:
-    """A network's lines of the table."""
+    """Yield a network's lines of the table."""
     for setting, (called, values) in AXES.items():
         for value in values:
             config = attrs.evolve(nmpsim.default_device(), **{setting: value})

@@ -43,7 +43,7 @@ RECIPE = "lir/resnet50/weights_recipe.py"
 
 
 def recorded(shared: Path, text: Path) -> Module:
-    """A program of the reference files with its constants."""
+    """Return a program of the reference files with its constants."""
     module = parse_file(text)
     weights = text.with_name(text.name.replace(".lir.txt", ".npz"))
     with tempfile.TemporaryDirectory() as folder:
@@ -55,7 +55,7 @@ def recorded(shared: Path, text: Path) -> Module:
 
 
 def _with_recipe(shared: Path, module: Module, weights: Path, target: Path) -> Path:
-    """A file with the recorded constants and those that the recipe makes."""
+    """Return a file with the recorded constants and those that the recipe makes."""
     with np.load(weights) as archive:
         constants = {k: archive[k] for k in archive.files if k.startswith("const/")}
     made = runpy.run_path(str(shared / RECIPE))["weights"](8)
@@ -93,7 +93,7 @@ def measure(module: Module, config: nmpsim.DeviceConfig, slicing: str) -> tuple[
 
 
 def rows(name: str, module: Module, cores: list[int]) -> Iterator[str]:
-    """A network's lines of the table."""
+    """Yield a network's lines of the table."""
     for count in cores:
         config = attrs.evolve(nmpsim.default_device(), cores_count=count)
         cycles = {}

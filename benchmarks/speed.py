@@ -154,7 +154,7 @@ def times_table(compared: list[Compared]) -> Iterator[str]:
 
 
 def hosts_table(compared: list[Compared], known: Iterable[str]) -> Iterator[str]:
-    """The ratios in a row for this kind of host, below the rows that are ``known`` of others."""
+    """Yield the ratios for this kind of host, below the rows that are ``known`` of others."""
     names = [f"{one.title}, {threads_text(one.threads)}" for one in compared]
     yield f"{HOSTS} {' | '.join(names)} |"
     yield "| --- |" + " ---: |" * len(names)
@@ -170,7 +170,7 @@ def known_hosts() -> list[str]:
 
 
 def threads_text(threads: int) -> str:
-    """A number of threads in words."""
+    """Return a number of threads in words."""
     return f"{threads} thread{'s'[: threads > 1]}"
 
 
@@ -235,7 +235,7 @@ def time_shares(program: Loaded, folder: Path) -> Iterator[str]:
 
 
 def machine() -> str:
-    """This kind of host, as far as it tells."""
+    """Return this kind of host, as far as it tells."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -85,7 +85,7 @@ SMALL: tuple[Layer, ...] = (
 
 
 def single(layer: Layer) -> Module:
-    """A network of one convolution."""
+    """Return a network of one convolution."""
     size, inputs, outputs, kernel, stride = layer
     network = Network("single")
     source = network.input(1, size, size, inputs)
@@ -112,7 +112,7 @@ def without_limits(most: int) -> Iterator[None]:
 
 
 def row(layer: Layer, config: nmpsim.DeviceConfig, most: int) -> str:
-    """A layer's line of the table."""
+    """Return a layer's line of the table."""
     module = single(layer)
     begin = time.process_time()
     compile_module(module, config)

@@ -1,4 +1,4 @@
-"""What is said while kernels are compiled: a user waits, and nothing else shows that it goes on."""
+"""Notice to the user that kernels are being compiled."""
 
 from __future__ import annotations
 

@@ -25,22 +25,22 @@ _ANYWHERE = re.compile(r"##(?=\[|vso\[)", re.IGNORECASE)
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$&])")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""First characters of a formula in a spreadsheet."""
 
 
 def escape(text: str) -> str:
-    """The text with escapes for what would not be seen as it is; tabs and line ends stay."""
+    """Escape invisible characters and CI commands of a text; tabs and line ends stay."""
     text = _ANYWHERE.sub(r"#\\x23", _UNSEEN.sub(_escape, text))
     return _AT_START.sub(r"\1\\x3a:", text)
 
 
 def escape_line(text: str) -> str:
-    """As :func:`visible`, on one line."""
+    """Escape a text as :func:`escape` does, on one line."""
     return escape(text.replace("\n", "\\n").replace("\t", " "))
 
 
 def escape_markdown(text: str) -> str:
-    """On one line, without Markdown, HTML or names that GitHub and GitLab would notify."""
+    """Escape a text on one line, with Markdown, HTML and mentions of users."""
     escaped = _MARKDOWN.sub(r"\\\1", escape_line(" ".join(text.split())))
     return escaped.replace("@", "@&#8203;")  # a backslash does not keep @name from a mention
 
@@ -57,7 +57,7 @@ def unescape_csv(text: str) -> str:
 
 
 def escape_json(text: str) -> str:
-    """JSON, in which all but ASCII is escaped already, with CI commands in its strings escaped."""
+    """Escape CI commands in the strings of ASCII-only JSON."""
     return _ANYWHERE.sub(r"#\\u0023", text)
 
 

@@ -106,7 +106,7 @@ def debug_sections(
     chunks: list[Buffer] = []
     end = 0
 
-    def put(name: str, values: npt.NDArray[Any]) -> ConstantPlace:
+    def place_constant(name: str, values: npt.NDArray[Any]) -> ConstantPlace:
         nonlocal end
         start = align_up(end, TENSOR_ALIGNMENT)
         chunks.extend((bytes(start - end), flat_bytes(values)))
@@ -117,9 +117,9 @@ def debug_sections(
         if weight.name in held:
             places.append(ConstantPlace(weight.name, "image", held[weight.name]))
         elif weight.name not in packed:
-            places.append(put(weight.name, module.constants[weight.name]))
+            places.append(place_constant(weight.name, module.constants[weight.name]))
     names = [weight.name for weight in _constants(module) if weight.name in module.floats]
-    floats = tuple(put(name, module.floats[name]) for name in names)
+    floats = tuple(place_constant(name, module.floats[name]) for name in names)
     in_pieces = packed.keys() - held.keys()
     pieces = tuple(packed[one.name] for one in _constants(module) if one.name in in_pieces)
     index = ModuleIndex(tuple(_scales(module)), tuple(places), pieces, floats)

@@ -48,27 +48,27 @@ class BundleFile:
         """Size of the file in bytes."""
         return sum(map(len, self.head)) + DIGEST_BYTES + len(self.tail)
 
-    def write(self, put: Callable[[Buffer], object]) -> str:
-        """Pass the file's bytes to ``put``, piece by piece; return the digest in hexadecimal."""
+    def write(self, emit: Callable[[Buffer], object]) -> str:
+        """Pass the file's bytes to ``emit``, piece by piece; return the digest in hexadecimal."""
         hasher = hashlib.sha256()
         for piece in map(materialize, self.head):
             hasher.update(piece)
-            put(piece)
+            emit(piece)
         hasher.update(bytes(DIGEST_BYTES) + self.tail)
-        put(hasher.digest())
-        put(self.tail)
+        emit(hasher.digest())
+        emit(self.tail)
         return hasher.hexdigest()
 
     def fill(self, memory: memoryview) -> None:
         """Write the file into memory of ``nbytes`` bytes."""
         at = 0
 
-        def put(piece: Buffer) -> None:
+        def append_piece(piece: Buffer) -> None:
             nonlocal at
             memory[at : at + len(piece)] = piece
             at += len(piece)
 
-        self.write(put)
+        self.write(append_piece)
 
     def check(self, path: str) -> None:
         """Raise UserError (BUN002) for metadata that reading the bundle would refuse.

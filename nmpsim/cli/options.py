@@ -60,7 +60,7 @@ class _FiniteNumber(click.FloatRange):
         return number
 
 
-class _Numbers(click.ParamType):  # type: ignore[type-arg] # as above
+class _NumberListType(click.ParamType):  # type: ignore[type-arg] # as above
     """Finite numbers separated by commas."""
 
     name = "numbers"
@@ -88,7 +88,7 @@ class _InputArgument(click.ParamType):  # type: ignore[type-arg] # as above
 
 
 InputArgument = Annotated[str, _InputArgument()]
-NumberList = Annotated[tuple[float, ...], _Numbers()]
+NumberList = Annotated[tuple[float, ...], _NumberListType()]
 FiniteNumber = Annotated[float, _FiniteNumber()]
 Tolerance = Annotated[float, _FiniteNumber(0)]
 PositiveSeconds = Annotated[float, _FiniteNumber(0, min_open=True)]
@@ -188,7 +188,7 @@ class ShapeOptions:
 
 @frozen(kw_only=True)
 class WorkerOptions:
-    """Where the runs of a command are executed. Raises UsageError for both options."""
+    """Options for the workers of a command; raises UsageError if both are given."""
 
     jobs: Positive | None = option(
         "Number of processes.  [default: one per processor]", "N", group=EXECUTION

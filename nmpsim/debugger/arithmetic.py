@@ -392,11 +392,13 @@ def trace_result(
     machine : Machine
         State just before the instruction was issued.
     core : int
+        Core that issues it.
     name : str
         Name of its descriptor.
     words : mapping of str to int
         Words of its descriptor.
     at : OutputElement
+        Element of the result.
     earlier : sequence of Term, optional
         Terms of the sum that preceding instructions added.
     """

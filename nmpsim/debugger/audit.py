@@ -149,9 +149,11 @@ def audit_integers(
     Parameters
     ----------
     debugger : Debugger
+        Debugger of a run past the layer.
     facts : LayerFacts or None
-        What the LIR says about the layer.
+        Description of the layer in the LIR.
     layer : Layer
+        Layer to check.
     trace : sequence of ExecutedInstruction
         Instructions of the layer. Scale records are read from the scratchpad as it stood when the
         instruction was issued.

@@ -22,8 +22,11 @@ def find_place_hits(
     Parameters
     ----------
     active : sequence of Breakpoint
+        Enabled breakpoints.
     pause : Pause
+        Pause of the run.
     execution : Execution
+        The paused run.
     layer : int or None
         Layer that comes next.
     since : int

@@ -104,6 +104,7 @@ class Debugger(RunPosition):
         Parameters
         ----------
         condition : Condition
+            Condition under which the run stops.
         text : str
             Text that describes it to the user.
         predicate : callable, optional
@@ -183,6 +184,7 @@ class Debugger(RunPosition):
         Parameters
         ----------
         unit : {"layer", "tile", "tensor", "instruction"}
+            Unit of a step.
         count : int
             Number of steps. A breakpoint on the way stops the run earlier.
         core : int, optional

@@ -84,9 +84,9 @@ class Pause:
     words: npt.NDArray[np.int64]
     """[rows, MAX_WORDS] words of their descriptors as they were read."""
     work: Any
-    """What units did (:data:`nmpsim.core.state.WORK`)."""
+    """Work of units: array of :data:`nmpsim.core.state.WORK`."""
     waits: Any
-    """What cores waited for (:data:`nmpsim.core.state.WAIT`)."""
+    """Waits of cores: array of :data:`nmpsim.core.state.WAIT`."""
     layers: tuple[int, ...] = ()
     """Layers that are done now."""
     core: int | None = None

@@ -27,7 +27,7 @@ LayerOutputs = Mapping[int, npt.NDArray[Any]]
 
 @attrs.frozen
 class Location:
-    """Where a run is."""
+    """Position of a run in layers and cycles."""
 
     position: int
     cycle: int

@@ -79,7 +79,9 @@ def run_script(
     Parameters
     ----------
     shell : Shell
+        Debugger session.
     lines : iterable of ScriptLine
+        Commands to execute.
     on_answer : callable
         Called with each answer.
     line_context : callable

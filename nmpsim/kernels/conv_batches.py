@@ -70,7 +70,7 @@ class Batch(NamedTuple):
     table: Int32s
     """int32 [blocks, rows, LANES], whose first rows count limited results."""
     buffers: Any
-    """What the function that multiplies works on."""
+    """Buffers of the multiplying function."""
 
 
 # --- geometry --------------------------------------------------------------------------------

@@ -85,6 +85,8 @@ def add_taps(
 
     Parameters
     ----------
+    spm, element
+        Scratchpad and element kind of the values.
     corner, taps
         Bytes, whose sum is where a tap's values begin; taps are int64 [T].
     factors

@@ -220,10 +220,14 @@ def compute_blocks(
 
     Parameters
     ----------
+    spm, operation
+        Scratchpad and kind of operation.
+    results
+        int8, which is written.
     sides
         First bytes of left and right in ``spm``, and of the result in ``results``, both int8.
-    step, pixels
-        Bytes from pixel to pixel, and their number.
+    step, pixels, blocks
+        Bytes from pixel to pixel, and the numbers of pixels and of blocks.
     numbers
         int16 [PARAMETERS].
     table
@@ -354,6 +358,14 @@ def compute_run(
 
     Parameters
     ----------
+    spm, operation, sides
+        Scratchpad, kind of operation, and first bytes of left, right and result.
+    count
+        Number of values.
+    numbers
+        int16 [PARAMETERS].
+    counters
+        Counters of saturated values.
     clip
         Clip of the result.
     index

@@ -41,7 +41,7 @@ class _CachedFunction:
 
     def __init__(self, name: str, source: Source) -> None:
         self.name = name
-        """Of the files: ``event_loop.run``."""
+        """Name of the kernel in file names: ``event_loop.run``."""
         self._source = source
 
     def is_cached(self) -> bool:

@@ -257,6 +257,8 @@ def products_int16(
         int64 [pixels] in bytes.
     window
         Its strides are in bytes, its length in elements.
+    steps, pixels
+        Number of steps per sum, and of pixels.
     weights, start
         int16, blocks from element ``start`` as the instruction set stores them.
     out

@@ -396,6 +396,10 @@ def requantize_blocks(
 
     Parameters
     ----------
+    pixels, mode
+        Number of pixels, and kind of scaling.
+    clip
+        Clip of the result.
     sums
         [pixels or more, blocks * 16], without their initial sums: int32 for Int8, int64 for Int16.
     table

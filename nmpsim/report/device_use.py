@@ -1,4 +1,4 @@
-"""What the cycles of a run were spent on: causes, use of the device, host work and throughput."""
+"""Use of a run's cycles: causes, use of the device, host work and throughput."""
 
 from __future__ import annotations
 

@@ -62,6 +62,7 @@ def run_tui(shell: Shell, layout_file: Path, environ: Mapping[str, str]) -> int:
     Parameters
     ----------
     shell : Shell
+        Debugger session to show.
     layout_file : Path
         File of saved layouts; it need not exist.
     environ : mapping of str to str

@@ -110,7 +110,7 @@ class DebugApp(App[None]):
         self._early_keys: list[events.Key] = []
         """Keys typed before there is a view."""
         shell.debugger.is_interrupted = self._jobs.is_interrupted
-        shell.debugger.progress = self._note_progress
+        shell.debugger.progress = self._update_progress
 
     def compose(self) -> ComposeResult:
         """Create all widgets once; the layout selects the visible ones."""
@@ -203,7 +203,7 @@ class DebugApp(App[None]):
         self.failure = error
         self.exit(return_code=1)
 
-    def _note_progress(self, location: Location) -> None:
+    def _update_progress(self, location: Location) -> None:
         self._progress = location
 
     def _show_progress(self) -> None:

@@ -66,7 +66,7 @@ class OneRunDocument(TypedDict):
 
 
 class RunsDocument(TypedDict):
-    """What `nmpsim run --format json` writes for several inputs."""
+    """Output of `nmpsim run --format json` for several inputs."""
 
     schema: Literal["nmpsim-runs-1"]
     program: str

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CompileDocument(TypedDict):
-    """What `nmpsim compile --format json` writes."""
+    """Output of `nmpsim compile --format json`."""
 
     schema: Literal["nmpsim-compile-2"]
     path: Annotated[str, "the bundle"]

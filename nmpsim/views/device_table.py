@@ -21,7 +21,7 @@ class SettingDocument(TypedDict):
 
 
 class DeviceDocument(TypedDict):
-    """What `nmpsim device --format json` writes."""
+    """Output of `nmpsim device --format json`."""
 
     schema: Literal["nmpsim-device-1"]
     name: str

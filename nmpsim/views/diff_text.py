@@ -110,7 +110,7 @@ def _columns(shown: Mapping[str, str]) -> tuple[Measure, ...]:
         Number("error", _of_real("max_error"), real_text),
         Number("SQNR dB", _of_real("sqnr_db"), ".1f"),
         Number("cosine", _of_real("cosine"), ".4f", is_optional=True),
-        Measure("", _note),
+        Measure("", _format_remarks),
     )
 
 
@@ -127,7 +127,7 @@ def is_float(one: TensorDifference) -> bool:
     return "float" in one.elem
 
 
-def _note(one: TensorDifference) -> str:
+def _format_remarks(one: TensorDifference) -> str:
     notes = [] if one.differs else ["equal"]
     if one.problem:
         notes.append("not compared")

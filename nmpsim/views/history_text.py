@@ -22,7 +22,7 @@ _BAR = 16
 
 
 class HistoryDocument(TypedDict):
-    """What `nmpsim history --format json` writes."""
+    """Output of `nmpsim history --format json`."""
 
     schema: Literal["nmpsim-history-2"]
     entries: list[Entry]

@@ -122,7 +122,7 @@ class SizesDocument(TypedDict):
 
 
 class InspectDocument(TypedDict):
-    """What `nmpsim inspect --format json` writes."""
+    """Output of `nmpsim inspect --format json`."""
 
     schema: Literal["nmpsim-inspect-1"]
     format: Annotated[str, From(lambda _: BUNDLE_SCHEMA), "version of the bundle's metadata"]

@@ -80,7 +80,7 @@ class ComparisonDocument(TypedDict):
 
 
 class QuantizeDocument(TypedDict):
-    """What `nmpsim quantize --format json` writes."""
+    """Output of `nmpsim quantize --format json`."""
 
     schema: Literal["nmpsim-quantize-1"]
     samples: int

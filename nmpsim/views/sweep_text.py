@@ -23,7 +23,7 @@ SCHEMA: Final = "nmpsim-sweep-1"
 
 
 class SweepDocument(TypedDict):
-    """What `nmpsim sweep --format json` writes."""
+    """Output of `nmpsim sweep --format json`."""
 
     schema: Literal["nmpsim-sweep-1"]
     program: str

@@ -3,11 +3,8 @@
 import plain_style
 import pytest
 
-PASSED = ("help longer than a line",)
-"""Checks without violations in the whole tree."""
 
-
-@pytest.mark.parametrize("title", PASSED)
+@pytest.mark.parametrize("title", plain_style.CHECKS)
 def test_no_violation_of_the_writing_standard(title):
     assert list(plain_style.CHECKS[title]()) == []
 

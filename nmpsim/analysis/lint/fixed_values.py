@@ -82,7 +82,7 @@ class QuantizedWeights:
     steps: Array
     """Scales, one or one per output; same number of dimensions as ``reals``."""
     inside: Array
-    """Where the integer is not saturated: bool, same shape as ``reals``."""
+    """Mask of integers that are not saturated: bool, same shape as ``reals``."""
 
     def fits(self, floats: Array) -> bool:
         """Return whether the weights are these values, apart from rounding and saturation."""

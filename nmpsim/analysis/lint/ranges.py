@@ -127,7 +127,7 @@ class ProfileMatch:
     """How well a recorded profile matches the program."""
 
     compared: str
-    """What is compared: ``constants`` or ``results``."""
+    """``constants`` or ``results``."""
     known: int
     """Compared names that the profile covers."""
     mismatches: tuple[str, ...]

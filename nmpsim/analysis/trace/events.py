@@ -125,9 +125,9 @@ class ActivityCounters:
             self._sums = np.concatenate([pairs, np.zeros_like(pairs)], axis=-1)
             self._cycles *= 2
         is_grant = work["is_grant"] != 0
-        self._note(_BUSY, work[is_grant])
+        self._count(_BUSY, work[is_grant])
         for unit, series in (TRANSFERS | UNITS).items():
-            self._note(series, work[~is_grant & (work["unit"] == unit)])
+            self._count(series, work[~is_grant & (work["unit"] == unit)])
 
     def means(self, cycles: int) -> Iterator[tuple[int, Mapping[str, float]]]:
         """Return the first cycle of each window before ``cycles`` and the mean counts in it."""
@@ -141,7 +141,7 @@ class ActivityCounters:
             shares = np.round(inside[:, window] / length, 3).tolist()
             yield begin, dict(zip(_SERIES, shares, strict=True))
 
-    def _note(self, series: str, work: Any) -> None:
+    def _count(self, series: str, work: Any) -> None:
         found = self._sums[_SERIES.index(series)]
         for place, field in enumerate(("begin", "end")):
             windows = work[field] // self._cycles

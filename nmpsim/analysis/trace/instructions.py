@@ -86,7 +86,7 @@ class FinishTimes:
         self._bundle = bundle
         self._ends: dict[int, dict[tuple[int, int], Finish]] = defaultdict(dict)
 
-    def note(self, layer: int, pc: int, descriptor: int, finish: Finish) -> None:
+    def record(self, layer: int, pc: int, descriptor: int, finish: Finish) -> None:
         """Record the end of an instruction of the MAC array or the vector unit."""
         self._ends[layer].setdefault((pc, descriptor), finish)
 

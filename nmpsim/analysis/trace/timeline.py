@@ -108,7 +108,7 @@ class TimelineTrace:
 
     def __call__(self, work: Any) -> None:
         """Write the events of an array of WORK."""
-        self._note_ends(work)
+        self._record_ends(work)
         self._counters(work)
         work = self._chosen.of(work)
         cursors = iter(work["cursor"][work["is_grant"] != 0].tolist())
@@ -178,12 +178,12 @@ class TimelineTrace:
                 yield _counter(LAYERS, _SCRATCHPAD, begin, {"used": used[layer.index]})
             begin += layer.device_cycles
 
-    def _note_ends(self, work: Any) -> None:
+    def _record_ends(self, work: Any) -> None:
         computed = work[(work["is_grant"] == 0) & (work["unit"] >= Unit.MAC)]
         fields = ("layer", "pc", "descriptor", "end", "core")
         columns = [computed[name].tolist() for name in fields]
         for layer, pc, descriptor, end, core in zip(*columns, strict=True):
-            self._finished.note(layer, pc, descriptor, Finish(end, core))
+            self._finished.record(layer, pc, descriptor, Finish(end, core))
 
     def _tie(self, core: int, unit: int, begin: int, instruction: TracedInstruction) -> None:
         """Record a load until its first use, and write flow events from loads to first uses."""

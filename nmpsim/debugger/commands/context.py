@@ -41,7 +41,7 @@ class Lir:
 
     @cached_property
     def facts(self) -> FactsByName:
-        """What the LIR says about each instruction."""
+        """Descriptions of the LIR's instructions by name."""
         return explain_instructions(self.module)
 
 

@@ -44,6 +44,7 @@ def clamp(values: _IntArray, low: int | None, high: int | None, stage: str) -> _
     Parameters
     ----------
     values : int64 array
+        Values before the limit.
     low, high : int or None
         Inclusive bounds; None for no bound on that side.
     stage : str

@@ -127,7 +127,7 @@ def _module_network(module: Module) -> Network:
         if isinstance(type, TensorType):
             types[instruction.name] = type
     instructions = (
-        _node(one.name, one.opcode, _texts(one, types), flow, _type(types[_made(one)]))
+        _node(one.name, one.opcode, _texts(one, types), flow, _type(types[_result_name(one)]))
         for one in module.instructions
         if one.opcode not in NO_WORK
     )
@@ -205,7 +205,7 @@ def _text(value: object) -> str:
     return escape_line(str(value))
 
 
-def _made(instruction: Instruction) -> str:
+def _result_name(instruction: Instruction) -> str:
     """Return the operand that holds the result: the first one that is only written, if any."""
     written = (one.name for one in instruction.operands if one.kind == OUT)
     return next(written, instruction.operands[0].name)
