@@ -128,7 +128,7 @@ class _NoCounters(LayerCounters):
     def __init__(self) -> None:
         pass
 
-    def cut(self, *_: Any) -> None:
+    def count_saturated(self, *_: Any) -> None:
         """Ignore a saturated value."""
 
 

@@ -10,7 +10,7 @@ from nmpsim.config import from_settings
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.arguments import split_line
 from nmpsim.debugger.commands.shell import COMMANDS, Shell, find_command
-from nmpsim.debugger.script import Line, document, run_script
+from nmpsim.debugger.script import ScriptLine, build_document, run_script
 from nmpsim.diagnostics import UserError
 
 from .. import programs
@@ -43,8 +43,8 @@ def run(data: bytes) -> None:
             if _touches_other_files(line):
                 continue
             with refusals(""):
-                outcome = run_script(shell, [Line(line, "a.dbg", number)])
-                document(outcome)
+                outcome = run_script(shell, [ScriptLine(line, "a.dbg", number)])
+                build_document(outcome)
                 if outcome.answers and outcome.answers[-1].result.ends:
                     break
 
