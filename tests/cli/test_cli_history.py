@@ -171,7 +171,7 @@ def test_an_empty_history(nmpsim_cli, tmp_path):
     (tmp_path / "h").mkdir()
     done = nmpsim_cli("history", tmp_path / "h")
     assert (done.exit_code, done.stdout) == (0, "no entries: name reports to add\n")
-    assert "Nothing yet" in nmpsim_cli("history", tmp_path / "h", "--format", "html").stdout
+    assert "No entries" in nmpsim_cli("history", tmp_path / "h", "--format", "html").stdout
 
 
 @pytest.mark.parametrize(
