@@ -443,7 +443,7 @@ class Shadow:
             UserError: ARG001 if the report has no layer outputs.
         """
         if report.layers and not report.layer_outputs and report.trap is None:
-            message = "the run has kept no layer outputs"
+            message = "the run did not save layer outputs"
             raise fail("ARG001", message, hint="device.run(bundle, inputs, save_layers=True)")
         stored = prepare_inputs(self._bundle.metadata, inputs)
 

@@ -22,16 +22,16 @@ _WHOLE_RANGE = {"i8": (-128, 256), "ui8": (0, 256), "i16": (-32768, 65536)}
 
 
 def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...]:
-    """Return the histograms of layers, named as in :func:`~nmpsim.lir.layers.find_layer`.
+    """Return the histograms of layers; :func:`~nmpsim.lir.layers.find_layer` defines the names.
 
     ``all`` selects every layer. A layer that a stopped run did not reach has no histogram.
 
     Raises:
-        UserError: LAYER001 for an unknown layer, ARG001 if the run has kept no layer outputs.
+        UserError: LAYER001 for an unknown layer, ARG001 if the run did not save layer outputs.
     """
     chosen = chosen_layers(report.layers, layers)
     if chosen and not report.layer_outputs and report.trap is None:
-        message = "the run has kept no layer outputs"
+        message = "the run did not save layer outputs"
         raise fail("ARG001", message, hint="device.run(bundle, inputs, save_layers=True)")
     kept = [(layer, _output(report, layer)) for layer in chosen]
     return tuple(histogram(layer, values) for layer, values in kept if values is not None)

@@ -84,11 +84,11 @@ class BaselineOutput:
         plain = [float(value) for value in self.values] if _is_float(self.elem) else self.values
         return np.asarray(plain, ELEM_DTYPES[self.elem]).reshape(self.shape)
 
-    def is_of(self, values: npt.NDArray[Any]) -> bool:
-        """Return whether an output has these values, by digest and by the values kept.
+    def matches(self, values: npt.NDArray[Any]) -> bool:
+        """Return whether ``values`` equal this output, by digest and, if stored, by value.
 
-        Who edits a value by hand leaves the digest as it was. The digest counts too: it tells the
-        sign of a zero and the bits of a NaN.
+        A manually edited value leaves the digest unchanged. The digest also distinguishes the sign
+        of zero and the bits of a NaN.
         """
         kept = self.array()
         if kept is not None and not np.array_equal(kept, values, equal_nan=_is_float(self.elem)):

@@ -122,7 +122,7 @@ def check_outputs_against_baseline(
     changed: dict[str, Difference | None] = {}
     for output in run.report.output_reports:
         before = baseline.outputs[output.name]
-        if not before.is_of(output.values):
+        if not before.matches(output.values):
             if before.contradicts_itself(output.values):
                 raise fail(
                     "BASE001",
@@ -308,7 +308,7 @@ def _needs_values(output: OutputReport, baseline: Baseline, expect: Expect) -> b
     """Return whether an output changed and a tolerance cannot be applied for want of values."""
     before = baseline.outputs[output.name]
     has_tolerance = expect.ulp or expect.sqnr_db is not None
-    return bool(has_tolerance) and before.values is None and not before.is_of(output.values)
+    return bool(has_tolerance) and before.values is None and not before.matches(output.values)
 
 
 def _without_values(output: OutputReport) -> UserError:

@@ -102,7 +102,7 @@ def print_ci_command(command: str) -> None:
 
 
 def stdout_error(error: OSError) -> UserError:
-    """Return the error for a failed write to standard output, whose buffer is discarded."""
+    """Discard the buffer of standard output and return the error for the failed write."""
     discard_stdout()
     place = Place("standard output")
     return fail("FILE002", "cannot write the result", place=place, found=error.strerror)

@@ -46,7 +46,7 @@ class KernelCacheStatus:
         return recorded is not None and (self.folder.path / recorded.decode()).is_dir()
 
     def has_recent_attempt(self) -> bool:
-        """Return whether a process compiles now, or began to within ``RETRY_SECONDS``."""
+        """Return whether a process started compiling within the last ``RETRY_SECONDS``."""
         try:
             return time.time() - self.lock.stat().st_mtime < RETRY_SECONDS
         except OSError:
@@ -121,7 +121,7 @@ def start_background_compile(parent: str, host: str) -> bool:
 
 
 def compile_all_kernels(parent: str, host: str) -> None:
-    """Compile the missing kernels, the event loop last: if it is cached, everything is."""
+    """Compile the missing kernels, the event loop last, so that caching it implies a full cache."""
     status = kernel_cache_status(parent, host)
     if status is None or status.is_complete():
         return

@@ -169,7 +169,7 @@ def build_violation_report(bundle: Bundle, machine: Machine, violation: Int64s) 
 
 
 def weight_tail_violation(machine: Machine) -> Int64s:
-    """Return the violation of a run with the outcome VIOLATION, int64 [ViolationField]."""
+    """Return the ``weight_tail`` violation that ended the run, int64 [ViolationField]."""
     trap = machine.shared[0].trap
     core, address = int(trap[TrapField.CORE]), int(trap[TrapField.VALUE])
     fields = {

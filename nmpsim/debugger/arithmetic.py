@@ -103,7 +103,7 @@ class OutputElement:
 
     @property
     def x(self) -> int:
-        """Pixel within the row."""
+        """Column of the result."""
         return self.at[1] if len(self.at) > 1 else 0
 
 

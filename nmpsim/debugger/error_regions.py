@@ -201,7 +201,7 @@ def _sides(wrong: Mask, margin: int) -> int:
 
 
 def describe_extent(mask: Mask) -> str:
-    """Describe the smallest box around a region, along the axes that it does not fill."""
+    """Describe the bounding box of a region, omitting axes that it covers completely."""
     parts = []
     for axis, size in enumerate(mask.shape):
         hit = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))

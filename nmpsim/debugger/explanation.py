@@ -64,7 +64,7 @@ class ElementEvent:
 
 @attrs.frozen
 class NamedTerm:
-    """A term with the names of its operands."""
+    """A term of a sum or pooling window, with the names of its operands."""
 
     term: Term
     input: str

@@ -131,7 +131,7 @@ def find_layer(debugger: Debugger, text: str) -> Layer:
 
 
 def list_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
-    """Return all tensors that are stored in DRAM, by each name that users may give."""
+    """Return all tensors stored in DRAM, keyed by tensor name and layer name."""
     metadata, edits = debugger.bundle.metadata, debugger.execution.edits
     operands = [operand.tensor for step in metadata.steps for operand in step.operands]
     known = (*metadata.inputs, *metadata.outputs, *operands)

@@ -54,7 +54,7 @@ DEFAULT_IMPORT_OPTIONS = ImportOptions()
 
 @attrs.frozen
 class ImportedModel:
-    """A model as LIR, with its relation to the model file."""
+    """A model imported as LIR, with the operators, input types and numerics of its file."""
 
     module: Module
     """Verified, with constants and exact scales; inputs and outputs have the names and the order of

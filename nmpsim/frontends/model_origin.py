@@ -59,7 +59,7 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
     except UserError as error:
         raise fail(
             "CONST004",
-            "what the file says of the model cannot be understood",
+            "the model metadata file is invalid",
             place=place,
             found=error.diagnostics[0].found,
             expected=error.diagnostics[0].expected,

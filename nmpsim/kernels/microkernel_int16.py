@@ -353,7 +353,7 @@ def _is_exact(s: CarrySearch, energy: Int, level: Int) -> Any:
 
 @jit
 def find_carry_steps(s: CarrySearch, energy: Int) -> Any:
-    """Return the number of steps between two carries, or 0 if even one step may be too much.
+    """Return a number of steps between two carries that is proven exact, or 0 if there is none.
 
     ``energy`` is the bound of :func:`bound_energy` for the inputs of any MIDDLE_STEPS steps, or
     negative if it is not known.

@@ -167,7 +167,7 @@ class _Parser:
             hint = "the sizes of all WeightVars, without padding"
             raise fail(
                 "LIR011",
-                "the declared size is not that of the weights",
+                "the declared size does not match the weights",
                 place=place,
                 found=size,
                 expected=total,

@@ -51,7 +51,7 @@ def read_scales_file(path: Path) -> dict[str, Any]:
         message = "the file of scales is invalid"
         raise fail("CONST004", message, place=place, found=quote(str(error))) from None
     if not isinstance(content, dict):
-        message = "the file of scales holds no object"
+        message = "the scales file does not contain a JSON object"
         raise fail("CONST004", message, place=place, expected='{"const/NAME": {"scale": ...}}')
     return content
 

@@ -63,7 +63,7 @@ def split_samples(
 def stack_examples(
     inputs: Mapping[str, TensorType], examples: Iterable[Any]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Stack examples to one array for each input, as :func:`split_samples` takes them.
+    """Stack examples into one array per input, in the form that :func:`split_samples` accepts.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def stack_examples(
     Raises
     ------
     UserError
-        INPUT001 for an example with more or fewer tensors, INPUT002 as cut_samples.
+        INPUT001 for an example with more or fewer tensors, INPUT002 as in :func:`split_samples`.
     """
     samples: list[Sample] = []
     for number, example in enumerate(examples):

@@ -105,7 +105,7 @@ class CalibratedProgram:
         arrays: Mapping[str, npt.ArrayLike] | None,
         profile: Mapping[str, Range] | None = None,
     ) -> CalibratedProgram:
-        """Run a verified float module, constants attached, on samples of its inputs.
+        """Calibrate a verified float module on samples of its inputs or from a Glow profile.
 
         Parameters
         ----------

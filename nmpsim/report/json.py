@@ -58,7 +58,7 @@ def to_json(record: Any, definition: Any = None) -> Any:
 
 
 def write_report(report: RunReport, path: Path | str) -> None:
-    """Write the report as ``nmpsim run --format json -o PATH``. Raises UserError (FILE002)."""
+    """Write the report as JSON, like ``nmpsim run --format json``. Raises UserError (FILE002)."""
     text = json_text(to_json(report)).encode()
     write_file(Path(path), lambda file: file.write(text))
 

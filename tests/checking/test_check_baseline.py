@@ -222,8 +222,8 @@ def test_a_nan_is_the_nan_that_it_was():
     values[:1].view(np.uint32)[0] = 0x7FC0_1234
     kept = tuple(str(value) for value in values)
     output = BaselineOutput("float", (4,), digest_output(values), kept)
-    assert output.is_of(values)
-    assert not output.is_of(np.abs(values)), "the sign of a zero counts"
+    assert output.matches(values)
+    assert not output.matches(np.abs(values)), "the sign of a zero counts"
 
 
 def test_the_difference_to_its_values_is_told(project, baseline):

@@ -180,7 +180,7 @@ class ErrorBand:
 
 
 def measure_error_band(factor: Factor, precision: str, offset: int, parts: int) -> ErrorBand:
-    """Return the error over inputs that do not saturate, in at most ``parts`` parts."""
+    """Return error bounds over inputs that do not saturate, in at most ``parts`` intervals."""
     first, last, _ = _steps(factor, precision, offset)
     begin, end = int(first[0]), int(last[-1]) + 1
     parts = min(parts, end - begin)

@@ -193,7 +193,7 @@ def _float_layer_finding(subject: LintSubject, op: Operation) -> Finding:
     return layer_finding(
         FLOAT_ISLANDS,
         "warning",
-        f"%{op.instruction.name} is not quantized, others are",
+        f"%{op.instruction.name} is float in a quantized program",
         subject,
         op,
         found=f"a float {op.instruction.opcode}",

@@ -282,7 +282,7 @@ def check_profile_coverage(subject: LintSubject) -> Iterator[Finding]:
     yield Finding(
         RANGES_UNKNOWN,
         "warning",
-        f"the profile knows {known} of {len(stems)} quantized results",
+        f"the profile has ranges for {known} of {len(stems)} quantized results",
         Place(subject.module.file),
         found=f"ranges of {', '.join(list(subject.ranges)[:3])}",
         expected=f"ranges of {', '.join(list(stems)[:3])}",

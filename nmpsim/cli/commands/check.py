@@ -51,7 +51,7 @@ _EXPECTED, _BUDGET, _SUITES, _FILES = "Expected outputs", "Budgets", "Suites", "
 
 @frozen(kw_only=True)
 class CaseOptions:
-    """Options that describe the case of a single bundle; None, or empty, if not given."""
+    """Device, expectations and budgets for checking a single bundle; None or empty if not given."""
 
     device: InputFile | None = option("Run the bundle on this device.", "D.toml")
     baseline: OutputFile | None = option("Compare with this earlier run.", "B.json")
@@ -65,14 +65,16 @@ class CaseOptions:
     ulp: Natural | None = option(
         "Allowed difference in units of the last place.", "N", group=_EXPECTED
     )
-    sqnr: FiniteNumber | None = option("Lowest allowed SQNR.", "DB", group=_EXPECTED)
+    sqnr: FiniteNumber | None = option("Minimum SQNR.", "DB", group=_EXPECTED)
     top1: Natural | None = option("Expected class.", "CLASS", group=_EXPECTED)
-    cycles: Natural | None = option("Most cycles.", "N", group=_BUDGET)
+    cycles: Natural | None = option("Maximum number of cycles.", "N", group=_BUDGET)
     cycles_percent: Tolerance | None = option(
-        "Most cycles, in percent above the baseline.", "P", group=_BUDGET
+        "Maximum increase in cycles over the baseline, in percent.", "P", group=_BUDGET
     )
-    saturation: str | None = option("Most saturated values.", "none|baseline|N", group=_BUDGET)
-    memory: Natural | None = option("Most bytes of DRAM.", "BYTES", group=_BUDGET)
+    saturation: str | None = option(
+        "Maximum number of saturated values.", "none|baseline|N", group=_BUDGET
+    )
+    memory: Natural | None = option("Maximum DRAM usage in bytes.", "BYTES", group=_BUDGET)
     hazards: Literal["none"] | None = option("Search for hazards in a second run.", group=_BUDGET)
 
     def given(self) -> dict[str, str]:

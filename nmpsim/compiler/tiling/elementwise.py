@@ -64,7 +64,7 @@ TABLE_BYTES = 256
 
 
 class FlatTiling(NamedTuple):
-    """A range of elements divided among cores and into tiles; or many tilings, as arrays."""
+    """Division of an element range among cores and into tiles; fields may be arrays of tilings."""
 
     cores: Any
     tile: Any
@@ -74,7 +74,7 @@ class FlatTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Description: number of cores, size and alignment of tiles."""
+        """Label with the number of cores and the size and alignment of tiles."""
         cores = describe_count(self.cores, "core")
         return f"{cores}, tiles of {self.tile} elements at multiples of {self.unit}"
 

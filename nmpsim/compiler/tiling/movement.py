@@ -119,14 +119,14 @@ def read_moves(op: Operation, context: Context) -> list[Move]:
 
 
 class MoveTiling(NamedTuple):
-    """Number of cores with work, and most bytes of a tile; or many tilings, as arrays."""
+    """Number of cores with work and largest tile size in bytes; fields may be arrays of tilings."""
 
     cores: Any
     limit: Any
 
     @property
     def label(self) -> str:
-        """Description: number of cores, size of tiles."""
+        """Label with the number of cores and the tile size."""
         return f"{describe_count(self.cores, 'core')}, tiles of at most {self.limit} bytes"
 
 

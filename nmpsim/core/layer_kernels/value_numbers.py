@@ -160,7 +160,7 @@ class ValueMemory:
         return first
 
     def view_dram(self, memory: ValueNumbers, d: Words) -> Any:
-        """Return the numbers of a transfer's DRAM side [rows, runs, bytes].
+        """Return the value numbers of a transfer's DRAM side, shape (rows, runs, bytes).
 
         The image never changes.
         """

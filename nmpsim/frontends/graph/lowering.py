@@ -152,7 +152,7 @@ class Lowering:
     def value(
         self, name: str, layout: Layout = PLAIN, wanted: QuantizedTensor | None = None
     ) -> Value:
-        """Return a tensor in a layout and, if ``wanted`` is given, with that scale."""
+        """Return a tensor in a layout; ``wanted`` reinterprets its integers on another scale."""
         require(name, "an input is left out")
         shape = self.shape(name)
         layout = self._effective_layout(layout, shape)

@@ -261,7 +261,7 @@ class OperatorContext:
         return "" if self.lowering.is_output(self.name) else VIEW_ONLY
 
     def to_layout(self, dims: Sequence[int]) -> Shape:
-        """Reorder one number per dimension of the file to the layout of the result."""
+        """Reorder per-dimension values from the file's layout to the layout of the result."""
         return move_channels_last(dims) if self.layout == CHANNELS_LAST else tuple(dims)
 
     def layout_axis(self, axis: int, rank: int) -> int:

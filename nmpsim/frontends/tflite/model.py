@@ -147,7 +147,7 @@ class _Reader:
         if self._count(model.SubgraphsLength()) != 1:
             raise fail(
                 "MODEL002",
-                "only models of one subgraph can be compiled",
+                "only models with one subgraph are supported",
                 place=self._place,
                 found=f"{model.SubgraphsLength()} subgraphs",
                 hint="control flow (IF, WHILE, CALL_ONCE) cannot run on the device",
@@ -265,7 +265,7 @@ class _Reader:
         nbytes = buffer.DataLength()
         if nbytes == 0:
             if number and buffer.Offset() > 1:
-                message = f"tensor {name} lies behind the flatbuffer"
+                message = f"tensor {name} lies outside the flatbuffer"
                 raise fail("MODEL002", message, place=self._place, hint="models below 2 GB do not")
             return None
         if tensor.Sparsity() is not None:

@@ -26,7 +26,7 @@ _BLOCK_ELEMENTS = 1 << 15
 
 @frozen(eq=False)
 class Rescale:
-    """Scales of one layer; ``product`` (input x weight) and ``bias`` may hold one per channel."""
+    """Scales of a layer: ``product`` (input times weight) and ``bias``, scalar or per channel."""
 
     product: FloatArray
     bias: FloatArray

@@ -77,7 +77,7 @@ def batched_add(
 
 
 def batched_reduce_add(dest: HostTensor, batch: HostTensor, attributes: Attributes) -> HostResult:
-    """Sum Batch along Axis, which Dest lacks (or keeps as 1).
+    """Sum Batch along Axis; Dest omits that axis or has size 1 there.
 
     Real numbers are added in order. Int8 rescales the whole sum once (libjit), or as the
     Interpreter does: ``rha(fl(fl(sum * Sx) / Sy)) + Oy``, which Int16 follows too (Glow has none).

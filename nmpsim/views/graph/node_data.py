@@ -117,7 +117,7 @@ def node_data_paths(path: Path) -> tuple[Path, ...]:
 
 
 def node_data(path: Path, metadata: Metadata, report: RunReport) -> Mapping[Path, str]:
-    """Return file -> JSON text; a measure that is missing in the run has no file."""
+    """Return the JSON text of each overlay file, by path; overlays without results are omitted."""
     nodes = {**_layers(report), **_operators(metadata.fates, metadata.origins, report)}
     overlays = {_path(path, one): _document(one, nodes) for one in _OVERLAYS}
     return {file: json.dumps(one, indent=1) for file, one in overlays.items() if one["results"]}

@@ -47,7 +47,7 @@ class KeyNumber:
 
 
 @attrs.frozen
-class Finding:
+class Remark:
     """A layer with a remark."""
 
     layer: int
@@ -61,13 +61,13 @@ class Headline:
 
     verdict: str
     numbers: tuple[KeyNumber, ...]
-    slow: tuple[Finding, ...]
+    slow: tuple[Remark, ...]
     """Slowest layers."""
-    saturated: tuple[Finding, ...]
+    saturated: tuple[Remark, ...]
     """Layers with the largest share of saturated values."""
     remaining: str
     """Saturation of the other layers."""
-    inexact: tuple[Finding, ...]
+    inexact: tuple[Remark, ...]
     """Layers with the largest error of their own; empty without a shadow."""
 
 
@@ -77,8 +77,8 @@ def headline(report: RunReport) -> Headline:
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_LAYERS]
     names = short_names([layer.display_name for layer in report.layers])
 
-    def found(layer: LayerReport, words: str) -> Finding:
-        return Finding(layer.index, names[layer.index], words)
+    def found(layer: LayerReport, words: str) -> Remark:
+        return Remark(layer.index, names[layer.index], words)
 
     return Headline(
         _verdict(report, notable),

@@ -341,7 +341,7 @@ def test_a_single_float_layer() -> None:
         ),
     )
     (finding,) = findings(both, "float-islands")
-    assert "is not quantized, others are" in finding.message
+    assert "is float in a quantized program" in finding.message
 
 
 def island(*opcodes: str) -> Module:

@@ -92,9 +92,9 @@ def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) 
     scaled = factor * to_float32(x)
     yield make_step("scaled", scaled, "x * {factor:.9g}", factor=factor)
     if d["activation"] == ACTIVATION_LEAKY:
-        apply_leaky = get_scale(d, "leaky").factor
-        scaled = np.where(below, scaled * apply_leaky, scaled)
-        yield make_step("leaky", scaled, "* {leaky:.9g} if x is below 0", apply_leaky=apply_leaky)
+        leaky = get_scale(d, "leaky").factor
+        scaled = np.where(below, scaled * leaky, scaled)
+        yield make_step("leaky", scaled, "* {leaky:.9g} if x is below 0", leaky=leaky)
     scale = bits_to_float32(d["result_scale"])
     values = round_even(scaled * scale) + offset
     yield make_step("result", values, "rne(* {scale:.9g}) + {offset}", scale=scale, offset=offset)

@@ -10,7 +10,7 @@ from nmpsim.core.state import Int64s
 
 
 def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
-    """Requantize as glow_int, with the bias added on the scale of the result."""
+    """Requantize as in glow_int, but add the bias at the scale of the result."""
     rescaled = yield from rescale_integer(sums, q.out, q.element, place, what="accumulator")
     values = rescaled + clamp_bits(q.bias, 61) + q.offset
     formula = "rescaled + bias + {offset}" if q.has_bias else "rescaled + {offset}"
