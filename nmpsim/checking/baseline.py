@@ -243,7 +243,7 @@ def make_baseline_error(
     place: Place, what: str, found: object, expected: object, cure: str
 ) -> UserError:
     """Return the error (BASE002) that a run cannot be compared with its baseline."""
-    hint = f"{cure}; if the change is meant: {UPDATE_HINT}"
+    hint = f"{cure}; if the change is intended: {UPDATE_HINT}"
     message = f"{what} than the baseline"
     return fail("BASE002", message, place=place, found=found, expected=expected, hint=hint)
 

@@ -103,7 +103,7 @@ def image_format(
     Raises
     ------
     UserError
-        INPUT002 if the input takes no images, or the value range of pixels is unknown.
+        INPUT002 if the input does not accept images, or the value range of pixels is unknown.
     """
     layout, (height, width, channels) = _layout(tensor, options.layout)
     for what, given in (("mean", options.mean), ("stddev", options.stddev)):
@@ -155,7 +155,7 @@ def _layout(tensor: Tensor, wanted: str | None) -> tuple[str, tuple[int, int, in
     expected = "1 or 3 channels and a batch of 1" + (f" as {wanted}" if wanted else "")
     raise fail(
         "INPUT002",
-        f"input {tensor.name!r} takes no images",
+        f"input {tensor.name!r} does not accept images",
         found=shape_text(shape),
         expected=expected,
         hint="omit --image-layout" if fitting else "give an .npy file",

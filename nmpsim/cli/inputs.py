@@ -251,7 +251,7 @@ def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[s
             item, batch = inputs.item_tensor(own), inputs.batch_size(own)
             read = partial(inputs.read_image, own, path)
             if batch > 1:
-                inputs.image_format(own)  # reports an input that takes no images
+                inputs.image_format(own)  # reports an input that does not accept images
             return {own: InputSource(path, read, item, batch, is_image=True)}
         if head and path.suffix.lower() in RAW_ENDINGS:
             own = name or inputs.single_name(path)

@@ -170,7 +170,7 @@ class ShapeOptions:
     )
 
     def parse(self) -> dict[str, tuple[int, ...]]:
-        """Return input -> shape. Raises UserError (ARG001) for an invalid or repeated shape."""
+        """Return the shape of each input. Raises UserError (ARG001) if invalid or repeated."""
         shapes: dict[str, tuple[int, ...]] = {}
         for value in self.input_shape:
             name, _, text = value.rpartition("=")

@@ -102,7 +102,7 @@ _NAMED = 3
 
 @attrs.define
 class CycleAccount:
-    """Cycles by layer so far, and values that host operations clipped."""
+    """Cycles and critical path of each layer so far, and values that host operations clipped."""
 
     cycles: dict[int, int]
     clips: dict[int, HostClipping]

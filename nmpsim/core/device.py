@@ -144,7 +144,7 @@ class Device:
         """
         bundle = get_bundle(bundle)
         if repeat < 1:
-            raise fail("ARG001", "a program runs at least once", found=f"repeat={repeat}")
+            raise fail("ARG001", "repeat must be at least 1", found=f"repeat={repeat}")
         with self._turn:
             loaded = self._load(bundle, save_layers)
             if isinstance(self._engine, AutoEngine):

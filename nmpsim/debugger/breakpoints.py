@@ -78,7 +78,7 @@ def find_stop_cycle(breakpoints: Sequence[Breakpoint], since: int) -> int:
 
 
 def ends_step(pause: Pause, after: int, cores: npt.NDArray[np.bool_] | None) -> bool:
-    """Return whether a pause comes just after an instruction that a step counts.
+    """Return whether a pause follows an instruction of ``cores``, and thus ends a step.
 
     An instruction that ends a layer is reported as the end of the layer.
     """

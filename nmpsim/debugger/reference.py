@@ -101,7 +101,7 @@ class Reference:
         if not self._keys:
             raise fail(
                 "DIFF001",
-                "the reference has no output of any layer",
+                "the reference contains no layer outputs",
                 found=", ".join(list(keys)[:4]) or "nothing",
                 expected="keys such as NNNN:name, as `nmpsim run --save-layers` writes them",
             )

@@ -17,7 +17,7 @@ from nmpsim.lir.messages import did_you_mean
 Grid = Mapping[str, Sequence[int]]
 """Setting (``cores_count``) -> its values."""
 MAX_POINTS = 1_000_000
-_HINT = "as in a device file, with lists: [cores] and below it count = [1, 2, 4]"
+_HINT = "use device file syntax with lists, such as count = [1, 2, 4] in section [cores]"
 
 
 @attrs.frozen

@@ -214,7 +214,7 @@ def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry | No
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise fail(
             "RESULT001",
-            "the evaluation is damaged, or has no accuracy of the best class",
+            "the evaluation is damaged, or has no top-1 accuracy",
             place=Place(str(path)),
             found=repr(error)[:_MAX_WORDS],
         ) from error

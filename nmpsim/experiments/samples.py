@@ -116,7 +116,7 @@ def is_scores(shape: Sequence[int]) -> bool:
 
 
 def count_classes(bundle: Bundle) -> int:
-    """Return the number of classes of a program; raise DATA001 if it is no classifier."""
+    """Return the number of classes of a program; raise DATA001 if it is not a classifier."""
     outputs = bundle.metadata.user_outputs
     scores = [output for output in outputs if is_scores(output.shape)]
     if not scores:

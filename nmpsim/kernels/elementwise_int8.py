@@ -494,7 +494,7 @@ def record_firsts(
 def record_side_first(
     counts: Int16s, stage: Int, side: Int, index: Int, counters: SaturationCounters
 ) -> Any:
-    """Record the first limited value of one side; return 1 if there was one, else 0."""
+    """Record the first value saturated on one side; return 1 if there was one, else 0."""
     first = counters.layers[counters.layer].first
     if first[stage, side] <= index:
         return np.int64(0)

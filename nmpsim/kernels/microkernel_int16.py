@@ -303,7 +303,7 @@ _MAX_SQUARES: Any = np.int64(((1 << 23) - (1 << 8)) ** 2)
 
 
 class CarrySearch(NamedTuple):
-    """Weights and inputs for which the steps between two carries are searched."""
+    """Weights, input range and workspace of a search for the steps between two carries."""
 
     weights: Int16s
     start: Int

@@ -158,7 +158,7 @@ def compute_initial_bias(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Return the bias that a channel's sum starts with; it saturates for every pixel."""
+    """Return the initial value of a channel's sum; count its saturation once for each pixel."""
     bias: Int = np.int64(0)
     if q.profile in (GLOW_INT, Q31, Q31_ONCE, FLOAT):
         bias = stored

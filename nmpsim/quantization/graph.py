@@ -21,7 +21,7 @@ from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, Kind
 
 @attrs.frozen
 class Value:
-    """A tensor that never changes, except one that is written in parts.
+    """A tensor that is immutable unless it is written in parts.
 
     Values are equal if they are the same one, which ``number`` tells.
     """

@@ -50,7 +50,7 @@ class DebugServer(Server):
         self._tell(f"the debugger is at {self.public_url}/?token={self.token} (Ctrl-C ends it)")
 
     async def on_shutdown(self, app: web.Application) -> None:
-        """Cancel the sessions; the server would wait for open pages."""
+        """Cancel the sessions; otherwise the server would wait for open pages."""
         for session in self._sessions:
             session.cancel()
 

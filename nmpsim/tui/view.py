@@ -160,7 +160,7 @@ class View:
 
 
 def make_first_view(shell: Shell) -> View:
-    """Return the view at the start; from now on work is recorded."""
+    """Start recording the work of the units, and return the initial view."""
     debugger = shell.debugger
     debugger.record_work()
     report = debugger.report()

@@ -106,7 +106,7 @@ def _verdict(before: Entry, after: Entry, name: str) -> str:
 
 
 def cycles_text(cycles: float) -> str:
-    """Return a number of cycles, or a mean of such numbers."""
+    """Format a number of cycles, or a mean of such numbers."""
     return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
 
 

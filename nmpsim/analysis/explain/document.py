@@ -170,5 +170,5 @@ def scale_json(factor: Factor, errors: FormErrors | None) -> ScaleDocument:
 
 
 def schemas_json(low: float, high: float, fits: Sequence[SchemaFit]) -> SchemasDocument:
-    """Return the document of a range in each quantization schema."""
+    """Return the JSON document on how each quantization schema represents a range."""
     return to_json({"range": {"low": low, "high": high}, "schemas": fits}, SchemasDocument)

@@ -249,7 +249,7 @@ class Profile(ABC):
         raise self.unsupported(pair.opcode, pair.place)
 
     def unary_words(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
-        """Return the words of a rescale; values below the zero point are scaled by ``alpha``."""
+        """Return the descriptor words of a rescale; ``alpha`` scales values below zero."""
         raise self.unsupported("rescaling", place)
 
     def leaky_words(self, alpha: float, target: View, place: Place) -> Words:
@@ -266,5 +266,5 @@ class Profile(ABC):
             "COMP001",
             f"numerics {self.name} has no {what}",
             place=place,
-            hint="--numerics LAYER=PROFILE gives one layer another",
+            hint="select another profile for the layer: --numerics LAYER=PROFILE",
         )

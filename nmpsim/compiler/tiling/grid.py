@@ -73,7 +73,7 @@ class TileGrid:
         return self.changes()
 
     def changes(self, *keys: Integers) -> npt.NDArray[np.bool_]:
-        """Return [tiles] whether a key differs from that of the previous tile of the core."""
+        """Return for each tile whether a key differs from that of the core's previous tile."""
         changed = np.zeros(self.ends[-1], np.bool_)
         changed[self.ends[:-1]] = True
         for key in keys:

@@ -251,7 +251,7 @@ def must_be_checked(m: Machine, stops: StopConditions, core: Int, number: Int, w
 
 @jit_allocating
 def run_in_parallel(m: Machine, costs: Costs, stops: StopConditions) -> None:
-    """Run cores in parallel as far as they need no turn; see ``StopConditions.parallel``.
+    """Run each core until its order among the cores matters; see ``StopConditions.parallel``.
 
     Accesses that the contract check has cached need no turn in DRAM either: what other cores do
     there is ordered before or after them, or else the contract is violated and the run begins again

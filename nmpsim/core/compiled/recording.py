@@ -238,7 +238,7 @@ class Recordings:
         return self._can_record
 
     def find(self, machine: Machine) -> Recording | None:
-        """Return the recording that begins in the machine's state, if there is one."""
+        """Return the recording that begins in the machine's timing state, or None."""
         return next((r for r in self._known if has_timing(machine, r.before)), None)
 
     def keep(self, recording: Recording | None) -> None:

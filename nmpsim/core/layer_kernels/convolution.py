@@ -88,7 +88,7 @@ class Convolution(WindowedProduct):
     # --- the whole layer ---------------------------------------------------------------------
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
-        """Make the tasks; see :class:`LayerPattern`."""
+        """Return the tasks that compute the whole layer and leave its results in DRAM."""
         source, target = self._find_tensors(self._input, places, host)
         channels, wide = self._tiles.shape[2], self._d[CONV.kernel_w]
         weights = self._all_blocks(host.image)

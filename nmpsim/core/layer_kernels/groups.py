@@ -52,7 +52,7 @@ class GroupedConvolution(Convolution):
         self.results.add(core, d[w.output], steps, shape, d[w.event_origin])
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
-        """Make the tasks; see :class:`LayerPattern`."""
+        """Return the tasks that compute the whole layer and leave its results in DRAM."""
         source, target = self._find_tensors(self._input, places, host)
         records, scales = self._tables(host.image)
         own = {
@@ -114,7 +114,7 @@ class DepthwiseConvolution(WindowedProduct):
         self.results.add(core, d[w.output], steps, shape, d[w.event_origin])
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
-        """Make the tasks; see :class:`LayerPattern`."""
+        """Return the tasks that compute the whole layer and leave its results in DRAM."""
         source, target = self._find_tensors(self._input, places, host)
         channels, size = self._tiles.shape[2], 1 << self._element
         records, scales = self._tables(host.image)

@@ -121,7 +121,7 @@ class DataMovement:
             raise UnprovedError(self._layer)
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
-        """Make the tasks; see :class:`LayerPattern`."""
+        """Return the tasks that compute the whole layer and leave its results in DRAM."""
         target = np.flatnonzero(self.results.numbers != UNSET)
         if target.size == 0:
             raise UnprovedError(self._layer)

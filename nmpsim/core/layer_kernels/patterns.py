@@ -194,7 +194,7 @@ class Elementwise:
         self.results.add(core, d[w.output], (step, 0), (rows, 1, count), origin)
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
-        """Make the tasks; see :class:`LayerPattern`."""
+        """Return the tasks that compute the whole layer and leave its results in DRAM."""
         target = self.results.tensor()
         sources = {name: canvas.tensor(places) for name, canvas in self._inputs.items()}
         for source in sources.values():
@@ -293,7 +293,7 @@ class TableLookup:
         self.results.add(core, d[LUT.output], (0, 0), shape, origin)
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
-        """Make the tasks; see :class:`LayerPattern`."""
+        """Return the tasks that compute the whole layer and leave its results in DRAM."""
         source, target = self._input.tensor(places), self.results.tensor()
         is_apart = not source.overlaps(target) or source.address == target.address
         if source.nbytes != target.nbytes or not is_apart:

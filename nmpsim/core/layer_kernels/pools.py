@@ -113,7 +113,7 @@ class _Pool:
         self.results.add(core, d[w.output], steps, shape, origin)
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
-        """Make the tasks; see :class:`LayerPattern`."""
+        """Return the tasks that compute the whole layer and leave its results in DRAM."""
         source, target = self._input.tensor(places), self.results.tensor()
         view_region = (
             source.above,
@@ -190,7 +190,7 @@ class AveragePool(_Pool):
 
 
 class MaxPool(_Pool):
-    """Maximum pool; the stores tell which results a tile computes."""
+    """Maximum pool; the addresses of the stores determine which results a tile computes."""
 
     number: ClassVar[int] = OP.nmp_maxpool
     words: ClassVar[Any] = MAXPOOL

@@ -83,7 +83,7 @@ class MatrixProduct:
         self.results.add(core, d[w.output], (d[w.out_stride], 0), shape, d[w.event_origin])
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
-        """Make the tasks; see :class:`LayerPattern`."""
+        """Return the tasks that compute the whole layer and leave its results in DRAM."""
         target = self.results.tensor()
         sides = []
         for canvas in (self._lhs, self._rhs):

@@ -280,7 +280,7 @@ class ValueLocations:
         return found
 
     def address_functions(self, number: int) -> Iterator[Address]:
-        """Return possible address functions: of computed values, or of copies like ``number``."""
+        """Yield address functions to try: for computed values, then for copies of ``number``."""
         yield self.address
         count = np.count_nonzero(self._memories.planned == number)
         yield from (

@@ -119,7 +119,7 @@ class Context:
         return self._lir
 
     def find_constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
-        """Return a constant of the LIR as a tensor without address and its values, or None."""
+        """Return a constant of the LIR (a tensor with address 0) and its values, or None."""
         if not self.debugger.bundle.debug or name not in self.module().constants:
             return None
         type_ = next(one.type for one in self.module().weights if one.name == name)

@@ -36,7 +36,7 @@ def kind_of_value(lowering: Lowering, name: str, value: Value) -> Kind:
 
 
 def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
-    """Lower QuantizeLinear; several scales are divided by and zero points added before."""
+    """Lower QuantizeLinear; several scales or zero points become separate operations."""
     result = read_quantization(op.lowering.constants, op.name, op.node.input(1), op.node.input(2))
     result = attrs.evolve(result, dtype=result.dtype or "uint8")
     value = op.read()

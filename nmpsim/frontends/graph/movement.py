@@ -114,7 +114,7 @@ def lower_unsqueeze(op: OperatorContext, *, axes: Integers | None = None) -> Low
 
 
 def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> LoweringResult:
-    """Lower Transpose; nothing moves between the two layouts."""
+    """Lower Transpose; a change between the two layouts becomes an alias and moves no data."""
     own = op.shape()
     rank = len(own)
     order = tuple(perm or range(rank - 1, -1, -1))

@@ -88,7 +88,7 @@ class TFLiteGraphBuilder(GraphBuilder):
 
     @property
     def source(self) -> TFLiteTensor:
-        """First input of the operator, which may not be left out."""
+        """First input of the operator, which is required."""
         return self.inputs(1)[0]
 
     @property

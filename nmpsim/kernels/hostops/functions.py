@@ -141,7 +141,7 @@ def relu(x: AnyArray) -> AnyArray:
 
 
 def clip(x: AnyArray, low: float, high: float) -> AnyArray:
-    """Return ``x`` limited to ``low`` and ``high``."""
+    """Return ``x`` clipped to the interval [``low``, ``high``]."""
     return np.clip(x, float(low), float(high))
 
 

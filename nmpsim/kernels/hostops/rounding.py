@@ -150,7 +150,7 @@ GridValues: TypeAlias = tuple[FloatArray, int]
 
 
 def place_on_grid(x: FloatArray, grid: HostTensor) -> GridValues:
-    """Compute :func:`quantize_reals` as floats; NaN stays."""
+    """Compute :func:`quantize_reals` with floating-point results; NaN is preserved."""
     placed = x / grid.scale32
     placed += np.float32(grid.offset)
     return np.rint(placed), 0

@@ -52,7 +52,7 @@ def average_pool(
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Combine two operands.
+    """Add or multiply two operands, and requantize the result.
 
     add: ``rne(fma(l, Ml, fma(r, Mr, addend)))``; mul: ``rne(f32(l * r) * m + addend)``.
     """
