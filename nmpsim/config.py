@@ -224,7 +224,7 @@ def _flatten(
             findings.append(_stray(section, content, place))
         elif not isinstance(content, dict):
             found, expected = repr(content)[:80], f"a table: [{section}]"
-            message = f"{section} is of the wrong kind"
+            message = f"{section} has the wrong type"
             findings.append(Diagnostic("DEV002", message, place, found, expected))
         else:
             for key, given in content.items():
@@ -354,7 +354,7 @@ def _unknown(key: str, place: Place | None, known: list[str]) -> Diagnostic:
 
 def _wrong_kind(key: str, value: object, expected: str, place: Place | None) -> Diagnostic:
     return Diagnostic(
-        "DEV002", f"{_toml_name(key)} is of the wrong kind", place, repr(value)[:80], expected
+        "DEV002", f"{_toml_name(key)} has the wrong type", place, repr(value)[:80], expected
     )
 
 

@@ -93,7 +93,7 @@ CODES: dict[str, str] = {
     "SUITE002": "nothing to check",
     "BASE001": "baseline cannot be used",
     "BASE002": "baseline stale or of something else",
-    "MEM001": "needs more memory than it may take",
+    "MEM001": "needs more memory than allowed",
     "MEM002": "memory ran out",
     "ENV001": "unusable environment variable",
     "ENV002": "too few open files, processes or threads allowed",

@@ -32,7 +32,7 @@ def incomplete(package: str) -> UserError:
     """Return the error (PKG001) for a missing package that nmpsim requires."""
     return fail(
         "PKG001",
-        "a package is missing that nmpsim cannot do without",
+        "a required package is missing",
         found=f"{package} is not installed",
         hint=_install(package),
     )

@@ -62,11 +62,11 @@ def check_memory(
     most = max(parts, key=lambda part: part.nbytes)
     raise fail(
         "MEM001",
-        f"{what} needs more memory than it may take",
+        f"{what} needs more memory than allowed",
         place=place,
         found=f"{size_text(total)}, {size_text(most.nbytes)} of them for {most.field}",
         expected=f"at most {size_text(limit)}",
-        hint="--max-memory SIZE sets another limit; without it, it is what is free, less a margin",
+        hint="set the limit with --max-memory SIZE; the default is the free memory minus a margin",
     )
 
 
@@ -119,7 +119,7 @@ def out_of_memory(found: str) -> UserError:
         "MEM002",
         "there is not enough memory",
         found=found.split("\n", 1)[0][:200] or None,
-        hint="close other programs, raise the limit of memory (ulimit -v, container), or use"
+        hint="close other programs, raise the memory limit (ulimit -v, container), or use"
         " fewer --threads and --jobs",
     )
 

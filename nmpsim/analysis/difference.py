@@ -121,7 +121,7 @@ def compare(
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise fail(
             "INPUT002",
-            "outputs of two kinds cannot be compared",
+            "outputs of different types or shapes cannot be compared",
             found=f"{expected.dtype} of shape {expected.shape}",
             expected=f"{actual.dtype} of shape {actual.shape}",
         )

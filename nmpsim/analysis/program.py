@@ -91,9 +91,9 @@ def refuse_files(path: Path, *files: Path | None) -> None:
     if any(file is not None for file in files):
         raise fail(
             "ARG001",
-            "a bundle holds its own constants and scales",
+            "a bundle contains its own constants and scales",
             place=Place(str(path)),
-            hint="leave --weights and --tensors out",
+            hint="omit --weights and --tensors",
         )
 
 

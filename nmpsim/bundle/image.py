@@ -73,7 +73,7 @@ def _unusable(file: ElfFile, why: str) -> UserError:
         "BUN002",
         f"the bundle cannot be loaded: {why}",
         place=Place(file.path),
-        hint="docs/bundle.md says what the segments of a bundle must be",
+        hint="see docs/bundle.md for the segments of a bundle",
     )
 
 

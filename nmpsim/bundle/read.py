@@ -229,7 +229,7 @@ def _required_section(file: ElfFile, name: str) -> ElfSection:
             "BUN001",
             f"this is a RISC-V executable without the section {name}",
             place=Place(file.path),
-            hint="a bundle is what `nmpsim compile` or `nmpsim asm` writes; see docs/bundle.md",
+            hint="use a file written by `nmpsim compile` or `nmpsim asm`; see docs/bundle.md",
         )
     return section
 

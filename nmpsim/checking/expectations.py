@@ -126,7 +126,7 @@ def check_outputs_against_baseline(
             if before.contradicts_itself(output.values):
                 raise fail(
                     "BASE001",
-                    f"the baseline's digest of output {output.name} is not that of its values",
+                    f"the baseline's digest of output {output.name} does not match its values",
                     found=before.digest,
                     hint=UPDATE_HINT,
                 )
@@ -314,7 +314,7 @@ def _needs_values(output: OutputReport, baseline: Baseline, expect: Expect) -> b
 def _without_values(output: OutputReport) -> UserError:
     return fail(
         "BASE001",
-        f"the baseline has only a digest of output {output.name!r}: it is too large to be kept",
+        f"the baseline has only a digest of output {output.name!r}: it is too large to be stored",
         expected="the values, to compare them within a tolerance",
         hint="give them as expect.outputs",
     )
@@ -401,7 +401,7 @@ def _refuse_none_chosen(chosen: list[str], expect: Expect) -> None:
     if not chosen:
         raise fail(
             "SUITE002",
-            "no layer is compared",
+            "no layer was compared",
             found=f"expect.only = {list(expect.only)}",
             hint="`nmpsim inspect` shows the layers' names",
         )

@@ -110,7 +110,7 @@ def image_format(
         if len(given) not in (0, 1, channels):
             raise fail(
                 "ARG001",
-                f"--image-{what} needs a number for each channel",
+                f"--image-{what} needs one number per channel",
                 found=str(len(given)),
                 expected=f"{channels}, the channels of {tensor.name!r}, or one for all",
             )
@@ -271,7 +271,7 @@ def _open(path: Path) -> Iterator[Image]:
             "the image has too many pixels",
             place=place,
             expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
-            hint="make it smaller; --resize also reads it whole",
+            hint="reduce its size; --resize reads the whole image too",
         ) from error
     except _DAMAGE as error:
         raise _damage_error(path, error) from error
@@ -338,7 +338,7 @@ def _convert(path: Path, image: Image, kind: str) -> Image:
 def _kind_error(path: Path, found: str, expected: str, hint: str) -> UserError:
     return fail(
         "INPUT002",
-        "the image does not have the kind of the input",
+        "the image does not match the input's channels",
         place=Place(str(path)),
         found=found,
         expected=expected,

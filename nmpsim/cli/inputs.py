@@ -266,7 +266,7 @@ def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[s
                 place=Place(str(path)),
                 found=repr(head[:6]),
                 expected=f"an array ({', '.join(ARRAY_ENDINGS)}) or an image (PNG, JPEG, BMP)",
-                hint="numpy.save writes arrays; raw values need a .bin or .raw file",
+                hint="write arrays with numpy.save; raw values need a .bin or .raw file",
             )
     file = ArrayFile(path)
     if name is not None:
@@ -313,7 +313,7 @@ def _read_raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
             place=Place(str(path)),
             found=f"{nbytes:,} bytes",
             expected=f"{expected:,} bytes: {shape_text(tensor.shape)} of {dtype.name}",
-            hint="an .npy file has type and shape in its header",
+            hint="use an .npy file, whose header has the type and shape",
         )
     try:
         data = path.read_bytes()

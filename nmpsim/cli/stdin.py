@@ -38,7 +38,7 @@ def spool(name: str, context: click.Context | None, *, waits_for_pipes: bool = F
     if name in context.meta.setdefault(_KEY, set()):
         raise fail(
             "ARG001",
-            f"{name} is given twice, but can be read once",
+            f"{name} is given twice, but can be read only once",
             hint="save it in a file and name that",
         )
     context.meta[_KEY].add(name)

@@ -115,7 +115,7 @@ def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
 def _layers(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     file = ArrayFile(path)
     if not file.is_archive:
-        raise file.error("outputs of layers need names, in an .npz file", "an .npy file")
+        raise file.error("layer outputs need an .npz file, which has their names", "an .npy file")
     layers = {layer.name: layer.output for layer in metadata.layers}
     return _arrays(file, {layer_name(key): key for key in file.keys}, layers, "layer")
 

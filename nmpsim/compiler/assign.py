@@ -80,7 +80,7 @@ def expand_layer_numerics(
             if part.name in named:
                 raise fail(
                     "ARG001",
-                    "numerics are given twice for one layer",
+                    "a layer has two numerics profiles",
                     found=f"{quote(word)}, which is {part.name}",
                     expected="one profile for a layer",
                 )

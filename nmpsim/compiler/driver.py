@@ -192,7 +192,7 @@ class _Compilation:
                 "the program and its activations do not fit the device's DRAM",
                 found=f"{end} bytes",
                 expected=f"at most {config.dram_bytes} bytes",
-                hint="[dram] bytes in the device file",
+                hint="increase bytes in [dram] of the device file",
             )
 
     def bundle(

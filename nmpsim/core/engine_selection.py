@@ -48,7 +48,7 @@ def make_engine(name: str, threads: int = 1) -> Engine:
     """
     if name not in (AUTO, *ENGINES):
         expected = " or ".join((AUTO, *ENGINES))
-        raise fail("ARG001", "there is no such engine", found=repr(name), expected=expected)
+        raise fail("ARG001", "unknown engine", found=repr(name), expected=expected)
     if name == "reference":
         from nmpsim.core.reference.engine import ReferenceEngine
 

@@ -112,7 +112,7 @@ def _explained(step: ProgramStep, error: Exception) -> UserError:
         return fail("HOST001", f"%{name} cannot be calculated", found=error, hint=_WHENCE)
     return fail(
         "BUN001",
-        f"the bundle asks the host for what it cannot do: {step.opcode}",
+        f"the bundle requires an unsupported host operation: {step.opcode}",
         found=error,
         hint="compile the program again",
     )

@@ -117,7 +117,7 @@ def find_mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None
         first = tuple(int(i) for i in np.argwhere(np.isnan(values))[0])
         return Diagnostic(
             "INPUT002",
-            f"input {tensor.name!r} holds what is no number",
+            f"input {tensor.name!r} contains values that are not numeric",
             found=f"{int(np.isnan(values).sum())} NaN, the first at {first}",
             expected="numbers; infinities are saturated to the range",
         )

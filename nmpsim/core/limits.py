@@ -29,12 +29,12 @@ class Limits:
     def _check_cycles(self, _: object, value: object) -> None:
         if value is not None and (type(value) is not int or not 1 <= value <= MAX_CYCLES):
             expected = f"a whole number from 1 to {MAX_CYCLES}"
-            raise fail("ARG001", "this is no limit of cycles", found=value, expected=expected)
+            raise fail("ARG001", "the cycle limit is invalid", found=value, expected=expected)
 
     @timeout.validator
     def _check_timeout(self, _: object, value: Any) -> None:
         if value is not None and (type(value) not in (int, float) or not 0 < value < math.inf):
-            raise fail("ARG001", "this is no limit of time", found=value, expected="seconds")
+            raise fail("ARG001", "the time limit is invalid", found=value, expected="seconds")
 
     def of_device(self, config: DeviceConfig) -> DeviceConfig:
         """Return a device with this limit of cycles."""
@@ -98,5 +98,7 @@ def check_threads(threads: int | None) -> int:
     if threads is None:
         return available_processors()
     if threads < 1:
-        raise fail("ARG001", "a run needs a thread", found=threads, expected="1 or more threads")
+        raise fail(
+            "ARG001", "threads must be at least 1", found=threads, expected="1 or more threads"
+        )
     return threads

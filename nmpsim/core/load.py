@@ -87,5 +87,5 @@ def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
             place=place,
             found=f"{end} bytes",
             expected=f"at most {config.dram_bytes} bytes",
-            hint="[dram] bytes in the device file",
+            hint="increase bytes in [dram] of the device file",
         )

@@ -182,7 +182,7 @@ def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:
         if problem is not None:
             raise fail(
                 "BUN001",
-                f"the bundle asks the host for what it cannot do: {step.opcode}"[:200],
+                f"the bundle requires an unsupported host operation: {step.opcode}"[:200],
                 place=place,
                 found=problem,
                 hint="compile the program again",

@@ -219,7 +219,7 @@ class ProgramChanges:
             if find_image_slice(debugger.bundle, address, len(now)) is None:
                 raise fail(
                     "DEBUG002",
-                    "only the program's own memory can be changed for good",
+                    "only the program's image can be changed permanently",
                     found=f"{len(now)} bytes at {address:#x}",
                     expected="code, descriptors or constants",
                 )

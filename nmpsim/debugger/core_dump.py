@@ -160,7 +160,7 @@ def _document(path: Path, data: npt.NDArray[Any], most: int) -> Any:
 def _no_core(path: Path, found: str) -> UserError:
     return fail(
         "DEBUG003",
-        "this is no core file",
+        "the file is not a core file",
         place=Place(str(path)),
         found=found,
         expected="what `nmpsim run --core-on-trap FILE` or `core FILE` writes",

@@ -121,7 +121,7 @@ class Debugger(RunPosition):
             if one.number == number:
                 return one
         known = ", ".join(str(one.number) for one in self.breakpoints) or "none yet"
-        raise fail("DEBUG002", "there is no such breakpoint", found=number, expected=known)
+        raise fail("DEBUG002", "unknown breakpoint", found=number, expected=known)
 
     def delete_breakpoint(self, number: int) -> None:
         """Delete a breakpoint; raise UserError (DEBUG002) if there is none with this number."""
@@ -427,11 +427,14 @@ class Debugger(RunPosition):
         return chosen
 
     def check_core(self, core: int) -> int:
-        """Return the core number; raise UserError (DEBUG002) if there is no such core."""
+        """Return the core number; raise UserError (DEBUG002) if it does not exist."""
         count = self.execution.config.cores_count
         if not 0 <= core < count:
             raise fail(
-                "DEBUG002", "there is no such core", found=core, expected=f"0 to {count - 1}"
+                "DEBUG002",
+                "the device does not have this core",
+                found=core,
+                expected=f"0 to {count - 1}",
             )
         return core
 

@@ -44,7 +44,7 @@ def check_edit(bundle: Bundle, edit: Edit) -> None:
         if not in_program and find_ram_slice(bundle, address, len(now)) is None:
             raise fail(
                 "DEBUG002",
-                "there is no memory there that can be changed",
+                "no writable memory at this address",
                 found=f"{len(now)} bytes at {address:#x}",
                 expected="code, descriptors, constants or tensors",
             )

@@ -132,7 +132,7 @@ def _explain_host_element(
 def explain_element(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> Explanation:
     """Return everything that produced one element of a layer's output.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if there is no such element, or the layer
+    Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 for an unknown element, or if the layer
     has not run yet.
     """
     flat, address = _locate(layer, at)

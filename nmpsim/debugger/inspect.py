@@ -195,7 +195,7 @@ def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> 
         return found
     raise fail(
         "DEBUG002",
-        "there is no such memory",
+        "unknown memory",
         found=f"{count} bytes at {address:#x}",
         expected=f"scratchpad from {SCRATCHPAD_BASE:#x} or DRAM from {DRAM_BASE:#x}, "
         f"at most {MAX_BYTES} bytes",
@@ -232,7 +232,7 @@ def find_address(debugger: Debugger, word: str) -> int:
     near = difflib.get_close_matches(word, known, 1)
     raise fail(
         "DEBUG002",
-        "there is no such address",
+        "the address does not exist",
         found=repr(word),
         expected="a number such as 0x80000000, or a symbol",
         hint=f"did you mean {near[0]}?" if near else None,
@@ -246,7 +246,7 @@ def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
     if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):
         raise fail(
             "DEBUG002",
-            "there is no such element",
+            "the element does not exist",
             found=", ".join(map(str, at)) or "nothing",
             expected=f"coordinates in {' x '.join(map(str, shape)) or 'a scalar'}",
         )

@@ -71,7 +71,7 @@ def recompile(bundle: Bundle, module: Module) -> CompiledProgram:
             return CompiledProgram(module, options, made)
     raise fail(
         "DEBUG002",
-        "the bundle is not what this compiler makes of its LIR",
+        "the bundle differs from what this compiler generates from its LIR",
         hint="`change LAYER scale S alone` changes only the layer; or compile the LIR again",
     )
 

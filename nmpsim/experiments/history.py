@@ -170,7 +170,7 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
     if report.trap is not None:
         raise fail(
             "RESULT001",
-            "the run did not reach its end, so its cycles say nothing",
+            "the run did not complete, so its cycles cannot be compared",
             place=Place(str(path)),
             found=report.trap.kind,
         )

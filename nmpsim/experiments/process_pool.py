@@ -142,7 +142,7 @@ def process_pool(shared: object, workers: int) -> Iterator[Pool]:
     except BrokenProcessPool as error:
         raise fail(
             "WORK001",
-            "a worker process was ended from outside",
+            "a worker process was killed",
             hint="the system may have run out of memory: use fewer --jobs; or a script has no"
             ' `if __name__ == "__main__":` before its call',
         ) from error

@@ -144,7 +144,7 @@ def check_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
     if len(given) != count:
         raise fail(
             "DATA001",
-            "the number of labels is not that of samples",
+            "the numbers of labels and samples differ",
             found=f"labels: {len(given):,}",
             expected=f"as many as samples: {count:,}",
         )

@@ -108,7 +108,7 @@ def _check_format(path: Path, head: bytes) -> None:
     if other is not None:
         raise fail(
             "MODEL001",
-            "this is not a model that nmpsim reads",
+            "unsupported model format",
             place=Place(str(path)),
             found=other[0],
             expected="a .tflite or .onnx file, LIR text, or a bundle",

@@ -165,7 +165,7 @@ def _ambiguous(word: str, found: Sequence[NamedLayer], code: str) -> UserError:
         f"{quote(word)!r} may be one of {len(found)} layers",
         found=_listed(found),
         expected="one layer",
-        hint=f"write its whole name, or number:{found[0].number}",
+        hint=f"use its full name, or number:{found[0].number}",
     )
 
 
@@ -176,7 +176,7 @@ def _unknown(layers: Sequence[NamedLayer], word: str, code: str, also: Iterable[
         hint = f"a number alone is an index; number:{word} is an instruction of the LIR"
     return fail(
         code,
-        f"no layer is called {quote(word)!r}",
+        f"no layer is named {quote(word)!r}",
         found=_listed(begun or layers) or "a program without layers",
         expected="an index, a name, line:N or number:N of the LIR",
         hint=hint,

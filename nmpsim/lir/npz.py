@@ -84,7 +84,7 @@ class NpzFile:
         if len(data) != header.nbytes:
             found = f"{len(data)} bytes" if len(data) < header.nbytes else "more"
             expected = f"{header.nbytes} bytes"
-            raise self._damaged(f"{key} is not as long as its header says", found, expected)
+            raise self._damaged(f"{key} does not have the length in its header", found, expected)
         flat = np.frombuffer(memoryview(data).toreadonly(), header.dtype)
         return flat.reshape(header.shape, order="F" if header.fortran_order else "C")
 
@@ -92,7 +92,7 @@ class NpzFile:
     def _member(self, key: str) -> Iterator[IO[bytes]]:
         member = self._members[key]
         if member.compress_type not in ZIP_METHODS:
-            raise self._damaged(f"{key} is compressed in an unknown way")
+            raise self._damaged(f"{key} uses an unknown compression method")
         with self._reporting(), self._archive.open(member) as file:
             yield file
 

@@ -88,7 +88,7 @@ class _Parser:
         is_empty = not any(line.strip() for line in self._lines)
         error = fail(
             "LIR002",
-            "the program ends too early",
+            "unexpected end of the program",
             place=place,
             found="an empty text" if is_empty else "end of text",
             expected=expected,

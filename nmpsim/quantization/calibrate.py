@@ -87,7 +87,7 @@ def stack_examples(
                 f"calibration example {number} does not have a tensor for each input",
                 found=f"{len(values)}",
                 expected=f"{len(inputs)}: {', '.join(map(quote, inputs))}",
-                hint="of batches with labels take the inputs: (x for x, _ in loader)",
+                hint="for batches with labels, pass only the inputs: (x for x, _ in loader)",
             )
         arrays = zip(inputs, map(_array_of, values), strict=True)
         samples += split_samples(inputs, dict(arrays))
@@ -118,7 +118,7 @@ def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
     """Return the samples in an array for one input."""
     subject = f"the calibration values for input {name!r}"
     if array.dtype.kind not in "biuf":
-        raise fail("INPUT002", f"{subject} are not numbers", found=str(array.dtype)[:80])
+        raise fail("INPUT002", f"{subject} are not numeric", found=str(array.dtype)[:80])
     samples = _arranged(array, type_.shape)
     if samples is None or array.size == 0:
         raise fail(

@@ -196,7 +196,7 @@ def _require_float(module: Module) -> None:
         if instruction.predicate is not None:
             raise fail(
                 "QUANT001",
-                f"%{instruction.name} runs on a condition",
+                f"%{instruction.name} runs conditionally",
                 place=instruction.span.place(module.file),
                 found=f"pred: {instruction.predicate}",
                 expected="instructions without predicates",
@@ -216,7 +216,7 @@ def _require_float(module: Module) -> None:
             place=span.place(module.file),
             found=f"{len(quantized)} quantized tensors, the first is %{name}, {type_.elem}",
             expected="a program with float tensors only",
-            hint="nmpsim compile takes it as it is",
+            hint="compile it with `nmpsim compile`",
         )
 
 
@@ -243,7 +243,7 @@ def require_quantized(programs: Sequence[QuantizedProgram], module: Module) -> N
     reasons = dict.fromkeys(result.reason for result in computed)
     raise fail(
         "QUANT003",
-        "nothing is quantized: no operation can be",
+        "the program has no operation that can be quantized",
         place=Place(module.file),
         found="; ".join(reasons) or "a program that computes nothing",
     )

@@ -189,7 +189,7 @@ class _Builder:
                 place=instruction.span.place(self._module.file),
                 found=instruction.opcode,
                 expected="operations that make their results",
-                hint="end the program before it, and do the rest with its outputs",
+                hint="end the program before it and process its outputs separately",
             )
         results = tuple(self._value(instruction.name, self._places[n].type) for n in written)
         self._nodes.append(Node(instruction, results, reads))

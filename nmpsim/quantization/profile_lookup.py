@@ -101,10 +101,10 @@ def _refuse_foreign(graph: Graph, profile: Mapping[str, Range]) -> None:
     own, range_ = known[others[0]]
     raise fail(
         "QUANT005",
-        "the profile is that of another network, or of other weights",
+        "the profile belongs to another network or other weights",
         place=Place(graph.module.file),
         found=f"{len(others)} of {len(known)} constants with another range:"
         f" %{others[0]} from {own.low:.9g} to {own.high:.9g}",
         expected=f"as in the profile: {range_.low:.9g} to {range_.high:.9g}",
-        hint="dump a profile of this very network",
+        hint="dump a profile of this network",
     )

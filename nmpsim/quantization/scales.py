@@ -67,7 +67,7 @@ class ValueScales:
             place=Place(self._graph.module.file),
             found=f"{len(unknown)} of {len(roots)} ranges are missing",
             expected="the name of each result, or its name without Glow's __N",
-            hint="is the profile that of this network? --calibration needs none",
+            hint="use a profile of this network, or --calibration",
         )
 
     def _share(self, node: Node) -> None:

@@ -34,9 +34,9 @@ def check_screen(terminal: str) -> None:
     if not is_terminal or is_plain:
         raise fail(
             "ARG001",
-            "the debugger's screen needs a terminal",
+            "the debugger's screen requires a terminal",
             found="a plain terminal (TERM=dumb)" if is_terminal else "a pipe or a file",
-            hint="--command or --script do commands without a screen, --plain asks for them",
+            hint="use --command or --script, or --plain for a prompt",
         )
     try:
         import textual  # noqa: F401 - whether it is there

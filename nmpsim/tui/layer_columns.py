@@ -109,7 +109,7 @@ def _comparison(name: str, comparator: str, wanted: str) -> Callable[[LayerRow],
     fitting = [column for column in COLUMNS if name and column.startswith(name.casefold())]
     if not fitting:
         raise fail(
-            "DEBUG001", "a filter asks for a column that there is not", found=name or "nothing",
+            "DEBUG001", "unknown column in a filter", found=name or "nothing",
             expected=", ".join(COLUMNS), hint="conv* sat>0 cycles>=1000 op=maxpool",
         )  # fmt: skip
     read = COLUMNS[fitting[0]]

@@ -271,6 +271,6 @@ def _checked(path: Path, name: str, entry: Any) -> PaneLayout:
 
 def _unusable(path: Path, found: str, expected: str | None = None) -> UserError:
     return fail(
-        "FILE001", "the layout file cannot be used", place=Place(str(path)), found=found,
-        expected=expected, hint="remove it; the key L writes another",
+        "FILE001", "the layout file is invalid", place=Place(str(path)), found=found,
+        expected=expected, hint="delete it; press L to save a new one",
     )  # fmt: skip

@@ -141,5 +141,5 @@ def _check_free(host: str, port: int) -> None:
         raise fail(
             "ARG001",
             f"cannot serve on {host}:{port}: {error.strerror or error}",
-            hint="--serve takes another port, --host an address of this machine",
+            hint="use --serve with another port, or --host with an address of this machine",
         ) from error

@@ -53,7 +53,7 @@ def check_figure(path: Path) -> None:
     if path.suffix.lower() not in FORMATS:
         raise fail(
             "ARG001",
-            "a plot is an SVG or PNG file",
+            "a plot must be an SVG or PNG file",
             place=Place(str(path)),
             found=path.suffix or "no suffix",
             expected=" or ".join(FORMATS),

@@ -107,7 +107,7 @@ def test_more_activations_than_memory() -> None:
     found = finding(draft, attrs.evolve(SMALL, dram_bytes=2 << 20))
     assert found.code == "COMP002"
     assert found.expected == f"at most {2 << 20} bytes"
-    assert found.hint == "[dram] bytes in the device file"
+    assert found.hint == "increase bytes in [dram] of the device file"
 
 
 def scaled(first: float, second: float) -> Draft:

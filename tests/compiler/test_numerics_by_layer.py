@@ -202,7 +202,7 @@ def test_an_unknown_layer() -> None:
     name = names(draft)[0]
     found = refusal(draft, **{name[:-1] + "x": "float"})
     assert found.code == "COMP001"
-    assert found.message == f"no layer is called {name[:-1] + 'x'!r}"
+    assert found.message == f"no layer is named {name[:-1] + 'x'!r}"
     assert found.found is not None
     assert all(f"{one} (index " in found.found for one in names(draft))
     assert found.hint is not None

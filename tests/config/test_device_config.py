@@ -73,9 +73,9 @@ def test_all_findings_at_once(tmp_path: Path) -> None:
         ("[vectr]\nlanes = 4", "unknown section [vectr]", "did you mean [vector]?"),
         ("nam = 'x'", "unknown key nam", "did you mean name?"),
         ("whatever = 1", "unknown key whatever", "`nmpsim device`"),
-        ("cores = 3", "cores is of the wrong kind", "a table: [cores]"),
-        ("[[cores]]\ncount = 3", "cores is of the wrong kind", "a table: [cores]"),
-        ("[name]\nx = 1", "name is of the wrong kind", "a string"),
+        ("cores = 3", "cores has the wrong type", "a table: [cores]"),
+        ("[[cores]]\ncount = 3", "cores has the wrong type", "a table: [cores]"),
+        ("[name]\nx = 1", "name has the wrong type", "a string"),
         ("[cores]\ncount = { valeu = 3 }", "[cores] count has no 'valeu'", "did you mean value?"),
         ("[cores]\ncount = { source = 'given' }", "[cores] count has no value", "{ value = "),
         (

@@ -146,7 +146,7 @@ def test_folders(cli, digits, digits_bin, tmp_path):
         ("nothing", "no such array in the data set"),
         ("x", "labels must be integers"),
         (None, "the data set has no labels"),
-        ("short.csv", "the number of labels is not that of samples"),
+        ("short.csv", "the numbers of labels and samples differ"),
         ("high.npy", "is not a class of the program"),
         ("none.npy", "no sample has a label"),
     ],

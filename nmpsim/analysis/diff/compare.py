@@ -143,9 +143,9 @@ def compare_runs(
     if not pairs:
         raise fail(
             "DIFF001",
-            "the two have no tensor in common",
+            "the runs have no tensor in common",
             found=f"{_list_names(theirs)} and {_list_names(mine)}",
-            hint="tensors are matched by the names of LIR instructions; --map says other names",
+            hint="tensors are matched by the names of LIR instructions; use --map for other names",
         )
     differences = []
     for number, (one, other) in enumerate(pairs, 1):

@@ -74,7 +74,7 @@ def folder_tensors(folder: Path, module: Module | None = None) -> list[Tensor]:
         return [_tensor(folder / one.file, _format_of(first, files[0]), one) for one in files]
     raise fail(
         "DUMP002",
-        "nothing says what the folder's files are",
+        "the list of the folder's files is missing",
         place=Place(str(folder)),
         expected=f"{INFO_FILES[0]}, which Glow's compiler writes, next to data0000.bin or .txt",
         hint="copy it from where -instrument-debug-dir pointed, or name the program (--bundle)",
@@ -117,7 +117,7 @@ def read_info(path: Path) -> tuple[str, list[DumpFile]]:
         place = Place(str(path), 1)
         raise fail(
             "DUMP001",
-            "this is no list of Glow's dumps",
+            "the file is not a list of Glow's dumps",
             place=place,
             found=lines[0][:80] if lines else "an empty file",
             expected=f"Format: {' or '.join(FORMATS)}",
@@ -150,7 +150,7 @@ def _entries(lines: list[str], path: Path) -> Iterator[DumpFile]:
                 place = Place(str(path), number)
                 raise fail(
                     "DUMP001",
-                    "this line names no operand",
+                    "the line does not name an operand",
                     place=place,
                     found=text[:80],
                     expected="[0] Dest: data0000.bin TYPE below a line Name: INSTRUCTION",
@@ -204,7 +204,7 @@ def _read(path: Path, most: int) -> bytes:
     """Read at most slightly more than ``most`` bytes of a file."""
     try:
         if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
-            raise fail("FILE001", "cannot read the dump: it is no file", place=Place(str(path)))
+            raise fail("FILE001", "cannot read the dump: it is not a file", place=Place(str(path)))
         with path.open("rb") as file:
             return file.read(most + 1)
     except OSError as error:
@@ -244,7 +244,7 @@ def _elements(data: bytes, type: TensorType, path: Path) -> Values:
         found = f"{len(data):,}" if len(data) < type.nbytes else "more"
         raise fail(
             "DUMP001",
-            "the dump has another number of bytes than its tensor",
+            "the size of the dump does not match its tensor",
             place=Place(str(path)),
             found=found,
             expected=f"{type.nbytes:,}",

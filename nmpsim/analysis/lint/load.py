@@ -152,7 +152,7 @@ def _nothing_comparable(path: Path, what: str) -> UserError:
         "the file has nothing to compare the program's constants with",
         place=Place(str(path)),
         found=f"no {what}",
-        hint="is it another network's?",
+        hint="check that the file belongs to this network",
     )
 
 

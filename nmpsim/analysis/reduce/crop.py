@@ -64,7 +64,7 @@ def crop(part: Part, at: Sequence[int]) -> Part:
     tensors = _Tensors(part)
     found = _crop_of(part, tensors, at)
     if found is None:
-        raise fail("COMP001", "nothing says what one element of the result needs")
+        raise fail("COMP001", "the inputs of one result element are not known")
     return _cropped(part, tensors, found.instructions, found.boxes)
 
 

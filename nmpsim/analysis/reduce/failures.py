@@ -194,7 +194,7 @@ def first_difference(
     if done and not alike:
         raise fail(
             "DIFF001",
-            "the reference has no result that one of the run's layers could be compared with",
+            "the reference has no result of a layer of the run",
             found=", ".join(list(reference)[:4]) or "nothing",
             expected=f"{done[0].name}, {done[0].output.elem}, or another layer's",
             hint="`nmpsim run --save-layers` writes results under the names of layers",

@@ -87,7 +87,7 @@ def float_weights(module: Module, path: Path) -> Matches:
     if constants and not matches.found:
         raise fail(
             "CONST003",
-            "no array of the file is the float form of one of the program's constants",
+            "no array of the file matches a constant of the program",
             place=Place(str(path)),
             found=f"{len(arrays)} float arrays of fitting sizes",
             expected=f"an array such as {next(iter(constants))}",
@@ -123,7 +123,7 @@ def _real_inputs(module: Module, stored: Arrays, given: Arrays) -> dict[str, npt
         if not np.isfinite(reals[name]).all():
             raise fail(
                 "INPUT002",
-                f"input {name!r} holds infinities: errors near them have no size",
+                f"input {name!r} contains infinities, whose errors are not defined",
                 expected="finite numbers, for a shadow",
             )
     return reals

@@ -238,7 +238,7 @@ def _case(request: Request) -> Case:
     from nmpsim.cli.inputs import split_argument
 
     if request.names:
-        raise click.UsageError("--case is for a suite")
+        raise click.UsageError("--case requires a suite")
     options, arguments = request.case_options, request.inputs.arguments
     program = load_program(request.program, inputs=arguments)
     names = [tensor.name for tensor in program.metadata.user_inputs]

@@ -284,7 +284,7 @@ def _open_core(request: Request) -> CoreDump:
             "ARG001",
             "a core file contains its inputs, device and changes",
             place=Place(str(request.bundle)),
-            hint="leave out --input, --device and --patch",
+            hint="omit --input, --device and --patch",
         )
     return read_core_file(request.bundle, ArrayFile(request.bundle))
 

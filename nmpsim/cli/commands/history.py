@@ -92,9 +92,9 @@ def _find_commit(commit: str | None, date: str | None) -> tuple[str, datetime]:
     if commit is None:
         raise fail(
             "ARG001",
-            "the commit is unknown",
+            "the commit is not known",
             found="no git repository here, or one without commits",
-            hint="give --commit, any text that names the version",
+            hint="pass --commit with any text that identifies the version",
         )
     if date is None:
         return commit, datetime.fromisoformat(known[1]) if known else datetime.now(UTC)

@@ -115,7 +115,7 @@ def _load_results(path: Path) -> dict[str, Any]:
     if run.kind not in ("npz", "folder"):
         raise fail(
             "ARG001",
-            "this does not hold exact results of a run",
+            "the file does not contain exact results of a run",
             place=Place(str(path)),
             expected="an .npz file, or a folder of Glow's dumps",
         )
@@ -127,7 +127,9 @@ def _check_folder(folder: Path) -> None:
     """Raise UserError if the folder cannot be written, before anything is run."""
     if folder == STDOUT:
         hint = "name a new folder"
-        raise fail("ARG001", "a folder cannot go to standard output", place=Place("-"), hint=hint)
+        raise fail(
+            "ARG001", "a folder cannot be written to standard output", place=Place("-"), hint=hint
+        )
     if folder.is_dir() and not any(folder.iterdir()):
         return
     place = Place(str(folder))

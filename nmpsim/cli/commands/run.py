@@ -303,7 +303,7 @@ def _find_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
     if layers and all(one.barrier is None and one.index not in on_host for one in layers):
         raise fail(
             "ARG001",
-            "the outputs of these layers are not kept: no barrier ends them",
+            "the outputs of these layers are not saved, because no barrier ends them",
             place=Place(str(bundle.path)),
             found=", ".join(layer.display_name for layer in layers[:5]),
             hint="name the barrier in the `.layer` line of the assembly (docs/assembly.md);"

@@ -57,7 +57,7 @@ class Context:
             place=self.place,
             found=f"{needs} bytes",
             expected=f"at most {self.config.scratchpad_bytes} bytes",
-            hint="a device file with a larger [scratchpad] bytes can run it",
+            hint="increase bytes in [scratchpad] of the device file",
         )
 
 

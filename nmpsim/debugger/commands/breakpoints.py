@@ -41,7 +41,7 @@ def add_breakpoint(context: Context, arguments: Arguments) -> CommandResult:
     added = _added(context, condition, text, predicate)
     lines = [f"breakpoint {added.number}: {added.text}"]
     if isinstance(condition, DifferenceCondition) and context.reference is None:
-        lines.append("  there is no reference yet: `reference FILE` loads one")
+        lines.append("  no reference is loaded yet: load one with `reference FILE`")
     return make_result(*lines, breakpoint=to_dict(added))
 
 

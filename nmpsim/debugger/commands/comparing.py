@@ -43,7 +43,7 @@ def load_reference(context: Context, arguments: Arguments) -> CommandResult:
 
 def _reference(context: Context) -> Reference:
     if context.reference is None:
-        raise fail("DEBUG002", "there is no reference", hint="`reference FILE` loads one")
+        raise fail("DEBUG002", "no reference is loaded", hint="load one with `reference FILE`")
     return context.reference
 
 

@@ -47,7 +47,7 @@ def _register(context: Context, words: Sequence[str]) -> Number:
     core, name = _at_least(words, 2, "register(CORE, NAME)")[:2]
     found = read_registers(context.debugger, _integer(core))
     if name not in found:
-        raise fail("DEBUG002", "there is no such register", found=name, expected="pc, a0, ...")
+        raise fail("DEBUG002", "unknown register", found=name, expected="pc, a0, ...")
     return found[name]
 
 
@@ -57,7 +57,7 @@ def _hits(context: Context, words: Sequence[str]) -> Number:
 
 def _differences(context: Context, words: Sequence[str]) -> list[Difference]:
     if context.reference is None:
-        raise fail("DEBUG002", "there is no reference", hint="`reference FILE` loads one")
+        raise fail("DEBUG002", "no reference is loaded", hint="load one with `reference FILE`")
     debugger = context.debugger
     chosen = [find_layer(debugger, words[0]).index] if words else debugger.get_layer_order()
     found = [compare_layer(debugger, context.reference, index).accumulated for index in chosen]

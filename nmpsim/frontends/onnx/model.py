@@ -173,7 +173,7 @@ class _Reader:
         if unknown:
             raise fail(
                 "ARG001",
-                "a shape is given for no input of the model",
+                "a shape is given for an unknown input",
                 place=self._place,
                 found=unknown[0],
                 expected=", ".join(one.name for one in inputs) or "no shape",
@@ -359,7 +359,7 @@ class _Reader:
         if not location or parts.is_absolute() or ".." in parts.parts or not inside:
             raise fail(
                 "MODEL001",
-                f"tensor {name} lies in a file that is not read",
+                f"tensor {name} is stored in a file that is not read",
                 place=self._place,
                 found=location[:120] or "no location",
                 expected="a file in the model's folder",

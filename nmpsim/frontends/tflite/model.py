@@ -266,7 +266,7 @@ class _Reader:
         if nbytes == 0:
             if number and buffer.Offset() > 1:
                 message = f"tensor {name} lies outside the flatbuffer"
-                raise fail("MODEL002", message, place=self._place, hint="models below 2 GB do not")
+                raise fail("MODEL002", message, place=self._place, hint="use a model below 2 GB")
             return None
         if tensor.Sparsity() is not None:
             message = f"tensor {name} is sparse"
