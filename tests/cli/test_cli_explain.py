@@ -223,7 +223,7 @@ def test_arguments_that_do_not_fit(nmpsim_cli, arguments, expected):
 def test_a_bundle_takes_no_weights(nmpsim_cli, digits):
     result = nmpsim_cli("explain", digits, "--weights", WEIGHTS)
     assert result.exit_code == 2
-    assert "error[ARG001]: a bundle holds its own" in result.stderr.replace(f"{digits}: ", "")
+    assert "error[ARG001]: a bundle contains its own" in result.stderr.replace(f"{digits}: ", "")
 
 
 @pytest.mark.parametrize(

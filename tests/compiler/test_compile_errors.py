@@ -74,7 +74,7 @@ def test_a_window_too_large_for_a_scratchpad() -> None:
     assert int(found.found.split()[0]) > 4096
     assert found.expected == "at most 4096 bytes"
     assert found.hint is not None
-    assert "[scratchpad] bytes" in found.hint
+    assert "bytes in [scratchpad]" in found.hint
 
 
 def test_the_largest_window_that_fits() -> None:

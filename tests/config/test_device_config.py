@@ -83,7 +83,7 @@ def test_all_findings_at_once(tmp_path: Path) -> None:
             "[cores] count has no 'unit'",
             "value, source, note",
         ),
-        ("[cores]\ncount = { value = 3, source = [1] }", "wrong kind", "published, measured"),
+        ("[cores]\ncount = { value = 3, source = [1] }", "wrong type", "published, measured"),
     ],
 )
 def test_what_is_no_setting_is_refused(tmp_path: Path, text: str, message: str, hint: str) -> None:

@@ -59,7 +59,7 @@ def end_worker(*_):
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
 def test_a_worker_that_is_killed_is_not_a_system_without_threads():
     with (
-        pytest.raises(UserError, match="a worker process was ended") as caught,
+        pytest.raises(UserError, match="a worker process was killed") as caught,
         process_pool(7, 2) as pool,
     ):
         with pytest.raises(BrokenProcessPool):

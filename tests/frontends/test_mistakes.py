@@ -109,7 +109,7 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
 
 
 MISTAKES = [
-    ("a text", "run u8.bin --input notes.txt", "INPUT003", "numpy.save writes arrays"),
+    ("a text", "run u8.bin --input notes.txt", "INPUT003", "write arrays with numpy.save"),
     ("a text called PNG", "run u8.bin --input text.png", "INPUT003", "convert it to PNG"),
     ("another format", "run u8.bin --input photo.webp", "INPUT003", "convert it to PNG"),
     ("an empty file", "run u8.bin --input empty.png", "INPUT003", "the file is empty"),
@@ -120,8 +120,8 @@ MISTAKES = [
     ("for print", "run u8.bin --input cmyk.jpg", "INPUT002", "convert it to RGB"),
     ("16 bits", "run u8.bin --input deep.png", "INPUT002", "convert it to 8 bits a channel"),
     ("animated", "run u8.bin --input moving.png", "INPUT002", "save one frame"),
-    ("a bomb", "run u8.bin --input bomb.png", "INPUT003", "make it smaller; --resize"),
-    ("a bomb to resize", "run u8.bin --input bomb.png --resize", "INPUT003", "make it smaller"),
+    ("a bomb", "run u8.bin --input bomb.png", "INPUT003", "reduce its size; --resize"),
+    ("a bomb to resize", "run u8.bin --input bomb.png --resize", "INPUT003", "reduce its size"),
     ("no mode", "run i8.bin --input photo.png", "INPUT002", "--image-mode 0to1|neg1to1|"),
     (
         "wrong layout",

@@ -108,7 +108,7 @@ def test_the_list_on_the_screen(digits: Bundle) -> None:
         assert "0 of 8: none" in user.text()
         await user.press("f", *"a>b", "enter")
         assert layers.count_lines() == 0
-        assert any("a column that there is not" in one.plain for one in user.app.panes[-1].texts)
+        assert any("unknown column in a filter" in one.plain for one in user.app.panes[-1].texts)
         await user.press("f", "enter", "left_square_bracket")
         assert layers.count_lines() == 8 and "by cycles" not in user.text()
 
