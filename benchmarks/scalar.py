@@ -173,7 +173,7 @@ def bundle_of(body: str, rounds: int, memory: str, config: DeviceConfig = DEVICE
 
 
 def program_text(body: str, rounds: int, memory: str, end: str) -> str:
-    """Return a program that writes its memory, and does so many rounds."""
+    """Return a program that writes its memory and repeats ``body`` for a number of rounds."""
     return f"""
 _start:
  {memory}

@@ -235,7 +235,7 @@ def time_shares(program: Loaded, folder: Path) -> Iterator[str]:
 
 
 def machine() -> str:
-    """Return this kind of host, as far as it tells."""
+    """Return a description of the host's processor."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

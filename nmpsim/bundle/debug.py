@@ -97,7 +97,7 @@ class ModuleIndex:
 def debug_sections(
     module: Module, held: Mapping[str, int], packed: Mapping[str, PackedConstant] | None = None
 ) -> dict[str, list[Buffer]]:
-    """Return the contents of the debug sections.
+    """Return the contents of the sections with the LIR module and its constants.
 
     ``held`` has the addresses of constants in the image, ``packed`` the packed constants.
     """

@@ -272,7 +272,7 @@ class Device:
         clock: Clock,
         number: int = 0,
     ) -> RunReport:
-        """Run from rest, or on the memory that ``number`` runs have left."""
+        """Run once: from the initial state, or on the memory left by ``number`` earlier runs."""
         bundle, machine, progress = loaded.bundle, loaded.machine, options.progress
         self._engine.when_compiling(lambda: notify_compiling(progress))
         repeated, loaded.repeated, loaded.inputs = loaded.repeated, None, None

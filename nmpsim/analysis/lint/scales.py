@@ -34,7 +34,7 @@ class ScaledTensor:
 
 
 def scaled_tensors(subject: LintSubject) -> Iterator[ScaledTensor]:
-    """Yield every tensor whose scale is used; a channelwise tensor's scales are in tables."""
+    """Yield every tensor whose own scale is used; channelwise tensors have tables of scales."""
     module = subject.module
     idle = {name for op in subject.operations for name in _unused_scales(op)}
     typed = [(w.name, w.type, w.span) for w in module.weights]

@@ -340,7 +340,7 @@ def _write(request: Request, suite: Suite, results: Sequence[CaseResult]) -> Non
 
 
 def _annotate(request: Request, results: Sequence[CaseResult]) -> None:
-    """Print workflow commands of GitHub on stderr, where they are separate from the report."""
+    """Print GitHub workflow commands on stderr, separate from the report on stdout."""
     is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
     if is_on_github if request.github is None else request.github:
         from nmpsim.views.check_text import github_annotations

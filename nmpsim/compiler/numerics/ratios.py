@@ -59,7 +59,7 @@ def float_word(value: float, place: Place) -> int:
 
 
 def integer_form(ratio: float, place: Place, accumulator_bits: int = 32) -> IntegerScale:
-    """Return ``((x >> pre) * mul + half) >> post``, chosen as Glow's ``quantizeScaleOffset32To8``.
+    """Return Glow's integer form of a factor, as ``quantizeScaleOffset32To8`` computes it.
 
     A ``post`` beyond 31 leaves nothing of 32 bits, but may leave bits of the 48 of Int16. The unit
     shifts the excess before the product, which is the same for a power of two.
