@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,8 @@ class Tally:
     runs: Counter[str] = attrs.Factory(Counter)
     failures: list[Failure] = attrs.Factory(list)
     problems: list[str] = attrs.Factory(list)
+    interrupted: bool = False
+    """Whether Ctrl-C was pressed."""
 
     def ended(self, test: str, seed: int, examples: int, failed: str) -> None:
         """Count one run of a test; tell the first failure of each."""
@@ -120,19 +123,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
     given = _arguments(arguments)
     seed = random.SystemRandom().getrandbits(32) if given.seed is None else given.seed
-    tally, begin, interrupted = Tally(), time.monotonic(), False
-    try:
-        print(f"campaign with seed {seed}", flush=True)
-        with tempfile.TemporaryDirectory(prefix="nmpsim-campaign-") as folder:
-            _run(given, seed, begin + 60 * given.minutes, Path(folder), tally)
-    except KeyboardInterrupt:
-        interrupted = True
+    tally, begin = Tally(), time.monotonic()
+
+    def note_interrupt(*_: object) -> None:
+        tally.interrupted = True
+
+    # A KeyboardInterrupt inside exec() of a text, which imports use, makes Python end itself with
+    # SIGINT instead of the exit code, although it was caught.
+    signal.signal(signal.SIGINT, note_interrupt)
+    print(f"campaign with seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="nmpsim-campaign-") as folder:
+        _run(given, seed, begin + 60 * given.minutes, Path(folder), tally)
     _summarize(tally)
     if given.log is not None:
         _log(given.log, tally, seed, time.monotonic() - begin)
     if tally.failures or tally.problems:
         return EXIT_FAILED
-    return EXIT_INTERRUPTED if interrupted else 0
+    return EXIT_INTERRUPTED if tally.interrupted else 0
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -164,6 +171,8 @@ def _run(given: argparse.Namespace, seed: int, deadline: float, folder: Path, ta
     try:
         while time.monotonic() < deadline and tally.runs.total() < given.count:
             time.sleep(_LOOK_SECONDS)
+            if tally.interrupted:
+                break
             for place, worker in enumerate(workers):
                 is_over = worker.process.poll() is not None
                 worker.look(tally)

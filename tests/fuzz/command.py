@@ -55,6 +55,8 @@ class Tally:
     seconds: Counter[str] = attrs.Factory(Counter)
     findings: dict[tuple[str, str], Finding] = attrs.Factory(dict)
     problems: list[str] = attrs.Factory(list)
+    interrupted: bool = False
+    """Whether Ctrl-C was pressed."""
 
     def found(self, finding: Finding) -> None:
         """Keep the first of each kind, and tell it."""
@@ -127,18 +129,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.replay is not None:
         return _replay(given)
     seed = random.SystemRandom().getrandbits(31) if given.seed is None else given.seed
-    tally, begin, interrupted = Tally(), time.monotonic(), False
-    try:
-        print(f"fuzzing {', '.join(given.only)} with seed {seed}", flush=True)
-        _run(given, seed, tally)
-    except KeyboardInterrupt:
-        interrupted = True
+    tally, begin = Tally(), time.monotonic()
+
+    def note_interrupt(*_: object) -> None:
+        tally.interrupted = True
+
+    # A KeyboardInterrupt inside exec() of a text, which imports use, makes Python end itself with
+    # SIGINT instead of the exit code, although it was caught.
+    signal.signal(signal.SIGINT, note_interrupt)
+    print(f"fuzzing {', '.join(given.only)} with seed {seed}", flush=True)
+    _run(given, seed, tally)
     _summarize(tally)
     if given.log is not None:
         _log(given.log, tally, seed, time.monotonic() - begin)
     if tally.findings or tally.problems:
         return EXIT_FAILED
-    return EXIT_INTERRUPTED if interrupted else 0
+    return EXIT_INTERRUPTED if tally.interrupted else 0
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -200,6 +206,8 @@ def _run(given: argparse.Namespace, seed: int, tally: Tally) -> None:
                 worker = Worker(given, name, seed + done, done)
                 running.append((worker, time.monotonic() - spent))
             time.sleep(_LOOK_SECONDS)
+            if tally.interrupted:
+                break
             for worker, begin in list(running):
                 count = worker.look()
                 is_over = worker.process.poll() is not None

@@ -109,6 +109,14 @@ def test_ctrl_c_prints_the_summary_and_leaves_nothing(project: Path) -> None:
     assert "findings" in said
 
 
+def test_ctrl_c_during_an_import_gives_the_exit_code(project: Path) -> None:
+    interrupted = "exec('import os, signal; os.kill(os.getpid(), signal.SIGINT)')"
+    (project / "atheris.py").write_text(interrupted)
+    done = fuzz(project, "--only", "fine_", "--minutes", "5")
+    assert done.returncode == 130
+    assert "0 findings" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
