@@ -28,6 +28,13 @@ def add_instruction(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(table, "INSTRUCTIONS", (*table.INSTRUCTIONS, toy))
 
 
+def add_tensor_instruction(patch: pytest.MonkeyPatch, descriptor: str = "lut") -> None:
+    """Give a descriptor a second instruction."""
+    (row,) = (row for row in table.INSTRUCTIONS if row.descriptor == descriptor)
+    toy = attrs.evolve(row, mnemonic="nmp.toy", match=row.match | 7 << 12)
+    patch.setattr(table, "INSTRUCTIONS", (*table.INSTRUCTIONS, toy))
+
+
 def add_opcode(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(OPCODES, "toy", attrs.evolve(OPCODES["topk"], name="toy"))
 

@@ -315,17 +315,17 @@ def transpositions(draw: st.DrawFn, layout: Layout) -> list[Job]:
     return [("nmp.transpose", words)]
 
 
-INSTRUCTIONS = {
-    "conv": convolutions,
-    "dwconv": depthwise_convolutions,
-    "gemm": matrix_products,
-    "maxpool avgpool": pools,
-    "eltwise": elementwise,
-    "rescale": rescales,
-    "fill load store": fills_and_transfers,
-    "lut": look_ups,
-    "transpose": transpositions,
+JOBS = {
+    "nmp.conv": convolutions,
+    "nmp.dwconv": depthwise_convolutions,
+    "nmp.gemm": matrix_products,
+    "nmp.maxpool nmp.avgpool": pools,
+    "nmp.eltwise": elementwise,
+    "nmp.rescale": rescales,
+    "nmp.fill nmp.load nmp.store": fills_and_transfers,
+    "nmp.lut": look_ups,
+    "nmp.transpose": transpositions,
 }
-"""Descriptors -> jobs with each of them."""
-MOVES = ("fill load store", "lut", "transpose")
-"""Of those, what computes no value."""
+"""Mnemonics -> strategy of jobs with each of these instructions."""
+MOVES = ("nmp.fill nmp.load nmp.store", "nmp.lut", "nmp.transpose")
+"""Keys of ``JOBS`` whose instructions compute no value."""

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from core_jobs import INSTRUCTIONS
+from core_jobs import JOBS
 from core_machines import device, from_descriptors, run_both
 from core_strategies import SEED
 from core_tensors import Layout
 from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
-from toy_rows import add_descriptor
-
-from nmpsim.isa.descriptors import DESCRIPTORS
 
 ONE, TWO = device(), device(2)
 GAPS = st.sampled_from([0, 8, 52])
 
 
-def descriptors_without_jobs() -> set[str]:
-    return set(DESCRIPTORS) - set(" ".join(INSTRUCTIONS).split())
-
-
-def test_each_descriptor_has_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not descriptors_without_jobs()
-    add_descriptor(monkeypatch)
-    assert descriptors_without_jobs() == {"toy"}
-
-
-@pytest.mark.parametrize("instruction", INSTRUCTIONS)
+@pytest.mark.parametrize("instruction", JOBS)
 @given(st.data())
 @examples(200)
 def test_each_instruction(instruction: str, data: st.DataObject) -> None:
     run_jobs(data.draw, [instruction], cores=1)
 
 
-@given(st.data(), st.lists(st.sampled_from(list(INSTRUCTIONS)), min_size=2, max_size=5))
+@given(st.data(), st.lists(st.sampled_from(list(JOBS)), min_size=2, max_size=5))
 @examples(150)
 def test_one_after_the_other(data: st.DataObject, instructions: list[str]) -> None:
     """On two cores, whose units and queues are busy at the same time."""
@@ -45,7 +32,7 @@ def test_one_after_the_other(data: st.DataObject, instructions: list[str]) -> No
 
 def run_jobs(draw: st.DrawFn, instructions: list[str], cores: int) -> None:
     layout = Layout(draw(GAPS))
-    jobs = [job for name in instructions for job in draw(INSTRUCTIONS[name](layout))]
+    jobs = [job for name in instructions for job in draw(JOBS[name](layout))]
     ram = np.random.default_rng(draw(SEED)).integers(0, 256, 6000).astype(np.uint8)
     program = from_descriptors(
         *jobs,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from core_jobs import INSTRUCTIONS
+from core_jobs import JOBS
 from core_machines import Program, device, from_descriptors, run_both
 from core_strategies import SEED
 from core_tensors import Array, Job, Layout, at, channel_records, pack_weights, scale
@@ -65,12 +65,12 @@ def check(jobs: list[Job], contents: bytes, seed: int) -> None:
         assert getattr(found, name).tobytes() == getattr(expected, name).tobytes(), name
 
 
-@pytest.mark.parametrize("kind", INSTRUCTIONS)
+@pytest.mark.parametrize("kind", JOBS)
 @given(st.data(), SEED)
 @EXAMPLES
 def test_any_bytes(kind: str, data: st.DataObject, seed: int) -> None:
     layout = Layout()
-    jobs = data.draw(INSTRUCTIONS[kind](layout))
+    jobs = data.draw(JOBS[kind](layout))
     for job in jobs:
         check([job], layout.contents(), seed)
 

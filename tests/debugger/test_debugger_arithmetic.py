@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 import pytest
-from core_jobs import INSTRUCTIONS, MOVES
+from core_jobs import JOBS, MOVES
 from core_machines import IMAGE_BASE, device, from_descriptors, run
 from core_profiles import values
 from core_strategies import SEED
@@ -106,13 +106,13 @@ def check_steps(made: ResultTrace) -> None:
     assert int(rescaled.value) + added == result.value, made.steps
 
 
-@pytest.mark.parametrize("kind", [kind for kind in INSTRUCTIONS if kind not in MOVES])
+@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind not in MOVES])
 def test_every_result_is_explained(kind: str) -> None:
     @given(st.data(), SEED)
     @EXAMPLES
     def explained(data: st.DataObject, seed: int) -> None:
         layout = Layout()
-        check(data.draw(INSTRUCTIONS[kind](layout)), layout, np.random.default_rng(seed))
+        check(data.draw(JOBS[kind](layout)), layout, np.random.default_rng(seed))
 
     explained()
 
