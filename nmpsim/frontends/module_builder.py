@@ -23,8 +23,6 @@ from nmpsim.lir.opcode import Kind
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.verify import verify
 
-_NO_SPAN = Span(0, 0)
-
 
 def quantized_type(elem: str, shape: tuple[int, ...], scale: float, zero_point: int) -> TensorType:
     """Return the LIR type of a quantized tensor; ``scale`` is a float32 value."""
@@ -52,8 +50,8 @@ class ModuleBuilder:
     """Builder of one LIR module from weights and instructions."""
 
     def __init__(self, name: str, file: str | None) -> None:
-        self.operator = ""
-        """Operator of the file that instructions are added for, for error messages."""
+        self.span = Span(0, 0)
+        """Place of whatever is added, for error messages."""
         self.layers: list[str] = []
         """Names of all instructions that compute something, in order."""
         self._name = name
@@ -82,7 +80,7 @@ class ModuleBuilder:
 
     def add_output(self, name: str, type: TensorType) -> Value:
         """Add an output of the program with a name that ``unique_name`` has returned."""
-        self._weights.append(WeightVar(name, type, False, _NO_SPAN))
+        self._weights.append(WeightVar(name, type, False, self.span))
         return Value(name, type, name)
 
     def sort_variables(self, names: Sequence[str]) -> None:
@@ -93,7 +91,7 @@ class ModuleBuilder:
     def add_constant(self, name: str, values: npt.NDArray[Any], type: TensorType) -> Value:
         """Add a constant; read-only values of the type's dtype are kept without a copy."""
         name = self.unique_name(name)
-        self._weights.append(WeightVar(name, type, True, _NO_SPAN))
+        self._weights.append(WeightVar(name, type, True, self.span))
         stored = np.array(values, type.dtype, copy=values.flags.writeable or None)
         stored = stored.reshape(type.shape)
         stored.flags.writeable = False
@@ -106,16 +104,18 @@ class ModuleBuilder:
         self._buffers[name] = name
         return Value(name, type, name)
 
-    def add_view(self, source: Value, type: TensorType, offsets: tuple[int, ...] = ()) -> Value:
+    def add_view(
+        self, source: Value, type: TensorType, offsets: tuple[int, ...] = (), name: str = ""
+    ) -> Value:
         """Add a view with another shape that begins at the element ``offsets``."""
-        if source.type == type:
+        if source.type == type and not name:
             return source
-        operand = _operand("@in", source.name)
+        operand = self._operand("@in", source.name)
         attributes: dict[str, AttributeValue] = {
             "Ty": type,
             "Offsets": offsets or (0,) * len(source.shape),
         }
-        name = self._add(f"{source.storage}_view", "tensorview", (operand,), attributes)
+        name = self._add(name or f"{source.storage}_view", "tensorview", (operand,), attributes)
         if source.name in self._buffers:
             self._buffers[name] = self._buffers[source.name]
         return Value(name, type, source.storage)
@@ -138,7 +138,8 @@ class ModuleBuilder:
         """
         roles = OPCODES[opcode].operands
         named = tuple(
-            _operand(role.kind, value.name) for role, value in zip(roles, operands, strict=True)
+            self._operand(role.kind, value.name)
+            for role, value in zip(roles, operands, strict=True)
         )
         return self._add(name, opcode, named, attributes)
 
@@ -158,13 +159,13 @@ class ModuleBuilder:
             self._instructions[at] = attrs.evolve(
                 allocation,
                 opcode="tensorview",
-                operands=(_operand("@in", output.name),),
+                operands=(self._operand("@in", output.name),),
                 attributes={"Ty": type, "Offsets": offsets},
             )
         self._buffers = {k: v for k, v in self._buffers.items() if v != buffer}
 
-    def build(self) -> Module:
-        """Return the verified module."""
+    def build(self, variables: Sequence[WeightVar] = ()) -> Module:
+        """Return the verified module; ``variables`` are added after the weights."""
         last_use = {
             self._buffers[operand.name]: index
             for index, instruction in enumerate(self._instructions)
@@ -180,11 +181,11 @@ class ModuleBuilder:
             number = len(self._instructions)
             self._instructions.append(attrs.evolve(instruction, number=number))
             for buffer in unused.get(index, ()):
-                operand, self.operator = _operand("@out", buffer), ""
+                self.span = instruction.span
+                operand = self._operand("@out", buffer)
                 self._add(f"dealloc_{buffer}", "deallocactivation", (operand,), {})
-        module = Module(
-            self._name, tuple(self._weights), tuple(self._instructions), self._constants, self._file
-        )
+        weights, instructions = (*self._weights, *variables), tuple(self._instructions)
+        module = Module(self._name, weights, instructions, self._constants, self._file)
         verify(module)
         return module
 
@@ -196,11 +197,15 @@ class ModuleBuilder:
         attributes: Mapping[str, AttributeValue],
     ) -> str:
         name, number = self.unique_name(name), len(self._instructions)
-        span = Span(0, 0, self.operator)
-        self._instructions.append(Instruction(number, name, opcode, operands, attributes, span))
+        self._instructions.append(
+            Instruction(number, name, opcode, operands, attributes, self.span)
+        )
         if OPCODES[opcode].kind is not Kind.NO_WORK:
             self.layers.append(name)
         return name
+
+    def _operand(self, kind: str, name: str) -> Operand:
+        return Operand(kind, name, self.span)
 
 
 def _renamed(instruction: Instruction, old: str, new: str) -> Instruction:
@@ -208,7 +213,3 @@ def _renamed(instruction: Instruction, old: str, new: str) -> Instruction:
         return instruction
     operands = (attrs.evolve(o, name=new) if o.name == old else o for o in instruction.operands)
     return attrs.evolve(instruction, operands=tuple(operands))
-
-
-def _operand(kind: str, name: str) -> Operand:
-    return Operand(kind, name, _NO_SPAN)

@@ -17,7 +17,6 @@ from nmpsim.lir.layers import PlainLayer, find_layer
 from nmpsim.lir.names import display_names
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK
-from nmpsim.lir.verify import verify
 from nmpsim.quantization.calibrate import Sample, calibrate, split_samples
 from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import Graph, Value, build_graph
@@ -148,7 +147,6 @@ class CalibratedProgram:
         placements = choose_placements(self.graph, settings, chains)
         scales = ValueScales(self.graph, placements.quantized, self.ranges, settings)
         rewritten = rewrite(self.graph, placements.quantized, scales, settings, chains)
-        verify(rewritten.module)
         results = tuple(
             QuantizedResult(
                 number=node.instruction.number,

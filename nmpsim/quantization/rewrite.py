@@ -8,12 +8,12 @@ import attrs
 import numpy as np
 
 from nmpsim.interpreter import dequantize
-from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, Module, Span
+from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, Module
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import IN, Kind
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.lookup_tables import ElementwiseChain
-from nmpsim.quantization.module_writer import TensorMap
+from nmpsim.quantization.module_builder import QuantizedModuleBuilder, Tensor
 from nmpsim.quantization.scales import ValueScales
 from nmpsim.quantization.settings import Settings
 from nmpsim.quantization.weighted import InstructionForm, quantize_slice, quantize_weighted_layer
@@ -61,7 +61,7 @@ class _Rewriter:
         self._chains = chains
         self._quantized = quantized
         self._settings = settings
-        self._tensors = TensorMap(graph, quantized, scales)
+        self._builder = QuantizedModuleBuilder(graph, quantized, scales)
         self._last_writers: dict[Value, tuple[Node, str]] = {}
         self._names: dict[str, str] = {}
 
@@ -70,9 +70,8 @@ class _Rewriter:
         for node in self._needed():
             self._write(node)
         self._write_outputs()
-        module = self._tensors.writer.module(self._graph.module)
-        module = attrs.evolve(module, floats=self._tensors.floats)
-        return Rewritten(module, self._last_writers, self._tensors.saturated, self._names)
+        module = self._builder.build_module()
+        return Rewritten(module, self._last_writers, self._builder.saturated, self._names)
 
     def _needed(self) -> list[Node]:
         """Return the nodes that outputs depend on."""
@@ -95,6 +94,7 @@ class _Rewriter:
         return found
 
     def _write(self, node: Node) -> None:
+        self._builder.begin(node.instruction)
         if node.opcode == "tensorview":
             self._write_view(node)
         else:
@@ -104,38 +104,35 @@ class _Rewriter:
         """Return the instruction in its new form."""
         attributes = node.instruction.attributes
         if node.results[0] not in self._quantized:
-            names = tuple(self._tensors.get(s, s.type, node.instruction) for s in node.sources)
-            return InstructionForm(node.opcode, names, attributes)
+            read = tuple(self._builder.get_tensor(s, s.type) for s in node.sources)
+            return InstructionForm(node.opcode, read, attributes)
         if chain := self._chains.get(node.results[0]):
-            type_ = self._tensors.scales.type_of(chain.source)
-            source = self._tensors.get(chain.source, type_, node.instruction)
+            type_ = self._builder.scales.type_of(chain.source)
+            source = self._builder.get_tensor(chain.source, type_)
             return InstructionForm("intlookuptable", (source, self._table_of(node, chain)), {})
         if node.kind in WEIGHTED:
-            return quantize_weighted_layer(node, self._tensors, self._settings)
+            return quantize_weighted_layer(node, self._builder, self._settings)
         if node.kind is Kind.FUNCTION:
             table = self._table_of(node, ElementwiseChain(node.sources[0], (node,)))
             return InstructionForm("intlookuptable", (*self._sources(node), table), {})
         return InstructionForm(node.opcode, self._sources(node), attributes)
 
-    def _sources(self, node: Node) -> tuple[str, ...]:
+    def _sources(self, node: Node) -> tuple[Tensor, ...]:
         """Return the sources as a quantized operation reads them."""
-        tensors = self._tensors
-        types = [tensors.scales.type_of(source) for source in node.sources]
+        builder = self._builder
+        types = [builder.scales.type_of(source) for source in node.sources]
         if node.part:
-            whole = tensors.type_of(node.results[0])
+            whole = builder.type_of(node.results[0])
             types = [attrs.evolve(whole, shape=type_.shape) for type_ in types]
         if node.kind is Kind.BATCHED_ADD and (
-            name := quantize_slice(node, tensors, self._settings)
+            bias := quantize_slice(node, builder, self._settings)
         ):
-            return tensors.get(node.sources[0], types[0], node.instruction), name
-        return tuple(
-            tensors.get(source, type_, node.instruction)
-            for source, type_ in zip(node.sources, types, strict=True)
-        )
+            return builder.get_tensor(node.sources[0], types[0]), bias
+        return tuple(map(builder.get_tensor, node.sources, types))
 
-    def _table_of(self, node: Node, chain: ElementwiseChain) -> str:
+    def _table_of(self, node: Node, chain: ElementwiseChain) -> Tensor:
         """Return the table of a node's function for each integer of its source."""
-        type_of = self._tensors.scales.type_of
+        type_of = self._builder.scales.type_of
         source, result = type_of(chain.source), type_of(node.results[0])
         limits = np.iinfo(ELEM_DTYPES[source.elem])
         integers = np.arange(limits.min, int(limits.max) + 1)
@@ -143,17 +140,17 @@ class _Rewriter:
         table = attrs.evolve(result, shape=integers.shape)
         name = f"{node.instruction.name}_table"
         values = chain.evaluate(self._graph, reals)
-        return self._tensors.constant(name, values, table, node.instruction)
+        return self._builder.add_real_constant(name, values, table)
 
     def _emit(self, node: Node, form: InstructionForm) -> None:
         instruction = node.instruction
         kinds = ["@out", IN] if node.is_implicit else [o.kind for o in instruction.operands]
-        results = iter([self._tensors.target(node, value) for value in node.results])
+        results = iter([self._builder.target(node, value) for value in node.results])
         read = iter(form.sources)
         operands = [next(read) if kind == IN else next(results) for kind in kinds]
         operands += read  # an opcode in place of another one may have more, after the others
-        name = self._tensors.writer.emit(
-            instruction.name, form.opcode, operands, form.attributes, instruction.span
+        name = self._builder.add_instruction(
+            form.opcode, instruction.name, operands, **form.attributes
         )
         self._last_writers.update(dict.fromkeys(node.results, (node, name)))
         if not node.is_implicit:
@@ -163,43 +160,40 @@ class _Rewriter:
         (result,), (source,) = node.results, node.sources
         if self._graph.constant(result) is not None:
             return  # what reads it gets a constant of its own
-        type_ = self._tensors.type_of(result)
-        shown = attrs.evolve(type_, shape=source.type.shape)
-        name = self._tensors.writer.view(
-            result.name,
-            self._tensors.get(source, shown, node.instruction),
-            _offsets(node.instruction),
-            type_,
-            node.instruction.span,
-        )
-        self._tensors.set_tensor(result, name)
+        builder, type_ = self._builder, self._builder.type_of(result)
+        whole = builder.get_tensor(source, attrs.evolve(type_, shape=source.type.shape))
+        view = builder.add_view(whole, type_, _offsets(node.instruction), result.name)
+        builder.set_tensor(result, view)
 
     def _write_outputs(self) -> None:
         """Write outputs from the tensors that hold their values elsewhere."""
-        left = {w: v for w, v in self._graph.outputs.items() if self._tensors.output_of(v) != w}
+        direct = self._builder.direct_outputs
+        left = {w: v for w, v in self._graph.outputs.items() if direct.get(v) != w}
         sources = {weight: self._final(weight, value) for weight, value in left.items()}
         for weight, value in left.items():
+            self._begin_output(weight)
             opcode = "dequantize" if value in self._quantized else "copy"
-            span, operands = self._span_of(weight), (weight, sources[weight])
-            self._tensors.writer.emit(f"{value.name}_{opcode}", opcode, operands, {}, span)
+            operands = (self._builder.variables[weight], sources[weight])
+            self._builder.add_instruction(opcode, f"{value.name}_{opcode}", operands)
 
-    def _final(self, weight: str, value: Value) -> str:
+    def _begin_output(self, weight: str) -> None:
+        span = next(w.span for w in self._graph.module.weights if w.name == weight)
+        self._builder.begin(Instruction(0, f"{weight}_copy", "copy", (), {}, span))
+
+    def _final(self, weight: str, value: Value) -> Tensor:
         """Return a tensor with an output's value and shape that no other output overwrites."""
-        tensors, own = self._tensors, self._tensors.type_of(value)
-        shown = attrs.evolve(own, shape=tensors.weights[weight].shape)
-        copying = Instruction(0, f"{weight}_copy", "copy", (), {}, self._span_of(weight))
-        name = tensors.get(value, own, copying)
+        self._begin_output(weight)
+        builder, own = self._builder, self._builder.type_of(value)
+        shown = attrs.evolve(own, shape=builder.variables[weight].shape)
+        tensor = builder.get_tensor(value, own)
         if own.shape != shown.shape:
-            start = (0,) * len(own.shape)
-            name = tensors.writer.view(f"{name}_view", name, start, shown, copying.span)
+            tensor = builder.add_view(tensor, shown, (), f"{tensor.name}_view")
         if any(v.kind == "input" and v.name in self._graph.outputs for v in self._shown([value])):
-            saved = tensors.writer.buffer(f"{copying.name}_res", shown, copying.span)
-            tensors.writer.emit(copying.name, "copy", (saved, name), {}, copying.span)
-            name = saved
-        return name
-
-    def _span_of(self, weight: str) -> Span:
-        return next(w.span for w in self._graph.module.weights if w.name == weight)
+            name = builder.reader.name
+            saved = builder.allocate(f"{name}_res", shown)
+            builder.add_instruction("copy", name, (saved, tensor))
+            tensor = saved
+        return tensor
 
 
 def _offsets(view: Instruction) -> tuple[int, ...]:

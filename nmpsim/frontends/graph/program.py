@@ -13,6 +13,7 @@ from nmpsim.frontends.graph.operation import OperatorContext, OperatorFunction, 
 from nmpsim.frontends.graph.operators import INTEGER_OPERATORS, OPERATORS
 from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, Problems
 from nmpsim.frontends.imported_model import ImportedModel, UnsupportedError
+from nmpsim.lir.nodes import Span
 from nmpsim.lir.parser import MAX_ERRORS
 
 
@@ -108,7 +109,7 @@ def _lower_nodes(
         if failed.intersection(step.operands):
             failed.update(step.results)
             continue
-        lowering.builder.operator = labels[index]
+        lowering.builder.span = Span(0, 0, labels[index])
         before = len(lowering.builder.layers)
         try:
             reason = _lower_node(lowering, step)

@@ -1,0 +1,135 @@
+"""Builder of the quantized module, with a tensor for each value in each type that is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.frontends.module_builder import ModuleBuilder
+from nmpsim.frontends.module_builder import Value as Tensor
+from nmpsim.lir.nodes import Instruction, Module, TensorType
+from nmpsim.quantization.graph import Graph, Node, Value
+from nmpsim.quantization.parameters import quantize
+from nmpsim.quantization.scales import ValueScales, get_parameters
+
+
+class QuantizedModuleBuilder(ModuleBuilder):
+    """Builder of the quantized module of a float graph; conversions are added where needed."""
+
+    reader: Instruction
+    """Instruction of the float program that is being rewritten."""
+
+    def __init__(self, graph: Graph, quantized: frozenset[Value], scales: ValueScales) -> None:
+        super().__init__(graph.module.name, graph.module.file)
+        self.graph = graph
+        self.quantized = quantized
+        self.scales = scales
+        self.producers = graph.producers()
+        self.variables = {
+            weight.name: Tensor(self.unique_name(weight.name), weight.type, weight.name)
+            for weight in graph.module.weights
+            if not weight.constant
+        }
+        """Inputs and outputs of the program."""
+        self._tensors = {(one, one.type): self.variables[one.name] for one in graph.inputs}
+        inputs = {value.name for value in graph.inputs}
+        self.direct_outputs = {
+            value: weight
+            for weight, value in graph.outputs.items()
+            if weight not in inputs
+            and value in self.producers
+            and value not in quantized
+            and value not in graph.views
+            and value.type == self.variables[weight].type
+        }
+        """Float result -> name of the output that it is written to directly."""
+        self.saturated: dict[Value, int] = {}
+        """Result of an operation with a bias -> number of saturated elements of the bias."""
+        self._floats: dict[str, npt.NDArray[np.float32]] = {}
+        """Constant of the program -> its values before quantization."""
+
+    def unique_name(self, name: str) -> str:
+        """Return ``name``, or its part before ``__N`` with another number if it is taken."""
+        base, _, number = name.rpartition("__")
+        base = base if number.isdigit() and base else name
+        candidate, count = name, 0
+        while candidate in self._names:
+            count += 1
+            candidate = f"{base}__{count}"
+        self._names.add(candidate)
+        return candidate
+
+    def begin(self, instruction: Instruction) -> None:
+        """Begin to rewrite an instruction of the float program."""
+        self.reader, self.span = instruction, instruction.span
+
+    def build_module(self) -> Module:
+        """Return the verified module, with the inputs and outputs of the float program."""
+        variables = [weight for weight in self.graph.module.weights if not weight.constant]
+        return attrs.evolve(self.build(variables), floats=self._floats)
+
+    def type_of(self, value: Value) -> TensorType:
+        """Return the type in which a value is computed."""
+        return self.scales.type_of(value) if value in self.quantized else value.type
+
+    def set_tensor(self, value: Value, tensor: Tensor) -> None:
+        """Set the tensor that holds a value in its own type."""
+        self._tensors[value, self.type_of(value)] = tensor
+
+    def get_tensor(self, value: Value, type_: TensorType) -> Tensor:
+        """Return a tensor that holds a value in a type; a missing one is added."""
+        known = self._tensors.get((value, type_))
+        if known is not None:
+            return known
+        array = self.graph.constant(value)
+        if array is None:
+            tensor = self._convert(value, type_)
+        else:
+            tensor = self.add_real_constant(value.name, array, type_)
+            if type_.quant is not None:
+                self.record_float(tensor, array)
+        if len(self.producers.get(value, ())) < 2:  # one in parts may change before the next use
+            self._tensors[value, type_] = tensor
+        return tensor
+
+    def record_float(self, constant: Tensor, array: npt.NDArray[Any]) -> None:
+        """Record the float values of a constant."""
+        if array.dtype == np.float32:
+            self._floats[constant.name] = array
+
+    def add_real_constant(self, name: str, array: npt.NDArray[Any], type_: TensorType) -> Tensor:
+        """Add a constant with real values, quantized if its type is."""
+        if type_.quant is not None:
+            array = quantize(array, get_parameters(type_), type_.elem)
+        return self.add_constant(name, array, type_)
+
+    def _convert(self, value: Value, type_: TensorType) -> Tensor:
+        own = self.type_of(value)
+        if own.quant is None:
+            opcode, name = "quantize", f"{self.reader.name}_quantize"
+        elif type_.quant is None:
+            opcode, name = "dequantize", f"{value.name}_dequantize"
+        else:
+            opcode, name = "rescalequantized", f"{self.reader.name}_rescale"
+        buffer = self.allocate(f"{name}_res", type_)
+        self.add_instruction(opcode, name, (buffer, self._tensors[value, own]))
+        return buffer
+
+    def target(self, node: Node, value: Value) -> Tensor:
+        """Return the tensor that a node writes: a buffer, an output, or a part of one."""
+        type_, output = self.type_of(value), self.direct_outputs.get(value)
+        if (value, type_) not in self._tensors:
+            self._tensors[value, type_] = (
+                self.variables[output]
+                if output
+                else self.allocate(f"{node.instruction.name}_res", type_)
+            )
+        whole, part = self._tensors[value, type_], node.part
+        if part is None or part.type.shape == value.type.shape:
+            return whole
+        offsets = np.unravel_index(part.start, value.type.shape) if value.type.shape else ()
+        view = attrs.evolve(type_, shape=part.type.shape)
+        return self.add_view(whole, view, tuple(map(int, offsets)), f"{whole.name}_part")
