@@ -16,9 +16,17 @@ from nmpsim.quantization.driver import (
     get_float_inputs,
 )
 from nmpsim.quantization.files import ProgramFiles
-from nmpsim.quantization.parameters import SCHEMAS, Parameters, Schema, choose_parameters
+from nmpsim.quantization.parameters import (
+    BIAS_SCALES,
+    PRECISIONS,
+    SCHEMAS,
+    Parameters,
+    Schema,
+    Settings,
+    choose_parameters,
+    parse_settings,
+)
 from nmpsim.quantization.profile import Range, read_profile
-from nmpsim.quantization.settings import BIAS_SCALES, PRECISIONS, Settings, parse_settings
 
 __all__ = [
     "BIAS_SCALES",

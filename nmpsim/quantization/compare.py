@@ -26,8 +26,7 @@ from nmpsim.quantization.driver import (
     QuantizedResult,
     require_quantized,
 )
-from nmpsim.quantization.parameters import SCHEMAS
-from nmpsim.quantization.settings import Elem, Settings
+from nmpsim.quantization.parameters import SCHEMAS, Elem, Settings
 
 Array = npt.NDArray[Any]
 _ELEMS: tuple[Elem, ...] = ("i8", "i16")

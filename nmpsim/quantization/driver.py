@@ -20,13 +20,11 @@ from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.quantization.calibrate import Sample, calibrate, split_samples
 from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import Graph, Value, build_graph
-from nmpsim.quantization.lookup_tables import find_lookup_chains
-from nmpsim.quantization.placement import MOVES, choose_placements
-from nmpsim.quantization.profile import Range
-from nmpsim.quantization.profile_lookup import find_profile_ranges
+from nmpsim.quantization.parameters import Settings
+from nmpsim.quantization.placement import MOVES, choose_placements, find_lookup_chains
+from nmpsim.quantization.profile import Range, find_profile_ranges
 from nmpsim.quantization.rewrite import rewrite
 from nmpsim.quantization.scales import ValueScales
-from nmpsim.quantization.settings import Settings
 
 
 @attrs.frozen

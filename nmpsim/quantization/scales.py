@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, fail
-from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
+from nmpsim.frontends.module_builder import quantized_type
+from nmpsim.lir.nodes import Quantization, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
 from nmpsim.quantization.graph import Graph, Node, Value
-from nmpsim.quantization.parameters import Parameters, choose_parameters
+from nmpsim.quantization.parameters import Parameters, Settings, choose_parameters
 from nmpsim.quantization.profile import Range
-from nmpsim.quantization.settings import Settings
 
 
 class ValueScales:
@@ -152,10 +152,7 @@ def find_constant_range(array: npt.NDArray[Any], name: str) -> Range:
 
 def make_quantized_type(elem: str, shape: tuple[int, ...], chosen: Parameters) -> TensorType:
     """Return a type with these parameters (of a whole tensor)."""
-    scale, offset = float(chosen.scale), int(chosen.offset)
-    limits = np.iinfo(ELEM_DTYPES[elem])
-    low, high = (scale * (int(q) - offset) for q in (limits.min, limits.max))
-    return TensorType(elem, shape, Quantization(scale, offset, low, high))
+    return quantized_type(elem, shape, float(chosen.scale), int(chosen.offset))
 
 
 def get_parameters(type_: TensorType) -> Parameters:

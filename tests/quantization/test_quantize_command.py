@@ -263,7 +263,7 @@ def test_unknown_words_are_told_in_python():
 def test_the_choices_are_those_of_the_library():
     from nmpsim.cli.commands.quantize import command
     from nmpsim.quantization import BIAS_SCALES, PRECISIONS, SCHEMAS
-    from nmpsim.quantization.settings import BIAS_PRECISIONS
+    from nmpsim.quantization.parameters import BIAS_PRECISIONS
 
     choices = {p.name: tuple(getattr(p.type, "choices", ())) for p in command.params}
     assert choices["schema"] == SCHEMAS

@@ -21,7 +21,7 @@ from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import Place
 from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.quantization import SCHEMAS, Range, choose_parameters
-from nmpsim.quantization.profile_lookup import ProfileLookup
+from nmpsim.quantization.profile import ProfileLookup
 
 RANGE_WASTED = "range-wasted"
 MAX_WASTED_SHARE = 1.0 / 4.0

@@ -14,7 +14,7 @@ import nmpsim
 from nmpsim.analysis.lint import load_subject, run_rules
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range, read_profile
-from nmpsim.quantization.profile_lookup import ProfileLookup
+from nmpsim.quantization.profile import ProfileLookup
 
 PRODUCTS = float(np.float32(0.05) * np.float32(0.02))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from nmpsim.quantization import read_profile
-from nmpsim.quantization.profile_lookup import ProfileLookup
+from nmpsim.quantization.profile import ProfileLookup
 
 from ..mutate import text_bytes_changed
 from ..target import Target, as_file, refusals
