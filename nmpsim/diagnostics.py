@@ -194,17 +194,20 @@ def fail(
     code: str,
     message: str,
     *,
-    place: Place | None = None,
+    place: Place | Path | str | None = None,
     found: object = None,
     expected: object = None,
     hint: str | None = None,
 ) -> UserError:
-    """Return a :class:`UserError` with one diagnostic, to be raised by the caller."""
+    """Return a :class:`UserError` with one diagnostic, to be raised by the caller.
+
+    A path as ``place`` is the place of the whole file.
+    """
     return UserError(
         Diagnostic(
             code,
             message,
-            place,
+            Place(str(place)) if isinstance(place, Path | str) else place,
             None if found is None else str(found),
             None if expected is None else str(expected),
             hint,

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from nmpsim.diagnostics import Place, UserError, fail
 
 
-def missing(
-    error: ImportError,
-    extra: str,
-    message: str,
-    *,
-    place: Place | None = None,
-    instead: str | None = None,
-) -> UserError:
-    """Return the error (PKG001) for a missing extra; ``instead`` names an alternative."""
-    hint = install_command(extra)
-    return fail(
-        "PKG001",
-        message,
-        place=place,
-        found=f"{error.name} is not installed" if error.name else str(error),
-        hint=hint if instead is None else f"{hint}; {instead}",
-    )
+@contextmanager
+def require_extra(
+    extra: str, message: str, *, place: Place | Path | None = None, instead: str | None = None
+) -> Iterator[None]:
+    """Convert an ImportError in the context to UserError (PKG001) with the command to install it.
+
+    Parameters
+    ----------
+    extra
+        Name of the extra in nmpsim's package metadata.
+    message
+        What needs the package.
+    place
+        File that needs it.
+    instead
+        Instruction for the user who does without the package.
+    """
+    try:
+        yield
+    except ImportError as error:
+        hint = f"Run `{install_command(extra)}`"
+        raise fail(
+            "PKG001",
+            message,
+            place=place,
+            found=f"{error.name} is not installed" if error.name else str(error),
+            hint=f"{hint}." if instead is None else f"{hint}, or {instead}.",
+        ) from error
 
 
 def incomplete(package: str) -> UserError:

@@ -27,7 +27,7 @@ from nmpsim.records import frozen
 _COPIES = 3
 """Copies of the data in memory: bytes, native order, and the caller's."""
 _BLOCK = 1 << 20
-_HINT = "write it with numpy.save or numpy.savez, with arrays of numbers only"
+_HINT = "Write arrays of numbers with numpy.save or numpy.savez."
 
 
 def _damage() -> tuple[type[Exception], ...]:
@@ -134,8 +134,9 @@ class ArrayFile:
         self, message: str, found: str | None = None, expected: str | None = None
     ) -> UserError:
         """Return an error (INPUT003) about this file."""
-        place = Place(str(self.path))
-        return fail("INPUT003", message, place=place, found=found, expected=expected, hint=_HINT)
+        return fail(
+            "INPUT003", message, place=self.path, found=found, expected=expected, hint=_HINT
+        )
 
     def _check_size(self, actual: int, claimed: int, key: str) -> None:
         if actual == claimed:
@@ -144,7 +145,7 @@ class ArrayFile:
         raise fail(
             "INPUT003",
             f"{_subject(key)} does not have the size in its header",
-            place=Place(str(self.path)),
+            place=self.path,
             found=found,
             expected=f"{claimed:,} bytes",
             hint="the file may be truncated; write or copy it again",
@@ -165,8 +166,7 @@ class ArrayFile:
             raise self._unreadable(error.strerror or str(error)) from error
 
     def _unreadable(self, why: str, hint: str | None = None) -> UserError:
-        place = Place(str(self.path))
-        return fail("FILE001", f"cannot read the input: {why}", place=place, hint=hint)
+        return fail("FILE001", f"cannot read the input: {why}", place=self.path, hint=hint)
 
     @contextmanager
     def _convert_errors(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from nmpsim.cli.inputs import (
     list_folder,
 )
 from nmpsim.cli.samples import ProgramInputs
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import UserError, fail
 from nmpsim.experiments.identity import digest_of
 from nmpsim.experiments.samples import UNLABELLED, ArraySamples, Samples
 from nmpsim.input_files import read_text
@@ -262,5 +262,4 @@ def _dataset_error(
     expected: object = None,
     hint: str | None = None,
 ) -> UserError:
-    place = Place(str(path))
-    return fail("DATA001", message, place=place, found=found, expected=expected, hint=hint)
+    return fail("DATA001", message, place=path, found=found, expected=expected, hint=hint)

@@ -22,7 +22,6 @@ from nmpsim.diagnostics import (
     EXIT_TIMEOUT,
     EXIT_USER,
     Diagnostic,
-    Place,
     UserError,
     fail,
 )
@@ -104,8 +103,7 @@ def print_ci_command(command: str) -> None:
 def stdout_error(error: OSError) -> UserError:
     """Discard the buffer of standard output and return the error for the failed write."""
     discard_stdout()
-    place = Place("standard output")
-    return fail("FILE002", "cannot write the result", place=place, found=error.strerror)
+    return fail("FILE002", "cannot write the result", place="standard output", found=error.strerror)
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from nmpsim.cli.options import PIXEL_RANGES, ImageOptions
-from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.extras import missing
+from nmpsim.diagnostics import UserError, fail
+from nmpsim.extras import require_extra
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.records import frozen
 from nmpsim.views.text import elem_text, shape_text
@@ -234,7 +234,7 @@ def _pixels(path: Path, format: ImageFormat, resize: bool) -> npt.NDArray[np.uin
             raise fail(
                 "INPUT002",
                 "the image does not have the size of the input",
-                place=Place(str(path)),
+                place=path,
                 found=f"{image.width} x {image.height} pixels",
                 expected=f"{format.width} x {format.height} pixels",
                 hint="use --resize",
@@ -251,11 +251,8 @@ def _pixels(path: Path, format: ImageFormat, resize: bool) -> npt.NDArray[np.uin
 @contextmanager
 def _open(path: Path) -> Iterator[Image]:
     """Open an image; exceptions of Pillow become UserError."""
-    place = Place(str(path))
-    try:
+    with require_extra("image", "images need the package Pillow", place=path):
         from PIL import Image
-    except ImportError as error:
-        raise missing(error, "image", "images need the package Pillow", place=place) from error
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             # A file of a few bytes could take gigabytes.
@@ -269,7 +266,7 @@ def _open(path: Path) -> Iterator[Image]:
         raise fail(
             "INPUT003",
             "the image has too many pixels",
-            place=place,
+            place=path,
             expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
             hint="reduce its size; --resize reads the whole image too",
         ) from error
@@ -278,26 +275,25 @@ def _open(path: Path) -> Iterator[Image]:
 
 
 def _damage_error(path: Path, error: Exception) -> UserError:
-    place = Place(str(path))
     try:
         with path.open("rb") as file:
             head = file.read(16)
     except OSError as problem:
-        return fail("FILE001", f"cannot read the input: {problem.strerror}", place=place)
+        return fail("FILE001", f"cannot read the input: {problem.strerror}", place=path)
     if not head:
-        return fail("INPUT003", "the file is empty", place=place, expected="an image")
+        return fail("INPUT003", "the file is empty", place=path, expected="an image")
     if head.startswith(_BEGINNINGS) or _is_bmp(head):
         return fail(
             "INPUT003",
             "the image is damaged",
-            place=place,
+            place=path,
             found=str(error).split("\n", 1)[0][:120],
             hint="the file may be truncated; write or copy it again",
         )
     return fail(
         "INPUT003",
         "this is not a PNG, JPEG or BMP image",
-        place=place,
+        place=path,
         found=repr(head[:4]),
         hint="convert it to PNG",
     )
@@ -339,7 +335,7 @@ def _kind_error(path: Path, found: str, expected: str, hint: str) -> UserError:
     return fail(
         "INPUT002",
         "the image does not match the input's channels",
-        place=Place(str(path)),
+        place=path,
         found=found,
         expected=expected,
         hint=hint,

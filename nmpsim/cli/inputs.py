@@ -29,7 +29,7 @@ from nmpsim.cli.samples import (
     group_batches,
     list_names,
 )
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.npy import MAGIC
 from nmpsim.views.text import plural, shape_text
@@ -118,11 +118,12 @@ def _make_sample(
     for part in parts:
         for name, found in part.items():
             if name in sources:
-                place = Place(str(found[0].path))
                 hint = (
                     "for several runs give a folder, or a pattern in quotes: --input 'images/*.png'"
                 )
-                raise fail("INPUT001", f"input {name!r} is given twice", place=place, hint=hint)
+                raise fail(
+                    "INPUT001", f"input {name!r} is given twice", place=found[0].path, hint=hint
+                )
             sources[name] = found
     _check_complete(sources, inputs.tensors)
     files = tuple(str(source.path) for source in next(iter(own.values()), ()))
@@ -167,7 +168,7 @@ def _expand(argument: str, names: Sequence[str]) -> tuple[str | None, list[Path]
         raise fail(
             "FILE001",
             "no file matches",
-            place=Place(str(path)),
+            place=path,
             expected="an existing file, or a pattern such as 'images/*.png'",
         )
     return name, found
@@ -186,7 +187,7 @@ def list_folder(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except OSError as error:
         raise fail(
-            "FILE001", "cannot read the folder", place=Place(str(folder)), found=error.strerror
+            "FILE001", "cannot read the folder", place=folder, found=error.strerror
         ) from error
 
 
@@ -197,7 +198,7 @@ def _find_files(folder: Path) -> list[Path]:
         raise fail(
             "FILE001",
             "the folder has no inputs",
-            place=Place(str(folder)),
+            place=folder,
             found=f"{plural(len(found), 'other file')}" if found else "no files",
             expected=SAMPLE_PATTERNS,
         )
@@ -263,7 +264,7 @@ def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[s
             raise fail(
                 "INPUT003",
                 "this is neither an array nor an image",
-                place=Place(str(path)),
+                place=path,
                 found=repr(head[:6]),
                 expected=f"an array ({', '.join(ARRAY_ENDINGS)}) or an image (PNG, JPEG, BMP)",
                 hint="write arrays with numpy.save; raw values need a .bin or .raw file",
@@ -299,7 +300,7 @@ def _file_size(path: Path) -> int:
         return path.stat().st_size
     except OSError as error:
         message = f"cannot read the input: {error.strerror}"
-        raise fail("FILE001", message, place=Place(str(path))) from error
+        raise fail("FILE001", message, place=path) from error
 
 
 def _read_raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
@@ -310,7 +311,7 @@ def _read_raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
         raise fail(
             "INPUT002",
             f"the file does not have the size of input {tensor.name!r}",
-            place=Place(str(path)),
+            place=path,
             found=f"{nbytes:,} bytes",
             expected=f"{expected:,} bytes: {shape_text(tensor.shape)} of {dtype.name}",
             hint="use an .npy file, whose header has the type and shape",
@@ -319,7 +320,7 @@ def _read_raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
         data = path.read_bytes()
     except OSError as error:
         message = f"cannot read the input: {error.strerror}"
-        raise fail("FILE001", message, place=Place(str(path))) from error
+        raise fail("FILE001", message, place=path) from error
     return np.frombuffer(data, dtype).reshape(tensor.shape).astype(dtype.newbyteorder("="))
 
 
@@ -350,7 +351,7 @@ def _no_match_error(file: ArrayFile, names: Sequence[str]) -> UserError:
     return fail(
         "INPUT001",
         "none of the file's arrays is an input of the program",
-        place=Place(str(file.path)),
+        place=file.path,
         found=list_names(file.keys) or "no arrays",
         expected=list_names(names) or "no input",
         hint=_suggest_name(file, names),
@@ -395,7 +396,7 @@ def _read_array(array: StoredArray, tensor: Tensor) -> Array:
         raise fail(
             "INPUT002",
             f"the array does not have the size of input {tensor.name!r}",
-            place=Place(str(array.file.path)),
+            place=array.file.path,
             found=f"{shape_text(array.shape)}, {plural(array.size, 'value')}",
             expected=f"{shape_text(tensor.shape)}, {plural(expected, 'value')}",
             hint=f"it has {array.shape[0]} samples: save each in a separate file, or use"

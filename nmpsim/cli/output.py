@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmpsim.atomic import STDOUT, cannot_write, is_special, real_path, write_file
 from nmpsim.cli.guard import stdout_error
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,7 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] 
     outputs = list(outputs)
     if outputs.count(STDOUT) > 1:
         message = "two results cannot both go to standard output"
-        raise fail("ARG001", message, place=Place("-"), hint="name a file for one of them")
+        raise fail("ARG001", message, place="-", hint="name a file for one of them")
     taken = {real_path(path): "is also an input" for path in inputs if path is not None}
     for path in outputs:
         if path is None or path == STDOUT:
@@ -45,7 +45,7 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] 
         real = real_path(path)
         if real in taken:
             message = f"the output file {taken[real]}"
-            raise fail("ARG001", message, place=Place(str(path)), hint="choose another name")
+            raise fail("ARG001", message, place=path, hint="choose another name")
         taken[real] = "is named twice"
 
 

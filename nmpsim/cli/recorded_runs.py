@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import Tensor
@@ -48,16 +48,15 @@ def find_run(path: Path) -> RecordedRun:
     """
     from nmpsim.analysis.diff import is_console_text
 
-    place = Place(str(path))
     if path.is_dir():
         return RecordedRun(path, "folder")
     if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
-        raise fail("FILE001", "cannot read the run: it is not a file", place=place)
+        raise fail("FILE001", "cannot read the run: it is not a file", place=path)
     try:
         with path.open("rb") as file:
             start = file.read(64)
     except OSError as error:
-        raise fail("FILE001", f"cannot read the run: {error.strerror}", place=place) from None
+        raise fail("FILE001", f"cannot read the run: {error.strerror}", place=path) from None
     if start.startswith(b"PK"):
         return RecordedRun(path, "npz")
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
@@ -67,7 +66,7 @@ def find_run(path: Path) -> RecordedRun:
     raise fail(
         "ARG001",
         "this is not a recorded run",
-        place=place,
+        place=path,
         expected="a JSON report, an .npz file of a run, a folder of Glow's dumps, or the text that"
         " a program instrumented by Glow printed",
     )

@@ -75,7 +75,7 @@ class ProgramInputs:
             raise fail(
                 "INPUT001",
                 "the input of this file is ambiguous",
-                place=Place(str(path)),
+                place=path,
                 expected=f"one of the inputs {list_names(list(self.tensors))}",
                 hint="--input " + shlex.quote(f"{next(iter(self.tensors), 'NAME')}={path}"),
             )
@@ -160,7 +160,7 @@ def _load_items(sources: Sequence[InputSource]) -> Array:
             raise fail(
                 "INPUT002",
                 "the items of a batch have different types",
-                place=Place(str(source.path)),
+                place=source.path,
                 found=str(item.dtype),
                 expected=f"{items[0].dtype}, as in {sources[0].path}",
             )
@@ -184,7 +184,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
             raise fail(
                 "INPUT001",
                 "some files hold a whole batch, others one item",
-                place=Place(str(source.path)),
+                place=source.path,
                 found=f"{source.batch} such files per run, for input {source.tensor.name!r}",
                 expected=f"{first.batch}, as for {first.path}",
             )
@@ -192,7 +192,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
             raise fail(
                 "INPUT001",
                 "the items of a batch have different inputs",
-                place=Place(str(next(iter(file.values())).path)),
+                place=next(iter(file.values())).path,
                 found=list_names(list(file)),
                 expected=f"{list_names(list(files[0]))}, as in {first.path}",
             )
@@ -204,7 +204,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
         raise fail(
             "INPUT001",
             f"the last batch of input {first.tensor.name!r} is not full",
-            place=Place(str(next(iter(files[-1].values())).path)),
+            place=next(iter(files[-1].values())).path,
             found=f"{plural(len(files), 'file')} with one item each",
             expected=f"a multiple of {size}, the input's first dimension",
             hint=f"leave out the last {left}, or {more}" if len(files) > size else more,

@@ -14,7 +14,7 @@ from nmpsim.cli.inputs import load_inputs, sample_shapes
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions, InputOptions
 from nmpsim.config import load_device
-from nmpsim.diagnostics import Place, UserError, about, fail
+from nmpsim.diagnostics import UserError, about, fail
 from nmpsim.session import is_model
 from nmpsim.views.text import shape_text
 
@@ -132,7 +132,7 @@ def _arrays(
             raise fail(
                 "INPUT002",
                 f"the expected values of {what} {name!r} have another shape",
-                place=Place(str(file.path)),
+                place=file.path,
                 found=shape_text(array.shape),
                 expected=shape_text(tensors[name].shape),
             )

@@ -14,7 +14,7 @@ from nmpsim.diagnostics import UserError, fail
 from nmpsim.experiments.identity import code_version
 from nmpsim.experiments.pool import Item, Job, Pool, Result
 from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
-from nmpsim.extras import missing
+from nmpsim.extras import require_extra
 
 CONNECT_SECONDS = 10
 
@@ -63,12 +63,9 @@ def dask_pool(shared: object, scheduler: str) -> Iterator[Pool]:
 
 
 def _connected(scheduler: str) -> Any:
-    try:
+    with require_extra("distributed", "--scheduler needs Dask", instead="omit --scheduler"):
         connect: Any = import_module("distributed").Client
         checked: Any = import_module("distributed.comm").get_address_host_port
-    except ImportError as error:
-        instead = "without --scheduler, local processes do it"
-        raise missing(error, "distributed", "--scheduler needs Dask", instead=instead) from error
     try:
         checked(scheduler)  # a client of what is no address cannot be closed without a traceback
         return connect(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)

@@ -16,11 +16,11 @@ import attrs
 
 from nmpsim.atomic import is_special, write_file
 from nmpsim.config import setting_names
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.escape import escape_csv, unescape_csv
 from nmpsim.experiments.identity import make_results_error
 from nmpsim.experiments.worker import Measured
-from nmpsim.extras import missing
+from nmpsim.extras import require_extra
 from nmpsim.report.data import LayerReport
 from nmpsim.report.device_use import ACTIVITIES
 from nmpsim.report.fields import value_at
@@ -144,32 +144,28 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _check_kind(path: Path) -> None:
-    place = Place(str(path))
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise fail(
             "ARG001",
             "results must be a CSV or Parquet file",
-            place=place,
+            place=path,
             found=path.suffix or "no ending",
             expected=".csv or .parquet",
         )
     if is_special(path):
-        raise fail("ARG001", "results need a regular file", place=place)
+        raise fail("ARG001", "results need a regular file", place=path)
     if _is_parquet(path):
-        try:
+        needed, instead = "Parquet files need pyarrow", "name a .csv file"
+        with require_extra("parquet", needed, place=path, instead=instead):
             import pyarrow.parquet  # noqa: F401 - whether it is there
-        except ImportError as error:
-            needed, instead = "Parquet files need pyarrow", "or name a .csv file"
-            raise missing(error, "parquet", needed, place=place, instead=instead) from error
 
 
 def _read(path: Path) -> list[Row]:
     try:
         return _read_parquet(path) if _is_parquet(path) else _read_csv(path)
     except OSError as error:
-        place = Place(str(path))
         raise fail(
-            "FILE001", "cannot read the results", place=place, found=error.strerror or error
+            "FILE001", "cannot read the results", place=path, found=error.strerror or error
         ) from error
 
 

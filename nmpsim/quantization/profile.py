@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.extras import missing
+from nmpsim.extras import require_extra
 from nmpsim.input_files import read_text
 from nmpsim.kernels.hostops.convolution import apply_fused_activation
 from nmpsim.lir.names import strip_numeric_suffix
@@ -128,12 +128,10 @@ def _entries(text: str, place: Place) -> Iterator[tuple[str, Range, Place]]:
 
 def _documents(text: str, place: Place) -> list[Any]:
     """Return all documents; scalars stay text, so that no number loses a digit."""
-    try:
+    needed = "Glow's profile needs the package pyyaml"
+    instead = "write lines of name, minimum and maximum"
+    with require_extra("yaml", needed, place=place, instead=instead):
         import yaml
-    except ImportError as error:
-        needed = "Glow's profile needs the package pyyaml"
-        instead = "or write lines of name, minimum and maximum"
-        raise missing(error, "yaml", needed, place=place, instead=instead) from error
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     depth, too_deep = 0, "lists in lists"
     try:

@@ -63,12 +63,10 @@ def columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
 
 def data_frame(library: str, layers: Sequence[Any]) -> Any:
     """Return a ``DataFrame`` of pandas or polars. Raises UserError (PKG001) without it."""
-    try:
-        frames = import_module(library)
-    except ImportError as error:
-        from nmpsim.extras import missing  # slow to import
+    from nmpsim.extras import require_extra  # slow to import
 
-        raise missing(error, library, f"a data frame needs {library}") from error
+    with require_extra(library, f"a data frame needs {library}"):
+        frames = import_module(library)
     return frames.DataFrame(columns(layers))
 
 

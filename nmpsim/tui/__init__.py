@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmpsim.diagnostics import EXIT_BUG, EXIT_OK, fail
-from nmpsim.extras import missing
+from nmpsim.extras import require_extra
 
 if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
@@ -38,22 +38,15 @@ def check_screen(terminal: str) -> None:
             found="a plain terminal (TERM=dumb)" if is_terminal else "a pipe or a file",
             hint="use --command or --script, or --plain for a prompt",
         )
-    try:
+    with require_extra("tui", "the debugger's screen needs Textual", instead="use --plain"):
         import textual  # noqa: F401 - whether it is there
-    except ImportError as error:
-        needed = "the debugger's screen needs Textual"
-        raise missing(error, "tui", needed, instead="--plain does without") from error
 
 
 def check_serving() -> None:
     """Raise UserError (PKG001) if textual-serve is missing."""
-    try:
+    needed, instead = "the debugger in a browser needs textual-serve", "omit --serve"
+    with require_extra("serve", needed, instead=instead):
         import textual_serve.server  # noqa: F401 - whether it is there
-    except ImportError as error:
-        needed = "the debugger in a browser needs textual-serve"
-        raise missing(
-            error, "serve", needed, instead="without --serve it is in the terminal"
-        ) from error
 
 
 def run_tui(shell: Shell, layout_file: Path, environ: Mapping[str, str]) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nmpsim.checking import CaseResult, Check, LayerOutcome
 from nmpsim.escape import escape
-from nmpsim.extras import missing
+from nmpsim.extras import require_extra
 
 if TYPE_CHECKING:
     from junitparser import TestCase
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 def require_junitparser() -> None:
     """Raise UserError (PKG001) early if the package junitparser is missing."""
-    try:
+    with require_extra("ci", "JUnit XML needs the package junitparser"):
         import junitparser  # noqa: F401 - only whether it is there
-    except ImportError as error:
-        raise missing(error, "ci", "JUnit XML needs the package junitparser") from error
 
 
 def junit_text(results: Sequence[CaseResult]) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 
 from nmpsim.analysis.explain import ErrorBand, Factor
 from nmpsim.atomic import write_file
-from nmpsim.diagnostics import Place, fail
-from nmpsim.extras import missing
+from nmpsim.diagnostics import fail
+from nmpsim.extras import require_extra
 
 ROWS = 13
 """Lines of the text plot; odd, so that one is at 0."""
@@ -54,15 +54,12 @@ def check_figure(path: Path) -> None:
         raise fail(
             "ARG001",
             "a plot must be an SVG or PNG file",
-            place=Place(str(path)),
+            place=path,
             found=path.suffix or "no suffix",
             expected=" or ".join(FORMATS),
         )
-    try:
+    with require_extra("plot", "plots in files need matplotlib", instead="omit --plot"):
         import matplotlib.figure  # noqa: F401 - whether it is there
-    except ImportError as error:
-        instead = "without --plot the plot is text"
-        raise missing(error, "plot", "plots in files need matplotlib", instead=instead) from error
 
 
 def write_figure(path: Path, factor: Factor, band: ErrorBand) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import nmpsim.extras
-from nmpsim.extras import install_command, missing
+from nmpsim.diagnostics import UserError
+from nmpsim.extras import install_command, require_extra
 
 CLONE = Path(nmpsim.extras.__file__).parents[1]
 
@@ -62,7 +63,11 @@ def test_sources_that_are_not_installed_name_their_folder(monkeypatch: pytest.Mo
 
 
 def test_an_error_names_the_package_the_command_and_what_does_without() -> None:
-    error = missing(ImportError(name="textual"), "tui", "it needs Textual", instead="--plain")
-    (finding,) = error.diagnostics
+    with (
+        pytest.raises(UserError) as raised,
+        require_extra("tui", "it needs Textual", instead="use --plain"),
+    ):
+        raise ImportError(name="textual")
+    (finding,) = raised.value.diagnostics
     assert (finding.code, finding.found) == ("PKG001", "textual is not installed")
-    assert finding.hint == f"{install_command('tui')}; --plain"
+    assert finding.hint == f"Run `{install_command('tui')}`, or use --plain."

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from nmpsim.analysis.shadow.compare import Real
 from nmpsim.analysis.shadow.recording import part
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.extras import missing
+from nmpsim.extras import require_extra
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.interpreter import Location, dequantize, dequantize_rows, find_scale_operands, locate
 from nmpsim.lir.nodes import Instruction, Module
@@ -56,12 +56,10 @@ def _from_npz(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]]
 
 
 def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]]:
-    try:
+    needed, instead = "ONNX files need the package onnx", "save the weights as an .npz file"
+    with require_extra("onnx", needed, place=path, instead=instead):
         import onnx
         from onnx import numpy_helper
-    except ImportError as error:
-        needed, instead = "ONNX files need the package onnx", "or save the weights as an .npz file"
-        raise missing(error, "onnx", needed, place=Place(str(path)), instead=instead) from error
     data = read_bytes(path, "float weights", MAX_MODEL_BYTES)
     floats = {
         onnx.TensorProto.DataType.Value(k) for k in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")

@@ -37,7 +37,7 @@ from nmpsim.cli.parameters import (
     option,
 )
 from nmpsim.cli.stdin import has_read_pipes
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -152,8 +152,10 @@ def _init(request: Request) -> int:
     from nmpsim.checking.new_suite import format_suite, format_workflow
 
     if not _is_program(request.program):
-        message, place = "--init takes a bundle or a model", Place(str(request.program))
-        raise fail("ARG001", message, place=place, hint="compile LIR first: nmpsim compile")
+        message = "--init takes a bundle or a model"
+        raise fail(
+            "ARG001", message, place=request.program, hint="compile LIR first: nmpsim compile"
+        )
     given = [name for field, name in request.case_options.given().items() if field != "device"]
     if given or request.inputs.images != DEFAULT_IMAGES:
         name = given[0] if given else "an option for images"
@@ -165,13 +167,13 @@ def _init(request: Request) -> int:
     case = _case(request)
     for one in case.input:
         if not one.path.is_file() or has_read_pipes(click.get_current_context()):
-            message, place = "a suite needs a file for each input", Place(str(one.path))
-            raise fail("ARG001", message, place=place, hint="--input FILE, once for each input")
+            message = "a suite needs a file for each input"
+            raise fail("ARG001", message, place=one.path, hint="--input FILE, once for each input")
     texts = {_SUITE: format_suite(case, Path()), _WORKFLOW: format_workflow()}
     for path in (*texts, baseline):
         if path.exists() and not request.force:
             hint = "use --force, or another folder"
-            raise fail("FILE002", "the file exists", place=Place(str(path)), hint=hint)
+            raise fail("FILE002", "the file exists", place=path, hint=hint)
     _WORKFLOW.parent.mkdir(parents=True, exist_ok=True)
     check_outputs(texts, [request.program])
     if code := _check(request):
@@ -221,8 +223,8 @@ def _load_suite(request: Request) -> Suite:
     inputs = ["--input"] if request.inputs.arguments else []
     given = [*inputs, *request.case_options.given().values()]
     if given:
-        message, place = f"{given[0]} is for a single bundle", Place(str(request.program))
-        raise fail("ARG001", message, place=place, hint="set it in the suite")
+        message = f"{given[0]} is for a single bundle"
+        raise fail("ARG001", message, place=request.program, hint="set it in the suite")
     return read_suite(request.program)
 
 
@@ -282,8 +284,8 @@ def _select(suite: Suite, names: Sequence[str]) -> Suite:
     known = [case.name for case in suite.cases]
     for name in names:
         if name not in known:
-            place, expected = Place(suite.file), ", ".join(known)
-            raise fail("ARG001", f"no case is named {name!r}", place=place, expected=expected)
+            expected = ", ".join(known)
+            raise fail("ARG001", f"no case is named {name!r}", place=suite.file, expected=expected)
     cases = tuple(case for case in suite.cases if not names or case.name in names)
     return attrs.evolve(suite, cases=cases)
 

@@ -41,7 +41,7 @@ from nmpsim.cli.parameters import (
     given_words,
     option,
 )
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, UserError, fail
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, UserError, fail
 from nmpsim.input_files import read_bytes
 from nmpsim.records import frozen
 
@@ -283,7 +283,7 @@ def _open_core(request: Request) -> CoreDump:
         raise fail(
             "ARG001",
             "a core file contains its inputs, device and changes",
-            place=Place(str(request.bundle)),
+            place=request.bundle,
             hint="omit --input, --device and --patch",
         )
     return read_core_file(request.bundle, ArrayFile(request.bundle))

@@ -18,7 +18,7 @@ from nmpsim.cli.options import (
     output_option,
 )
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, Place, about, fail
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, about, fail
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _load_results(path: Path) -> dict[str, Any]:
         raise fail(
             "ARG001",
             "the file does not contain exact results of a run",
-            place=Place(str(path)),
+            place=path,
             expected="an .npz file, or a folder of Glow's dumps",
         )
     loaded = ((t.name, t.load()) for t in run.tensors() if t.is_result)
@@ -127,13 +127,10 @@ def _check_folder(folder: Path) -> None:
     """Raise UserError if the folder cannot be written, before anything is run."""
     if folder == STDOUT:
         hint = "name a new folder"
-        raise fail(
-            "ARG001", "a folder cannot be written to standard output", place=Place("-"), hint=hint
-        )
+        raise fail("ARG001", "a folder cannot be written to standard output", place="-", hint=hint)
     if folder.is_dir() and not any(folder.iterdir()):
         return
-    place = Place(str(folder))
     if folder.exists():
-        raise fail("FILE002", "the folder is not empty", place=place, hint="name a new folder")
+        raise fail("FILE002", "the folder is not empty", place=folder, hint="name a new folder")
     if not folder.parent.is_dir():
-        raise fail("FILE002", "the parent folder is missing", place=place)
+        raise fail("FILE002", "the parent folder is missing", place=folder)

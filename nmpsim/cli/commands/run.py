@@ -304,7 +304,7 @@ def _find_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
         raise fail(
             "ARG001",
             "the outputs of these layers are not saved, because no barrier ends them",
-            place=Place(str(bundle.path)),
+            place=bundle.path,
             found=", ".join(layer.display_name for layer in layers[:5]),
             hint="name the barrier in the `.layer` line of the assembly (docs/assembly.md);"
             " `nmpsim debug` shows the memory without it",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.extras import missing
+from nmpsim.extras import require_extra
 from nmpsim.frontends.graph.nodes import ONNX_DTYPES, Array, Graph, GraphInput, Node
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.nodes import find_size_problem
@@ -41,11 +41,8 @@ def load_model(path: Path) -> Any:
         FILE001; PKG001 if the package onnx is missing; MODEL001 if the file is damaged.
     """
     place = Place(str(path))
-    try:
+    with require_extra("onnx", "ONNX files need the package onnx", place=place):
         import onnx
-    except ImportError as error:
-        needed = "ONNX files need the package onnx"
-        raise missing(error, "onnx", needed, place=place) from error
     data = read_bytes(path, "model", MAX_MODEL_BYTES)
     try:
         return onnx.load_model_from_string(data)

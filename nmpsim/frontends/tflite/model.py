@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.extras import missing
+from nmpsim.extras import require_extra
 from nmpsim.frontends.imported_model import TFLITE_IDENTIFIER
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.nodes import find_size_problem
@@ -108,11 +108,8 @@ def read_model(path: Path) -> TFLiteModel:
         MODEL002 for features that are not supported.
     """
     place = Place(str(path))
-    try:
+    with require_extra("tflite", "TFLite files need the package tflite", place=place):
         import tflite
-    except ImportError as error:
-        needed = "TFLite files need the package tflite"
-        raise missing(error, "tflite", needed, place=place) from error
     data = read_bytes(path, "model", MAX_MODEL_BYTES)
     with _translated_errors(place):
         return _Reader(tflite, data, place).read()
