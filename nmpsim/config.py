@@ -103,6 +103,11 @@ def setting_names() -> tuple[str, ...]:
     return tuple(a.name for a in attrs.fields(DeviceConfig) if "limits" in a.metadata)
 
 
+def format_setting_name(name: str) -> str:
+    """Return ``cores.count`` for ``cores_count``."""
+    return name.replace("_", ".", 1)
+
+
 def _sections() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.partition("_")[0] for name in setting_names()))
 

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
-from nmpsim.config import DeviceConfig, setting_names
+from nmpsim.config import DeviceConfig, format_setting_name, setting_names
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.memory_demand import check_device_memory
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.grid import Grid, GridPoint, format_setting_name, grid_points
+from nmpsim.experiments.grid import Grid, GridPoint, grid_points
 from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
 from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources

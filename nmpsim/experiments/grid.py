@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from nmpsim.config import DeviceConfig, from_settings, setting_names
+from nmpsim.config import DeviceConfig, format_setting_name, from_settings, setting_names
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_toml
 from nmpsim.lir.messages import did_you_mean
@@ -65,11 +65,6 @@ def parse_setting_name(text: str, place: Place | None = None) -> str:
         place=place,
         hint=hint or "`nmpsim device` prints all settings",
     )
-
-
-def format_setting_name(name: str) -> str:
-    """Return ``cores.count`` for ``cores_count``."""
-    return name.replace("_", ".", 1)
 
 
 def _whole(value: object, what: str, place: Place) -> int:

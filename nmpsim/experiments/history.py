@@ -117,7 +117,7 @@ def read_document(folder: Path, number: int) -> str:
         raise fail(
             "ARG001",
             "the history has no such entry",
-            place=Place(str(folder)),
+            place=folder,
             found=number,
             expected=f"1 to {len(found)}" if found else "an entry; there are none yet",
         )
@@ -161,7 +161,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise fail(
-            "FILE002", "cannot make the folder", place=Place(str(folder)), found=error.strerror
+            "FILE002", "cannot make the folder", place=folder, found=error.strerror
         ) from error
 
 
@@ -171,7 +171,7 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
         raise fail(
             "RESULT001",
             "the run did not complete, so its cycles cannot be compared",
-            place=Place(str(path)),
+            place=path,
             found=report.trap.kind,
         )
     return Entry(
@@ -179,7 +179,7 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
         kind="run",
         program=path.stem if report.program == _NAMELESS else report.program,
         cycles=report.cycles,
-        saturated=sum(layer.saturated for layer in report.layers),
+        saturated=report.saturated,
         sqnr_db=_worst_sqnr(report),
         network=digest_of_network(
             ((one.name, one.elem, one.shape) for one in report.output_reports),
@@ -189,7 +189,7 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
 
 
 def _worst_sqnr(report: RunReport) -> float | None:
-    worst = report.shadow.worst() if report.shadow is not None else None
+    worst = report.worst_sqnr
     return worst[1] if worst is not None and math.isfinite(worst[1]) else None
 
 
@@ -215,7 +215,7 @@ def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry | No
         raise fail(
             "RESULT001",
             "the evaluation is damaged, or has no top-1 accuracy",
-            place=Place(str(path)),
+            place=path,
             found=repr(error)[:_MAX_WORDS],
         ) from error
 
@@ -237,7 +237,7 @@ def _all(folder: Path) -> list[tuple[Entry, str]]:
         raise fail(
             "FILE001",
             "the history does not exist",
-            place=Place(str(folder)),
+            place=folder,
             expected="a folder",
             hint="name runs to add: nmpsim history FOLDER RUN.json",
         )
@@ -271,7 +271,7 @@ def _damaged(path: Path, error: Exception) -> UserError:
     return fail(
         "RESULT001",
         "an entry of the history is damaged",
-        place=Place(str(path)),
+        place=path,
         found=repr(error)[:_MAX_WORDS],
         hint="delete the file and add its run again",
     )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import nmpsim
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import UserError, fail
 
 _SEEN_ONLY = (
     "__main__.py",
@@ -33,7 +33,7 @@ def make_results_error(
     return fail(
         "RESULT001",
         message,
-        place=Place(str(path)),
+        place=path,
         found=found,
         expected=expected,
         hint="name another file, or delete this one",

@@ -10,7 +10,7 @@ import attrs
 from nmpsim.bundle import Bundle, Tensor, read_bundle
 from nmpsim.bundle.metadata import Normalization, as_unsigned
 from nmpsim.config import DeviceConfig, default_device, from_settings
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.experiments.identity import digest_of
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.nodes import Module, TensorType
@@ -99,7 +99,7 @@ def load_sweep_program(
         if numerics is not None:
             hint = "leave --numerics out, or give the LIR"
             message = "a bundle follows the numerics that it was compiled for"
-            raise fail("ARG001", message, place=Place(str(path)), hint=hint)
+            raise fail("ARG001", message, place=path, hint=hint)
         return _of_bundle(read_bundle(path))
     loaded = load_program(path, *files)
     return SweepProgram(

@@ -71,6 +71,11 @@ class ShadowLayer:
         """Accumulated error, or without float weights the rounding error."""
         return self.accumulated or self.rounding_alone
 
+    @property
+    def own_error(self) -> ErrorSize | None:
+        """Error that the layer adds, regardless of the error of its inputs."""
+        return self.layer_alone or self.rounding_alone
+
 
 @frozen
 class FloatWeight:

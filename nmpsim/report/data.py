@@ -20,6 +20,7 @@ from nmpsim.report.analyses import (
     MemoryBlock,
     ScratchpadBlock,
     SensitivityReport,
+    ShadowLayer,
     ShadowReport,
     Timeline,
 )
@@ -278,7 +279,17 @@ class LayerReport:
     @property
     def saturated(self) -> int:
         """Number of saturated values, without clipped ones."""
-        return sum(s.count for s in self.saturation if not s.wanted)
+        return sum(one.count for one in self.saturation if not one.wanted)
+
+    @property
+    def saturated_share(self) -> float:
+        """Share of the results that saturated."""
+        return self.saturated / max(self.elements, 1)
+
+    @property
+    def saturates_notably(self) -> bool:
+        """Whether a suspicious share of the results saturates."""
+        return saturates_notably(self.saturated, self.elements)
 
 
 @frozen
@@ -454,6 +465,16 @@ class RunReport:
     ]:
         """Limiters of the run as text."""
         return limiter(self.critical_path, self.use)
+
+    @property
+    def saturated(self) -> int:
+        """Number of saturated values in all layers, without clipped ones."""
+        return sum(layer.saturated for layer in self.layers)
+
+    @property
+    def worst_sqnr(self) -> tuple[ShadowLayer, float] | None:
+        """Layer with the lowest SQNR of its result, and that in dB; None without a shadow."""
+        return None if self.shadow is None else self.shadow.worst()
 
     @property
     def device_cycles(self) -> int:

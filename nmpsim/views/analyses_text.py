@@ -7,36 +7,50 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
+from nmpsim.config import format_setting_name
 from nmpsim.lir.names import display_names
 from nmpsim.report.analyses import (
     ErrorSize,
     MovedSetting,
     SensitivityReport,
+    SettingEffect,
     ShadowLayer,
     ShadowReport,
 )
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import heading, line
+from nmpsim.views.console import heading, line, print_table
 from nmpsim.views.measures import INDEX, Cell, Measure, Number
 from nmpsim.views.text import decibels, plural
 
-ERROR_TITLES = {
-    "accumulated": "accumulated",
-    "layer_alone": "isolated",
-    "rounding_alone": "rounding only",
-    "bias_alone": "bias only",
+PARTS = {
+    "inherited": "inherited from earlier layers",
+    "bias": "quantization of the bias",
+    "weights": "quantization of the weights",
+    "saturation": "saturation",
+    "rescale": "rounding",
 }
-"""Errors of a layer -> their titles."""
+"""Parts of a layer's error -> descriptions."""
+SHADOW_ERRORS = tuple(
+    Number(f"{title}, dB", f"{name}.sqnr_db", decibels, f"{meaning}, as SQNR", title)
+    for name, title, meaning in (
+        ("accumulated", "accumulated", "accumulated error: against the float network"),
+        (
+            "layer_alone",
+            "isolated",
+            "isolated error: against this layer in float on its actual inputs",
+        ),
+        (
+            "rounding_alone",
+            "rounding only",
+            "error against this layer in real arithmetic, weights quantized",
+        ),
+        ("bias_alone", "bias only", "error of quantizing the bias"),
+    )
+)
+"""SQNR of the accumulated error and of the isolated errors of a layer."""
 WEAKEST = 3
 """Number of layers that are marked."""
 FAR_OFF_DB = 10.0
 """Constants with a lower SQNR are marked."""
-_MARK = "bold yellow"
-
-
-def own_error(layer: ShadowLayer) -> ErrorSize | None:
-    """Return the error that a layer adds, regardless of the error of its inputs."""
-    return layer.layer_alone or layer.rounding_alone
 
 
 def print_shadow(shadow: ShadowReport, console: Console) -> None:
@@ -53,7 +67,7 @@ def print_shadow(shadow: ShadowReport, console: Console) -> None:
         heading(console, "SQNR of each layer in dB")
         marks = _weakest(compared)
         mark = Measure("", lambda layer: _marked(marks.get(layer.index, "")))
-        _print_layers(compared, shown, _QUALITY, console, mark)
+        _print_layers(compared, shown, SHADOW_ERRORS, console, mark)
         heading(console, "parts of the error: mean and worst, in units of the last place")
         _print_layers(compared, shown, _PARTS, console)
     for layer in shadow.layers:
@@ -83,7 +97,7 @@ def _print_constants(shadow: ShadowReport, console: Console) -> None:
 
 
 def _marked(words: str) -> Cell:
-    return Cell(words, words, _MARK if words else "")
+    return Cell(words, words, "alarm" if words else "")
 
 
 def _print_layers(
@@ -94,14 +108,14 @@ def _print_layers(
     *more: Measure,
 ) -> None:
     """Print the measures that at least one layer has."""
-    present = [one for one in measures if any(one.cell(layer).value != -1 for layer in layers)]
+    present = [one for one in measures if any(one.cell(layer).text != "-" for layer in layers)]
     name = Measure("layer", "name", shown.__getitem__, least=8)
     print_table(console, layers, INDEX, name, *present, *more)
 
 
 def _weakest(layers: Sequence[ShadowLayer]) -> dict[int, str]:
     """Return the mark of each layer with the largest error of its own, by index."""
-    own = [(layer.index, own_error(layer)) for layer in layers]
+    own = [(layer.index, layer.own_error) for layer in layers]
     lossy = [(one.sqnr_db, index) for index, one in own if one and one.sqnr_db < math.inf]
     return {
         index: "weakest" if rank == 0 else "weak"
@@ -123,15 +137,42 @@ def _amount(value: float, decimals: int) -> str:
     return f"<{least}" if 0 < value < least / 2 else f"{value:,.{decimals}f}"
 
 
-_QUALITY = tuple(
-    Number(title, name, lambda size: decibels(size.sqnr_db)) for name, title in ERROR_TITLES.items()
-)
-"""SQNR of the accumulated error and of the isolated errors of the layer."""
-_PARTS = tuple(
-    Number(name, f"split.{name}", _units)
-    for name in ("inherited", "bias", "weights", "saturation", "rescale")
-)
+_PARTS = tuple(Number(name, f"split.{name}", _units) for name in PARTS)
 """Mean and worst of each part of the error."""
+
+
+def sensitivity_measures(report: SensitivityReport) -> tuple[Measure, ...]:
+    """Return the columns of the effects of assumed settings on the cycles of a run."""
+
+    def change(moved: MovedSetting | None) -> Cell | None:
+        if moved is None:
+            return None
+        if moved.cycles is None:
+            return Cell("no run", -1)
+        more = (moved.cycles - report.cycles) / max(report.cycles, 1)
+        return Cell(f"{100 * more:+.2f}%" if report.cycles else f"{moved.cycles:,}", more)
+
+    return (
+        Measure("setting", _setting_name, "", "assumed setting; * recompiled for it", least=12),
+        Number("value", meaning="value of the device"),
+        Number("lower", "lower.value", meaning="a lower value"),
+        Number(
+            "cycles",
+            lambda one: change(one.lower),
+            meaning="change of the cycles with the lower value",
+        ),
+        Number("higher", "higher.value", meaning="a higher value"),
+        Number(
+            "cycles",
+            lambda one: change(one.higher),
+            meaning="change of the cycles with the higher value",
+        ),
+    )
+
+
+def _setting_name(effect: SettingEffect) -> str:
+    star = "*" if effect.program == "recompiled" else ""
+    return f"{format_setting_name(effect.setting)}{star}"
 
 
 def print_sensitivity(report: SensitivityReport, console: Console) -> None:
@@ -141,33 +182,10 @@ def print_sensitivity(report: SensitivityReport, console: Console) -> None:
         console, f"cycles when an assumed setting changes by {share}%: {report.cycles:,} as it is"
     )
     if report.effects:
-        print_table(
-            console,
-            report.effects,
-            Measure(
-                "setting",
-                lambda one: one.setting + ("*" if one.program == "recompiled" else ""),
-                least=12,
-            ),
-            Number("value"),
-            Number("lower", "lower", _setting_value),
-            Number("cycles", "lower", lambda moved: _cycle_change(moved, report.cycles)),
-            Number("higher", "higher", _setting_value),
-            Number("cycles", "higher", lambda moved: _cycle_change(moved, report.cycles)),
-        )
+        print_table(console, report.effects, *sensitivity_measures(report))
     else:
         line(console, "no assumed setting affects the cycles")
     if any(one.program == "recompiled" for one in report.effects):
         line(console, "* recompiled, as the tiling depends on this setting")
     for skipped in report.skipped:
-        line(console, f"{skipped.setting} was not varied: {skipped.reason}")
-
-
-def _setting_value(moved: MovedSetting) -> str:
-    return f"{moved.value:,}"
-
-
-def _cycle_change(moved: MovedSetting, cycles: int) -> str:
-    if moved.cycles is None:
-        return "no run"
-    return f"{100 * (moved.cycles - cycles) / cycles:+.2f}%" if cycles else f"{moved.cycles:,}"
+        line(console, f"{format_setting_name(skipped.setting)} was not varied: {skipped.reason}")

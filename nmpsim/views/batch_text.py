@@ -13,8 +13,7 @@ from nmpsim.escape import escape_line
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import line
+from nmpsim.views.console import line, print_table
 from nmpsim.views.measures import Measure, Number
 from nmpsim.views.outputs import is_classifier, range_text, top_classes
 from nmpsim.views.text import plural
@@ -121,7 +120,7 @@ class RunSummary:
         return cls(
             input,
             report.cycles,
-            sum(layer.saturated for layer in report.layers),
+            report.saturated,
             None if report.trap is None else report.trap.message,
             tuple(map(OutputSummary.of_output, outputs)),
             tuple(_items(files, outputs)) if len(files) > 1 else (),

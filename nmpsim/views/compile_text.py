@@ -13,8 +13,7 @@ from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.escape import escape_line
 from nmpsim.lir.opcodes import opcodes_by_kind
 from nmpsim.report.json import to_json
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import heading, line
+from nmpsim.views.console import heading, line, print_table
 from nmpsim.views.element_types import Share, is_unquantized, shares
 from nmpsim.views.measures import Cell, Measure, Number
 from nmpsim.views.text import elem_text, percent, plural, real_text
@@ -102,7 +101,7 @@ def print_biases(compiled: Compiled, console: Console) -> None:
 
 def _saturated(bias: RescaledBias) -> Cell:
     text = f"{bias.saturated} of {bias.elements}"
-    return Cell(text, bias.saturated, "red" if bias.saturated else "")
+    return Cell(text, bias.saturated, "alarm" if bias.saturated else "")
 
 
 TRIALS_SHOWN = 6

@@ -1,19 +1,32 @@
-"""Consoles, tables and lines in the common style of all text views."""
+"""Consoles, lines and tables in the common style of all text views.
+
+A table fits the width of the console: numbers stay whole, names are shortened. If that is not
+enough, each row is printed as lines of titles and values.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+import attrs
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from nmpsim.escape import escape_line
+from nmpsim.records import frozen
+from nmpsim.views.measures import Measure
+from nmpsim.views.text import shorten_distinct
 
 FILE_WIDTH = 120
 """Width of text in files and pipes, in characters."""
+GAP = 2
+"""Spaces between two columns; one if something would have to be shortened."""
+STYLES = {"host": "magenta", "alarm": "bold yellow", "notice": "yellow"}
+"""Mark of a cell -> style."""
 _ASCII_HEAD = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
@@ -46,22 +59,6 @@ def text_of(
     return printed(console)
 
 
-def new_table(console: Console, gap: int = 2) -> Table:
-    """Return an empty table in the common style, with ``gap`` spaces between columns."""
-    return Table(
-        box=SIMPLE_HEAD if console.is_terminal else _ASCII_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, gap - 1, 0, 0),  # and one space for the box
-        header_style="bold",
-    )
-
-
-def cell(text: str, style: str = "") -> Text:
-    """Return a table cell with an escaped text."""
-    return Text(escape_line(text), style=style, no_wrap=True, overflow="ellipsis", end="")
-
-
 def heading(console: Console, text: str) -> None:
     """Print the heading of a section, after an empty line."""
     console.print()
@@ -71,3 +68,119 @@ def heading(console: Console, text: str) -> None:
 def line(console: Console, text: str, style: str = "") -> None:
     """Print a line, wrapped on a terminal only."""
     console.print(Text(escape_line(text), style=style), soft_wrap=not console.is_terminal)
+
+
+def print_facts(console: Console, facts: Iterable[tuple[str, str]], width: int = 12) -> None:
+    """Print a line for each label and text, the labels padded to ``width`` characters."""
+    for label, text in facts:
+        line(console, f"  {label:<{width}} {text}")
+
+
+@frozen
+class Column:
+    """The cells of a column, and its smallest width."""
+
+    title: str
+    cells: Sequence[str]
+    least: int | None = None
+    """Smallest width; None if the column must not be shortened."""
+    right: bool = False
+    is_optional: bool = False
+    """Whether it is omitted if another column would have to be shortened."""
+    styles: Mapping[int, str] = attrs.field(factory=dict)
+    """Row -> style; the text has the same meaning."""
+
+    @property
+    def natural(self) -> int:
+        """Width without shortening."""
+        return max(map(len, (self.title, *self.cells)))
+
+
+def print_table(console: Console, rows: Sequence[Any], *measures: Measure) -> None:
+    """Print a table with one row per record and one column per measure, fitted to the console."""
+    columns = []
+    for one in measures:
+        cells = [one.cell(row) for row in rows]
+        styles = {row: STYLES.get(cell.mark, "") for row, cell in enumerate(cells)}
+        texts = [cell.text for cell in cells]
+        columns.append(
+            Column(one.short or one.title, texts, one.least, one.number, one.is_optional, styles)
+        )
+    console.print(fitted_table(columns, console))
+
+
+def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
+    """Return a table that fits the console, or its rows as lines."""
+    columns = _needed(columns, console.width)
+    widths, gap = _fitted_widths(columns, console.width)
+    if sum(widths) + gap * (len(columns) - 1) > console.width:
+        return Text("\n".join(_rows_as_lines(columns, console.width)))
+    table = Table(
+        box=SIMPLE_HEAD if console.is_terminal else _ASCII_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, gap - 1, 0, 0),  # and one space for the box
+        header_style="bold",
+    )
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(
+            column.title, justify="right" if column.right else "left", width=width, no_wrap=True
+        )
+    shown = [
+        shorten_distinct(column.cells, width) for column, width in zip(columns, widths, strict=True)
+    ]
+    for row, cells in enumerate(zip(*shown, strict=True)):
+        table.add_row(
+            *(
+                Text(
+                    escape_line(text),
+                    style=column.styles.get(row, ""),
+                    no_wrap=True,
+                    overflow="ellipsis",
+                    end="",
+                )
+                for text, column in zip(cells, columns, strict=True)
+            )
+        )
+    return table
+
+
+def _needed(columns: Sequence[Column], available: int) -> Sequence[Column]:
+    """Return the columns without optional ones, from the right, until the rest fits."""
+    optional = [column for column in columns if column.is_optional]
+    while optional and sum(column.natural + 1 for column in columns) - 1 > available:
+        left_out = optional.pop()
+        columns = [column for column in columns if column is not left_out]
+    return columns
+
+
+def _rows_as_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
+    """Yield the first cell of each row, and below it the other cells with their titles."""
+    first, *others = columns
+    for row, name in enumerate(first.cells):
+        yield escape_line(f"{first.title} {name}" if first.right else name)
+        text = "   "
+        for column in others:
+            fact = escape_line(f"{column.title} {column.cells[row]}")
+            if text.strip() and len(text) + len(fact) + 2 > width:
+                yield f"{text},"
+                text = "   "
+            text += f", {fact}" if text.strip() else f" {fact}"
+        yield text
+
+
+def _fitted_widths(columns: Sequence[Column], available: int) -> tuple[list[int], int]:
+    """Return widths and gap; excess width is taken from the widest columns that may shrink."""
+    widths = [column.natural for column in columns]
+    gap = GAP if sum(widths) + GAP * (len(columns) - 1) <= available else 1
+    gaps = gap * (len(columns) - 1)
+    while sum(widths) + gaps > available:
+        room = [
+            (widths[index], index)
+            for index, column in enumerate(columns)
+            if column.least is not None and widths[index] > column.least
+        ]
+        if not room:
+            break
+        widths[max(room)[1]] -= 1
+    return widths, gap

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypedDict
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypedDict
 
 from rich.console import Console
 
 from nmpsim.config import DeviceConfig, default_device, setting_names
-from nmpsim.views.console import cell, line, new_table
+from nmpsim.report.fields import From
+from nmpsim.report.json import to_json
+from nmpsim.views.console import line, print_table
+from nmpsim.views.measures import Measure, Number
 from nmpsim.views.text import plural
 
-SCHEMA: Final = "nmpsim-device-1"
+SETTING_MEASURES = (
+    Measure("section", meaning="section of the device file"),
+    Measure("setting", meaning="key in that section"),
+    Number("value", meaning="value in this run"),
+    Measure("source", meaning="published, measured, assumed or given"),
+)
+
+
+def _settings(device: DeviceConfig) -> dict[str, SettingDocument]:
+    return {
+        name: {"value": getattr(device, name), "source": device.sources.get(name, "given")}
+        for name in setting_names()
+    }
 
 
 class SettingDocument(TypedDict):
@@ -26,47 +42,49 @@ class DeviceDocument(TypedDict):
     schema: Literal["nmpsim-device-1"]
     name: str
     settings: Annotated[
-        dict[str, SettingDocument], "by name: `cores_count` is `count` of `[cores]`"
+        dict[str, SettingDocument],
+        From(_settings),
+        "by name: `cores_count` is `count` of `[cores]`",
     ]
 
 
 def device_json(device: DeviceConfig) -> DeviceDocument:
     """Return the settings as JSON data."""
-    settings: dict[str, SettingDocument] = {
-        name: {"value": getattr(device, name), "source": device.sources.get(name, "given")}
-        for name in setting_names()
-    }
-    return {"schema": SCHEMA, "name": device.name, "settings": settings}
+    return to_json(device, DeviceDocument)
+
+
+def list_settings(
+    settings: Mapping[str, Any], sources: Mapping[str, str]
+) -> list[dict[str, int | str]]:
+    """Return a row for each setting, for ``SETTING_MEASURES``; ``settings`` may have a name."""
+    return [
+        {
+            "section": name.partition("_")[0],
+            "setting": name.partition("_")[2],
+            "value": value,
+            "source": sources.get(name, "given"),
+        }
+        for name, value in settings.items()
+        if name != "name"
+    ]
 
 
 def print_device(device: DeviceConfig, console: Console) -> None:
     """Print a table of all settings; a star marks those that differ from the default device."""
+    settings, usual = device.settings(), default_device().settings()
+    changed = [settings[name] != usual[name] for name in setting_names()]
+    rows = list_settings(settings, device.sources)
+    before: object = ""
+    for row, is_changed in zip(rows, changed, strict=True):
+        section = row["section"]
+        row["section"] = "" if section == before else section
+        row["source"] = f"{row['source']}{' *' if is_changed else ''}"
+        before = section
     line(console, f"device {device.name}", "bold")
     console.print()
-    table = new_table(console)
-    table.add_column("section")
-    table.add_column("setting")
-    table.add_column("value", justify="right")
-    table.add_column("source")
-    before = ""
-    for name in setting_names():
-        section, _, key = name.partition("_")
-        shown = section if section != before else ""
-        before = section
-        star = "" if getattr(device, name) == getattr(default_device(), name) else " *"
-        value = f"{getattr(device, name):,}"
-        source = device.sources.get(name, "given")
-        table.add_row(cell(shown), cell(key), cell(value), cell(source + star))
-    console.print(table)
+    print_table(console, rows, *SETTING_MEASURES)
     console.print()
-    for text in _footnotes(device):
-        line(console, text)
-
-
-def _footnotes(device: DeviceConfig) -> list[str]:
     assumed = sum(source == "assumed" for source in device.sources.values())
-    changed = sum(getattr(device, n) != getattr(default_device(), n) for n in setting_names())
-    lines = [f"{plural(assumed, 'setting')} assumed; cycle counts depend on them"]
-    if changed:
-        lines.append(f"* differs from the default device: {plural(changed, 'setting')}")
-    return lines
+    line(console, f"{plural(assumed, 'setting')} assumed; cycle counts depend on them")
+    if any(changed):
+        line(console, f"* differs from the default device: {plural(sum(changed), 'setting')}")

@@ -11,8 +11,7 @@ from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, Tensor
 from nmpsim.analysis.difference import Element, Tolerance
 from nmpsim.escape import escape_line
 from nmpsim.lir.names import display_names
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import heading, line
+from nmpsim.views.console import heading, line, print_table
 from nmpsim.views.measures import Measure, Number
 from nmpsim.views.text import elem_text, plural, real_text, shape_text
 

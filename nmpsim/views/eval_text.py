@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from nmpsim.experiments import Evaluation
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import heading, line
+from nmpsim.views.console import heading, line, print_table
 from nmpsim.views.measures import NAME, OPERATION, Measure, Number, share
 from nmpsim.views.text import percent, plural
 

@@ -18,8 +18,7 @@ from nmpsim.analysis.explain import (
     SchemaFit,
     Stage,
 )
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import heading, line
+from nmpsim.views.console import heading, line, print_facts, print_table
 from nmpsim.views.error_plot import plot_lines
 from nmpsim.views.measures import INDEX, NAME, OPERATION, Measure, Number, output_text
 from nmpsim.views.text import elem_text, plural
@@ -195,8 +194,7 @@ def print_factor(
         ("power of 2", _power(factor)),
         ("float32 bits", factor.real.hex()),
     ]
-    for label, text in rows:
-        line(console, f"  {label:<17} {text}")
+    print_facts(console, rows, 17)
     if errors is None or band is None:
         line(console, "  The shift is longer than 31: every 32-bit input becomes 0.")
         return
@@ -230,8 +228,7 @@ def _print_errors(errors: FormErrors, console: Console) -> None:
         ("not nearest", f"{100 * errors.differing:.4g} % of inputs"),
         ("overflow", _overflow_text(errors)),
     ]
-    for label, text in rows:
-        line(console, f"  {label:<17} {text}")
+    print_facts(console, rows, 17)
 
 
 def _overflow_text(errors: FormErrors) -> str:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from rich.console import Console
 
 from nmpsim.escape import escape_line
 from nmpsim.experiments.history import Entry, find_latest_pairs, name_series
 from nmpsim.report.json import to_json
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import line
-from nmpsim.views.measures import Measure, Number
+from nmpsim.views.console import line, print_table
+from nmpsim.views.measures import RUN_MEASURES, Measure, Number
 
-SCHEMA: Final = "nmpsim-history-2"
 SHORT = 10
 """Characters of a commit that are shown."""
 _BAR = 16
@@ -30,7 +28,7 @@ class HistoryDocument(TypedDict):
 
 def history_json(entries: Sequence[Entry]) -> HistoryDocument:
     """Return the entries as JSON data, the oldest first."""
-    return {"schema": SCHEMA, "entries": [to_json(entry) for entry in entries]}
+    return to_json({"entries": entries}, HistoryDocument)
 
 
 def print_history(entries: Sequence[Entry], console: Console) -> None:
@@ -52,11 +50,9 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
         Measure("commit", "commit", lambda commit: commit[:SHORT]),
         network_name(entries),
         KIND,
-        CYCLES,
+        RUN_MEASURES["cycles"],
         Measure("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
-        SATURATED,
-        SQNR,
-        ACCURACY,
+        *(RUN_MEASURES[key] for key in ("saturated", "SQNR", "accuracy")),
     )
 
 
@@ -70,7 +66,7 @@ def entry_number(entries: Sequence[Entry]) -> Measure:
 def network_name(entries: Sequence[Entry]) -> Measure:
     """Return the column of the name of each entry's series."""
     names = name_series(entries)
-    return Measure("network", "series", names.__getitem__, "name and label", 8)
+    return Measure("network", "series", names.__getitem__, "name and label", least=8)
 
 
 def verdicts(entries: Sequence[Entry]) -> list[str]:
@@ -85,12 +81,13 @@ def _verdict(before: Entry, after: Entry, name: str) -> str:
     facts = []
     worse = better = False
     measures = (
-        ("cycles", CYCLES, "cycles", -1),
-        ("saturated values", SATURATED, "saturated", -1),
-        ("worst SQNR", SQNR, "sqnr_db", 1),
-        ("accuracy", ACCURACY, "accuracy", 1),
+        ("cycles", "cycles", "cycles", -1),
+        ("saturated values", "saturated", "saturated", -1),
+        ("worst SQNR", "SQNR", "sqnr_db", 1),
+        ("accuracy", "accuracy", "accuracy", 1),
     )
-    for title, measure, field, sign in measures:
+    for title, key, field, sign in measures:
+        measure = RUN_MEASURES[key]
         old, new = getattr(before, field), getattr(after, field)
         if old is None or new is None or old == new:
             continue
@@ -105,13 +102,4 @@ def _verdict(before: Entry, after: Entry, name: str) -> str:
     return escape_line(f"{who}: {commits} is {change}{details}")
 
 
-def cycles_text(cycles: float) -> str:
-    """Format a number of cycles, or a mean of such numbers."""
-    return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
-
-
 KIND = Measure("kind", "kind", meaning="a run, or an evaluation of a data set")
-CYCLES = Number("cycles", "", cycles_text, "cycles of the run, or mean of an evaluation")
-SATURATED = Number("saturated", meaning="values limited by the integer type")
-SQNR = Number("SQNR", "sqnr_db", "{:.1f} dB".format, "of the layer with the largest error")
-ACCURACY = Number("accuracy", "", ".2%", "share of correct samples")

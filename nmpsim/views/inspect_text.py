@@ -13,15 +13,15 @@ from nmpsim.bundle import Bundle, Layer, Tensor
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
 from nmpsim.bundle.metadata import OperatorMapping
-from nmpsim.config import default_device
+from nmpsim.config import default_device, format_setting_name
 from nmpsim.escape import escape_line
 from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import heading, line
+from nmpsim.views.console import heading, line, print_facts, print_table
 from nmpsim.views.element_types import KINDS, Share, is_unquantized, shares
 from nmpsim.views.measures import (
     INDEX,
+    LAYER_MEASURES,
     NAME,
     OPERATION,
     Measure,
@@ -159,13 +159,13 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     """Print the contents of a bundle."""
     metadata = bundle.metadata
     line(console, f"{metadata.program} from {metadata.source}", "bold")
-    for label, text in (
+    facts = [
         ("layers", _counts(bundle)),
         ("numerics", metadata.numerics),
         ("format", BUNDLE_SCHEMA),
         ("digest", bundle.digest),
-    ):
-        line(console, f"  {label:<12} {text}")
+    ]
+    print_facts(console, facts)
     _print_elements(bundle, console)
     _print_tensors("inputs", metadata.user_inputs, console)
     _print_tensors("outputs", metadata.user_outputs, console)
@@ -176,8 +176,7 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
         heading(console, "layers")
         _print_layers(metadata.layers, console)
     heading(console, "sizes")
-    for label, nbytes in _sizes(bundle).items():
-        line(console, f"  {label:<12} {bytes_text(nbytes)}")
+    print_facts(console, [(label, bytes_text(size)) for label, size in _sizes(bundle).items()])
     heading(console, "compiled for")
     for text in _device_lines(metadata.device):
         line(console, f"  {text}")
@@ -266,7 +265,7 @@ def _print_layers(layers: Sequence[Layer], console: Console) -> None:
         INDEX,
         NAME,
         OPERATION,
-        Measure("on", lambda layer: placement(layer.placement)),
+        LAYER_MEASURES["placement"],
         Measure("numerics", lambda layer: layer.numerics or None),
         Measure("output", "", output_text, least=16),
         Number("fused", lambda layer: len(layer.fused) or None),
@@ -298,7 +297,7 @@ def _device_lines(settings: Mapping[str, Any]) -> list[str]:
     lines = [f"{settings.get('name', '?')}, cores: {settings.get('cores_count', '?')}"]
     usual = default_device().settings()
     other = [
-        f"{name} = {value}"
+        f"{format_setting_name(name)} = {value}"
         for name, value in settings.items()
         if name != "name" and usual.get(name) != value
     ]

@@ -1,29 +1,35 @@
-"""Measures and causes of cycles: titles, meanings, values and formats, for text and HTML.
+"""Measures of layers and runs, and causes of cycles: one table for text, HTML and the debugger.
 
-A view selects measures as columns; :mod:`nmpsim.views.columns` and :mod:`nmpsim.views.html.tables`
-make tables of them.
+A measure has a title, a meaning, a value and its format. ``LAYER_VIEWS`` lists the measures that
+each view shows; :func:`nmpsim.views.console.print_table` and :mod:`nmpsim.views.html.tables` make
+tables of them.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import attrs
+
+from nmpsim.config import from_settings
 from nmpsim.escape import escape_line
 from nmpsim.records import frozen
+from nmpsim.report.data import LayerReport, RunReport, saturates_notably
 from nmpsim.report.fields import value_at
-from nmpsim.views.text import elem_text, percent, shape_text
+from nmpsim.views.text import duration, elem_text, percent, shape_text
 
 
 @frozen
 class Cell:
-    """Text of a table cell, and the value by which its column is sorted."""
+    """A table cell: its text, and the value by which its column is sorted."""
 
     text: str
     value: float | str
     mark: str = ""
-    """Class of the style sheet, or style of the terminal; the text has the same meaning."""
+    """``host``, ``alarm``, ``notice``, ``more`` or ``less``: how the cell is highlighted."""
     hint: str = ""
     """Tooltip, possibly empty."""
 
@@ -41,6 +47,8 @@ class Measure:
     format: str | Callable[[Any], str] = ""
     """Format specification, or function of the value."""
     meaning: str = ""
+    short: str = ""
+    """Title on a terminal, if it differs."""
     least: int | None = None
     """Smallest width to which texts may be shortened; None if they must not be."""
     is_optional: bool = False
@@ -49,8 +57,8 @@ class Measure:
 
     def cell(self, row: Any) -> Cell:
         """Return the value of the measure for a record, with its text and style."""
-        of = self.value or self.title.replace(" ", "_")
-        value = of(row) if callable(of) else value_at(row, of)
+        source = self.value or self.title.replace(" ", "_")
+        value = source(row) if callable(source) else value_at(row, source)
         if isinstance(value, Cell):
             return value
         if value is None:
@@ -60,6 +68,10 @@ class Measure:
             return Cell(text, text)
         is_finite = not isinstance(value, float) or math.isfinite(value)
         return Cell(text, value if is_finite else math.copysign(1e308, value))
+
+    def at(self, position: int) -> Measure:
+        """Return the same measure for rows that are tuples, with the record at ``position``."""
+        return attrs.evolve(self, value=lambda row: self.cell(row[position]))
 
     def _text(self, value: Any) -> str:
         if callable(self.format):
@@ -79,6 +91,12 @@ def share(part: float, whole: float) -> Cell:
     return Cell(percent(part, whole), part / whole if whole > 0 else -1)
 
 
+def saturation_cell(count: int, elements: int) -> Cell:
+    """Return a count of saturated values, highlighted if there are many among ``elements``."""
+    mark = "alarm" if saturates_notably(count, elements) else "notice" if count else ""
+    return Cell(f"{count:,}", count, mark)
+
+
 def layer_name(layer: Any) -> Cell:
     """Return the display name of a layer, with its full name as the tooltip."""
     shown = escape_line(layer.display_name)
@@ -91,8 +109,8 @@ def output_text(tensor: Any) -> str:
 
 
 def placement(place: str) -> Cell:
-    """Return where layers run, with the host highlighted; ``-`` for no layers."""
-    return Cell(place or "-", place, "magenta" if "host" in place else "")
+    """Return where layers run, with the host marked; ``-`` for no layers."""
+    return Cell(place or "-", place, "host" if "host" in place else "")
 
 
 @frozen
@@ -147,10 +165,209 @@ def largest(shares: Mapping[str, int], count: int | None = None) -> list[tuple[s
     return sorted(positive, key=lambda item: -item[1])[:count]
 
 
-INDEX = Number("#", "index", str, "position in the run")
-NAME = Measure("layer", layer_name, "", "display name; the tooltip has the full name", 6)
-OPERATION = Measure("operation", "", "", "operation of the layer", 8)
-CYCLES = Number(
-    "cycles", "", "", "from the end of the previous layer to the barrier that ends this one"
-)
-OUTPUT = Measure("output", output_text, "", "element type and shape", 9, is_optional=True)
+_LEAST_SHARE = 0.05
+"""Smallest share of the cores' cycles for a cause that is described."""
+
+
+def describe_path(layer: LayerReport, count: int = 3) -> str:
+    """Return the ``count`` largest causes on a layer's critical path with their shares."""
+    causes = largest(layer.critical_path, count)
+    texts = [
+        f"{find_cause(PATH_CAUSES, name).title} {percent(n, layer.cycles)}%" for name, n in causes
+    ]
+    return ", ".join(texts) or "-"
+
+
+def describe_core_cycles(layer: LayerReport, count: int = 3) -> str:
+    """Return the ``count`` largest causes of core cycles, each 5 % or more; empty if none is."""
+    total = max(sum(layer.core_cycles.values()), 1)
+    texts = [
+        f"{percent(cycles, total)}% {find_cause(CORE_CAUSES, cause).meaning}"
+        for cause, cycles in largest(layer.core_cycles, count)
+        if cycles >= _LEAST_SHARE * total
+    ]
+    return "; ".join(texts)
+
+
+def _main_cause(layer: LayerReport) -> Cell | None:
+    for name, cycles in largest(layer.core_cycles, 1):
+        title = find_cause(CORE_CAUSES, name).title
+        return Cell(f"{title} {percent(cycles, sum(layer.core_cycles.values()))}%", title)
+    return None
+
+
+def _cores(layer: LayerReport) -> Cell | int:
+    return Cell("host", 0, "host") if layer.placement == "host" else layer.cores
+
+
+def _saturated(layer: LayerReport) -> Cell | None:
+    return saturation_cell(layer.saturated, layer.elements) if layer.saturated else None
+
+
+def _worst(layer: LayerReport) -> int | None:
+    return max((one.worst for one in layer.saturation if not one.wanted), default=0) or None
+
+
+def _dram_share(path: str) -> Callable[[LayerReport], Cell]:
+    """Return a function that reads a share of the DRAM's time; ``-`` on the host."""
+    return lambda layer: share(value_at(layer, path), layer.placement == "device")
+
+
+def format_cycles(cycles: float) -> str:
+    """Format a number of cycles, or a mean of such numbers."""
+    return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
+
+
+LAYER_MEASURES: Mapping[str, Measure] = {
+    "index": Number("#", "index", str, "position in the run"),
+    "layer": Measure(
+        "layer", layer_name, meaning="display name; the tooltip has the full name", least=6
+    ),
+    "operation": Measure("operation", meaning="operation of the layer", least=8),
+    "placement": Measure(
+        "on",
+        lambda layer: placement(layer.placement),
+        meaning="device or host; host layers take no device cycles",
+    ),
+    "cores": Number("cores", _cores, meaning="number of cores with work"),
+    "output": Measure(
+        "output", output_text, meaning="element type and shape", least=9, is_optional=True
+    ),
+    "cycles": Number(
+        "cycles",
+        meaning="from the end of the previous layer to the barrier that ends this one",
+    ),
+    "bound": Number("bound", "bound.cycles", meaning="lower limit of the cycles for any schedule"),
+    "distance": Number("x bound", "distance", ".2f", "cycles as a multiple of the bound", "x"),
+    "limited by": Measure(
+        "limited by", "bound.kind", meaning="compute: MAC arrays and vector units; memory: DRAM"
+    ),
+    "formula": Measure(
+        "formula",
+        lambda layer: layer.bound.formula or None,
+        meaning="formula of the bound",
+        least=20,
+    ),
+    "main cause": Measure(
+        "main cause", _main_cause, meaning="largest cause of core cycles, and its share"
+    ),
+    "critical path": Measure(
+        "critical path",
+        describe_path,
+        meaning="causes on the critical path, as shares of the layer's cycles",
+    ),
+    "core cycles": Measure(
+        "core cycles", describe_core_cycles, meaning="causes, as shares of all cores' cycles"
+    ),
+    "MAC utilization": Number(
+        "MAC utilization %",
+        lambda layer: share(layer.utilization, layer.macs > 0),
+        meaning="share of the multiplications that all MAC arrays could do",
+        short="MAC util%",
+    ),
+    "DRAM busy": Number(
+        "DRAM busy %",
+        _dram_share("use.dram_busy"),
+        meaning="share of cycles in which the DRAM served loads or stores",
+        short="DRAM%",
+    ),
+    "row misses": Number(
+        "row misses %", _dram_share("use.row_misses"), meaning="part of DRAM busy: opening rows"
+    ),
+    "wasted": Number(
+        "wasted %",
+        _dram_share("use.bursts_wasted"),
+        meaning="part of DRAM busy: transferring bytes that were not requested",
+    ),
+    "burst": Number(
+        "burst %",
+        lambda layer: share(layer.burst_efficiency, layer.bursts > 0),
+        meaning="requested bytes as a share of the bytes of bursts",
+    ),
+    "saturated": Number(
+        "saturated",
+        _saturated,
+        meaning="results limited by the integer type, without clipped ones",
+    ),
+    "saturated share": Number(
+        "% saturated",
+        lambda layer: share(layer.saturated, layer.elements),
+        meaning="share of the layer's results",
+    ),
+    "worst": Number("worst", _worst, meaning="largest overshoot, in units of the last place"),
+    "MACs": Number("MACs", "macs", meaning="number of multiplications"),
+    "bytes read": Number("bytes read", meaning="bytes loaded from DRAM"),
+    "bytes written": Number("bytes written", meaning="bytes stored to DRAM"),
+    "arithmetic": Measure(
+        "arithmetic", lambda layer: layer.numerics or None, meaning="numerics profile"
+    ),
+    "line": Number("line", lambda layer: layer.line or None, meaning="line in the LIR text"),
+}
+"""Measures of a layer, by key."""
+LAYER_VIEWS: Mapping[str, tuple[str, ...]] = {
+    "run": ("index", "layer", "operation", "cores", "output", "cycles", "time", "DRAM busy",
+            "MAC utilization", "saturated"),
+    "bounds": ("index", "layer", "cycles", "distance", "bound", "limited by", "formula"),
+    "page": ("index", "layer", "operation", "placement", "cores", "cycles", "time", "distance",
+             "limited by", "main cause", "scratchpad", "MAC utilization", "DRAM busy",
+             "row misses", "wasted", "burst", "saturated", "saturated share", "worst", "MACs",
+             "bytes read", "bytes written", "output", "arithmetic", "line"),
+    "slowest": ("index", "layer", "operation", "cores", "cycles", "time", "bound", "limited by",
+                "formula", "distance", "scratchpad", "critical path", "core cycles"),
+}  # fmt: skip
+"""View -> keys of its columns: ``run`` and ``bounds`` are text, ``page`` and ``slowest`` HTML."""
+INDEX, NAME, OPERATION = (LAYER_MEASURES[key] for key in ("index", "layer", "operation"))
+
+RUN_MEASURES: Mapping[str, Measure] = {
+    "cycles": Number("cycles", "", format_cycles, "cycles of the run, or mean of an evaluation"),
+    "latency": Number("latency", "seconds", duration, "cycles at the device's clock"),
+    "DRAM busy": Number(
+        "DRAM busy %",
+        lambda run: share(run.use.dram_busy, run.cycles > 0),
+        meaning="share of cycles in which the DRAM served transfers",
+    ),
+    "MAC utilization": Number(
+        "MAC utilization %",
+        lambda run: share(run.use.mac_utilization, run.cycles > 0),
+        meaning="share of the multiplications that all MAC arrays could do",
+    ),
+    "saturated": Number(
+        "saturated", meaning="values limited by the integer type, without clipped ones"
+    ),
+    "SQNR": Number(
+        "worst SQNR",
+        "sqnr_db",
+        "{:.1f} dB".format,
+        "of the layer with the largest error",
+        "SQNR",
+    ),
+    "accuracy": Number("accuracy", "", ".2%", "share of correct samples"),
+}
+"""Measures of a run, of a sweep point, or of an entry of a history, by key."""
+
+
+def layer_columns(report: RunReport, view: str) -> list[Measure]:
+    """Return the columns of a view in ``LAYER_VIEWS``, for the layers of a run.
+
+    The share of a scratchpad is omitted if the run recorded no timeline.
+    """
+    measures = {
+        **LAYER_MEASURES,
+        "time": Number(
+            "time %",
+            lambda layer: share(layer.cycles, report.cycles),
+            meaning="share of the cycles of the run",
+            short="time%",
+        ),
+    }
+    if report.scratchpads:
+        used: Counter[int] = Counter()
+        for block in report.scratchpads:
+            used[block.layer] += block.end - block.begin
+        size = from_settings(report.device).scratchpad_bytes
+        measures["scratchpad"] = Number(
+            "scratchpad %",
+            lambda layer: share(used[layer.index], size),
+            meaning="share of a scratchpad that the layer wrote",
+        )
+    return [measures[key] for key in LAYER_VIEWS[view] if key in measures]

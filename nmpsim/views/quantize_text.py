@@ -11,8 +11,7 @@ from nmpsim.lir.names import display_names, operation_name
 from nmpsim.quantization import Comparison, QuantizedProgram, QuantizedResult, Settings
 from nmpsim.report.fields import OR_NULL, From
 from nmpsim.report.json import to_json
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import heading, line
+from nmpsim.views.console import heading, line, print_table
 from nmpsim.views.measures import Measure, Number
 from nmpsim.views.text import decibels, elem_text, percent, plural
 

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from rich.console import Console
 
 from nmpsim.escape import escape_line
-from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.report.data import RunReport
 from nmpsim.report.device_use import HostWork, Throughput
 from nmpsim.report.termination import ContractReport, TrapReport, ViolationReport
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import heading, line
+from nmpsim.views.console import heading, line, print_facts, print_table
 from nmpsim.views.measures import (
     CORE_CAUSES,
-    CYCLES,
-    INDEX,
-    NAME,
-    OPERATION,
-    OUTPUT,
     PATH_CAUSES,
-    Cell,
-    Measure,
-    Number,
-    find_cause,
+    describe_path,
     largest,
-    share,
+    layer_columns,
 )
 from nmpsim.views.outputs import output_lines
 from nmpsim.views.text import duration, per_second, percent, plural
@@ -35,8 +25,6 @@ MAX_SATURATED = 10
 """Layers whose saturation is listed by stage: those with the largest share."""
 MAX_SLOW = 5
 """Layers that are listed by distance from their bound and by critical path."""
-MAX_PATH = 3
-"""Causes of a layer's critical path that are listed."""
 _TRAP_HINTS = {
     "deadlock": "every core waits: look for a barrier or semaphore that some core never reaches"
     " (`nmpsim disasm`)",
@@ -74,8 +62,7 @@ def print_run(report: RunReport, console: Console) -> None:
         _print_layers(report, console)
     _print_saturation_note(report, console)
     heading(console, "total")
-    for label, text in run_totals(report):
-        line(console, f"  {label:<12} {text}")
+    print_facts(console, run_totals(report))
     _print_causes(report, console)
     _print_path(report, console)
     _print_bounds(report, console)
@@ -97,35 +84,7 @@ def print_run(report: RunReport, console: Console) -> None:
 
 def _print_layers(report: RunReport, console: Console) -> None:
     """Print a row per layer; on a narrow terminal without outputs and with shortened names."""
-    print_table(
-        console,
-        report.layers,
-        INDEX,
-        NAME,
-        OPERATION,
-        Number("cores", lambda one: Cell(_cores_text(one), 0, _host_mark(one))),
-        OUTPUT,
-        CYCLES,
-        Number("time%", lambda one: share(one.cycles, report.cycles)),
-        Number("DRAM%", lambda one: share(one.use.dram_busy, one.placement == "device")),
-        Number("MAC util%", lambda one: share(one.utilization, one.macs > 0)),
-        Number("saturated", _saturated),
-    )
-
-
-def _cores_text(layer: LayerReport) -> str:
-    """Return the number of cores with work, or ``host``."""
-    return "host" if layer.placement == "host" else f"{layer.cores}"
-
-
-def _host_mark(layer: Any) -> str:
-    return "magenta" if layer.placement == "host" else ""
-
-
-def _saturated(layer: LayerReport) -> Cell:
-    if not layer.saturated:
-        return Cell("-", 0)
-    return Cell(f"{layer.saturated:,}", layer.saturated, "bold yellow")
+    print_table(console, report.layers, *layer_columns(report, "run"))
 
 
 def _arithmetic(report: RunReport) -> str:
@@ -143,7 +102,8 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
     console.print()
     line(console, "saturated: results limited by the integer type, by layer")
     for layer in sorted(
-        sorted(saturated, key=_saturated_share)[-MAX_SATURATED:], key=lambda layer: layer.index
+        sorted(saturated, key=lambda layer: layer.saturated_share)[-MAX_SATURATED:],
+        key=lambda layer: layer.index,
     ):
         stages: Counter[str] = Counter()
         for one in layer.saturation:
@@ -158,10 +118,6 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
     if len(saturated) > MAX_SATURATED:
         more = plural(len(saturated) - MAX_SATURATED, "layer")
         line(console, f"  and {more} with smaller shares; --format json has all")
-
-
-def _saturated_share(layer: LayerReport) -> float:
-    return layer.saturated / max(layer.elements, 1)
 
 
 def run_totals(report: RunReport) -> list[tuple[str, str]]:
@@ -240,17 +196,8 @@ def _print_path(report: RunReport, console: Console) -> None:
         if any(layer.critical_path.values()):
             line(
                 console,
-                f"  layer {layer.index} {escape_line(layer.display_name)}: {path_text(layer)}",
+                f"  layer {layer.index} {escape_line(layer.display_name)}: {describe_path(layer)}",
             )
-
-
-def path_text(layer: LayerReport) -> str:
-    """Return the largest causes of a layer's critical path."""
-    causes = largest(layer.critical_path, MAX_PATH)
-    texts = [
-        f"{find_cause(PATH_CAUSES, name).title} {percent(n, layer.cycles)}%" for name, n in causes
-    ]
-    return ", ".join(texts) or "-"
 
 
 def _print_bounds(report: RunReport, console: Console) -> None:
@@ -259,17 +206,7 @@ def _print_bounds(report: RunReport, console: Console) -> None:
     if not slow:
         return
     heading(console, "layers furthest from their roofline bound")
-    print_table(
-        console,
-        slow,
-        INDEX,
-        NAME,
-        CYCLES,
-        Number("x", "distance", ".2f"),
-        Number("bound", "bound.cycles"),
-        Measure("limited by", "bound.kind"),
-        Measure("formula", "bound.formula", least=20),
-    )
+    print_table(console, slow, *layer_columns(report, "bounds"))
 
 
 def _print_outputs(report: RunReport, console: Console) -> None:

@@ -10,10 +10,10 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from nmpsim.atomic import cannot_write, write_file
+from nmpsim.config import format_setting_name
 from nmpsim.experiments import SweepResult
-from nmpsim.experiments.grid import format_setting_name
 from nmpsim.experiments.table import Row
-from nmpsim.extras import missing
+from nmpsim.extras import require_extra
 from nmpsim.views.text import plural
 
 if TYPE_CHECKING:
@@ -35,11 +35,8 @@ def check_plots(folder: Path) -> None:
     UserError
         PKG001 if matplotlib is missing, FILE002 if the folder cannot be made.
     """
-    try:
+    with require_extra("plot", "plots need matplotlib", instead="omit --plot"):
         import matplotlib.figure  # noqa: F401 - whether it is there
-    except ImportError as error:
-        instead = "or omit --plot"
-        raise missing(error, "plot", "plots need matplotlib", instead=instead) from error
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from rich.console import Console
 
+from nmpsim.config import format_setting_name
 from nmpsim.escape import escape_line
 from nmpsim.experiments import SweepResult
-from nmpsim.experiments.grid import format_setting_name
 from nmpsim.experiments.table import Row
 from nmpsim.report.device_use import HostWork
-from nmpsim.views.columns import print_table
-from nmpsim.views.console import heading, line
-from nmpsim.views.measures import CYCLES, Measure, Number, share
-from nmpsim.views.text import duration, plural
+from nmpsim.report.fields import From
+from nmpsim.report.json import to_json
+from nmpsim.views.console import heading, line, print_table
+from nmpsim.views.measures import RUN_MEASURES, Measure, Number, share
+from nmpsim.views.text import plural
 
 MAX_ROWS = 64
 """Points that are shown, the fastest first."""
-SCHEMA: Final = "nmpsim-sweep-1"
 
 
 class SweepDocument(TypedDict):
@@ -30,19 +30,15 @@ class SweepDocument(TypedDict):
     varied: Annotated[list[str], "columns of the settings that were varied"]
     reused: Annotated[int, "points that the file of results had already"]
     points: Annotated[
-        list[dict[str, int | float | str | None]], "with the columns of the file of results"
+        list[dict[str, int | float | str | None]],
+        From("rows"),
+        "with the columns of the file of results",
     ]
 
 
 def sweep_json(result: SweepResult) -> SweepDocument:
     """Return the sweep as JSON data; points have the columns of the results file."""
-    return {
-        "schema": SCHEMA,
-        "program": result.program,
-        "varied": list(result.varied),
-        "reused": result.reused,
-        "points": [dict(row) for row in result.rows],
-    }
+    return to_json(result, SweepDocument)
 
 
 def print_sweep(result: SweepResult, console: Console) -> None:
@@ -70,14 +66,14 @@ def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Measure]:
     best = min(int(row["cycles"]) for row in rows)
     return [
         *(Number(format_setting_name(one), one, str) for one in varied),
-        CYCLES,
+        RUN_MEASURES["cycles"],
         Number("x best", lambda row: row["cycles"] / best if best else None, ".2f"),
-        Number("latency", "seconds", duration),
+        RUN_MEASURES["latency"],
         Number("MAC util%", lambda row: share(row["utilization"], 1.0)),
         Measure("limited by", "bound"),
         Number("bound%", lambda row: share(row["bound_cycles"], row["cycles"])),
         Number("bytes", lambda row: row["bytes_read"] + row["bytes_written"]),
-        Number("saturated"),
+        RUN_MEASURES["saturated"],
         Measure("host", _host),
     ]
 

@@ -120,9 +120,9 @@ def real_text(value: float) -> str:
     return f"{value:.6g}"
 
 
-def decibels(value: float) -> str:
-    """Return a ratio in dB, ``exact`` for infinity."""
-    return "exact" if value == math.inf else f"{value:.1f}"
+def decibels(value: float, unit: str = "") -> str:
+    """Return a ratio in dB with one decimal and ``unit``; ``exact`` for infinity."""
+    return "exact" if value == math.inf else f"{value:.1f}{unit}"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

@@ -120,7 +120,7 @@ def test_command_line(bundle_file: Path) -> None:
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 0, shown.output
     assert "cycles when an assumed setting changes by 20%" in shown.output
-    assert "dram_bytes_per_cycle" in shown.output
+    assert "dram.bytes_per_cycle" in shown.output
     assert "scratchpad_bytes*" in shown.output
     assert "recompiled" in shown.output
     given = CliRunner().invoke(app, [*arguments, "--format", "json"])

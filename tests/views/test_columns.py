@@ -5,8 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from nmpsim.views.columns import Column, fitted_table, print_table
-from nmpsim.views.console import text_of
+from nmpsim.views.console import Column, fitted_table, print_table, text_of
 from nmpsim.views.measures import Cell, Measure, Number
 
 

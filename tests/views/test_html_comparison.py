@@ -40,7 +40,7 @@ def test_what_the_devices_and_answers_have_in_common():
     wrong = {"prob": first.outputs["prob"] + 1}
     runs = {"old": first, "slow": sample_report(device=device), "new": sample_report(outputs=wrong)}
     ((setting, *values),) = settings_table(runs).rows
-    assert setting.text == "dram_bytes_per_cycle"
+    assert setting.text == "dram.bytes_per_cycle"
     assert [cell.text for cell in values] == ["16", "8", "16"]
     titles = [heading.title for heading in totals_table(runs).headings]
     outputs = [row[titles.index("outputs")].text for row in totals_table(runs).rows]

@@ -27,11 +27,10 @@ from nmpsim.report.device_use import Throughput
 from nmpsim.views.html import html_page
 from nmpsim.views.html.compare import change_figure
 from nmpsim.views.html.figures import MAX_MARKS, NAME_CHARACTERS, layer_labels
-from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.headline import headline, title_of
 from nmpsim.views.html.layer_graph import layer_graph
-from nmpsim.views.html.run_figures import error_figures, run_figures
-from nmpsim.views.html.saturation_map import CHANNEL_CELLS
+from nmpsim.views.html.run_figures import CHANNEL_CELLS, error_figures, run_figures
+from nmpsim.views.html.tables import saturation_table, slow_table
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 EVIL += "\x1b[31m\ud800\uffff"
@@ -185,9 +184,10 @@ def test_slow_layers_say_what_bounds_them_and_what_their_cores_did():
     titles = [heading.title for heading in table.headings]
     rows = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows]
     assert [row["cycles"] for row in rows] == ["2,499", "1,000", "1"]
-    assert rows[0]["limited by"] == "compute: 50000 MACs / (1 cores x 64 MACs a cycle)"
+    assert rows[0]["limited by"] == "compute"
+    assert rows[0]["formula"] == "50000 MACs / (1 cores x 64 MACs a cycle)"
     assert rows[0]["x bound"] == "3.20"
-    assert [row["cores"] for row in rows] == ["1", "1", "0"]
+    assert [row["cores"] for row in rows] == ["1", "1", "host"]
     assert [row["scratchpad %"] for row in rows] == ["0.8", "75.0", "0.0"]
     assert rows[0]["core cycles"] == (
         "60.0% MAC array at work; 15.0% waiting for loads; 10.0% control core at work"

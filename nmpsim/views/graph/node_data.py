@@ -20,7 +20,7 @@ from nmpsim.escape import escape_line
 from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.graph.network import node_id
-from nmpsim.views.text import percent
+from nmpsim.views.text import decibels, percent
 
 Value = int | float | str
 _STATISTICS = ("min", "max", "sum", "avg")
@@ -64,18 +64,17 @@ def _describe(node: _NodeMeasures) -> str:
         return escape_line(node.note)
     parts = [f"{node.cycles:,} cycles ({percent(node.share, 1.0)}%)" if node.cycles else ""]
     parts += [f"{node.saturated:,} saturated" if node.saturated else ""]
-    parts += ["" if node.sqnr_db is None else f"{_db(node.sqnr_db)} SQNR", node.placement]
+    parts += [
+        "" if node.sqnr_db is None else f"{decibels(node.sqnr_db, ' dB')} SQNR",
+        node.placement,
+    ]
     return ", ".join(part for part in parts if part)
-
-
-def _db(sqnr_db: float) -> str:
-    return "exact" if sqnr_db == math.inf else f"{sqnr_db:.1f} dB"
 
 
 def _sqnr(node: _NodeMeasures) -> Value | None:
     if node.sqnr_db is None or math.isfinite(node.sqnr_db):
         return None if node.sqnr_db is None else round(node.sqnr_db, 2)
-    return _db(node.sqnr_db)  # JSON has no infinity
+    return decibels(node.sqnr_db, " dB")  # JSON has no infinity
 
 
 def _by_placement(node: _NodeMeasures) -> str:

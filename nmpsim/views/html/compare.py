@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from nmpsim.config import format_setting_name
 from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.figures import (
@@ -20,13 +21,21 @@ from nmpsim.views.html.figures import (
     short_names,
     tooltips,
 )
-from nmpsim.views.html.headline import db_text, saturated_values, worst_sqnr
-from nmpsim.views.html.tables import Table, marked, table_of
-from nmpsim.views.measures import NAME, Cell, Measure, Number, layer_name, share
-from nmpsim.views.text import duration
+from nmpsim.views.html.tables import Table, make_table
+from nmpsim.views.measures import (
+    NAME,
+    RUN_MEASURES,
+    Cell,
+    Measure,
+    Number,
+    layer_name,
+    saturation_cell,
+)
+from nmpsim.views.text import decibels
 
 MAX_DRAWN = 20
 """Layers in the figure, by change of cycles."""
+_MISSING = Cell("missing", -1)
 _Runs = Mapping[str, RunReport]
 
 
@@ -62,11 +71,12 @@ def _verdict(who: str, first: RunReport, run: RunReport) -> str:
     if run.trap is not None:
         facts.insert(0, "it did not complete")
     facts.append(f"the outputs {'are the same' if _same_outputs(first, run) else 'differ'}")
-    if more := saturated_values(run) - saturated_values(first):
+    if more := run.saturated - first.saturated:
         facts.append(f"{abs(more):,} {'more' if more > 0 else 'fewer'} values saturate")
-    before, after = worst_sqnr(first), worst_sqnr(run)
+    before, after = first.worst_sqnr, run.worst_sqnr
     if before is not None and after is not None and before[1] != after[1]:
-        facts.append(f"the worst SQNR was {db_text(before[1])} and is {db_text(after[1])}")
+        was, now = (decibels(one[1], " dB") for one in (before, after))
+        facts.append(f"the worst SQNR was {was} and is {now}")
     return f"{who}: {'; '.join(facts)}."
 
 
@@ -85,65 +95,56 @@ def _time_words(first: RunReport, run: RunReport) -> str:
 def totals_table(runs: _Runs) -> Table:
     """Return a table with a row per run."""
     first = next(iter(runs.values()))
-    end = Measure("end", _end, meaning="whether the run completed")
-    return table_of(
-        ({"run": name, "report": run} for name, run in runs.items()),
-        Measure("run", meaning="name of the file"),
-        Measure("network", "report.program", meaning="name of the program"),
-        Measure("device", "report.device", _device, "name and number of cores"),
-        Number("cycles", "report.cycles", meaning="cycles of the whole run"),
+    cycles, latency, *uses = (
+        RUN_MEASURES[key].at(1)
+        for key in ("cycles", "latency", "DRAM busy", "MAC utilization", "saturated")
+    )
+    return make_table(
+        runs.items(),
+        Measure("run", itemgetter(0), meaning="name of the file"),
+        Measure("network", "program", meaning="name of the program").at(1),
+        Measure("device", "", _device, "name and number of cores").at(1),
+        cycles,
         Number(
             "change",
-            lambda row: _change(first.cycles, row["report"].cycles),
+            lambda run: _change(first.cycles, run.cycles),
             meaning="change of cycles against the first run",
-        ),
-        Number("time", "report.seconds", duration, "latency at the device's clock"),
-        Number(
-            "DRAM busy %",
-            lambda row: share(row["report"].use.dram_busy, row["report"].cycles > 0),
-            meaning="share of cycles in which the DRAM served transfers",
-        ),
-        Number(
-            "MAC utilization %",
-            lambda row: share(row["report"].use.mac_utilization, row["report"].cycles > 0),
-            meaning="share of the multiplications that all MAC arrays could do",
-        ),
-        Number(
-            "saturated",
-            lambda row: saturated_values(row["report"]),
-            meaning="values limited by the integer type, without clipped ones",
-        ),
+        ).at(1),
+        latency,
+        *uses,
         Measure(
             "outputs",
-            lambda row: "equal" if _same_outputs(first, row["report"]) else "different",
+            lambda run: "equal" if _same_outputs(first, run) else "different",
             meaning="whether outputs are bit-exact equal to those of the first run",
-        ),
-        end,
+        ).at(1),
+        Measure("end", _end, meaning="whether the run completed").at(1),
     )
 
 
 def settings_table(runs: _Runs) -> Table | None:
     """Return a table of the settings that differ between runs; None if none does."""
     names = dict.fromkeys(name for run in runs.values() for name in run.device)
-    rows = [(name, *(run.device.get(name) for run in runs.values())) for name in names]
-    other = [row for row in rows if len(set(row[1:])) > 1]
-    return (
-        other
-        and table_of(
-            other,
-            Measure("setting", itemgetter(0), meaning="section and key of the device file"),
-            *(
-                Number(name, itemgetter(at), meaning=f"value in {name}")
-                for at, name in enumerate(runs, 1)
-            ),
-        )
-    ) or None
+    rows = [
+        (format_setting_name(name), *(run.device.get(name) for run in runs.values()))
+        for name in names
+    ]
+    differing = [row for row in rows if len(set(row[1:])) > 1]
+    if not differing:
+        return None
+    return make_table(
+        differing,
+        Measure("setting", itemgetter(0), meaning="section and key of the device file"),
+        *(
+            Number(name, itemgetter(at), meaning=f"value in {name}")
+            for at, name in enumerate(runs, 1)
+        ),
+    )
 
 
 def layers_table(runs: _Runs) -> Table:
     """Return a table of layers: cycles, changes of cycles and saturation in each run."""
     names = list(runs)
-    return table_of(
+    return make_table(
         _rows(runs),
         attrs.evolve(NAME, value="shown"),
         *(
@@ -196,9 +197,11 @@ def change_figure(runs: _Runs) -> Figure | None:
     return Figure("Largest changes", said, spec)
 
 
-def _end(row: Mapping[str, Any]) -> Cell:
-    trap = row["report"].trap
-    return marked(trap.kind, "alarm") if trap else marked("completed", "")
+def _end(run: RunReport) -> Cell | str:
+    if run.trap is None:
+        return "completed"
+    words = run.trap.kind.replace("_", " ")
+    return Cell(words, words, "alarm")
 
 
 def _device(device: Mapping[str, Any]) -> str:
@@ -220,7 +223,8 @@ def _rows(runs: _Runs) -> list[_Row]:
 
 
 def _cycles(run: int, row: _Row) -> Cell:
-    return _count(row.cycles()[run])
+    cycles = row.cycles()[run]
+    return _MISSING if cycles is None else Cell(f"{cycles:,}", cycles)
 
 
 def _changed_cycles(run: int, row: _Row) -> Cell:
@@ -229,12 +233,7 @@ def _changed_cycles(run: int, row: _Row) -> Cell:
 
 def _saturated(run: int, row: _Row) -> Cell:
     layer = row.layers[run]
-    saturated = None if layer is None else layer.saturated
-    return _count(saturated, "alarm" if saturated else "")
-
-
-def _count(number: int | None, mark: str = "") -> Cell:
-    return Cell("missing", -1) if number is None else Cell(f"{number:,}", number, mark)
+    return _MISSING if layer is None else saturation_cell(layer.saturated, 0)
 
 
 def _change(before: int | None, after: int | None) -> Cell:

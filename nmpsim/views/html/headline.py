@@ -10,12 +10,10 @@ import attrs
 from nmpsim.escape import escape_line
 from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.data import NOTABLE_SHARE, LayerReport, RunReport
-from nmpsim.views.analyses_text import own_error
+from nmpsim.views.analyses_text import PARTS
 from nmpsim.views.html.figures import cores_of, short_names
-from nmpsim.views.html.findings import causes_of
-from nmpsim.views.html.tables import is_notable
-from nmpsim.views.measures import PATH_CAUSES, find_cause, largest
-from nmpsim.views.text import duration, per_second, percent, plural
+from nmpsim.views.measures import PATH_CAUSES, describe_core_cycles, find_cause, largest
+from nmpsim.views.text import decibels, duration, per_second, percent, plural
 
 FUNCTION = "main"
 """Glow's name of every network."""
@@ -23,14 +21,6 @@ MAX_LAYERS = 3
 """Layers of a list."""
 MAX_CAUSES = 2
 """Causes shown for a slow layer."""
-PARTS = {
-    "inherited": "inherited from earlier layers",
-    "bias": "quantization of the bias",
-    "weights": "quantization of the weights",
-    "saturation": "saturation",
-    "rescale": "rounding",
-}
-"""Parts of a layer's error -> descriptions."""
 OWN_PARTS = [part for part in PARTS if part != "inherited"]
 
 
@@ -73,7 +63,11 @@ class Headline:
 
 def headline(report: RunReport) -> Headline:
     """Return the headline of a run."""
-    notable = sorted(filter(is_notable, report.layers), key=_share, reverse=True)
+    notable = sorted(
+        (layer for layer in report.layers if layer.saturates_notably),
+        key=lambda layer: layer.saturated_share,
+        reverse=True,
+    )
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_LAYERS]
     names = short_names([layer.display_name for layer in report.layers])
 
@@ -105,11 +99,9 @@ def _verdict(report: RunReport, notable: Sequence[LayerReport]) -> str:
             f" {NOTABLE_SHARE:.1%} of the values saturated"
         )
     else:
-        clauses.append(
-            "saturation is negligible" if saturated_values(report) else "no value saturated"
-        )
-    if (worst := worst_sqnr(report)) is not None:
-        clauses.append(f"the worst SQNR is {db_text(worst[1])}")
+        clauses.append("saturation is negligible" if report.saturated else "no value saturated")
+    if (worst := report.worst_sqnr) is not None:
+        clauses.append(f"the worst SQNR is {decibels(worst[1], ' dB')}")
     text = "; ".join(clauses)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -128,7 +120,7 @@ def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[KeyNumb
         ),
         KeyNumber(
             "saturated values",
-            f"{saturated_values(report):,}",
+            f"{report.saturated:,}",
             f"notable in {plural(len(notable), 'layer')}" if notable else "",
             alarm=bool(notable),
         ),
@@ -148,25 +140,13 @@ def _throughput(report: RunReport) -> Iterator[KeyNumber]:
 
 def _sqnr(report: RunReport) -> KeyNumber:
     label = "worst SQNR"
-    if (worst := worst_sqnr(report)) is None:
+    if (worst := report.worst_sqnr) is None:
         return KeyNumber(label, "-", "nmpsim run --shadow measures it")
     layer, sqnr_db = worst
     against = "rounding only" if layer.accumulated is None else "against float"
-    return KeyNumber(label, db_text(sqnr_db), f"{against}, layer {layer.index}", layer.index)
-
-
-def worst_sqnr(report: RunReport) -> tuple[ShadowLayer, float] | None:
-    """Return the layer with the lowest SQNR of its result, and that SQNR."""
-    return None if report.shadow is None else report.shadow.worst()
-
-
-def saturated_values(report: RunReport) -> int:
-    """Return the number of saturated values in all layers."""
-    return sum(layer.saturated for layer in report.layers)
-
-
-def _share(layer: LayerReport) -> float:
-    return layer.saturated / max(layer.elements, 1)
+    return KeyNumber(
+        label, decibels(sqnr_db, " dB"), f"{against}, layer {layer.index}", layer.index
+    )
 
 
 def _slow_words(layer: LayerReport, report: RunReport) -> str:
@@ -177,7 +157,7 @@ def _slow_words(layer: LayerReport, report: RunReport) -> str:
         f"{percent(n, layer.cycles)}% {find_cause(PATH_CAUSES, name).meaning}" for name, n in path
     ]:
         facts.append(f"critical path: {', '.join(causes)}")
-    elif cause := causes_of(layer, 1):
+    elif cause := describe_core_cycles(layer, 1):
         facts.append(cause)
     if 0 < layer.cores < (cores := cores_of(report)):
         facts.append(f"{layer.cores} of {cores} cores have work")
@@ -193,7 +173,7 @@ def _saturation_words(layer: LayerReport) -> str:
 
 
 def _remaining(report: RunReport, notable: Sequence[LayerReport]) -> str:
-    others = [one for one in report.layers if one.saturated and not is_notable(one)]
+    others = [one for one in report.layers if one.saturated and not one.saturates_notably]
     if not others:
         return f"No {'other ' if notable else ''}value saturated"
     count = plural(sum(layer.saturated for layer in others), "value")
@@ -205,10 +185,10 @@ def _remaining(report: RunReport, notable: Sequence[LayerReport]) -> str:
 def _inexact(report: RunReport) -> Iterator[tuple[int, str]]:
     """Yield the layers with the largest error of their own, and a remark."""
     layers = report.shadow.layers if report.shadow is not None else ()
-    lossy = [(size.sqnr_db, one) for one in layers if (size := own_error(one)) is not None]
+    lossy = [(size.sqnr_db, one) for one in layers if (size := one.own_error) is not None]
     for sqnr_db, one in sorted(lossy, key=lambda item: item[0])[:MAX_LAYERS]:
         if sqnr_db < math.inf:
-            yield one.index, f"{db_text(sqnr_db)}{_main_part(one)}"
+            yield one.index, f"{decibels(sqnr_db, ' dB')}{_main_part(one)}"
 
 
 def _main_part(layer: ShadowLayer) -> str:
@@ -223,8 +203,3 @@ def _main_part(layer: ShadowLayer) -> str:
 
 def _percent(share: float, report: RunReport) -> str:
     return f"{percent(share, 1)}%" if report.cycles else "-"
-
-
-def db_text(sqnr_db: float) -> str:
-    """Return an SQNR as text."""
-    return "exact" if sqnr_db == math.inf else f"{sqnr_db:.1f} dB"

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import attrs
-
 from nmpsim.escape import escape_line
 from nmpsim.experiments.history import Entry, name_series
 from nmpsim.views.history_text import (
-    ACCURACY,
-    CYCLES,
     KIND,
-    SATURATED,
     SHORT,
-    SQNR,
     entry_number,
     network_name,
     verdicts,
 )
 from nmpsim.views.html.figures import Figure, axis, figure_spec, tooltips
 from nmpsim.views.html.page import FigureRenderer, load_template, require_html
-from nmpsim.views.html.tables import Table, table_of
-from nmpsim.views.measures import Measure
+from nmpsim.views.html.tables import Table, make_table
+from nmpsim.views.measures import RUN_MEASURES, Measure
 from nmpsim.views.text import shorten_distinct
 
 _NAME_CHARACTERS = 100
@@ -111,15 +105,12 @@ def _line(entry: Entry, names: Mapping[tuple[str, str], str]) -> str:
 
 
 def _table(entries: Sequence[Entry]) -> Table:
-    return table_of(
+    return make_table(
         entries,
         entry_number(entries),
         Measure("date", meaning="date of the commit, UTC"),
         Measure("commit", meaning="commit of the repository"),
         network_name(entries),
         KIND,
-        CYCLES,
-        SATURATED,
-        attrs.evolve(SQNR, title="worst SQNR"),
-        ACCURACY,
+        *(RUN_MEASURES[key] for key in ("cycles", "saturated", "SQNR", "accuracy")),
     )

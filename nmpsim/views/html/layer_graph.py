@@ -8,9 +8,7 @@ import attrs
 
 from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.views.html.findings import causes_of
-from nmpsim.views.html.tables import is_notable
-from nmpsim.views.measures import CORE_CAUSES, find_cause
+from nmpsim.views.measures import CORE_CAUSES, describe_core_cycles, find_cause
 from nmpsim.views.text import percent, plural
 
 MAX_LAYERS = 1000
@@ -163,7 +161,7 @@ def _box(layer: LayerReport, report: RunReport, place: tuple[int, int], longest:
         detail=share,
         tooltip=escape_line("; ".join(_facts(layer, report))),
         host=layer.placement == "host",
-        saturated=is_notable(layer),
+        saturated=layer.saturates_notably,
     )
 
 
@@ -192,7 +190,7 @@ def _facts(layer: LayerReport, report: RunReport) -> Iterator[str]:
         yield f"on the host, {layer.reason}" if layer.reason else "on the host"
     else:
         yield f"{layer.cycles:,} cycles, {percent(layer.cycles, report.cycles)}% of the run"
-    if causes := causes_of(layer):
+    if causes := describe_core_cycles(layer):
         yield causes
     if layer.saturated:
         yield f"{plural(layer.saturated, 'value')} saturated"

@@ -10,11 +10,10 @@ from typing import Any
 import attrs
 
 from nmpsim.escape import escape, escape_line
-from nmpsim.extras import missing
+from nmpsim.extras import require_extra
 from nmpsim.report.data import RunReport
 from nmpsim.views.html import compare, tables
 from nmpsim.views.html.figures import MAX_MARKS, Figure
-from nmpsim.views.html.findings import saturation_table, slow_table
 from nmpsim.views.html.headline import Headline, headline, title_of
 from nmpsim.views.html.layer_graph import LayerGraph, layer_graph
 from nmpsim.views.html.run_figures import error_figures, run_figures
@@ -73,13 +72,10 @@ class _Run:
 
 def require_html() -> None:
     """Raise UserError (PKG001) early if a library for HTML reports is missing."""
-    try:
+    with require_extra("html", "HTML reports need jinja2, pygraphviz and vl-convert-python"):
         import jinja2  # noqa: F401 - whether it is there
         import pygraphviz  # noqa: F401 - likewise
         import vl_convert  # noqa: F401 - likewise
-    except ImportError as error:
-        needed = "HTML reports need jinja2, pygraphviz and vl-convert-python"
-        raise missing(error, "html", needed) from error
 
 
 def html_page(runs: Mapping[str, RunReport], listener: RenderCallback | None = None) -> str:
@@ -166,8 +162,8 @@ def _run(
         totals=run_totals(report),
         outputs=[text for output in report.output_reports for text in output_lines(output)],
         graph=layer_graph(report),
-        slow=slow_table(report),
-        saturation=saturation_table(report),
+        slow=tables.slow_table(report),
+        saturation=tables.saturation_table(report),
         placement=tables.placement_table(report),
         layers=tables.layer_table(report),
         settings=tables.settings_table(report),

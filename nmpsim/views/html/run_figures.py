@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nmpsim.config import from_settings
+from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.report.analyses import Histogram
-from nmpsim.report.data import RunReport
+from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.timing.bounds import macs_per_cycle
+from nmpsim.views.analyses_text import PARTS
 from nmpsim.views.html.figures import (
+    ZOOM_HINT,
     Figure,
     axis,
     color_scale,
@@ -16,11 +19,10 @@ from nmpsim.views.html.figures import (
     figure_spec,
     layer_labels,
     names_axis,
+    stacked_spec,
     tooltips,
+    zoom,
 )
-from nmpsim.views.html.headline import PARTS
-from nmpsim.views.html.roofline import roofline
-from nmpsim.views.html.saturation_map import saturation_map
 from nmpsim.views.html.time_figures import gantt, memory, scratchpads
 from nmpsim.views.measures import CORE_CAUSES, PATH_CAUSES, Cause, largest
 from nmpsim.views.text import percent
@@ -196,3 +198,151 @@ def _histogram(report: RunReport, one: Histogram) -> Figure:
     type = layer.elem if layer.scale is None else f"{layer.elem}, scale {layer.scale:.6g}"
     text = f"{sum(one.counts):,} values of {type}{lost}; counts on a logarithmic axis."
     return Figure(f"Values of {layer_labels(report)[one.index]}", text, spec, narrow=True)
+
+
+_BOUND_COLORS = {"compute": "#0072b2", "memory": "#d55e00", "none": "#7f7f7f"}
+_MARGIN = 1.6
+"""Margin of the axes as a factor."""
+
+
+def roofline(report: RunReport, device: DeviceConfig) -> Figure:
+    """Return a figure with a point per layer with MACs, and the roof."""
+    points = [
+        {
+            "layer": label,
+            "reach": layer.macs / (layer.bytes_read + layer.bytes_written or 1),
+            "speed": layer.macs / layer.cycles,
+            "bound": layer.bound.kind,
+            "cycles": layer.cycles,
+        }
+        for layer, label in zip(report.layers, layer_labels(report), strict=True)
+        if layer.macs and layer.cycles
+    ]
+    wide = all(layer.elem == "i16" for layer in report.layers if layer.macs)
+    peak, bandwidth = macs_per_cycle(device, int(wide)), device.dram_bytes_per_cycle
+    x = _axis("reach", "MACs per byte of DRAM traffic", points, peak / bandwidth)
+    y = _axis("speed", "MACs per cycle", points, peak)
+    text = (
+        f"Layers below the roof: {bandwidth} bytes per cycle on the left, {peak:,} MACs per cycle"
+        f" on the right. Larger points are slower layers. {ZOOM_HINT}"
+    )
+    layers = [_roof(x, y, peak, bandwidth), _dots(points, x, y)]
+    return Figure("Roofline", text, figure_spec(points, 380, layer=layers))
+
+
+def _axis(field: str, title: str, points: list[dict[str, Any]], corner: float) -> dict[str, Any]:
+    """Return a logarithmic axis that contains every point and the corner of the roof."""
+    values = [corner, *(point[field] for point in points)]
+    domain = [min(values) / _MARGIN, max(values) * _MARGIN]
+    scale = {"type": "log", "nice": False, "domain": domain}
+    return axis(field, "quantitative", title, scale=scale)
+
+
+def _roof(x: dict[str, Any], y: dict[str, Any], peak: int, bandwidth: int) -> dict[str, Any]:
+    low, high = x["scale"]["domain"]
+    corners = (low, peak / bandwidth, high)
+    return {
+        "data": {"values": [{"reach": at, "speed": min(peak, at * bandwidth)} for at in corners]},
+        "mark": {"type": "line", "color": "#555555", "clip": True},
+        "encoding": {"x": x, "y": y},
+    }
+
+
+def _dots(points: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "params": [zoom("x", "y")],
+        "mark": {"type": "point", "filled": True, "opacity": 0.7, "clip": True},
+        "encoding": {
+            "x": x,
+            "y": y,
+            "color": axis("bound", "nominal", "limited by", scale=color_scale(_BOUND_COLORS)),
+            "shape": axis("bound", "nominal", "limited by", scale={"domain": list(_BOUND_COLORS)}),
+            "size": axis("cycles", "quantitative", "cycles", scale={"range": [30, 400]})
+            | {"legend": None},
+            "tooltip": tooltips(
+                points,
+                layer="layer",
+                speed="MACs/cycle",
+                reach="MACs/byte",
+                cycles="cycles",
+                bound="bound",
+            ),
+        },
+    }
+
+
+CHANNEL_CELLS = 64
+"""Most cells of a layer; more channels share cells."""
+_COLORS = ["#f5f0eb", "#fdbb84", "#ef6548", "#7f0000"]
+"""Colors from no to much saturation."""
+_ROW_HEIGHT = 16
+_LABEL_WIDTH = 200
+"""Width of labels in pixels, which aligns the axes."""
+
+
+def saturation_map(report: RunReport) -> Figure:
+    """Return the figure; layers with the same number of channels share an axis."""
+    values = [
+        cell
+        for layer, label in zip(report.layers, layer_labels(report), strict=True)
+        if layer.saturated
+        for cell in _cells(layer, label)
+    ]
+    rows: dict[int, set[str]] = {}
+    for value in values:
+        rows.setdefault(value["of"], set()).add(value["layer"])
+    parts = [_part(values, channels, len(layers)) for channels, layers in sorted(rows.items())]
+    text = (
+        "Saturated values by channel; layers without saturation are omitted. Layers with the same"
+        " number of channels share an axis."
+    )
+    return Figure("Saturation by layer and channel", text, stacked_spec(values, parts))
+
+
+def _part(values: list[dict[str, Any]], channels: int, rows: int) -> dict[str, Any]:
+    """Return the chart of the layers with a number of channels."""
+    layer = names_axis("layer")
+    layer["axis"] |= {"minExtent": _LABEL_WIDTH}
+    return {
+        "transform": [{"filter": f"datum.of === {channels}"}],
+        "height": _ROW_HEIGHT * rows,
+        "mark": {"type": "rect"},
+        "encoding": {
+            "x": axis("first", "quantitative", f"channel, of {channels:,}")
+            | {"scale": {"domain": [0, channels], "nice": False}, "axis": {"tickMinStep": 1}},
+            "x2": {"field": "until"},
+            "y": layer,
+            "color": axis("share", "quantitative", "% saturated")
+            | {"scale": {"type": "symlog", "constant": 0.01, "range": _COLORS}},
+            "tooltip": tooltips(
+                values,
+                layer="layer",
+                channels="channels",
+                count="values saturated",
+                share="% of their values",
+            ),
+        },
+    }
+
+
+def _cells(layer: LayerReport, label: str) -> Iterator[dict[str, Any]]:
+    """Yield a cell for all channels, then at most CHANNEL_CELLS cells with saturated values."""
+    channels = max(layer.shape[-1] if layer.shape else 1, 1)
+    width = -(-channels // CHANNEL_CELLS)
+    counts: dict[int, int] = {}
+    for one in layer.saturation:
+        for channel, count in () if one.wanted else one.channels:
+            counts[channel // width] = counts.get(channel // width, 0) + count
+    every = {"layer": label, "of": channels}
+    yield {"first": 0, "until": channels, "channels": "others", "count": 0, "share": 0.0, **every}
+    for cell, count in sorted(counts.items()):
+        first, last = cell * width, min((cell + 1) * width, channels)
+        values = layer.elements / channels * max(last - first, 1)
+        yield {
+            "first": first,
+            "until": last,
+            "channels": str(first) if width == 1 else f"{first} to {last - 1}",
+            "count": count,
+            "share": round(100 * count / values, 4) if values else 100.0,
+            **every,
+        }
