@@ -222,7 +222,7 @@ def _print_errors(errors: FormErrors, console: Console) -> None:
         (
             "worst error",
             f"{errors.worst:+.4f} units of the last place, at {errors.worst_input}:"
-            f" {errors.worst_result + errors.offset} for {exact + errors.offset:.4f}",
+            f" {errors.worst_result} for {exact:.4f}",
         ),
         ("mean error", f"{errors.mean:.4f} units"),
         ("not nearest", f"{100 * errors.differing:.4g} % of inputs"),

@@ -8,7 +8,7 @@ exactly from the ends of the steps.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypedDict
 
 import attrs
 import numpy as np
@@ -18,45 +18,62 @@ from nmpsim.compiler.numerics.ratios import Overflow, find_overflow
 from nmpsim.kernels.scale import IntegerScale, apply_integer_scale, integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.quantization.parameters import SCHEMAS, Schema, choose_parameters
+from nmpsim.report.fields import AT_END, NOT_IN_JSON, As, Before, From, Key
 
 LONGEST_SHIFT = 31
 """Longest shift of the unit's 32-bit numbers; a longer one always gives zero."""
 
 
+class IntegersDocument(TypedDict):
+    """JSON form of Glow's integers for a factor."""
+
+    pre: int
+    post: int
+    scale: Annotated[int, From("mul")]
+
+
 @attrs.frozen
 class Factor:
-    """A positive real factor in Glow's integer form and in other forms."""
+    """A positive real factor and the integers by which Glow replaces it."""
 
     real: float
     """The factor as float32, which float profiles multiply by."""
-    integer: IntegerScale
-    """Glow's ``quantizeScaleOffset32To8``."""
-    exponent: int | None
+    integer: Annotated[IntegerScale, Key("integers"), As(IntegersDocument)]
+    """Integers of Glow's ``quantizeScaleOffset32To8``."""
+    exponent: Annotated[
+        int | None, "the exponent; null if it is no power of two", Key("power_of_two")
+    ]
     """``real == 2**exponent``; None if it is not a power of two."""
 
     @property
-    def approximation(self) -> float:
+    def approximation(
+        self,
+    ) -> Annotated[float, "the real factor that the integers stand for", Before("exponent")]:
         """Real factor that the integers represent."""
         return math.ldexp(self.integer.mul, -self.integer.pre - self.integer.post)
 
     @property
-    def relative_error(self) -> float:
-        """Relative error of the integers' factor."""
+    def relative_error(self) -> Annotated[float, Before("exponent")]:
+        """Relative error of the factor that the integers represent."""
         return self.approximation / self.real - 1.0
 
     @property
-    def vanishes(self) -> bool:
+    def vanishes(
+        self,
+    ) -> Annotated[bool, "whether the shift makes every 32-bit input zero", AT_END]:
         """Whether the shift is so long that every 32-bit input becomes zero."""
         return self.integer.post > LONGEST_SHIFT
 
 
 def make_factor(real: float) -> Factor:
-    """Return a factor in every form, rounded to float32.
+    """Round a real factor to float32 and compute its integers.
 
-    Raises:
-        InvalidScaleError: if it is not a positive finite float32.
+    Raises
+    ------
+    InvalidScaleError
+        If the factor is not positive, or not finite as a float32.
     """
-    with np.errstate(over="ignore"):  # too large a number is told as what it becomes, infinite
+    with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite
         single = float(np.float32(real))
     integer = integer_scale(single)
     mantissa, exponent = math.frexp(single)
@@ -66,28 +83,40 @@ def make_factor(real: float) -> Factor:
 Array: TypeAlias = npt.NDArray[Any]
 
 RESULT_BITS = {"int8": 8, "int16": 16}
+"""Precision -> bits of the result."""
 ACCUMULATOR_BITS = {"int8": 32, "int16": 48}
+"""Precision -> bits of the accumulator."""
 
 
 @attrs.frozen(eq=False)
 class FormErrors:
-    """Error of an integer form in units of the last place of its result."""
+    """Errors of a factor's integers, in units of the last place of the result."""
 
     precision: str
+    """Element type of the result: ``int8`` or ``int16``."""
     offset: int
-    input_low: int
+    """Zero point of the result."""
+    input_low: Annotated[int, "first input whose result is neither clipped nor overflows"]
     """First input whose result neither saturates nor overflows."""
-    input_high: int
+    input_high: Annotated[int, "last such input"]
+    """Last input whose result neither saturates nor overflows."""
     worst: float
     """Error (result minus exact product) with the largest magnitude."""
     worst_input: int
-    worst_result: int
+    """Input with the worst error."""
+    worst_product: Annotated[int, NOT_IN_JSON]
     """Result with the worst error, without the offset."""
     mean: float
     """Mean magnitude of the error over all inputs."""
-    differing: float
+    differing: Annotated[float, "share of inputs whose result is not the nearest integer"]
     """Share of inputs whose result is not the nearest integer (halves round up)."""
     overflow: Overflow
+    """Inputs beyond which the 32-bit product overflows."""
+
+    @property
+    def worst_result(self) -> Annotated[int, Before("worst_product")]:
+        """Result with the worst error, including the offset."""
+        return self.worst_product + self.offset
 
     @property
     def inputs(self) -> int:
@@ -96,10 +125,16 @@ class FormErrors:
 
 
 def measure_errors(factor: Factor, precision: str, offset: int = 0) -> FormErrors:
-    """Compare the integer form with the real factor on every input that does not saturate.
+    """Measure the errors of a factor's integers on all inputs that do not saturate.
 
-    ``precision`` is int8 or int16 and gives the ranges of result and accumulator (32 or 48 bits).
-    ``offset`` is added to the result. The factor must not vanish.
+    Parameters
+    ----------
+    factor
+        A factor that does not vanish.
+    precision
+        ``int8`` or ``int16``: the type of the result; the accumulator has 32 or 48 bits.
+    offset
+        Zero point that is added to the result.
     """
     first, last, result = _steps(factor, precision, offset)
     real = factor.real
@@ -114,7 +149,7 @@ def measure_errors(factor: Factor, precision: str, offset: int = 0) -> FormError
         input_high=int(last[-1]),
         worst=float(ends[worst]),
         worst_input=int(np.concatenate([first, last])[worst]),
-        worst_result=int(np.concatenate([result, result])[worst]),
+        worst_product=int(np.concatenate([result, result])[worst]),
         mean=float(_magnitudes(at_first, at_last, real, counts).sum() / counts.sum()),
         differing=_differing(first, last, result, real),
         overflow=find_overflow(factor.integer, ACCUMULATOR_BITS[precision]),
@@ -174,13 +209,25 @@ class ErrorBand:
     edges: Array
     """int64 [parts + 1]: part i has the inputs from edges[i] to edges[i + 1] - 1."""
     low: Array
-    """Smallest errors: float64 [parts]."""
+    """Smallest error of each part: float64 [parts]."""
     high: Array
-    """float64 [parts]"""
+    """Largest error of each part: float64 [parts]."""
 
 
 def measure_error_band(factor: Factor, precision: str, offset: int, parts: int) -> ErrorBand:
-    """Return error bounds over inputs that do not saturate, in at most ``parts`` intervals."""
+    """Measure the smallest and largest error in parts of the input range.
+
+    Parameters
+    ----------
+    factor
+        A factor that does not vanish.
+    precision
+        ``int8`` or ``int16``, the type of the result.
+    offset
+        Zero point that is added to the result.
+    parts
+        Largest number of parts into which the inputs that do not saturate are divided.
+    """
     first, last, _ = _steps(factor, precision, offset)
     begin, end = int(first[0]), int(last[-1]) + 1
     parts = min(parts, end - begin)
@@ -214,9 +261,9 @@ class SchemaFit:
 
 
 def fit_schemas(low: float, high: float) -> tuple[SchemaFit, ...]:
-    """Return Glow's scale and offset for a range in each schema and precision.
+    """Choose Glow's scale and offset for a range of real numbers, by schema and precision.
 
-    Glow widens the range to include zero.
+    The range is widened to include zero.
     """
     return tuple(_fit(low, high, schema, elem) for elem in ELEMS for schema in SCHEMAS)
 
@@ -224,8 +271,8 @@ def fit_schemas(low: float, high: float) -> tuple[SchemaFit, ...]:
 def _fit(low: float, high: float, schema: Schema, elem: str) -> SchemaFit:
     chosen = choose_parameters(low, high, schema, elem)
     scale, offset = float(chosen.scale), int(chosen.offset)
-    bits = 8 * ELEM_DTYPES[elem].itemsize
-    bottom, top = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    limits = np.iinfo(ELEM_DTYPES[elem])
+    bottom, top = int(limits.min), int(limits.max)
     represented = (scale * (bottom - offset), scale * (top - offset))
     span = represented[1] - represented[0]
     held = min(max(high, 0.0), represented[1]) - max(min(low, 0.0), represented[0])

@@ -6,38 +6,82 @@ derives them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 import attrs
+import numpy as np
 
 from nmpsim.analysis.explain.factors import Factor, make_factor
-from nmpsim.analysis.explain.profiles import ProfileFacts, explain_profiles, find_float_bias_forms
-from nmpsim.analysis.weighted import WEIGHTED, LayerScales, layer_scales
+from nmpsim.analysis.explain.profiles import (
+    PAIRS,
+    UNARY,
+    ProfileFacts,
+    explain_profiles,
+    find_float_bias_forms,
+    read_weighted_scales,
+)
+from nmpsim.analysis.weighted import WEIGHTED
+from nmpsim.compiler.numerics import AveragePool, Pair, WeightedScales
 from nmpsim.compiler.numerics.ratios import product, quotient
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.placement import find_host_reason
-from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.resolve import instruction_place, resolve
 from nmpsim.kernels.scale import InvalidScaleError
 from nmpsim.lir.names import display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcodes import OPCODES
+from nmpsim.report.fields import AT_END, NOT_IN_JSON, OR_NULL, Key
+from nmpsim.report.json import to_json
 
 
 @attrs.frozen
 class OperandFacts:
-    """An operand: role (Dest, Src, Filter, ...) and type; scale is None if it is not quantized."""
+    """An operand of a layer: its role (Dest, Src, Filter, ...), name and type."""
 
     role: str
     name: str
     elem: str
     shape: tuple[int, ...]
     scale: float | None
+    """Scale; None if the operand is not quantized."""
     offset: int | None
 
 
 @attrs.frozen
+class InvalidFactor:
+    """A factor without integers, because it is not positive and finite."""
+
+    real: Annotated[float, OR_NULL, "null if it is not finite"]
+    integers: None = None
+
+
+@attrs.frozen
+class Stage:
+    """A rescaling of an operation, by one factor or one factor per channel."""
+
+    name: Annotated[str, Key("stage")]
+    """Prefix of Glow's parameters: ``bias`` for biasPre, biasPost, biasScale."""
+    formula: str
+    reals: Annotated[tuple[float, ...], NOT_IN_JSON]
+    """Factors as float32."""
+    factors: Annotated[tuple[Factor | None, ...], NOT_IN_JSON]
+    """Integer forms of the factors; None for a factor that is not positive and finite."""
+
+    @property
+    def factor_documents(
+        self,
+    ) -> Annotated[
+        list[Factor | InvalidFactor], "one, or one for each channel", Key("factors"), AT_END
+    ]:
+        """JSON documents of the factors."""
+        pairs = zip(self.reals, self.factors, strict=True)
+        return [to_json(factor or InvalidFactor(real)) for real, factor in pairs]
+
+
+@attrs.frozen
 class LayerFacts:
-    """An operation with its rescalings."""
+    """An operation of a program with its operands and rescalings."""
 
     index: int
     """Index of its layer."""
@@ -46,7 +90,7 @@ class LayerFacts:
     name: str
     display_name: str
     """Display name of its layer."""
-    opcode: str
+    opcode: Annotated[str, Key("op")]
     operation: str
     """Common name of the operation, such as conv1x1."""
     line: int
@@ -58,12 +102,12 @@ class LayerFacts:
     profiles: tuple[ProfileFacts, ...]
     """Factors in every numerics profile; empty if nothing is rescaled."""
     notes: tuple[str, ...]
-    placement: str
+    placement: Annotated[str, NOT_IN_JSON]
     """``device`` or ``host``, for a device of any size."""
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Name of its result."""
+        """Name of its result, as a tuple."""
         return (self.operands[0].name,)
 
     @property
@@ -77,17 +121,23 @@ def explain_layers(
     indices: Mapping[str, int] | None = None,
     shown: Mapping[str, str] | None = None,
 ) -> tuple[LayerFacts, ...]:
-    """Explain every operation of a module, in order.
+    """Return operands, rescalings and integers of every operation of a module, in order.
 
-    ``indices`` and ``shown`` give the layer index and its display name by instruction name; without
-    them each operation is a layer. Values of constants are needed only for scales per channel.
+    Parameters
+    ----------
+    module
+        A verified module. Values of constants are needed only for scales per channel.
+    indices
+        Layer index by instruction name; without it each operation is a layer.
+    shown
+        Display name of the layer by instruction name.
     """
     _, operations = resolve(module)
     names = [op.instruction.name for op in operations]
     if shown is None:
         shown = dict(zip(names, display_names(names), strict=True))
     return tuple(
-        _facts(
+        _explain(
             module,
             op,
             position if indices is None else indices.get(name, -1),
@@ -97,7 +147,7 @@ def explain_layers(
     )
 
 
-def _facts(module: Module, op: Operation, index: int, shown: str) -> LayerFacts:
+def _explain(module: Module, op: Operation, index: int, shown: str) -> LayerFacts:
     instruction = op.instruction
     operands = tuple(
         OperandFacts(
@@ -122,19 +172,20 @@ def _facts(module: Module, op: Operation, index: int, shown: str) -> LayerFacts:
         operands,
         list_stages(module, op),
         explain_profiles(module, op),
-        tuple(_notes(module, op)),
+        tuple(_list_notes(module, op)),
         "host" if find_host_reason(op) else "device",
     )
 
 
-def _notes(module: Module, op: Operation) -> Iterator[str]:
+def _list_notes(module: Module, op: Operation) -> Iterator[str]:
     quantized = [view.type.quant is not None for view in op.operands[:2]]
     if not any(quantized):
         yield "nothing is rescaled: the operation is not quantized"
         return
-    if scales_are_missing(module, op):
+    is_weighted = op.instruction.opcode in WEIGHTED
+    if is_weighted and len(op.operands) > 4 and read_weighted_scales(module, op) is None:
         yield "each channel has its own scales, and their values are not known: give --weights"
-    if op.instruction.opcode in WEIGHTED and op.operands[3].type.quant is None:
+    if is_weighted and op.operands[3].type.quant is None:
         yield "the bias is float: no integers of Glow's bring it to the sum"
     if biases := find_float_bias_forms(module, op):
         channel, value, kept = biases
@@ -154,124 +205,69 @@ def _notes(module: Module, op: Operation) -> Iterator[str]:
         yield f"fused activation {activation}: clips or bends the result after the rescaling"
 
 
-@attrs.frozen
-class Stage:
-    """A rescaling of an operation."""
-
-    name: str
-    """Prefix of Glow's parameters: ``bias`` for biasPre, biasPost, biasScale."""
-    formula: str
-    reals: tuple[float, ...]
-    """Factor as float32, or one per channel."""
-    factors: tuple[Factor | None, ...]
-    """Forms of the factors; None for one that is not positive and finite."""
-
-
 def list_stages(module: Module, op: Operation) -> tuple[Stage, ...]:
     """Return the rescalings of an operation in order of execution.
 
-    Empty if the operation is not quantized, only moves values, or has scales per channel that the
-    module lacks (:func:`scales_are_missing`).
+    Empty if the operation is not quantized, only moves values, or has scales per channel whose
+    values the module lacks.
     """
     if any(view.type.quant is None for view in op.operands[:2]):
         return ()
-    opcode = op.instruction.opcode
-    if opcode in WEIGHTED:
-        scales = layer_scales(module, op)
-        return tuple(_weighted(op, scales)) if scales else ()
-    derive = _STAGES.get(opcode)
-    return tuple(derive(op)) if derive else ()
+    return tuple(
+        Stage(name, formula, tuple(reals), tuple(_make_factor(real) for real in reals))
+        for name, formula, reals in _list_ratios(module, op)
+    )
 
 
-def scales_are_missing(module: Module, op: Operation) -> bool:
-    """Return whether an operation has scales per channel whose values the module lacks."""
-    by_channel = op.instruction.opcode in WEIGHTED and len(op.operands) > 4
-    return by_channel and layer_scales(module, op) is None
-
-
-def _stage(name: str, formula: str, *reals: float) -> Stage:
-    return Stage(name, formula, reals, tuple(_factor(real) for real in reals))
-
-
-def _factor(real: float) -> Factor | None:
+def _make_factor(real: float) -> Factor | None:
     try:
         return make_factor(real)
     except InvalidScaleError:
         return None
 
 
-def _weighted(op: Operation, scales: LayerScales) -> Iterator[Stage]:
-    products = [product(scales.source, float(s)) for s in scales.weights]
-    if scales.bias is not None:
-        biases = [float(s) for s in scales.bias] * (len(products) // len(scales.bias))
-        yield _stage(
-            "bias",
-            "S_bias / (S_in * S_weights)",
-            *(quotient(b, p) for b, p in zip(biases, products, strict=True)),
+def _list_ratios(module: Module, op: Operation) -> Iterator[tuple[str, str, list[float]]]:
+    """Yield name, formula and factors of each rescaling; other opcodes than these have none."""
+    opcode, place = op.instruction.opcode, instruction_place(op.instruction, module.file)
+    target, *sources = op.operands
+    if opcode in WEIGHTED:
+        layer = read_weighted_scales(module, op)
+        if layer is not None:
+            yield from _list_weighted_ratios(op, layer)
+    elif opcode in ("matmul", "elementmul"):
+        pair = Pair(opcode, target, *sources, place)
+        yield "out", "S_lhs * S_rhs / S_out", [pair.product_ratio]
+    elif opcode in PAIRS:
+        pair = Pair(opcode, target, *sources, place)
+        if pair.rhs.type.quant is not None:
+            for (name, _), ratio in zip(pair.sides, pair.ratios, strict=True):
+                yield name, f"S_{name} / S_out", [ratio]
+    elif opcode == "avgpool":
+        pool = AveragePool.from_operation(op, place)
+        by = f" / {pool.taps}" if pool.counts_padding else ""
+        yield "out", f"S_in / S_out{by}", [pool.factor]
+    elif opcode in (*UNARY, "batchedreduceadd"):
+        yield "out", "S_in / S_out", [quotient(sources[0].scale, target.scale)]
+        if opcode == "leakyrelu":
+            scaled = product(sources[0].scale, float(op.number("Alpha")))
+            yield "leaky", "S_in * alpha / S_out", [quotient(scaled, target.scale)]
+
+
+def _list_weighted_ratios(
+    op: Operation, layer: WeightedScales
+) -> Iterator[tuple[str, str, list[float]]]:
+    with np.errstate(all="ignore"):
+        bias_ratios, ratios = (
+            (array if layer.by_channel else array[:1]).tolist()
+            for array in (layer.bias_ratios, layer.ratios)
         )
-    yield _stage("out", "S_in * S_weights / S_out", *(quotient(p, scales.result) for p in products))
-    if op.instruction.attributes.get("FusedActivation") == "LEAKY_RELU":
-        arguments = op.instruction.attributes["FusedActivationArgs"]
-        if isinstance(arguments, tuple):
-            yield _stage("leaky", "alpha", product(float(arguments[0]), 1.0))
+    if op.operands[3].type.quant is not None:
+        yield "bias", "S_bias / (S_in * S_weights)", bias_ratios
+    yield "out", "S_in * S_weights / S_out", ratios
+    arguments: Any = op.instruction.attributes.get("FusedActivationArgs")
+    if op.instruction.attributes.get("FusedActivation") == "LEAKY_RELU" and arguments:
+        yield "leaky", "alpha", [float(np.float32(arguments[0]))]
 
-
-def _matmul(op: Operation) -> Iterator[Stage]:
-    out, lhs, rhs = op.operands
-    ratio = quotient(product(lhs.scale, rhs.scale), out.scale)
-    yield _stage("out", "S_lhs * S_rhs / S_out", ratio)
-
-
-def _pair(op: Operation) -> Iterator[Stage]:
-    out, lhs, rhs = op.operands
-    if rhs.type.quant is None:
-        return
-    for name, view in (("lhs", lhs), ("rhs", rhs)):
-        yield _stage(name, f"S_{name} / S_out", quotient(view.scale, out.scale))
-
-
-def _source_to_result(op: Operation) -> Stage:
-    out, source = op.operands[:2]
-    return _stage("out", "S_in / S_out", quotient(source.scale, out.scale))
-
-
-def _unary(op: Operation) -> Iterator[Stage]:
-    yield _source_to_result(op)
-
-
-def _leaky(op: Operation) -> Iterator[Stage]:
-    out, source = op.operands
-    yield _source_to_result(op)
-    scaled = product(source.scale, float(str(op.instruction.attributes["Alpha"])))
-    yield _stage("leaky", "S_in * alpha / S_out", quotient(scaled, out.scale))
-
-
-def _average(op: Operation) -> Iterator[Stage]:
-    if not op.instruction.attributes["CountIncludePads"]:
-        yield _source_to_result(op)
-        return
-    out, source = op.operands
-    height, width = op.integers("Kernels")
-    ratio = quotient(quotient(source.scale, out.scale), float(height * width))
-    yield _stage("out", f"S_in / S_out / {height * width}", ratio)
-
-
-_STAGES: dict[str, Callable[[Operation], Iterator[Stage]]] = {
-    "matmul": _matmul,
-    "elementmul": _matmul,
-    "elementadd": _pair,
-    "elementsub": _pair,
-    "elementmax": _pair,
-    "elementmin": _pair,
-    "batchedadd": _pair,
-    "relu": _unary,
-    "clip": _unary,
-    "rescalequantized": _unary,
-    "batchedreduceadd": _unary,
-    "leakyrelu": _leaky,
-    "avgpool": _average,
-}
-"""Opcode -> its rescalings; other opcodes move or compare integers unchanged."""
 
 ARITHMETIC: dict[str, str] = {
     **dict.fromkeys(WEIGHTED, "y = clip(out(bias(b - O_b) + sum((w - O_w) * (x - O_in))) + O_out)"),
@@ -308,6 +304,6 @@ def get_formula(op: Operation) -> str:
 
 
 def operand_roles(op: Operation) -> tuple[tuple[str, View], ...]:
-    """Yield each operand with its role from LIR's table of opcodes."""
+    """Return each operand of an operation with its role, such as ``Filter``."""
     roles = OPCODES[op.instruction.opcode].operands
     return tuple((role.name, view) for role, view in zip(roles, op.operands, strict=True))

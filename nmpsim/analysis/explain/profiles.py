@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, TypedDict
 
 import attrs
 import numpy as np
@@ -22,7 +22,7 @@ from nmpsim.compiler.numerics import (
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.resolve import instruction_place
 from nmpsim.compiler.tiling.elementwise import BINARY
-from nmpsim.diagnostics import Place, UserError
+from nmpsim.diagnostics import UserError
 from nmpsim.isa.profiles import (
     FBGEMM,
     FLOAT64,
@@ -35,107 +35,111 @@ from nmpsim.isa.profiles import (
 )
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
+from nmpsim.report.fields import NOT_IN_JSON, OR_NULL, Before, Key
 
+PAIRS = frozenset(BINARY) | {"matmul"}
+"""Opcodes with two quantized sources."""
+UNARY = frozenset({"relu", "clip", "rescalequantized", "leakyrelu"})
+"""Opcodes that rescale one source elementwise."""
 _PREFIXES = ("bias", "lhs", "rhs", "out", "leaky")
+_REAL_BIAS = (FBGEMM, ONEDNN)
+"""Device profiles with real biases in channel records."""
+
+
+class FormDocument(TypedDict):
+    """JSON form of a factor in a profile."""
+
+    pre: int
+    mul: int
+    post: int
+    value: Annotated[float, "the real factor that these stand for"]
 
 
 @attrs.frozen
 class ProfileForm:
-    """A factor in a numerics profile."""
+    """A rescaling in a numerics profile, by one factor or one factor per channel."""
 
     stage: str
-    scale_form: ScaleForm
-    forms: tuple[IntegerScale, ...]
-    """One form, or one per channel; for float32 ``mul`` has the bits."""
+    scale_form: Annotated[ScaleForm, NOT_IN_JSON]
+    forms: Annotated[tuple[IntegerScale, ...], NOT_IN_JSON]
+    """Words of the factors; for float32 ``mul`` has the bits."""
 
     @property
-    def kind(self) -> ScaleKind:
-        """Kind of the forms."""
+    def kind(self) -> Annotated[ScaleKind, Before("scale_form")]:
+        """Meaning of the words."""
         return self.scale_form.kind
 
+    @property
+    def factor_documents(
+        self,
+    ) -> Annotated[list[FormDocument], Key("factors"), Before("scale_form")]:
+        """JSON documents of the factors."""
+        return [
+            {"pre": scale.pre, "mul": scale.mul, "post": scale.post, "value": value}
+            for scale, value in zip(self.forms, self.values(), strict=True)
+        ]
+
     def values(self) -> tuple[float, ...]:
-        """Real factors that the forms represent."""
+        """Return the real factors that the words represent."""
         return tuple(real_factor(self.kind, s.pre, s.mul, s.post) for s in self.forms)
 
 
 @attrs.frozen
 class ProfileFacts:
-    """An operation in a numerics profile."""
+    """Rescalings of an operation in a numerics profile."""
 
-    name: str
+    name: Annotated[str, Key("numerics")]
     """Name of the profile, as for ``--numerics``."""
-    forms: tuple[ProfileForm, ...]
-    refused: str = ""
-    """Why the profile refuses the operation; empty if it does not."""
+    refused: Annotated[str, OR_NULL, "why the profile cannot do it; null if it can"] = ""
+    forms: Annotated[tuple[ProfileForm, ...], Key("stages")] = ()
 
 
 def explain_profiles(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
     """Return the factors of a quantized operation in every profile; empty without rescaling."""
-    ask = _question(module, op)
-    if ask is None or any(view.type.quant is None for view in op.operands[:2]):
+    opcode = op.instruction.opcode
+    layer = read_weighted_scales(module, op) if opcode in WEIGHTED else None
+    has_words = opcode in PAIRS | UNARY | {"avgpool"} or layer is not None
+    if not has_words or any(view.type.quant is None for view in op.operands[:2]):
         return ()
-    return tuple(_facts(name, op, ask) for name in PROFILES)
+    return tuple(_explain_profile(name, module, op, layer) for name in PROFILES)
 
 
 def find_float_bias_forms(
     module: Module, op: Operation
 ) -> tuple[int, float, Mapping[str, float]] | None:
-    """Return the largest float bias and its form in each profile.
+    """Find the largest float bias of a layer and its form in each profile.
 
-    The result is the channel, the bias, and the value in the channel's record of each profile: an
-    integer or, for fbgemm and onednn, a real number. None if the bias is not float or not known.
+    Returns
+    -------
+    tuple or None
+        The channel, its bias, and by profile the value in the channel's record: an integer or, for
+        fbgemm and onednn, a real number. None if the bias is not float or not known.
     """
-    sums = _sums(module, op) if op.instruction.opcode in WEIGHTED else None
-    if sums is None or not sums.bias.is_float or constant_values(module, op.operands[3]) is None:
+    layer = read_weighted_scales(module, op) if op.instruction.opcode in WEIGHTED else None
+    if layer is None or not layer.bias.is_float or constant_values(module, op.operands[3]) is None:
         return None
-    channel = int(np.argmax(np.abs(sums.bias.reals)))
+    channel = int(np.argmax(np.abs(layer.bias.reals)))
     kept: dict[str, float] = {}
     for name in PROFILES:
         try:
-            made = PROFILES[effective_profile(name, op)].requantize(sums)
+            made = PROFILES[effective_profile(name, op)].requantize(layer)
         except UserError:
             continue
         word = made.bias[channel]
-        kept[name] = float(word.view(np.float64)) if made.profile in _REAL else int(word)
-    return channel, float(sums.bias.reals[channel]), kept
+        is_real = made.profile in _REAL_BIAS
+        kept[name] = float(word.view(np.float64)) if is_real else int(word)
+    return channel, float(layer.bias.reals[channel]), kept
 
 
-_REAL = (FBGEMM, ONEDNN)
-"""Device profiles with real biases in channel records."""
+def read_weighted_scales(module: Module, op: Operation) -> WeightedScales | None:
+    """Read the scales and the bias of a quantized layer with weights, for a numerics profile.
 
-_Answer: TypeAlias = tuple[int, Mapping[str, tuple[IntegerScale, ...]]]
-"""Number of the device's profile, and the forms of each stage."""
-_Question: TypeAlias = Callable[[Profile], _Answer]
-
-
-def _facts(name: str, op: Operation, ask: _Question) -> ProfileFacts:
-    profile = PROFILES[effective_profile(name, op)]
-    try:
-        device, stages = ask(profile)
-    except UserError as error:
-        problem = error.diagnostics[0]
-        found = f": {problem.found}" if problem.found else ""
-        return ProfileFacts(name, (), f"{problem.message}{found}")
-    forms = (
-        ProfileForm(stage, ROWS[device].form, scales)
-        for stage, scales in stages.items()
-        if any(scale.mul for scale in scales)
-    )
-    return ProfileFacts(name, tuple(forms))
-
-
-def _question(module: Module, op: Operation) -> _Question | None:
-    opcode, place = op.instruction.opcode, instruction_place(op.instruction, module.file)
-    if opcode in WEIGHTED:
-        sums = _sums(module, op)
-    else:
-        ask = _WORDS.get(opcode)
-        return None if ask is None else lambda profile: _of_words(ask(profile, op, place))
-    return None if sums is None else lambda profile: _of_sums(profile, sums)
-
-
-def _sums(module: Module, op: Operation) -> WeightedScales | None:
-    """Return a layer's scales as the compiler passes them to a profile; an unknown bias is 0."""
+    Returns
+    -------
+    WeightedScales or None
+        A bias whose values are not known is 0. None if the layer is not quantized, or if its
+        scales are constants whose values are not known.
+    """
     scales = layer_scales(module, op)
     if scales is None:
         return None
@@ -158,59 +162,70 @@ def _sums(module: Module, op: Operation) -> WeightedScales | None:
     )
 
 
-def _of_sums(profile: Profile, sums: WeightedScales) -> _Answer:
-    made = profile.requantize(sums)
-    several = slice(None) if sums.by_channel else slice(1)
+def _explain_profile(
+    name: str, module: Module, op: Operation, layer: WeightedScales | None
+) -> ProfileFacts:
+    profile = PROFILES[effective_profile(name, op)]
+    try:
+        if layer is None:
+            number, stages = _read_words(_make_words(profile, module, op))
+        else:
+            number, stages = _requantize(profile, layer)
+    except UserError as error:
+        problem = error.diagnostics[0]
+        found = f": {problem.found}" if problem.found else ""
+        return ProfileFacts(name, f"{problem.message}{found}")
+    forms = (
+        ProfileForm(stage, ROWS[number].form, scales)
+        for stage, scales in stages.items()
+        if any(scale.mul for scale in scales)
+    )
+    return ProfileFacts(name, forms=tuple(forms))
+
+
+_Stages = tuple[int, Mapping[str, tuple[IntegerScale, ...]]]
+"""Number of the device's profile, and the forms of each stage."""
+
+
+def _requantize(profile: Profile, layer: WeightedScales) -> _Stages:
+    made = profile.requantize(layer)
+    several = slice(None) if layer.by_channel else slice(1)
     stages = {"bias": made.bias_scales[several], "out": made.out_scales[several]}
     if ROWS[made.profile].form is FLOAT64:
         pairs = zip(stages["out"], stages.pop("bias"), strict=True)
-        stages["out"] = tuple(_joined(out, bias) for out, bias in pairs)
+        stages["out"] = tuple(_join(out, bias) for out, bias in pairs)
     return made.profile, stages
 
 
-def _joined(out: IntegerScale, bias: IntegerScale) -> IntegerScale:
+def _join(out: IntegerScale, bias: IntegerScale) -> IntegerScale:
     pre, mul, post = float64_scale((out.pre, out.mul, out.post), (bias.pre, bias.mul, bias.post))
     return IntegerScale(pre, post, mul)
 
 
-def _of_words(words: Words) -> _Answer:
-    stages = {prefix: (_form(words, prefix),) for prefix in _PREFIXES if f"{prefix}_mul" in words}
+def _make_words(profile: Profile, module: Module, op: Operation) -> Words:
+    """Return the words of a profile for an operation without weights."""
+    opcode, place = op.instruction.opcode, instruction_place(op.instruction, module.file)
+    target, source = op.operands[:2]
+    if opcode == "avgpool":
+        return profile.average_words(AveragePool.from_operation(op, place))
+    if opcode in UNARY:
+        return profile.unary_words(source, target, op.number("Alpha"), place)
+    pair = Pair(opcode, target, source, op.operands[2], place, op.is_unsigned)
+    return profile.matmul_words(pair) if opcode == "matmul" else profile.pair_words(pair)
+
+
+def _read_words(words: Words) -> _Stages:
+    """Return the factor of each stage, including a shift that both sides share."""
+    shift = words["out_post"] if ROWS[words["profile"]].form.has_common_shift else 0
+    stages = {
+        prefix: (
+            IntegerScale(
+                words[f"{prefix}_pre"], words[f"{prefix}_post"] + shift, words[f"{prefix}_mul"]
+            ),
+        )
+        for prefix in _PREFIXES
+        if f"{prefix}_mul" in words
+    }
     if words.get("result_scale"):
         stages["result"] = (IntegerScale(0, 0, words["result_scale"]),)
     return words["profile"], stages
-
-
-def _form(words: Words, prefix: str) -> IntegerScale:
-    """Return the factor of a stage, including a shift that both sides share."""
-    has_common_shift = ROWS[words["profile"]].form.has_common_shift
-    shift = words["out_post"] if has_common_shift else 0
-    post = words[f"{prefix}_post"] + shift
-    return IntegerScale(words[f"{prefix}_pre"], post, words[f"{prefix}_mul"])
-
-
-def _pair(profile: Profile, op: Operation, place: Place) -> Words:
-    target, lhs, rhs = op.operands
-    pair = Pair(op.instruction.opcode, target, lhs, rhs, place, op.is_unsigned)
-    return profile.pair_words(pair)
-
-
-def _matmul(profile: Profile, op: Operation, place: Place) -> Words:
-    target, lhs, rhs = op.operands
-    return profile.matmul_words(Pair(op.instruction.opcode, target, lhs, rhs, place))
-
-
-def _unary(profile: Profile, op: Operation, place: Place) -> Words:
-    target, source = op.operands
-    return profile.unary_words(source, target, op.number("Alpha"), place)
-
-
-def _average(profile: Profile, op: Operation, place: Place) -> Words:
-    return profile.average_words(AveragePool.from_operation(op, place))
-
-
-_WORDS: dict[str, Callable[[Profile, Operation, Place], Words]] = {
-    **dict.fromkeys(BINARY, _pair),
-    **dict.fromkeys(("relu", "clip", "rescalequantized", "leakyrelu"), _unary),
-    "matmul": _matmul,
-    "avgpool": _average,
-}

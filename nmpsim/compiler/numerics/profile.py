@@ -187,10 +187,14 @@ class AveragePool:
         """Scale of the input over that of the result: ``fl(Sx / Sy)``."""
         return quotient(self.source.scale, self.target.scale)
 
+    @property
+    def factor(self) -> float:
+        """Factor of the sum: ``fl(Sx / Sy / n)``, or ``fl(Sx / Sy)`` if the unit divides by n."""
+        return quotient(self.ratio, float(self.taps)) if self.counts_padding else self.ratio
+
     def words(self, profile: int, form: ScaleForm) -> Words:
-        """Return the factor ``fl(Sx / Sy / n)``, or ``fl(Sx / Sy)`` if the unit divides by n."""
-        ratio = quotient(self.ratio, float(self.taps)) if self.counts_padding else self.ratio
-        words = factor_words(profile, form, self.place, out=ratio)
+        """Return the words of the factor and of the division."""
+        words = factor_words(profile, form, self.place, out=self.factor)
         return words | {"divide": 0 if self.counts_padding else DIVIDE_BY_VALID_TAPS}
 
 

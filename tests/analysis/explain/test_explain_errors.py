@@ -42,7 +42,7 @@ def check_against_every_input(scale: float, precision: str, offset: int) -> None
     assert (errors.input_low, errors.input_high, errors.inputs) == (x[0], x[-1], x.size)
     assert abs(errors.worst) == pytest.approx(np.abs(wrong).max(), rel=1e-9)
     assert wrong[errors.worst_input - x[0]] == pytest.approx(errors.worst, rel=1e-9)
-    assert y[errors.worst_input - x[0]] == errors.worst_result
+    assert y[errors.worst_input - x[0]] == errors.worst_product
     assert errors.mean == pytest.approx(np.abs(wrong).mean(), rel=1e-6, abs=1e-12)
     nearest = np.floor(factor.real * x + 0.5)
     assert errors.differing == pytest.approx((nearest != y).mean(), abs=1e-9)
