@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -47,6 +48,8 @@ class Program:
     """Default channel order of images; see the bundle's metadata."""
     normalizations: tuple[Normalization, ...] = ()
     """Default normalization of images; see the bundle's metadata."""
+    device: Mapping[str, Any] = attrs.field(factory=dict)
+    """Settings of the bundle's device by name; empty without a bundle."""
 
 
 def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:
@@ -58,12 +61,9 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
         UserError: codes of FILE, LIR, CONST, MODEL, PKG and BUN; ARG001 for weights given with a
             bundle or model.
     """
-    if is_bundle(path):
-        refuse_files(path, weights, tensors)
-        return from_bundle(read_bundle(path))
-    imported = import_model(path, weights, tensors)
-    if imported is not None:
-        return from_imported(imported)
+    program = load_compiled_or_model(path, weights, tensors)
+    if program is not None:
+        return program
     printed = parse_file(path)
     sidecar = find_tensors_file(path) if tensors is None else tensors
     if weights is None:
@@ -73,6 +73,23 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
         module, warnings = attach_constants(printed, weights, sidecar)
     verify(module)
     return Program(module, warnings=warnings)
+
+
+def load_compiled_or_model(
+    path: Path, weights: Path | None = None, tensors: Path | None = None
+) -> Program | None:
+    """Read a bundle or a model; return None for LIR text.
+
+    Raises
+    ------
+    UserError
+        As :func:`load_program`.
+    """
+    if is_bundle(path):
+        refuse_files(path, weights, tensors)
+        return from_bundle(read_bundle(path))
+    imported = import_model(path, weights, tensors)
+    return None if imported is None else from_imported(imported)
 
 
 def is_bundle(path: Path) -> bool:
@@ -137,4 +154,5 @@ def from_bundle(bundle: Bundle) -> Program:
         metadata.display_names,
         numerics,
         unsigned=unsigned,
+        device=metadata.device,
     )

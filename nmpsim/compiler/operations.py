@@ -70,6 +70,12 @@ class View:
         info = np.iinfo(self.type.dtype)
         return int(info.min), int(info.max)
 
+    @property
+    def real_limits(self) -> tuple[float, float]:
+        """Real values of the smallest and largest integer of the element type."""
+        low, high = (self.scale * (limit - self.offset) for limit in self.limits)
+        return low, high
+
     def clamp(self, value: int) -> int:
         """Clamp an integer to the range of the element type."""
         low, high = self.limits

@@ -36,8 +36,8 @@ def print_findings(
     if report.findings:
         line(console, "")
     line(console, f"{subject.module.name}: {_counts(report)}", "bold")
-    for rule, reason in report.skipped:
-        line(console, f"  not checked: {rule}: {reason}")
+    for one in report.skipped:
+        line(console, f"  not checked: {one.rule}: {one.reason}")
 
 
 def _print_finding(finding: Finding, shown: Mapping[str, str], console: Console) -> None:

@@ -52,7 +52,7 @@ class OperandFacts:
 class InvalidFactor:
     """A factor without integers, because it is not positive and finite."""
 
-    real: Annotated[float, OR_NULL, "null if it is not finite"]
+    real: Annotated[float | None, OR_NULL, "null if it is not finite"]
     integers: None = None
 
 
@@ -235,10 +235,10 @@ def _list_ratios(module: Module, op: Operation) -> Iterator[tuple[str, str, list
         if layer is not None:
             yield from _list_weighted_ratios(op, layer)
     elif opcode in ("matmul", "elementmul"):
-        pair = Pair(opcode, target, *sources, place)
+        pair = Pair(opcode, target, sources[0], sources[1], place)
         yield "out", "S_lhs * S_rhs / S_out", [pair.product_ratio]
     elif opcode in PAIRS:
-        pair = Pair(opcode, target, *sources, place)
+        pair = Pair(opcode, target, sources[0], sources[1], place)
         if pair.rhs.type.quant is not None:
             for (name, _), ratio in zip(pair.sides, pair.ratios, strict=True):
                 yield name, f"S_{name} / S_out", [ratio]

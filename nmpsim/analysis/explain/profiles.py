@@ -90,7 +90,7 @@ class ProfileFacts:
 
     name: Annotated[str, Key("numerics")]
     """Name of the profile, as for ``--numerics``."""
-    refused: Annotated[str, OR_NULL, "why the profile cannot do it; null if it can"] = ""
+    refused: Annotated[str | None, OR_NULL, "why the profile cannot do it; null if it can"] = ""
     forms: Annotated[tuple[ProfileForm, ...], Key("stages")] = ()
 
 

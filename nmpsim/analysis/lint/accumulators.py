@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.lint.findings import Finding, layer_finding
+from nmpsim.analysis.lint.findings import Problem
 from nmpsim.analysis.lint.subject import Bias, LintSubject
 from nmpsim.analysis.weighted import WEIGHTED, constant_values, layer_scales, weight_rows
 from nmpsim.compiler.operations import Operation, View
@@ -17,9 +17,7 @@ from nmpsim.lir.opcode import Kind
 
 Array: TypeAlias = npt.NDArray[Any]
 
-ACCUMULATOR_OVERFLOW = "accumulator-overflow"
 _CHUNK_WEIGHTS = 1 << 18
-ACCUMULATOR_BITS = {"i8": 32, "i16": 48}
 
 
 @attrs.frozen(eq=False)
@@ -36,16 +34,16 @@ class SumBounds:
         return largest
 
 
-def check_accumulators(subject: LintSubject) -> Iterator[Finding]:
+def check_accumulators(subject: LintSubject) -> Iterator[Problem]:
     """Report layers with a channel whose accumulator can overflow."""
     biases = {bias.op.instruction.name: bias for bias in subject.biases}
     for op in subject.operations:
-        bits = ACCUMULATOR_BITS.get(op.operands[1].type.elem) if len(op.operands) > 1 else None
-        if bits is None or op.operands[1].type.quant is None:
+        if len(op.operands) < 2 or not op.operands[1].is_narrow:
             continue
+        bits = op.operands[1].accumulator_bits
         bounds = compute_sum_bounds(subject, op, biases.get(op.instruction.name))
         if bounds is not None and (bounds.magnitudes >= 2.0 ** (bits - 1)).any():
-            yield _overflow_finding(subject, op, bounds, bits)
+            yield _describe_overflow(op, bounds, bits)
 
 
 def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -> SumBounds | None:
@@ -59,7 +57,8 @@ def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -
     # lies between the sum of the negative and that of the positive ones.
     worst_low = (above * low + below * high).astype(np.float64)
     worst_high = (above * high + below * low).astype(np.float64)
-    start = 0.0 if bias is None or subject.numerics_of(op) == "nmp" else _bias_on_accumulator(bias)
+    is_added_later = bias is None or subject.numerics_of(op) == "nmp"
+    start = 0.0 if bias is None or is_added_later else bias.reals / bias.product_scales
     return SumBounds(worst_low + start, worst_high + start)
 
 
@@ -90,16 +89,10 @@ def _signed_weight_sums(rows: Array, offsets: Array) -> tuple[Array, Array]:
     return sums[0], sums[1]
 
 
-def _bias_on_accumulator(bias: Bias) -> Array:
-    """Return the bias in units of the accumulator's scale: float64 [channels]."""
-    on_sum: Array = bias.reals / bias.product_scales
-    return on_sum
-
-
 def _input_limits(view: View) -> tuple[int, int]:
     """Return the input's limits minus its zero point, widened to include 0, the padding."""
-    info = np.iinfo(view.type.dtype)
-    return min(int(info.min) - view.offset, 0), max(int(info.max) - view.offset, 0)
+    low, high = view.limits
+    return min(low - view.offset, 0), max(high - view.offset, 0)
 
 
 def _matrix_product_bounds(op: Operation) -> SumBounds:
@@ -113,15 +106,13 @@ def _matrix_product_bounds(op: Operation) -> SumBounds:
     )
 
 
-def _overflow_finding(subject: LintSubject, op: Operation, bounds: SumBounds, bits: int) -> Finding:
+def _describe_overflow(op: Operation, bounds: SumBounds, bits: int) -> Problem:
     limit = 2.0 ** (bits - 1)
     channels = int((bounds.magnitudes >= limit).sum())
     worst = int(np.argmax(bounds.magnitudes))
-    return layer_finding(
-        ACCUMULATOR_OVERFLOW,
+    return Problem(
         "warning",
         f"the accumulator of %{op.instruction.name} can overflow {bits} bits",
-        subject,
         op,
         found=f"{channels} of {bounds.low.size} channels; channel {worst} can come to"
         f" {bounds.low[worst]:.6g} or {bounds.high[worst]:.6g}",

@@ -21,51 +21,49 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.lint.findings import Finding, Severity, layer_finding
-from nmpsim.analysis.lint.subject import SAME_SCALE, Bias, LintSubject, OriginalBias
+from nmpsim.analysis.lint.findings import Problem, Severity
+from nmpsim.analysis.lint.subject import Bias, LintSubject, OriginalBias, scales_equal
 from nmpsim.analysis.shadow.constants import array_variants
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 
-def check_bias_payloads(subject: LintSubject) -> Iterator[Finding]:
+def check_bias_payloads(subject: LintSubject) -> Iterator[Problem]:
     """Compare each bias with a reference, or check its plausibility if there is none."""
     systematic = is_systematic(subject.biases)
     for bias in subject.biases:
         answered, finding = _compare_with_references(bias, subject)
         if not answered:
-            finding = _check_plausibility(bias, subject, systematic)
+            finding = _check_plausibility(bias, subject.biases, systematic)
         if finding is not None:
             yield finding
 
 
-def _compare_with_references(bias: Bias, subject: LintSubject) -> tuple[bool, Finding | None]:
+def _compare_with_references(bias: Bias, subject: LintSubject) -> tuple[bool, Problem | None]:
     """Return whether a reference has this bias, and the finding if it differs."""
     original = (subject.original or {}).get(bias.view.buffer.name)
-    finding = compare_with_original(bias, original, subject) if original else None
+    finding = compare_with_original(bias, original) if original else None
     if finding is not None or subject.float_weights is None:
         return original is not None, finding
     reference = find_float_bias(bias, subject.float_weights)
     if reference is None:
         return original is not None, None
-    return True, compare_with_float(bias, reference, subject)
+    return True, compare_with_float(bias, reference)
 
 
-def _check_plausibility(bias: Bias, subject: LintSubject, systematic: bool) -> Finding | None:
+def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) -> Problem | None:
     evidence = find_evidence(bias)
     if evidence is None:
         return None
     certain = systematic or evidence == "beyond"
-    if not certain and not is_outlier(bias, subject.biases):
+    if not certain and not is_outlier(bias, biases):
         return None
     severity: Severity = "error" if certain else "warning"
     where = "the scale of the result" if bias.is_on_result_scale else f"scale {bias.scale_text()}"
     parts = np.abs(bias.reals) / bias.result_magnitude
-    return layer_finding(
-        BIAS_PAYLOAD,
+    return Problem(
         severity,
         f"bias %{bias.view.name} is declared on {where}, but its integers seem to be made for"
         " another scale",
-        subject,
         bias.op,
         tensor=bias.view,
         found=_describe_evidence(bias, evidence),
@@ -150,7 +148,6 @@ def is_outlier(bias: Bias, biases: Sequence[Bias]) -> bool:
 
 Array: TypeAlias = npt.NDArray[Any]
 
-BIAS_PAYLOAD = "bias-payload"
 MAX_INTEGER_ERROR = 1.0
 """Largest error of an integer against the reference, whose own rounding is half of it."""
 MAX_RELATIVE_ERROR = 0.01
@@ -160,29 +157,26 @@ MIN_COSINE = 0.99
 REQUANTIZE_HINT = "requantize the payload with the type: nmpsim compile --rescale-bias"
 
 
-def compare_with_original(
-    bias: Bias, original: OriginalBias, subject: LintSubject
-) -> Finding | None:
+def compare_with_original(bias: Bias, original: OriginalBias) -> Problem | None:
     """Compare a bias with the constant before its type was changed."""
     if original.payload is not None and not np.array_equal(original.payload, bias.payload):
         return None
     if not bias.integers.any():
         return None
     if original.scales is None or original.offsets is None:
-        return _compare_with_untyped_original(bias, subject)
-    same_scale = np.allclose(bias.scales, original.scales, rtol=SAME_SCALE, atol=0.0)
-    if same_scale and bool(np.all(bias.offsets == original.offsets)):
+        return _compare_with_untyped_original(bias)
+    if scales_equal(bias.scales, original.scales) and bool(
+        np.all(bias.offsets == original.offsets)
+    ):
         return None
     reals = original.scales * (bias.payload - original.offsets)
-    wanted = _clip_to_type(bias, np.rint(reals / bias.scales) + bias.offsets)
+    wanted = _quantize(bias, reals)
     if not _integers_differ(bias.payload, wanted).any():
         return None
     old = float(np.median(original.scales))
-    return layer_finding(
-        BIAS_PAYLOAD,
+    return Problem(
         "error",
         f"the type of bias %{bias.view.name} was changed, its payload was not",
-        subject,
         bias.op,
         tensor=bias.view,
         found=f"scale {bias.scale_text()} with the integers of scale {old:.9g}",
@@ -196,16 +190,14 @@ def compare_with_original(
     )
 
 
-def _compare_with_untyped_original(bias: Bias, subject: LintSubject) -> Finding | None:
+def _compare_with_untyped_original(bias: Bias) -> Problem | None:
     """Report unchanged integers on the result's scale if the original's type is unknown."""
     if not bias.is_on_result_scale or bias.is_on_product_scale:
         return None
-    return layer_finding(
-        BIAS_PAYLOAD,
+    return Problem(
         "error",
         f"bias %{bias.view.name} is declared on the scale of the result, with the integers that"
         " the original has",
-        subject,
         bias.op,
         tensor=bias.view,
         found=f"scale {bias.scale_text()}, payload unchanged",
@@ -264,9 +256,9 @@ def _same_direction(a: Array, b: Array) -> bool:
     return a.size > 3 and float(a @ b) >= MIN_COSINE * lengths > 0.0
 
 
-def compare_with_float(bias: Bias, reference: FloatBias, subject: LintSubject) -> Finding | None:
+def compare_with_float(bias: Bias, reference: FloatBias) -> Problem | None:
     """Compare a bias with its float values."""
-    wanted = _clip_to_type(bias, np.rint(reference.values / bias.scales) + bias.offsets)
+    wanted = _quantize(bias, reference.values)
     apart = _integers_differ(bias.payload, wanted)
     if not apart.any():
         return None
@@ -278,11 +270,9 @@ def compare_with_float(bias: Bias, reference: FloatBias, subject: LintSubject) -
     if explained:
         message += ": its type was changed, its payload was not"
     worst = int(np.argmax(np.abs(bias.reals - reference.values)))
-    return layer_finding(
-        BIAS_PAYLOAD,
+    return Problem(
         severity,
         message,
-        subject,
         bias.op,
         tensor=bias.view,
         found=f"{bias.reals[worst]:.6g} in channel {worst}, from integer {bias.payload[worst]}"
@@ -299,10 +289,10 @@ def compare_with_float(bias: Bias, reference: FloatBias, subject: LintSubject) -
     )
 
 
-def _clip_to_type(bias: Bias, integers: Array) -> Array:
-    low, high = bias.limits
-    held: Array = np.clip(integers, low, high)
-    return held
+def _quantize(bias: Bias, reals: Array) -> Array:
+    """Return the integers of real values on the declared scale of a bias, clipped to its type."""
+    integers: Array = np.clip(np.rint(reals / bias.scales) + bias.offsets, *bias.limits)
+    return integers
 
 
 def _integers_differ(payload: Array, wanted: Array) -> Array:

@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.bias_payload import find_float_bias
-from nmpsim.analysis.lint.findings import Finding, Severity, layer_finding
+from nmpsim.analysis.lint.findings import Problem, Severity
 from nmpsim.analysis.lint.subject import Bias, LintSubject
 
 Array: TypeAlias = npt.NDArray[Any]
 
-BIAS_SATURATES, BIAS_LOSES_BITS = "bias-saturates", "bias-loses-bits"
 MIN_KEPT_BITS = 0.5
 """Smallest share of its bits that a bias must keep."""
 _NMP_COMPATIBLE = ("nmp", "glow-int", "glow-float")
@@ -97,7 +96,7 @@ def scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]:
         )
 
 
-def check_bias_saturation(subject: LintSubject) -> Iterator[Finding]:
+def check_bias_saturation(subject: LintSubject) -> Iterator[Problem]:
     """Report biases that saturate in some channels."""
     for bias in subject.biases:
         for scaled in scaled_biases(bias, subject):
@@ -105,16 +104,14 @@ def check_bias_saturation(subject: LintSubject) -> Iterator[Finding]:
                 yield _saturation_finding(bias, scaled, subject)
 
 
-def _saturation_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> Finding:
+def _saturation_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> Problem:
     channels = int(scaled.is_saturated.sum())
     steps = scaled.errors / scaled.scales
     worst = int(np.argmax(steps))
     severity: Severity = "error" if _is_used(bias, scaled, subject) else "note"
-    return layer_finding(
-        BIAS_SATURATES,
+    return Problem(
         severity,
         f"bias %{bias.view.name} {_verb(scaled, 'saturate')} on {scaled.scale_text}",
-        subject,
         bias.op,
         tensor=bias.view,
         found=f"{channels} of {steps.size} channels; channel {worst} needs"
@@ -130,7 +127,7 @@ def _saturation_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) ->
     )
 
 
-def check_bias_precision(subject: LintSubject) -> Iterator[Finding]:
+def check_bias_precision(subject: LintSubject) -> Iterator[Problem]:
     """Report biases that lose more than half of their bits on a scale."""
     for bias in subject.biases:
         for scaled in scaled_biases(bias, subject):
@@ -139,15 +136,13 @@ def check_bias_precision(subject: LintSubject) -> Iterator[Finding]:
                 yield _precision_finding(bias, scaled, subject)
 
 
-def _precision_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> Finding:
+def _precision_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> Problem:
     largest = int(np.abs(scaled.ideal - scaled.offsets).max())
     error = float(scaled.errors.max()) / bias.result_scale
     severity: Severity = "warning" if _is_used(bias, scaled, subject) else "note"
-    return layer_finding(
-        BIAS_LOSES_BITS,
+    return Problem(
         severity,
         f"bias %{bias.view.name} {_verb(scaled, 'lose')} most of its bits on {scaled.scale_text}",
-        subject,
         bias.op,
         tensor=bias.view,
         found=f"integers up to {largest}: {scaled.bits:.1f} of"

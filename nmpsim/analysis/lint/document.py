@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypedDict
 
 from nmpsim.analysis.lint.findings import SEVERITIES, Fact, Severity
-from nmpsim.analysis.lint.rules import RULES, LintReport
+from nmpsim.analysis.lint.rules import RULES, LintReport, Rule, SkippedRule
 from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.report.fields import OR_NULL, From
 from nmpsim.report.json import to_json
@@ -31,20 +31,6 @@ class FindingDocument(TypedDict):
     facts: Annotated[dict[str, Fact], "numbers of the finding; each rule has its own"]
 
 
-class RuleDocument(TypedDict):
-    """JSON form of a rule."""
-
-    name: str
-    summary: str
-
-
-class SkippedDocument(TypedDict):
-    """A rule that was not applied."""
-
-    rule: str
-    reason: str
-
-
 class LintDocument(TypedDict):
     """Output of `nmpsim lint --format json`."""
 
@@ -54,8 +40,8 @@ class LintDocument(TypedDict):
     numerics: str
     counts: Annotated[dict[str, int], "findings by severity"]
     findings: list[FindingDocument]
-    rules: list[RuleDocument]
-    skipped: list[SkippedDocument]
+    rules: list[Rule]
+    skipped: list[SkippedRule]
 
 
 def lint_json(subject: LintSubject, report: LintReport) -> LintDocument:
@@ -67,6 +53,6 @@ def lint_json(subject: LintSubject, report: LintReport) -> LintDocument:
         "counts": {severity: report.count(severity) for severity in SEVERITIES},
         "findings": report.findings,
         "rules": RULES,
-        "skipped": [{"rule": rule, "reason": reason} for rule, reason in report.skipped],
+        "skipped": report.skipped,
     }
     return to_json(data, LintDocument)

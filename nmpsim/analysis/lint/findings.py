@@ -1,4 +1,4 @@
-"""Findings of lint rules."""
+"""Problems that lint rules find, and findings: problems with their rule and place."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import Place
+from nmpsim.lir.nodes import Span
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 """``error``: results will be wrong. ``warning``: they may be wrong. ``note``: for information."""
@@ -20,8 +20,27 @@ Fact: TypeAlias = float | int | str | bool
 
 
 @attrs.frozen
+class Problem:
+    """A problem of a program, as a rule reports it."""
+
+    severity: Severity
+    message: str
+    source: Operation | Span | None = None
+    """The instruction concerned, or the place in the LIR text; None for the whole program."""
+    tensor: View | str | None = None
+    """The tensor concerned; a constant is located at its declaration."""
+    found: str = ""
+    expected: str = ""
+    hint: str = ""
+    facts: Mapping[str, Fact] = attrs.field(factory=dict)
+    """Values of the problem by name; docs/lint.md explains them."""
+    place: Place | None = None
+    """Place, if it is not that of ``source``."""
+
+
+@attrs.frozen
 class Finding:
-    """A problem that a rule reports."""
+    """A problem with the name of its rule and its place."""
 
     rule: str
     severity: Severity
@@ -37,32 +56,3 @@ class Finding:
     hint: str = ""
     facts: Mapping[str, Fact] = attrs.field(factory=dict)
     """Values of the finding by name; docs/lint.md explains them."""
-
-
-def layer_finding(
-    rule: str,
-    severity: Severity,
-    message: str,
-    subject: LintSubject,
-    op: Operation,
-    *,
-    tensor: View | None = None,
-    found: str = "",
-    expected: str = "",
-    hint: str = "",
-    facts: Mapping[str, Fact] | None = None,
-) -> Finding:
-    """Return a finding located at an instruction, or at the declaration of one of its constants."""
-    return Finding(
-        rule,
-        severity,
-        message,
-        subject.place_of(op, tensor),
-        op.instruction.name,
-        op.instruction.number,
-        tensor.name if tensor else "",
-        found,
-        expected,
-        hint,
-        facts or {},
-    )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.bias_payload import MAX_INTEGER_ERROR, MAX_RELATIVE_ERROR
-from nmpsim.analysis.lint.findings import Fact, Finding, Severity, layer_finding
+from nmpsim.analysis.lint.findings import Fact, Problem, Severity
 from nmpsim.analysis.lint.subject import LintSubject, are_valid_scales
 from nmpsim.analysis.shadow.constants import FOLDED, array_variants, layouts, quantized_constants
 from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, match_constants
@@ -19,10 +19,8 @@ from nmpsim.compiler.operations import Operation, View
 from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.opcode import Kind
 
-SPLAT_SATURATES, CONSTANT_UNUSED = "splat-saturates", "constant-unused"
 
-
-def check_splat_values(subject: LintSubject) -> Iterator[Finding]:
+def check_splat_values(subject: LintSubject) -> Iterator[Problem]:
     """Report fills whose value the type cannot hold, beyond rounding."""
     for op in subject.operations:
         view, value = op.operands[0], op.instruction.attributes.get("Value")
@@ -32,15 +30,13 @@ def check_splat_values(subject: LintSubject) -> Iterator[Finding]:
             or not isinstance(value, int | float)
         ):
             continue
-        low, high = (view.scale * (end - view.offset) for end in view.limits)
+        low, high = view.real_limits
         held = min(max(value, low), high)
         if abs(held - value) <= view.scale / 2:
             continue
-        yield layer_finding(
-            SPLAT_SATURATES,
+        yield Problem(
             "warning",
             f"the value of %{op.instruction.name} is beyond what its type holds",
-            subject,
             op,
             found=f"{value:.9g}, stored as {held:.9g}",
             expected=f"{low:.9g} to {high:.9g}",
@@ -49,16 +45,15 @@ def check_splat_values(subject: LintSubject) -> Iterator[Finding]:
         )
 
 
-def check_unused_constants(subject: LintSubject) -> Iterator[Finding]:
+def check_unused_constants(subject: LintSubject) -> Iterator[Problem]:
     """Report constants that no instruction reads."""
     used = {operand.name for one in subject.module.instructions for operand in one.operands}
     for weight in subject.module.weights:
         if weight.constant and weight.name not in used:
-            yield Finding(
-                CONSTANT_UNUSED,
+            yield Problem(
                 "note",
                 f"no instruction reads the constant %{weight.name}",
-                weight.span.place(subject.module.file),
+                weight.span,
                 tensor=weight.name,
                 found=f"{weight.type.nbytes} bytes",
                 hint="Glow leaves some; of a layer's weights it means that the layer has others",
@@ -67,8 +62,6 @@ def check_unused_constants(subject: LintSubject) -> Iterator[Finding]:
 
 
 Array: TypeAlias = npt.NDArray[Any]
-
-WEIGHTS_DIFFER = "weights-differ"
 
 
 @attrs.frozen(eq=False)
@@ -118,7 +111,7 @@ def quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
     return found
 
 
-def check_weights(subject: LintSubject) -> Iterator[Finding]:
+def check_weights(subject: LintSubject) -> Iterator[Problem]:
     """Compare weights with the float array of their name, or with any that explains them."""
     arrays = subject.float_weights
     if arrays is None:
@@ -130,15 +123,15 @@ def check_weights(subject: LintSubject) -> Iterator[Finding]:
     unknown: list[QuantizedWeights] = []
     for name, one in weights.items():
         if name in matches.floats:
-            finding = _compare_by_name(one, matches.floats[name], sources[name], arrays, subject)
+            finding = _compare_by_name(one, matches.floats[name], sources[name], arrays)
             if finding is not None:
                 yield finding
         elif (explained := _find_explanation(one, others)) is not None:
-            yield _fault_finding(one, *explained, subject)
+            yield _describe_fault(one, *explained)
         elif one.reals.any():
             unknown.append(one)
     if unknown and {one.reals.size for one in weights.values()} & {a.size for a in arrays.values()}:
-        yield _unknown_finding(unknown, len(weights), subject)
+        yield _describe_unknown(unknown, len(weights))
 
 
 @attrs.frozen
@@ -155,8 +148,7 @@ def _compare_by_name(
     floats: Array,
     source: str,
     arrays: Mapping[str, Array],
-    subject: LintSubject,
-) -> Finding | None:
+) -> Problem | None:
     """Compare weights with the float array of their name, with and without folded batch norm."""
     if one.fits(floats):
         return None
@@ -164,14 +156,12 @@ def _compare_by_name(
     cause = _find_fault(one, floats)
     explained = (source, cause) if cause else _find_explanation(one, forms)
     if explained is not None:
-        return _fault_finding(one, *explained, subject)
+        return _describe_fault(one, *explained)
     near = sqnr_db(floats, one.reals - floats)
     text = f"are not its float values: {near:.1f} dB of SQNR"
     hint = "are they of another training, or in another layout?"
     severity: Severity = "error" if near < MIN_MATCH_SQNR_DB else "warning"
-    return _fault_finding(
-        one, source, WeightFault(text, hint, {"cause": "other"}), subject, severity
-    )
+    return _describe_fault(one, source, WeightFault(text, hint, {"cause": "other"}), severity)
 
 
 def _find_explanation(
@@ -222,11 +212,8 @@ def _find_shifted(one: QuantizedWeights, floats: Array) -> WeightFault | None:
     if integers == 0 or not one.fits(floats + integers * one.steps):
         return None
     text = f"are their float values and {integers} steps more"
-    return WeightFault(text, "is the zero point that of these integers?", _shift_facts(integers))
-
-
-def _shift_facts(integers: int) -> dict[str, Fact]:
-    return {"cause": "zero point", "integers": integers}
+    facts: dict[str, Fact] = {"cause": "zero point", "integers": integers}
+    return WeightFault(text, "is the zero point that of these integers?", facts)
 
 
 def _find_reordered(one: QuantizedWeights, floats: Array) -> WeightFault | None:
@@ -255,18 +242,15 @@ _FAULT_CHECKS: tuple[Callable[[QuantizedWeights, Array], WeightFault | None], ..
 )
 
 
-def _fault_finding(
+def _describe_fault(
     one: QuantizedWeights,
     source: str,
     cause: WeightFault,
-    subject: LintSubject,
     severity: Severity = "error",
-) -> Finding:
-    return layer_finding(
-        WEIGHTS_DIFFER,
+) -> Problem:
+    return Problem(
         severity,
         f"the weights %{one.view.name} {cause.text}",
-        subject,
         one.op,
         tensor=one.view,
         found=f"from {one.reals.min():.6g} to {one.reals.max():.6g}",
@@ -276,13 +260,11 @@ def _fault_finding(
     )
 
 
-def _unknown_finding(unknown: list[QuantizedWeights], count: int, subject: LintSubject) -> Finding:
+def _describe_unknown(unknown: list[QuantizedWeights], count: int) -> Problem:
     first = unknown[0]
-    return layer_finding(
-        WEIGHTS_DIFFER,
+    return Problem(
         "warning",
         f"{len(unknown)} of {count} weights are none of the float model's",
-        subject,
         first.op,
         tensor=first.view,
         found=f"%{first.view.name} is no array of it, and no multiple of one",

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from nmpsim.analysis.lint.findings import Finding, layer_finding
+from nmpsim.analysis.lint.findings import Problem
 from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.compiler.driver import find_refusals
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.placement import find_host_reason
-from nmpsim.diagnostics import Place
 from nmpsim.lir.nodes import Quantization
 from nmpsim.lir.opcode import WEIGHTED, Kind
 
-NOTHING_QUANTIZED, FLOAT_ISLANDS = "nothing-quantized", "float-islands"
 _MULTIPLYING = WEIGHTED | {Kind.PRODUCT}
 _MAX_SHOWN = 4
 
@@ -32,18 +30,16 @@ class FloatIsland:
     """``quantize`` operations at its outputs."""
 
 
-def check_any_quantized(subject: LintSubject) -> Iterator[Finding]:
+def check_any_quantized(subject: LintSubject) -> Iterator[Problem]:
     """Report a program whose convolutions and matrix products are all float."""
     products = [op for op in subject.operations if op.kind in _MULTIPLYING]
     quantized = [op for op in subject.operations if _is_quantized(op)]
     idle = products and not any(_is_quantized(op) for op in products)
     if not idle and (quantized or not subject.operations):
         return
-    yield Finding(
-        NOTHING_QUANTIZED,
+    yield Problem(
         "error",
         "nothing is being quantized",
-        Place(subject.module.file),
         found=f"{len(subject.operations)} operations, {len(quantized)} of them quantized;"
         f" {len(products)} convolutions and matrix products, all of them float"
         if products
@@ -60,18 +56,18 @@ def _is_quantized(op: Operation) -> bool:
     return op.kind is not Kind.CONVERSION and any(v.type.quant for v in op.operands[:2])
 
 
-def check_islands(subject: LintSubject) -> Iterator[Finding]:
+def check_islands(subject: LintSubject) -> Iterator[Problem]:
     """Report float islands, and layers with weights that are still float."""
     found = find_islands(subject.operations)
     for island in found:
-        yield _island_finding(subject, island)
+        yield _describe_island(island)
     if next(check_any_quantized(subject), None) is not None:
         return
     inside = {op.instruction.name for island in found for op in island.operations}
     for op in subject.operations:
         is_left = op.kind in _MULTIPLYING and not _is_quantized(op)
         if is_left and op.instruction.name not in inside:
-            yield _float_layer_finding(subject, op)
+            yield _describe_float_layer(op)
 
 
 def find_islands(operations: Sequence[Operation]) -> tuple[FloatIsland, ...]:
@@ -121,7 +117,7 @@ def _is_float(view: View) -> bool:
     return view.type.quant is None and view.type.elem.startswith(("float", "bfloat"))
 
 
-def _island_finding(subject: LintSubject, island: FloatIsland) -> Finding:
+def _describe_island(island: FloatIsland) -> Problem:
     first = island.operations[0] if island.operations else island.exits[0]
     names = [op.instruction.name for op in island.operations]
     if not island.operations:
@@ -130,11 +126,9 @@ def _island_finding(subject: LintSubject, island: FloatIsland) -> Finding:
         message = f"%{names[0]} is float between quantized operations"
     else:
         message = f"{len(names)} operations from %{names[0]} on are float between quantized ones"
-    return layer_finding(
-        FLOAT_ISLANDS,
+    return Problem(
         "warning",
         message,
-        subject,
         first,
         found=_count_opcodes(island.operations) or "a float rescaling",
         expected=f"quantized operations ({_element_kind(island)})",
@@ -189,12 +183,10 @@ def find_reason_if_quantized(op: Operation, elem: str) -> str:
 _ANY_QUANTIZATION = Quantization(1.0, 0, 0.0, 0.0)
 
 
-def _float_layer_finding(subject: LintSubject, op: Operation) -> Finding:
-    return layer_finding(
-        FLOAT_ISLANDS,
+def _describe_float_layer(op: Operation) -> Problem:
+    return Problem(
         "warning",
         f"%{op.instruction.name} is float in a quantized program",
-        subject,
         op,
         found=f"a float {op.instruction.opcode}",
         expected="integers",
@@ -203,10 +195,7 @@ def _float_layer_finding(subject: LintSubject, op: Operation) -> Finding:
     )
 
 
-NOT_COMPILED = "not-compiled"
-
-
-def check_compilation(subject: LintSubject) -> Iterator[Finding]:
+def check_compilation(subject: LintSubject) -> Iterator[Problem]:
     """Report what the compiler would refuse, layer by layer."""
     found = find_refusals(
         subject.module,
@@ -215,13 +204,11 @@ def check_compilation(subject: LintSubject) -> Iterator[Finding]:
         instruction_numerics=subject.layer_numerics,
     )
     for op, diagnostic in found:
-        yield Finding(
-            NOT_COMPILED,
+        yield Problem(
             "error",
             f"nmpsim compile refuses it, {diagnostic.code}: {diagnostic.message}",
-            diagnostic.place or subject.place_of(op),
-            op.instruction.name,
-            op.instruction.number,
+            op,
+            place=diagnostic.place,
             found=diagnostic.found or "",
             expected=diagnostic.expected or "",
             hint=diagnostic.hint or "",

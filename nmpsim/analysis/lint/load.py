@@ -13,15 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.subject import LintSubject, OriginalBias
-from nmpsim.analysis.program import from_bundle, from_imported, is_bundle, refuse_files
+from nmpsim.analysis.program import from_bundle, load_compiled_or_model
 from nmpsim.analysis.shadow.constants import read_floats
 from nmpsim.analysis.weighted import WEIGHTED
-from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.bundle import Bundle
 from nmpsim.compiler.operations import View
 from nmpsim.compiler.resolve import resolve
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.frontends import import_model
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.lir.constants import attach_constants_from, find_tensors_file, read_constants
 from nmpsim.lir.nodes import Module, TensorType
@@ -249,26 +248,22 @@ def _load_program(
 ) -> LintSubject:
     if isinstance(program, Module):
         return LintSubject(program, DEFAULT_NUMERICS)
-    if isinstance(program, Path):
-        if not is_bundle(program):
-            imported = import_model(program, weights, tensors)
-            if imported is not None:
-                model = from_imported(imported)
-                return LintSubject(
-                    model.module,
-                    imported.numerics,
-                    layer_numerics=model.layer_numerics,
-                    layer_display_names=model.display_names or {},
-                    warnings=model.warnings,
-                )
-            return _from_lir(program, weights, tensors)
-        refuse_files(program, weights, tensors)
-        program = read_bundle(program)
-    carried = from_bundle(program)
-    numerics = carried.numerics or DEFAULT_NUMERICS
-    device = from_settings(program.metadata.device)
-    shown = program.metadata.display_names
-    return LintSubject(carried.module, numerics, device, carried.layer_numerics, shown)
+    carried = (
+        from_bundle(program)
+        if isinstance(program, Bundle)
+        else load_compiled_or_model(program, weights, tensors)
+    )
+    if carried is None:
+        assert isinstance(program, Path)
+        return _from_lir(program, weights, tensors)
+    return LintSubject(
+        carried.module,
+        carried.numerics or DEFAULT_NUMERICS,
+        from_settings(carried.device),
+        carried.layer_numerics,
+        carried.display_names or {},
+        warnings=carried.warnings,
+    )
 
 
 def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> LintSubject:

@@ -13,24 +13,22 @@ from functools import lru_cache
 import attrs
 import numpy as np
 
-from nmpsim.analysis.lint.findings import Finding, Severity, layer_finding
+from nmpsim.analysis.lint.findings import Problem, Severity
 from nmpsim.analysis.lint.fixed_values import quantized_weights
 from nmpsim.analysis.lint.subject import Array, LintSubject
 from nmpsim.analysis.weighted import WEIGHTED, LayerScales, layer_scales, weight_rows
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.diagnostics import Place
 from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.quantization import SCHEMAS, Range, choose_parameters
 from nmpsim.quantization.profile import ProfileLookup
 
-RANGE_WASTED = "range-wasted"
 MAX_WASTED_SHARE = 1.0 / 4.0
 """Used share of the range below which a tensor is reported: two bits are unused."""
 MAX_WASTED_SHARE_FOR_WARNING = 1.0 / 16.0
 """Used share below which the finding is a warning: four bits are unused."""
 
 
-def check_wasted_ranges(subject: LintSubject) -> Iterator[Finding]:
+def check_wasted_ranges(subject: LintSubject) -> Iterator[Problem]:
     """Report weights and recorded results that use a small share of their range."""
     ranges = usable_ranges(subject)
     for op in subject.operations:
@@ -38,16 +36,16 @@ def check_wasted_ranges(subject: LintSubject) -> Iterator[Finding]:
             yield from _check_weights_range(op, subject)
         recorded = ranges.find(op.instruction.name)
         if recorded is not None and op.operands[0].type.quant is not None:
-            yield from _check_result_range(op, recorded, subject)
+            yield from _check_result_range(op, recorded)
 
 
 def used_share(low: float, high: float, view: View) -> float:
     """Return the share of a type's integers between two integers."""
-    info = np.iinfo(view.type.dtype)
-    return (high - low) / (int(info.max) - int(info.min))
+    lowest, highest = view.limits
+    return (high - low) / (highest - lowest)
 
 
-def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Finding]:
+def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Problem]:
     """Check weights, channel by channel if each channel has its own scale."""
     rows, scales = weight_rows(subject.module, op), layer_scales(subject.module, op)
     if rows is None or scales is None or not rows.size:
@@ -62,11 +60,9 @@ def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Findin
     whose = (
         f"{little.size} of {parts.size} channels of the weights" if by_channel else "the weights"
     )
-    yield layer_finding(
-        RANGE_WASTED,
+    yield Problem(
         _wasted_severity(part),
         f"{whose} %{op.operands[2].name} use few of their integers",
-        subject,
         op,
         tensor=op.operands[2],
         found=_describe_share(part) + (f" in channel {worst}" if by_channel else ""),
@@ -86,17 +82,15 @@ def _used_shares(rows: Array, scales: LayerScales, view: View) -> Array:
     return idle
 
 
-def _check_result_range(op: Operation, recorded: Range, subject: LintSubject) -> Iterator[Finding]:
+def _check_result_range(op: Operation, recorded: Range) -> Iterator[Problem]:
     view = op.operands[0]
     low, high = min(recorded.low, 0.0) / view.scale, max(recorded.high, 0.0) / view.scale
     part = used_share(low, high, view)
     if not 0.0 < part < MAX_WASTED_SHARE:
         return
-    yield layer_finding(
-        RANGE_WASTED,
+    yield Problem(
         _wasted_severity(part),
         f"the result of %{op.instruction.name} uses few of its integers",
-        subject,
         op,
         found=f"{_describe_share(part)}, real {recorded.low:.6g} to {recorded.high:.6g}",
         expected=f"at least {100 * MAX_WASTED_SHARE:.0f} %",
@@ -113,7 +107,6 @@ def _describe_share(part: float) -> str:
     return f"{100 * part:.3g} % of the range, {-math.log2(part):.1f} bits idle"
 
 
-RANGES_FOREIGN, RANGES_UNKNOWN = "ranges-foreign", "ranges-unknown"
 MAX_UNKNOWN_RATIO = 3
 """A profile that covers fewer than one in this many result names is reported."""
 MIN_RESULTS = 3
@@ -249,17 +242,15 @@ def quantized_results(subject: LintSubject) -> Iterator[tuple[Operation, View]]:
             yield op, op.operands[0]
 
 
-def check_foreign_profile(subject: LintSubject) -> Iterator[Finding]:
+def check_foreign_profile(subject: LintSubject) -> Iterator[Problem]:
     """Report a profile with matching names but values of another network."""
     found = match_profile(subject)
     if found is None or not found.is_foreign:
         return
-    yield Finding(
-        RANGES_FOREIGN,
+    yield Problem(
         "error",
         f"the profile is that of another network: {len(found.mismatches)} of {found.known}"
         f" {found.compared} that it names are others",
-        Place(subject.module.file),
         found=found.example,
         expected=f"{found.recorded.low:.6g} to {found.recorded.high:.6g}, as recorded",
         hint="a profile of this network and these weights; its ranges are not compared",
@@ -267,7 +258,7 @@ def check_foreign_profile(subject: LintSubject) -> Iterator[Finding]:
     )
 
 
-def check_profile_coverage(subject: LintSubject) -> Iterator[Finding]:
+def check_profile_coverage(subject: LintSubject) -> Iterator[Problem]:
     """Report a profile that covers few of the results."""
     if subject.ranges is None:
         return
@@ -279,11 +270,9 @@ def check_profile_coverage(subject: LintSubject) -> Iterator[Finding]:
     known = sum(stems.values())
     if not stems or known * MAX_UNKNOWN_RATIO >= len(stems):
         return
-    yield Finding(
-        RANGES_UNKNOWN,
+    yield Problem(
         "warning",
         f"the profile has ranges for {known} of {len(stems)} quantized results",
-        Place(subject.module.file),
         found=f"ranges of {', '.join(list(subject.ranges)[:3])}",
         expected=f"ranges of {', '.join(list(stems)[:3])}",
         hint="is it the profile of another network?",
@@ -291,14 +280,13 @@ def check_profile_coverage(subject: LintSubject) -> Iterator[Finding]:
     )
 
 
-RANGE_TOO_NARROW = "range-too-narrow"
 MIN_COVERED_SHARE = 15.0 / 16.0
 """Share of a recorded range that a type must cover; a calibration may cut off outliers."""
 MIN_COVERED_SHARE_FOR_WARNING = 0.5
 """Covered share below which the finding is an error: the type is not made for these values."""
 
 
-def check_narrow_ranges(subject: LintSubject) -> Iterator[Finding]:
+def check_narrow_ranges(subject: LintSubject) -> Iterator[Problem]:
     """Report results whose type does not cover the recorded range."""
     ranges = usable_ranges(subject)
     for op, view in quantized_results(subject):
@@ -309,18 +297,16 @@ def check_narrow_ranges(subject: LintSubject) -> Iterator[Finding]:
 
 def _check_narrow_result(
     op: Operation, view: View, recorded: Range, subject: LintSubject
-) -> Iterator[Finding]:
-    low, high = (view.scale * (end - view.offset) for end in view.limits)
+) -> Iterator[Problem]:
+    low, high = view.real_limits
     meant = possible_ranges(recorded, (subject.ranges or {}).values())
     part = max(_covered_share(low, high, view.scale, one) for one in meant)
     if part >= MIN_COVERED_SHARE:
         return
     severity: Severity = "error" if part < MIN_COVERED_SHARE_FOR_WARNING else "warning"
-    yield layer_finding(
-        RANGE_TOO_NARROW,
+    yield Problem(
         severity,
         f"the type of the result of %{op.instruction.name} is too narrow for its values",
-        subject,
         op,
         found=f"{low:.6g} to {high:.6g}",
         expected=f"{recorded.low:.6g} to {recorded.high:.6g}, as recorded",

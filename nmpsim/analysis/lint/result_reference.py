@@ -8,20 +8,19 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.lint.bias_payload import compare_with_float, find_float_bias
-from nmpsim.analysis.lint.findings import Finding, layer_finding
+from nmpsim.analysis.lint.findings import Problem
 from nmpsim.analysis.lint.fixed_values import QuantizedWeights, quantized_weights
 from nmpsim.analysis.lint.scales import HALF_PRINTED_DIGIT
 from nmpsim.analysis.lint.subject import SAME_SCALE, Array, Bias, LintSubject
 from nmpsim.analysis.shadow.constants import map_biases_to_filters, quantized_constants
 from nmpsim.analysis.shadow.matching import match_constants
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.diagnostics import Place, UserError
+from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import execute_real
 from nmpsim.lir.nodes import TensorType
 from nmpsim.lir.opcode import Kind
 from nmpsim.quantization import Range
 
-RESULT_DIFFERS = "result-differs"
 MAX_ADDED_BITS = 2.75
 """Largest change of surplus bits between a result and its sources."""
 MAX_OPPOSED_BITS = 1.75
@@ -32,7 +31,7 @@ NEGATIVE_SHARE_TOLERANCE = 0.4
 """Largest difference between a type's negative share and the estimated one."""
 
 
-def check_results(subject: LintSubject) -> Iterator[Finding]:
+def check_results(subject: LintSubject) -> Iterator[Problem]:
     """Check results against scales that biases imply, then against a float run on random inputs."""
     if subject.float_weights is None:
         return
@@ -45,14 +44,14 @@ def check_results(subject: LintSubject) -> Iterator[Finding]:
         text = (
             f"results are not compared with the float model, which cannot be run: {first.message}"
         )
-        yield Finding(RESULT_DIFFERS, "note", text, Place(subject.module.file), facts={"by": "run"})
+        yield Problem("note", text, facts={"by": "run"})
         return
     if not proved:  # a scale that is off makes those after it look off
-        yield from _check_scales(found, subject)
-    yield from _check_zero_points(found, subject)
+        yield from _check_scales(found)
+    yield from _check_zero_points(found)
 
 
-def _compare_bias_scales(subject: LintSubject) -> Iterator[tuple[str, Finding]]:
+def _compare_bias_scales(subject: LintSubject) -> Iterator[tuple[str, Problem]]:
     """Compare an input's scale with the ratio of the scales of bias and weights.
 
     Glow and TFLite put Int32 biases on the scale of input times weights. So if the values of bias
@@ -72,7 +71,7 @@ def _compare_bias_scales(subject: LintSubject) -> Iterator[tuple[str, Finding]]:
         alike = np.allclose(factors, factors[0], rtol=100 * SAME_SCALE, atol=0.0)
         if one is not None and alike and _matches_float_model(bias, one, subject):
             source = bias.op.operands[1]
-            yield source.buffer.name, _scale_finding(bias, source, float(factors[0]), subject)
+            yield source.buffer.name, _describe_scale(bias, source, float(factors[0]), subject)
 
 
 def _has_wrong_scale(bias: Bias, subject: LintSubject) -> bool:
@@ -92,20 +91,18 @@ def _matches_float_model(bias: Bias, weights: QuantizedWeights, subject: LintSub
         name in floats
         and weights.fits(floats[name])
         and found is not None
-        and compare_with_float(bias, found, subject) is None
+        and compare_with_float(bias, found) is None
     )
 
 
-def _scale_finding(bias: Bias, source: View, factor: float, subject: LintSubject) -> Finding:
+def _describe_scale(bias: Bias, source: View, factor: float, subject: LintSubject) -> Problem:
     earlier = subject.operations[: subject.operations.index(bias.op)]
     writers = [op for op in earlier if op.operands[0].buffer.name == source.buffer.name]
     op = writers[-1] if writers else bias.op
-    return layer_finding(
-        RESULT_DIFFERS,
+    return Problem(
         "error",
         f"the scale of %{source.name} is {factor:.4g} times what the constants of"
         f" %{bias.op.instruction.name} were quantized for",
-        subject,
         op,
         found=f"{source.scale:.9g}",
         expected=f"{source.scale / factor:.9g}: the scale of bias %{bias.view.name} over that of"
@@ -115,7 +112,7 @@ def _scale_finding(bias: Bias, source: View, factor: float, subject: LintSubject
     )
 
 
-def _check_scales(found: list[RangeEstimate], subject: LintSubject) -> Iterator[Finding]:
+def _check_scales(found: list[RangeEstimate]) -> Iterator[Problem]:
     opposed = [one for one in found if _is_opposed(one)]
     explained = [after for one in opposed for after in one.consumers]
     for one in found:
@@ -124,13 +121,11 @@ def _check_scales(found: list[RangeEstimate], subject: LintSubject) -> Iterator[
             one not in opposed and (abs(bits) < MAX_ADDED_BITS or one in explained)
         ):
             continue
-        low, high = _representable_range(one)
-        yield layer_finding(
-            RESULT_DIFFERS,
+        low, high = one.view.real_limits
+        yield Problem(
             "warning",
             f"the type of the result of %{one.op.instruction.name} reaches about {2.0**bits:.2g}"
             " times as far as the float model makes likely",
-            subject,
             one.op,
             found=f"{low:.6g} to {high:.6g}",
             expected=f"about {low / 2.0**bits:.2g} to {high / 2.0**bits:.2g}, by the results"
@@ -149,7 +144,7 @@ def _is_opposed(one: RangeEstimate) -> bool:
     return len(steps) > 1 and min(steps) >= MAX_OPPOSED_BITS
 
 
-def _check_zero_points(found: list[RangeEstimate], subject: LintSubject) -> Iterator[Finding]:
+def _check_zero_points(found: list[RangeEstimate]) -> Iterator[Problem]:
     """Check the zero points of results against their estimated negative shares.
 
     The zero point of a result without negative values is the lowest integer, or that of all
@@ -161,14 +156,12 @@ def _check_zero_points(found: list[RangeEstimate], subject: LintSubject) -> Iter
         likely = _negative_share(one.range.low, one.range.high)
         if one.is_moved or not _contradicts(one, likely, is_symmetric):
             continue
-        low, high = _representable_range(one)
+        low, high = one.view.real_limits
         part = f"{100 * likely:.0f} % of the type for negative values, by a run on made-up inputs"
-        yield layer_finding(
-            RESULT_DIFFERS,
+        yield Problem(
             "warning",
             f"the zero point of the result of %{one.op.instruction.name} is not one for the"
             " values of the float model",
-            subject,
             one.op,
             found=f"{one.view.offset}: {low:.6g} to {high:.6g}",
             expected="0, as of the other results" if is_symmetric else f"about {part}",
@@ -186,7 +179,7 @@ def _contradicts(one: RangeEstimate, likely: float, is_symmetric: bool) -> bool:
         return offset != lowest
     return (
         offset not in (0, lowest)
-        and abs(_negative_share(*_representable_range(one)) - likely) > NEGATIVE_SHARE_TOLERANCE
+        and abs(_negative_share(*one.view.real_limits) - likely) > NEGATIVE_SHARE_TOLERANCE
     )
 
 
@@ -194,11 +187,6 @@ def _negative_share(low: float, high: float) -> float:
     """Return the negative share of a range."""
     low, high = min(low, 0.0), max(high, 0.0)
     return -low / (high - low)
-
-
-def _representable_range(one: RangeEstimate) -> tuple[float, float]:
-    low, high = (one.view.scale * (end - one.view.offset) for end in one.view.limits)
-    return low, high
 
 
 SAMPLE_COUNT = 2
@@ -238,7 +226,7 @@ class RangeEstimate:
     @property
     def surplus(self) -> float:
         """Bits by which the type's range exceeds the estimated one."""
-        low, high = (self.view.scale * (end - self.view.offset) for end in self.view.limits)
+        low, high = self.view.real_limits
         return float(np.log2(max(high, -low) / max(self.range.high, -self.range.low)))
 
     @property
@@ -313,8 +301,7 @@ def _input_range(name: str, type_: TensorType, subject: LintSubject) -> Range:
         return Range(0.0, 0.0)
     if not views:
         return Range(-1.0, 1.0)
-    low, high = (views[0].scale * (end - views[0].offset) for end in views[0].limits)
-    return Range(low, high)
+    return Range(*views[0].real_limits)
 
 
 def _random_image(shape: tuple[int, ...], range_: Range, rng: np.random.Generator) -> Array:

@@ -1,56 +1,28 @@
-"""The table of all rules, and running them."""
+"""The table of all lint rules, and the driver that applies them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Annotated
 
 import attrs
 
-from nmpsim.analysis.lint.accumulators import ACCUMULATOR_OVERFLOW, check_accumulators
-from nmpsim.analysis.lint.bias_payload import BIAS_PAYLOAD, check_bias_payloads
-from nmpsim.analysis.lint.bias_range import (
-    BIAS_LOSES_BITS,
-    BIAS_SATURATES,
-    check_bias_precision,
-    check_bias_saturation,
+from nmpsim.analysis.lint import (
+    accumulators,
+    bias_payload,
+    bias_range,
+    fixed_values,
+    islands,
+    ranges,
+    result_reference,
+    scales,
 )
-from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Severity
-from nmpsim.analysis.lint.fixed_values import (
-    CONSTANT_UNUSED,
-    SPLAT_SATURATES,
-    WEIGHTS_DIFFER,
-    check_splat_values,
-    check_unused_constants,
-    check_weights,
-)
-from nmpsim.analysis.lint.islands import (
-    FLOAT_ISLANDS,
-    NOT_COMPILED,
-    NOTHING_QUANTIZED,
-    check_any_quantized,
-    check_compilation,
-    check_islands,
-)
-from nmpsim.analysis.lint.ranges import (
-    RANGE_TOO_NARROW,
-    RANGE_WASTED,
-    RANGES_FOREIGN,
-    RANGES_UNKNOWN,
-    check_foreign_profile,
-    check_narrow_ranges,
-    check_profile_coverage,
-    check_wasted_ranges,
-    unusable_reason,
-)
-from nmpsim.analysis.lint.result_reference import RESULT_DIFFERS, check_results
-from nmpsim.analysis.lint.scales import (
-    SCALE_NOT_POWER_OF_TWO,
-    SCALES_LOST_IN_PRINT,
-    check_powers_of_two,
-    check_printed_scales,
-    missing_text_reason,
-)
+from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Problem, Severity
 from nmpsim.analysis.lint.subject import LintSubject
+from nmpsim.compiler.operations import Operation, View
+from nmpsim.diagnostics import Place
+from nmpsim.lir.nodes import Span
+from nmpsim.report.fields import NOT_IN_JSON
 
 
 @attrs.frozen
@@ -59,9 +31,49 @@ class Rule:
 
     name: str
     summary: str
-    check: Callable[[LintSubject], Iterator[Finding]] = attrs.field(eq=False)
-    skip_reason: Callable[[LintSubject], str] = attrs.field(default=lambda _: "", eq=False)
+    check: Annotated[Callable[[LintSubject], Iterator[Problem]], NOT_IN_JSON] = attrs.field(
+        eq=False
+    )
+    """Yields the problems of a program."""
+    skip_reason: Annotated[Callable[[LintSubject], str], NOT_IN_JSON] = attrs.field(
+        default=lambda _: "", eq=False
+    )
     """Returns why the rule cannot be applied to a program, or an empty string if it can."""
+
+    def apply(self, subject: LintSubject) -> Iterator[Finding]:
+        """Yield the findings of this rule in a program."""
+        for problem in self.check(subject):
+            source, tensor = problem.source, problem.tensor
+            op = source if isinstance(source, Operation) else None
+            yield Finding(
+                self.name,
+                problem.severity,
+                problem.message,
+                problem.place or _find_place(subject, source, tensor),
+                op.instruction.name if op else "",
+                op.instruction.number if op else None,
+                tensor.name if isinstance(tensor, View) else tensor or "",
+                problem.found,
+                problem.expected,
+                problem.hint,
+                problem.facts,
+            )
+
+
+def _find_place(
+    subject: LintSubject, source: Operation | Span | None, tensor: View | str | None
+) -> Place:
+    if isinstance(source, Operation):
+        return subject.place_of(source, tensor if isinstance(tensor, View) else None)
+    return source.place(subject.module.file) if source else Place(subject.module.file)
+
+
+@attrs.frozen
+class SkippedRule:
+    """A rule that was not applied."""
+
+    rule: str
+    reason: str
 
 
 def _unknown_constants(subject: LintSubject) -> str:
@@ -70,100 +82,100 @@ def _unknown_constants(subject: LintSubject) -> str:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        NOTHING_QUANTIZED,
+        "nothing-quantized",
         "no convolution or matrix product is quantized",
-        check_any_quantized,
+        islands.check_any_quantized,
     ),
     Rule(
-        NOT_COMPILED,
+        "not-compiled",
         "a layer that the compiler refuses",
-        check_compilation,
+        islands.check_compilation,
         _unknown_constants,
     ),
     Rule(
-        WEIGHTS_DIFFER,
+        "weights-differ",
         "weights that are not those of the float model",
-        check_weights,
+        fixed_values.check_weights,
         _unknown_constants,
     ),
     Rule(
-        RESULT_DIFFERS,
+        "result-differs",
         "a result's scale or zero point that the float model contradicts",
-        check_results,
+        result_reference.check_results,
         _unknown_constants,
     ),
     Rule(
-        BIAS_PAYLOAD,
+        "bias-payload",
         "a bias whose declared type was changed while its payload was not",
-        check_bias_payloads,
+        bias_payload.check_bias_payloads,
         _unknown_constants,
     ),
     Rule(
-        BIAS_SATURATES,
+        "bias-saturates",
         "a bias that saturates on its scale, or on the scale of the result",
-        check_bias_saturation,
+        bias_range.check_bias_saturation,
         _unknown_constants,
     ),
     Rule(
-        BIAS_LOSES_BITS,
+        "bias-loses-bits",
         "a bias that its scale, or the scale of the result, leaves few bits",
-        check_bias_precision,
+        bias_range.check_bias_precision,
         _unknown_constants,
     ),
     Rule(
-        SCALE_NOT_POWER_OF_TWO,
+        "scale-not-power-of-two",
         "a scale that is not a power of two, where the profile needs one",
-        check_powers_of_two,
+        scales.check_powers_of_two,
     ),
     Rule(
-        SCALES_LOST_IN_PRINT,
+        "scales-lost-in-print",
         "a scale of which only the printed decimals are known",
-        check_printed_scales,
-        missing_text_reason,
+        scales.check_printed_scales,
+        scales.missing_text_reason,
     ),
     Rule(
-        ACCUMULATOR_OVERFLOW,
+        "accumulator-overflow",
         "an accumulator that can overflow, from geometry and weights",
-        check_accumulators,
+        accumulators.check_accumulators,
         _unknown_constants,
     ),
     Rule(
-        RANGE_WASTED,
+        "range-wasted",
         "weights or results that use few of their integers",
-        check_wasted_ranges,
+        ranges.check_wasted_ranges,
         _unknown_constants,
     ),
     Rule(
-        RANGE_TOO_NARROW,
+        "range-too-narrow",
         "results whose type does not hold their recorded range",
-        check_narrow_ranges,
-        unusable_reason,
+        ranges.check_narrow_ranges,
+        ranges.unusable_reason,
     ),
     Rule(
-        RANGES_FOREIGN,
+        "ranges-foreign",
         "a profile of another network",
-        check_foreign_profile,
+        ranges.check_foreign_profile,
     ),
     Rule(
-        RANGES_UNKNOWN,
+        "ranges-unknown",
         "a profile that covers few of the results",
-        check_profile_coverage,
-        unusable_reason,
+        ranges.check_profile_coverage,
+        ranges.unusable_reason,
     ),
     Rule(
-        SPLAT_SATURATES,
+        "splat-saturates",
         "a fill with a value that its type does not hold",
-        check_splat_values,
+        fixed_values.check_splat_values,
     ),
     Rule(
-        CONSTANT_UNUSED,
+        "constant-unused",
         "a constant that no instruction reads",
-        check_unused_constants,
+        fixed_values.check_unused_constants,
     ),
     Rule(
-        FLOAT_ISLANDS,
+        "float-islands",
         "operations that stay float between quantized ones",
-        check_islands,
+        islands.check_islands,
     ),
 )
 """All rules in the order of their findings in a report. A name never changes its meaning."""
@@ -174,8 +186,7 @@ class LintReport:
     """Findings, most severe first, and the rules that could not be applied."""
 
     findings: tuple[Finding, ...]
-    skipped: tuple[tuple[str, str], ...]
-    """Name of a rule, and why it was skipped."""
+    skipped: tuple[SkippedRule, ...]
 
     def count(self, severity: Severity) -> int:
         """Return the number of findings of a severity."""
@@ -185,11 +196,11 @@ class LintReport:
 def run_rules(subject: LintSubject) -> LintReport:
     """Apply every rule to a program."""
     findings: list[Finding] = []
-    skipped: list[tuple[str, str]] = []
+    skipped: list[SkippedRule] = []
     for rule in RULES:
         if reason := rule.skip_reason(subject):
-            skipped.append((rule.name, reason))
+            skipped.append(SkippedRule(rule.name, reason))
         else:
-            findings += rule.check(subject)
+            findings += rule.apply(subject)
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return LintReport(tuple(findings), tuple(skipped))

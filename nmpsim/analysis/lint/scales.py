@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from nmpsim.analysis.lint.findings import Finding, Severity
+from nmpsim.analysis.lint.findings import Problem, Severity
 from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.analysis.weighted import constant_values
 from nmpsim.compiler.operations import Operation
@@ -15,7 +15,6 @@ from nmpsim.lir.nodes import Span, TensorType
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.printer import format_scale
 
-SCALE_NOT_POWER_OF_TWO, SCALES_LOST_IN_PRINT = "scale-not-power-of-two", "scales-lost-in-print"
 HALF_PRINTED_DIGIT = 0.5e-9
 """Half a unit of the last of nine printed decimals."""
 MAX_INTEGER_FORM_ERROR = 2.0**-9
@@ -58,40 +57,37 @@ def _unused_scales(op: Operation) -> Iterator[str]:
             yield from (op.operands[owner].name, op.operands[owner].buffer.name)
 
 
-def check_powers_of_two(subject: LintSubject) -> Iterator[Finding]:
+def check_powers_of_two(subject: LintSubject) -> Iterator[Problem]:
     """Report scales that are not powers of two, where the profile needs them to be."""
     operations = [op for op in subject.operations if subject.numerics_of(op) == "nmp"]
     concerned = {n for op in operations for v in op.operands for n in (v.name, v.buffer.name)}
     for tensor in scaled_tensors(subject):
         if tensor.name in concerned and not _is_power_of_two(tensor.scale):
-            yield _not_power_finding(subject, tensor.name, tensor.scale, tensor.span)
+            yield _describe_scale(tensor.name, tensor.scale, tensor.span)
     for op in operations:
         yield from _check_scale_tables(subject, op)
 
 
-def _check_scale_tables(subject: LintSubject, op: Operation) -> Iterator[Finding]:
+def _check_scale_tables(subject: LintSubject, op: Operation) -> Iterator[Problem]:
     roles = OPCODES[op.instruction.opcode].operands
     for role, view in zip(roles, op.operands, strict=True):
         values = constant_values(subject.module, view) if role.name in _SCALE_TABLES else None
         odd = [] if values is None else [float(v) for v in values if not _is_power_of_two(float(v))]
         if odd:
-            yield _not_power_finding(subject, view.name, odd[0], op.instruction.span, len(odd))
+            yield _describe_scale(view.name, odd[0], op.instruction.span, len(odd))
 
 
 def _is_power_of_two(scale: float) -> bool:
     return scale > 0 and math.frexp(scale)[0] == 0.5
 
 
-def _not_power_finding(
-    subject: LintSubject, name: str, scale: float, span: Span, count: int = 1
-) -> Finding:
+def _describe_scale(name: str, scale: float, span: Span, count: int = 1) -> Problem:
     channels = f" of {count} channels" if count > 1 else ""
     nearest = math.ldexp(1.0, math.ceil(math.log2(scale))) if 0 < scale < math.inf else 1.0
-    return Finding(
-        SCALE_NOT_POWER_OF_TWO,
+    return Problem(
         "error",
         f"the scale{channels} of %{name} is not a power of two, which numerics nmp needs",
-        span.place(subject.module.file),
+        span,
         tensor=name,
         found=f"{scale!r}",
         expected=f"for example {nearest!r}",
@@ -105,13 +101,13 @@ def missing_text_reason(subject: LintSubject) -> str:
     return "" if subject.printed_only is not None else "the program was not read from LIR text"
 
 
-def check_printed_scales(subject: LintSubject) -> Iterator[Finding]:
+def check_printed_scales(subject: LintSubject) -> Iterator[Problem]:
     """Report scales of which only the nine printed decimals are known."""
     known_only = subject.printed_only or frozenset()
     for tensor in scaled_tensors(subject):
         if tensor.name in known_only or tensor.scale == 0:
-            yield _lost_finding(subject, tensor)
-    yield from _snapped_findings(subject)
+            yield _describe_lost_digits(tensor)
+    yield from _list_snapped_scales(subject)
 
 
 def significant_digits(scale: float) -> int:
@@ -119,16 +115,15 @@ def significant_digits(scale: float) -> int:
     return len(format_scale(scale).replace(".", "").lstrip("0"))
 
 
-def _lost_finding(subject: LintSubject, tensor: ScaledTensor) -> Finding:
+def _describe_lost_digits(tensor: ScaledTensor) -> Problem:
     digits = significant_digits(tensor.scale)
     error = HALF_PRINTED_DIGIT / tensor.scale if digits else math.inf
     severity: Severity = "error" if error > MAX_INTEGER_FORM_ERROR else "warning"
     plural = "" if digits == 1 else "s"
-    return Finding(
-        SCALES_LOST_IN_PRINT,
+    return Problem(
         severity,
         f"the scale of %{tensor.name} is known from its printed decimals only",
-        tensor.span.place(subject.module.file),
+        tensor.span,
         tensor=tensor.name,
         found=f"{format_scale(tensor.scale)}, {digits} significant digit{plural}: "
         + (f"off by up to {100 * error:.2g} %" if digits else "nothing is left of it"),
@@ -138,18 +133,17 @@ def _lost_finding(subject: LintSubject, tensor: ScaledTensor) -> Finding:
     )
 
 
-def _snapped_findings(subject: LintSubject) -> Iterator[Finding]:
+def _list_snapped_scales(subject: LintSubject) -> Iterator[Problem]:
     """Report all scales that are assumed to be the power of two they print as, in one note."""
     tensors = [t for t in scaled_tensors(subject) if t.name in subject.snapped]
     if not tensors:
         return
     fewest = min(tensors, key=lambda tensor: significant_digits(tensor.scale))
     digits = significant_digits(fewest.scale)
-    yield Finding(
-        SCALES_LOST_IN_PRINT,
+    yield Problem(
         "note",
         f"{len(tensors)} scales are taken to be the powers of two that they print as",
-        fewest.span.place(subject.module.file),
+        fewest.span,
         tensor=fewest.name,
         found=f"down to {digits} significant digits: {format_scale(fewest.scale)} as"
         f" {fewest.scale!r}",

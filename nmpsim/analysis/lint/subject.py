@@ -143,8 +143,7 @@ class Bias:
     @property
     def limits(self) -> tuple[int, int]:
         """Lowest and highest integer of the element kind."""
-        info = np.iinfo(self.view.type.dtype)
-        return int(info.min), int(info.max)
+        return self.view.limits
 
     @property
     def is_on_product_scale(self) -> bool:
@@ -184,8 +183,6 @@ def read_bias(module: Module, op: Operation) -> Bias | None:
     if not (are_valid_scales(scales.weights) and are_valid_scales(scales.bias)):
         return None
     result, _, _, view = op.operands[:4]
-    bounds = np.iinfo(result.type.dtype)
-    ends = (bounds.min - result.offset, bounds.max - result.offset)
     products = scales.source * scales.weights.astype(np.float64)
     one_each = np.ones(payload.size)
     return Bias(
@@ -197,5 +194,5 @@ def read_bias(module: Module, op: Operation) -> Bias | None:
         product_scales=one_each * products,
         result_scale=scales.result,
         result_offset=result.offset,
-        result_magnitude=scales.result * max(abs(end) for end in ends),
+        result_magnitude=max(map(abs, result.real_limits)),
     )

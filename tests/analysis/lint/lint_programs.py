@@ -28,7 +28,7 @@ def findings(module: Module, rule: str = "bias-payload", **more: object) -> list
     numerics = str(more.pop("numerics", "glow-int"))
     subject = attrs.evolve(LintSubject(module, numerics), **more)
     (one,) = (known for known in RULES if known.name == rule)
-    found = [] if one.skip_reason(subject) else one.check(subject)
+    found = [] if one.skip_reason(subject) else one.apply(subject)
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 

@@ -216,5 +216,5 @@ def test_without_constants_the_rule_is_skipped() -> None:
     module = forum()
     bare = Module(module.name, module.weights, module.instructions)
     report = run_rules(LintSubject(bare, "glow-int"))
-    assert "bias-payload" in dict(report.skipped)
+    assert "bias-payload" in {one.rule for one in report.skipped}
     assert not any(finding.rule == "bias-payload" for finding in report.findings)

@@ -99,7 +99,7 @@ def test_the_profile_of_a_network_with_the_same_names(name: str, other: str, sha
         )
         report = run_rules(subject)
         assert [f.rule for f in report.findings if f.rule.startswith("range")] == expected
-        skipped = {rule for rule, why in report.skipped if "another network" in why}
+        skipped = {one.rule for one in report.skipped if "another network" in one.reason}
         assert skipped == ({"range-too-narrow", "ranges-unknown"} if expected else set())
 
 
