@@ -133,9 +133,7 @@ def compile(
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
     from nmpsim.frontends import DEFAULT_IMPORT_OPTIONS, ImportedModel, ImportOptions, import_model
     from nmpsim.frontends.model_origin import import_lir, read_model_origin
-    from nmpsim.lir.constants import attach_constants, find_tensors_file
-    from nmpsim.lir.parser import parse_file
-    from nmpsim.lir.verify import verify
+    from nmpsim.lir.constants import find_tensors_file
 
     options = ImportOptions(input_shapes, sample_shapes, integer_islands)
     if not isinstance(model, str | Path | ImportedModel):
@@ -151,11 +149,8 @@ def compile(
         raise fail("ARG001", "an imported model has its own weights, tensors, shapes and integers")
     if imported is None:
         path = Path(str(model))
-        module = parse_file(path)
         exact = find_tensors_file(path) if tensors is None else Path(tensors)
-        files = [] if weights is None else [Path(weights)]
-        module, warnings = attach_constants(module, files, exact)
-        verify(module)
+        module, warnings = _read_lir(path, weights, exact)
         imported = attrs.evolve(import_lir(module, read_model_origin(path)), warnings=warnings)
     module = imported.module
     if numerics is None:
@@ -196,9 +191,6 @@ def float_program(
     """
     from nmpsim.frontends import ImportedModel, ImportOptions, import_model
     from nmpsim.frontends.model_origin import import_lir
-    from nmpsim.lir.constants import attach_constants
-    from nmpsim.lir.parser import parse_file
-    from nmpsim.lir.verify import verify
 
     if isinstance(model, ImportedModel):
         return model
@@ -208,10 +200,21 @@ def float_program(
     )
     if imported is not None:
         return imported
+    return import_lir(_read_lir(path, weights, None)[0])
+
+
+def _read_lir(
+    path: Path, weights: Path | str | None, tensors: Path | None
+) -> tuple[Module, tuple[str, ...]]:
+    """Return the verified module of LIR text with its constants, and warnings."""
+    from nmpsim.lir.constants import attach_constants
+    from nmpsim.lir.parser import parse_file
+    from nmpsim.lir.verify import verify
+
     files = [] if weights is None else [Path(weights)]
-    module, _ = attach_constants(parse_file(path), files, None)
+    module, found = attach_constants(parse_file(path), files, tensors)
     verify(module)
-    return import_lir(module)
+    return module, found
 
 
 def calibrate(

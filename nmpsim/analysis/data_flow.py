@@ -8,6 +8,7 @@ import attrs
 
 from nmpsim.bundle import Bundle
 from nmpsim.diagnostics import UserError
+from nmpsim.interpreter import locate
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import INOUT, OUT
 from nmpsim.lir.opcodes import NO_WORK
@@ -29,16 +30,13 @@ def data_flow(module: Module) -> DataFlow:
     A buffer that is written in parts (``inserttensor``, a view) depends on each of the writers.
     """
     inputs = [weight.name for weight in module.weights if not weight.constant]
-    storage: dict[str, str] = {}
+    locations = locate(module)
     holds: dict[str, tuple[str, ...]] = {name: (name,) for name in inputs}
     sources: dict[str, tuple[str, ...]] = {}
     for instruction in module.instructions:
-        if instruction.opcode == "tensorview":
-            source = instruction.operands[0].name
-            storage[instruction.name] = storage.get(source, source)
         if instruction.opcode in NO_WORK:
             continue
-        places = [(one, storage.get(one.name, one.name)) for one in instruction.operands]
+        places = [(one, locations[one.name].storage) for one in instruction.operands]
         sources[instruction.name] = _unique(
             source
             for one, place in places

@@ -9,7 +9,8 @@ from nmpsim.analysis.program import Program, from_bundle
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.diagnostics import UserError
-from nmpsim.lir.nodes import ELEM_DTYPES, Instruction, TensorType
+from nmpsim.interpreter import locate
+from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.report.analyses import MemoryBlock
 
@@ -60,32 +61,22 @@ def _written(bundle: Bundle) -> Iterator[MemoryBlock]:
 
 
 def _lives(program: Program) -> Mapping[str, tuple[int, int, int]]:
-    """Return size, first and last layer of each buffer."""
+    """Return size in bytes, first and last layer of each buffer by name."""
     layers = program.layer_indices or {}
-    sizes: dict[str, int] = {}
-    storage: dict[str, str] = {}
+    locations = locate(program.module)
+    weights = {weight.name for weight in program.module.weights}
     lives: dict[str, tuple[int, int, int]] = {}
     for instruction in program.module.instructions:
-        _declare(instruction, sizes, storage)
         layer = layers.get(instruction.name)
         if layer is None or instruction.opcode in NO_WORK:
             continue
         for operand in instruction.operands:
-            name = storage.get(operand.name, operand.name)
-            if name in sizes:
+            name = locations[operand.name].storage
+            if name not in weights:
                 _, first, last = lives.get(name, (0, layer, layer))
-                lives[name] = (sizes[name], min(first, layer), max(last, layer))
+                nbytes = locations[name].type.nbytes
+                lives[name] = (nbytes, min(first, layer), max(last, layer))
     return lives
-
-
-def _declare(instruction: Instruction, sizes: dict[str, int], storage: dict[str, str]) -> None:
-    """Record the size of a buffer, or the storage of a view."""
-    type = instruction.attributes.get("Ty")
-    if instruction.opcode == "allocactivation" and isinstance(type, TensorType):
-        sizes[instruction.name] = type.nbytes
-    elif instruction.opcode == "tensorview":
-        source = instruction.operands[0].name
-        storage[instruction.name] = storage.get(source, source)
 
 
 def _nbytes(tensor: Tensor) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +10,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.diff.tensors import SavedKey, find_axis_order, parse_saved_key
 from nmpsim.analysis.difference import Difference, compare, nearest_stored
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.host_steps import write_tensor
@@ -37,10 +37,6 @@ ArrayOpener = Callable[[Path], ArrayReader]
 
 
 Array = npt.NDArray[Any]
-
-_KEY = re.compile(r"(?:act/)?(\d{1,9}):([^:]+)(?::(.+))?")
-_NO_RESULTS = ("const/", "input/")
-_TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 @attrs.frozen
@@ -130,29 +126,23 @@ class Reference:
         return convert_scale(values, self._outputs[layer.index], layer.output)
 
 
-def _by_name(keys: Iterable[str]) -> Mapping[tuple[int | None, str, str | None], str]:
-    found: dict[tuple[int | None, str, str | None], str] = {}
+def _by_name(keys: Iterable[str]) -> Mapping[SavedKey, str]:
+    found: dict[SavedKey, str] = {}
     for key in keys:
-        if key.startswith(_NO_RESULTS):
-            continue
-        match = _KEY.fullmatch(key)
-        if match is None:
-            found[None, key, None] = key
-            continue
-        number, name, operand = match.groups()
-        found[int(number), name, operand] = key
-        found.setdefault((int(number), name, None), key)
+        parsed = parse_saved_key(key)
+        if parsed is not None:
+            found[parsed] = key
+            found.setdefault((*parsed[:2], None), key)
     return found
 
 
 def _shaped(values: Array, shape: tuple[int, ...]) -> Array | None:
     """Return values in a layer's shape, transposed if needed; None if they do not fit."""
-    if [n for n in values.shape if n != 1] == [n for n in shape if n != 1]:
-        return values.reshape(shape)
-    for axes in (_TO_NHWC, _TO_NCHW):
-        if values.ndim == 4 and tuple(values.shape[axis] for axis in axes) == shape:
-            return values.transpose(axes)
-    return None
+    order = find_axis_order(shape, values.shape, "auto")
+    if order is None:
+        return None
+    axes, _ = order
+    return values.transpose(axes) if axes else values.reshape(shape)
 
 
 def measure_difference(layer: Layer, actual: Array, expected: Array) -> Difference | str:

@@ -167,37 +167,27 @@ def _type(text: str, number: int, path: Path) -> TensorType:
 
 
 def _tensor(path: Path, format: str, entry: DumpFile) -> Tensor:
-    read = {"bin": _typed_bytes, "txt": _typed_text, "rawbin": _raw_bytes, "rawtxt": _raw_text}
     return Tensor(
         name=entry.instruction,
         operand=entry.operand,
         # Glow's instructions have their result first.
         is_result=entry.index == 0,
         type=entry.type,
-        load=lambda: read[format](path, entry.type),
+        load=lambda: _load(path, format, entry.type),
     )
 
 
-def _typed_bytes(path: Path, type: TensorType) -> Values:
-    data = _read(path, _MAX_TYPE_BYTES + type.nbytes)
-    head = data[: data.find(b">", 0, _MAX_TYPE_BYTES) + 1]
-    _check_type(head, type, path)
-    return _elements(data[len(head) :], type, path)
-
-
-def _raw_bytes(path: Path, type: TensorType) -> Values:
-    return _elements(_read(path, type.nbytes), type, path)
-
-
-def _typed_text(path: Path, type: TensorType) -> Values:
-    data = _read(path, _MAX_TYPE_BYTES + _DIGITS * type.elements)
-    head, _, numbers = data.partition(b"\n")
-    _check_type(head.rstrip(), type, path)
-    return _numbers(numbers, type, path)
-
-
-def _raw_text(path: Path, type: TensorType) -> Values:
-    return _numbers(_read(path, _DIGITS * type.elements), type, path)
+def _load(path: Path, format: str, type: TensorType) -> Values:
+    """Read a dump; formats without ``raw`` begin with the tensor's type."""
+    is_text, is_typed = format.endswith("txt"), not format.startswith("raw")
+    size = _DIGITS * type.elements if is_text else type.nbytes
+    data = _read(path, size + (_MAX_TYPE_BYTES if is_typed else 0))
+    if is_typed:
+        end = b"\n" if is_text else b">"
+        head = data[: data.find(end, 0, _MAX_TYPE_BYTES) + 1]
+        _check_type(head.rstrip(), type, path)
+        data = data[len(head) :]
+    return _numbers(data, type, path) if is_text else _elements(data, type, path)
 
 
 def _read(path: Path, most: int) -> bytes:

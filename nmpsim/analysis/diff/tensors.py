@@ -21,6 +21,8 @@ Array = npt.NDArray[Any]
 
 _NUMBERED = re.compile(r"(?:act/)?(\d{1,9}):([^:]+)(?::(.+))?")
 _NO_RESULTS = ("const/", "input/")
+SavedKey = tuple[int | None, str, str | None]
+"""Number, name and operand of an LIR instruction; None if the key of an array lacks them."""
 _OUTPUT = "output/"
 
 
@@ -62,18 +64,37 @@ class Tensor:
     """Number of the LIR instruction, if known."""
 
 
-def saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator[Tensor]:
-    """Yield the results of a run in an ``.npz`` file.
+def parse_saved_key(key: str) -> SavedKey | None:
+    """Parse the key of an array of a recorded run; return None for a constant or an input.
 
     Keys are ``NNNN:name`` (``--save-layers``), ``act/NNNN:name:operand`` (a recorded run of Glow)
-    or names (``--save-outputs``); constants and inputs are skipped.
+    or names (``--save-outputs``).
+    """
+    if key.startswith(_NO_RESULTS):
+        return None
+    match = _NUMBERED.fullmatch(key)
+    if match is None:
+        return None, key, None
+    number, name, operand = match.groups()
+    return int(number), name, operand
+
+
+def saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator[Tensor]:
+    """Yield the results of a run in an ``.npz`` file, without constants and inputs.
+
+    Parameters
+    ----------
+    keys
+        Keys of the arrays; see :func:`parse_saved_key`.
+    read
+        Function that returns an array by its key.
     """
     seen = set()
     for key in keys:
-        if key.startswith(_NO_RESULTS):
+        parsed = parse_saved_key(key)
+        if parsed is None:
             continue
-        match = _NUMBERED.fullmatch(key)
-        number, name, operand = match.groups() if match else (None, key, None)
+        number, name, operand = parsed
         name = name.removeprefix(_OUTPUT)
         yield Tensor(
             name=name,
@@ -81,7 +102,7 @@ def saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator
             is_result=name not in seen,
             type=None,
             load=partial(_load, read, key),
-            number=None if number is None else int(number),
+            number=number,
         )
         seen.add(name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import numpy as np
@@ -20,8 +20,20 @@ Coordinates = tuple[int, ...]
 """Coordinates of an element of a result."""
 
 
+class _Failure:
+    """Base class of failures, for those that are the same in every part of a program."""
+
+    def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
+        """Yield the coordinates of the failing elements of a result; none by default."""
+        return iter(())
+
+    def at(self, place: Sequence[int]) -> Self:
+        """Return the failure restricted to one element; by default the failure itself."""
+        return self
+
+
 @attrs.frozen
-class TrapFailure:
+class TrapFailure(_Failure):
     """Failure of a run that ends with a trap."""
 
     kind: str
@@ -44,17 +56,9 @@ class TrapFailure:
         trap = report.trap
         return trap is not None and TrapFailure.of(trap) == self
 
-    def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
-        """Return no elements: the failure does not show in a result."""
-        return iter(())
-
-    def at(self, place: Sequence[int]) -> TrapFailure:
-        """Return the failure itself, which is the same for every part."""
-        return self
-
 
 @attrs.frozen
-class ViolationFailure:
+class ViolationFailure(_Failure):
     """Failure of a program that violates the contract of the instruction set."""
 
     category: str
@@ -95,17 +99,9 @@ class ViolationFailure:
             else ViolationFailure.at_instructions(found)
         )
 
-    def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
-        """Return no elements: the failure does not show in a result."""
-        return iter(())
-
-    def at(self, place: Sequence[int]) -> ViolationFailure:
-        """Return the failure itself, which is the same for every part."""
-        return self
-
 
 @attrs.frozen(eq=False)
-class DifferenceFailure:
+class DifferenceFailure(_Failure):
     """Failure of a layer whose result differs from the expected one."""
 
     layer: str
@@ -137,7 +133,7 @@ class DifferenceFailure:
 
 
 @attrs.frozen
-class SaturationFailure:
+class SaturationFailure(_Failure):
     """Failure of a layer with saturated values."""
 
     layer: str
@@ -156,10 +152,6 @@ class SaturationFailure:
     def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
         """Return the coordinates of saturated values of a part's only layer."""
         return (one.first for layer in report.layers for one in layer.saturation if not one.wanted)
-
-    def at(self, place: Sequence[int]) -> SaturationFailure:
-        """Return the failure itself, for any part."""
-        return self
 
 
 Failure = TrapFailure | ViolationFailure | DifferenceFailure | SaturationFailure

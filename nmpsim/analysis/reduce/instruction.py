@@ -63,9 +63,8 @@ def find_computing_instruction(
     None if it is not known; only instructions that can saturate record their elements.
     """
     flat = int(np.ravel_multi_index(tuple(at), layer.output.shape))
-    notes: list[Any] = []
-    Device(config, engine).run(bundle, inputs, work=notes.append, strict=False)
-    issue = _last_issue(np.concatenate(notes), bundle, layer, flat)
+    work = _record_work(Device(config, engine), bundle, inputs)
+    issue = _last_issue(work, bundle, layer, flat)
     if issue is None:
         return None
     machine = _machine_before(bundle, inputs, config, engine, issue)
@@ -74,8 +73,16 @@ def find_computing_instruction(
     return extract_instruction(machine, issue.core, issue.pc, config, issue.element)
 
 
+def _record_work(device: Device, bundle: Bundle, inputs: Mapping[str, Array]) -> Any:
+    """Run a program; return its work as a structured array without DRAM grants."""
+    notes: list[Any] = []
+    device.run(bundle, inputs, work=notes.append, strict=False)
+    work = np.concatenate(notes)
+    return work[work["is_grant"] == 0]
+
+
 def _last_issue(work: Any, bundle: Bundle, layer: Layer, flat: int) -> _Issue | None:
-    computed = work[(work["is_grant"] == 0) & (work["unit"] >= Unit.MAC)]
+    computed = work[work["unit"] >= Unit.MAC]
     for index in np.flatnonzero(computed["layer"] == layer.index)[::-1]:
         entry = computed[index]
         core, pc = int(entry["core"]), int(entry["pc"])
@@ -273,10 +280,7 @@ def remove_instructions(
     bundle: Bundle, inputs: Inputs, device: Device, failure: ViolationFailure
 ) -> ReducedProgram:
     """Return the program with few tensor instructions that still has the violation."""
-    notes: list[Any] = []
-    device.run(bundle, inputs, work=notes.append, strict=False)
-    work = np.concatenate(notes)
-    issued = work[work["is_grant"] == 0]
+    issued = _record_work(device, bundle, inputs)
     order = np.lexsort((issued["begin"], issued["core"], issued["layer"]))
     all_of_them = [pc for pc in dict.fromkeys(issued["pc"][order].tolist()) if _is_code(bundle, pc)]
     tries = 0

@@ -217,7 +217,7 @@ def _windows(whole: _FailedRun) -> Iterator[_Attempt]:
             device = attrs.evolve(config, cores_count=cores)
             on = "one core" if cores == 1 else f"{cores} cores"
             tiled = "" if slicing == DEFAULT_TILING else f", tiling {slicing}"
-            make = _part_maker(whole, module, wanted, device, slicing)
+            make = partial(_make_part, whole, module, wanted, device, slicing)
             yield _Attempt(f"{what} on {on}{tiled}", make, device, slicing=slicing)
 
 
@@ -230,17 +230,13 @@ def _growing_counts(most: int) -> Iterator[int]:
     yield most
 
 
-def _part_maker(
+def _make_part(
     whole: _FailedRun, module: Module, wanted: range, config: DeviceConfig, slicing: str
-) -> Callable[[], BuiltPart]:
-    def make() -> BuiltPart:
-        metadata = whole.bundle.metadata
-        given = prepare_inputs(metadata, whole.inputs)
-        outputs = whole.report.layer_outputs
-        part = extract(module, metadata.layers, wanted, given, outputs)
-        return _compile_part(whole, part, config, slicing)
-
-    return make
+) -> BuiltPart:
+    metadata = whole.bundle.metadata
+    given = prepare_inputs(metadata, whole.inputs)
+    part = extract(module, metadata.layers, wanted, given, whole.report.layer_outputs)
+    return _compile_part(whole, part, config, slicing)
 
 
 def _compile_part(whole: _FailedRun, part: Part, config: DeviceConfig, slicing: str) -> BuiltPart:

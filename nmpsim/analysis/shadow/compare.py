@@ -23,6 +23,7 @@ not saturate.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -88,7 +89,9 @@ def compare_layer(
         accumulated=against(values.network),
         layer_alone=against(values.isolated),
         rounding_alone=against(values.real),
-        bias_alone=against(values.isolated, values.quantized_bias) if _has_bias(layer) else None,
+        bias_alone=against(values.isolated, values.quantized_bias)
+        if _constants(layer, of_bias=True)
+        else None,
         split=split_error(values, unit),
     )
 
@@ -146,10 +149,6 @@ def _constants(layer: ExecutedLayer, of_bias: bool) -> set[str]:
         for role, operand in zip(_roles(step), step.operands, strict=True)
         if operand.is_constant and _is_bias(step, role) == of_bias
     }
-
-
-def _has_bias(layer: ExecutedLayer) -> bool:
-    return bool(_constants(layer, of_bias=True))
 
 
 def _is_bias(step: LayerInstruction, role: str) -> bool:
@@ -295,19 +294,26 @@ def with_saturation(
 
 
 def split_error(values: Evaluations, step: float | None) -> Split:
-    """Split a layer's error; the SQNR is against the float network, or ``R`` without one."""
-    network, isolated, bias = values.network, values.isolated, values.quantized_bias
-    reference = values.real if network is None else network
+    """Split a layer's error into the errors of consecutive evaluations.
 
-    def size(right: Real | None, found: Real | None) -> ErrorSize | None:
-        if right is None or found is None:
-            return None
-        return error_size(reference, found - right, step)
+    Parameters
+    ----------
+    values
+        The evaluations of the layer.
+    step
+        Real size of one unit of the last place; None if the output is float.
 
-    return Split(
-        inherited=size(network, isolated),
-        bias=size(isolated, bias),
-        weights=size(bias, values.real),
-        saturation=error_size(reference, values.in_range - values.real, step),
-        rescale=error_size(reference, values.device - values.in_range, step),
+    Returns
+    -------
+    Split
+        Parts whose SQNR is relative to the float network, or to ``R`` without one.
+    """
+    reference = values.real if values.network is None else values.network
+    steps = (values.network, values.isolated, values.quantized_bias, values.real)
+    inherited, bias, weights = (
+        None if right is None or found is None else error_size(reference, found - right, step)
+        for right, found in pairwise(steps)
     )
+    saturation = error_size(reference, values.in_range - values.real, step)
+    rescale = error_size(reference, values.device - values.in_range, step)
+    return Split(inherited, bias, weights, saturation, rescale)

@@ -83,11 +83,7 @@ def match_constants(
         match = named.get(name) or _by_values(real, others)
         if match is not None:
             found[name] = match
-    return Matches(
-        {name: match.layout.values() for name, match in found.items()},
-        tuple(_described(name, constants[name], match) for name, match in found.items()),
-        tuple(name for name in constants if name not in found),
-    )
+    return _make_matches(constants, found)
 
 
 def known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
@@ -97,10 +93,14 @@ def known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
         for name in constants
         if name in floats
     }
+    return _make_matches(constants, matches)
+
+
+def _make_matches(constants: Mapping[str, Real], found: Mapping[str, _Match]) -> Matches:
     return Matches(
-        {name: match.layout.values() for name, match in matches.items()},
-        tuple(_described(name, constants[name], match) for name, match in matches.items()),
-        tuple(name for name in constants if name not in matches),
+        {name: match.layout.values() for name, match in found.items()},
+        tuple(_describe(name, constants[name], match) for name, match in found.items()),
+        tuple(name for name in constants if name not in found),
     )
 
 
@@ -145,7 +145,7 @@ def _by_values(real: Real, arrays: Arrays) -> _Match | None:
     return best
 
 
-def _described(name: str, real: Real, match: _Match) -> FloatWeight:
+def _describe(name: str, real: Real, match: _Match) -> FloatWeight:
     floats = match.layout.values()
     return FloatWeight(
         constant=name,
