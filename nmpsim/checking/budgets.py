@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nmpsim.checking.baseline import Baseline, make_baseline_error
 from nmpsim.checking.expectations import make_failed_layer
@@ -10,6 +10,7 @@ from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.checking.run import Run, list_changed_settings
 from nmpsim.checking.suite import Budget, SaturationLimit
 from nmpsim.diagnostics import Diagnostic, Place
+from nmpsim.report.data import LayerReport
 
 
 def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
@@ -115,38 +116,37 @@ def _moved_to_host(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
 
 def _slow(run: Run) -> tuple[FailedLayer, ...]:
     """Return the layers that take cycles, slowest first."""
-    layers = sorted(run.report.layers, key=lambda layer: -layer.cycles)
-    return tuple(
-        make_failed_layer(layer, f"{layer.cycles:,} cycles") for layer in layers if layer.cycles
-    )
+    return _rank((layer.cycles, layer, f"{layer.cycles:,} cycles") for layer in run.report.layers)
 
 
 def _slower(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
     """Return the layers that take more cycles than before, largest growth first."""
-    pairs = zip(run.report.layers, baseline.layers, strict=True)
-    grown = [(now.cycles - then.cycles, now, then) for now, then in pairs]
-    grown.sort(key=lambda one: -one[0])
-    slower = tuple(
-        make_failed_layer(now, f"{now.cycles:,} cycles, {more:,} more than {then.cycles:,}")
-        for more, now, then in grown
-        if more > 0
+    slower = _rank(
+        (more, now, f"{now.cycles:,} cycles, {more:,} more than {then.cycles:,}")
+        for now, then in zip(run.report.layers, baseline.layers, strict=True)
+        for more in [now.cycles - then.cycles]
     )
     return slower or _slow(run)
 
 
 def _more_saturated(run: Run, allowed: Sequence[int]) -> tuple[FailedLayer, ...]:
     """Return the layers with more saturated values than allowed, largest excess first."""
-    pairs = zip(run.report.layers, allowed, strict=True)
-    grown = [(layer.saturated - most, layer) for layer, most in pairs if layer.saturated > most]
-    grown.sort(key=lambda one: -one[0])
-    return tuple(
-        make_failed_layer(
+    return _rank(
+        (
+            more,
             layer,
             f"{layer.saturated:,} of {layer.elements:,} values saturated,"
             f" {more:,} more than allowed",
         )
-        for more, layer in grown
+        for layer, most in zip(run.report.layers, allowed, strict=True)
+        for more in [layer.saturated - most]
     )
+
+
+def _rank(layers: Iterable[tuple[int, LayerReport, str]]) -> tuple[FailedLayer, ...]:
+    """Return the layers with a positive excess and their messages, largest excess first."""
+    found = sorted((one for one in layers if one[0] > 0), key=lambda one: -one[0])
+    return tuple(make_failed_layer(layer, message) for _, layer, message in found)
 
 
 def _named(culprits: Sequence[FailedLayer]) -> str:

@@ -31,9 +31,8 @@ from nmpsim.checking.expectations import (
     check_trap,
 )
 from nmpsim.checking.hazards import check_hazards, find_hazards, make_unfinished_check
-from nmpsim.checking.program_cache import ProgramCache
 from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome
-from nmpsim.checking.run import Arrays, Run, list_changed_settings, run_bundle
+from nmpsim.checking.run import Arrays, ProgramCache, Run, list_changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, from_settings, load_device
 from nmpsim.core.inputs import prepare_inputs

@@ -45,7 +45,7 @@ def check_answer(
 
     If both pass, the message says what neither was compared with.
 
-    QuantizationParameters
+    Parameters
     ----------
     run
         The run to check; it reached its end.

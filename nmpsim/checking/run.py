@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.layout import DEBUG_SECTIONS
 from nmpsim.checking.rescale import UsedDescriptors, digest_rescale_values
+from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import ProgressCallback, layer_key
@@ -139,3 +141,54 @@ def list_changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> 
         for key in sorted({*before, *now} - {"name"})
         if before.get(key) != now.get(key)
     )
+
+
+@attrs.frozen(eq=False)
+class LoadedProgram:
+    """A program on a device that may have run it before."""
+
+    bundle: Bundle
+    device: Device
+
+    @cached_property
+    def constants(self) -> tuple[str, ...]:
+        """Digests of each layer's constants."""
+        return digest_constants(self.bundle)
+
+
+@attrs.frozen
+class _Key:
+    """Properties that cases must share to use the same device."""
+
+    digest: str
+    path: str
+    """Path of the bundle, which errors name."""
+    config: DeviceConfig
+    limits: Limits
+    """Limits of the runs, which affect what a device caches."""
+    strict: bool
+    max_memory: int | None
+
+
+class ProgramCache:
+    """Cache of one program; its memory is freed before another one is loaded."""
+
+    def __init__(self) -> None:
+        self._key: _Key | None = None
+        self._loaded: LoadedProgram | None = None
+
+    def load(
+        self,
+        bundle: Bundle,
+        config: DeviceConfig,
+        limits: Limits,
+        strict: bool,
+        max_memory: int | None,
+    ) -> LoadedProgram:
+        """Return a program on a single-threaded device, reusing the cached one if possible."""
+        key = _Key(bundle.digest, bundle.path, config, limits, strict, max_memory)
+        if self._loaded is None or key != self._key:
+            self._key = self._loaded = None
+            device = Device(config, threads=1, max_memory=max_memory)
+            self._key, self._loaded = key, LoadedProgram(bundle, device)
+        return self._loaded

@@ -48,6 +48,11 @@ class InputFile:
         return str(self.path) if self.name is None else f"{self.name}={self.path}"
 
 
+def _optional_count() -> Any:
+    """Return an attrs field for a number from 0 on, or None."""
+    return attrs.field(default=None, validator=attrs.validators.optional(attrs.validators.ge(0)))
+
+
 @attrs.frozen
 class Expect:
     """Expected answers of a run; None for what is not checked."""
@@ -63,9 +68,7 @@ class Expect:
     """Units in the last place that an element may be off."""
     sqnr_db: float | None = None
     """Signal-to-noise ratio that is enough, however far single elements are off."""
-    top1: int | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
-    )
+    top1: int | None = _optional_count()
     """Class that the program must predict."""
 
 
@@ -73,17 +76,11 @@ class Expect:
 class Budget:
     """Limits on the cost of a run; None for what is not checked."""
 
-    cycles: int | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
-    )
-    cycles_percent: float | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
-    )
+    cycles: int | None = _optional_count()
+    cycles_percent: float | None = _optional_count()
     """Percentage above the baseline."""
     saturation: SaturationLimit | None = None
-    memory_bytes: int | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
-    )
+    memory_bytes: int | None = _optional_count()
     """DRAM for code, constants and activations."""
     hazards: Literal["none"] | None = None
     """``none`` if no hazards are allowed; they are not looked for otherwise."""

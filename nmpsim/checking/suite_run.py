@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from nmpsim.checking.case import CaseWork, check_case
-from nmpsim.checking.program_cache import ProgramCache
 from nmpsim.checking.results import CaseResult
+from nmpsim.checking.run import ProgramCache
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources

@@ -125,12 +125,14 @@ class ProgramChanges:
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
         """Change a word in all descriptors or channel records of a layer; return the place count.
 
-        QuantizationParameters
+        Parameters
         ----------
         layer : Layer
+            The layer.
         word : str
             Name of the word. ``bias`` is the bias in the record of ``channel``.
         value : int
+            New value.
         channel : int, optional
             Channel whose scale record is changed; all channels if None.
 

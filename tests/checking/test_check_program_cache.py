@@ -13,7 +13,7 @@ from nmpsim.checking import (
     InputFile,
     check_case,
     check_cases,
-    program_cache,
+    run,
 )
 from nmpsim.cli import suite_files
 from nmpsim.core.device import Device
@@ -33,7 +33,7 @@ def devices(monkeypatch):
         made.append(given)
         return Device(*given, **options)
 
-    monkeypatch.setattr(program_cache, "Device", counted)
+    monkeypatch.setattr(run, "Device", counted)
     return made
 
 
