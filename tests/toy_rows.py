@@ -7,7 +7,6 @@ import pytest
 
 from nmpsim.isa import table
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.kernels.hostops import HOST_OPS
 from nmpsim.lir import host_opcodes
 from nmpsim.lir.opcodes import OPCODES
 
@@ -36,7 +35,7 @@ def add_tensor_instruction(patch: pytest.MonkeyPatch, descriptor: str = "lut") -
 
 
 def add_opcode(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(OPCODES, "toy", attrs.evolve(OPCODES["topk"], name="toy"))
+    patch.setitem(OPCODES, "toy", attrs.evolve(OPCODES["topk"], name="toy", kinds=(), run=""))
 
 
 def add_host_opcode(patch: pytest.MonkeyPatch) -> None:
@@ -44,5 +43,5 @@ def add_host_opcode(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(host_opcodes, "HOST_OPCODES", (*rows, attrs.evolve(rows[0], name="toy")))
 
 
-def add_host_operation(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(HOST_OPS, "toy", HOST_OPS["flip"])
+def add_unlimited_opcode(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(OPCODES, "toy", attrs.evolve(OPCODES["flip"], name="toy", rules=()))

@@ -48,7 +48,7 @@ from nmpsim.compiler.tiling.search import (
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.isa.table import DRAM_BASE
-from nmpsim.kernels.hostops import supports
+from nmpsim.lir.host_execution import supports
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcode import Kind

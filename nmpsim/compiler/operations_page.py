@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
-from nmpsim.kernels.hostops.table import HOST_OPS
 from nmpsim.lir.opcode import Opcode
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
 from nmpsim.lir.refused_opcodes import REFUSED
@@ -37,9 +36,9 @@ Operations that no unit of the device does follow Glow's Interpreter
 other profiles have only operations that move or compare values. Float32 is rounded at every step,
 and sums run in order. In particular:
 
-- **One formula**, such as `elementsqrt`: a row in `nmpsim/kernels/hostops/formulas.py`. On
-  quantized values it is `quantize(f(dequantize(q)))`, both in float32. Exponentials are glibc's
-  `expf`; other functions of the C library are worked out in float64 and rounded once.
+- **One formula**, such as `elementsqrt`: `nmpsim/lir/host_opcodes.py` lists them. On quantized
+  values it is `quantize(f(dequantize(q)))`, both in float32. Exponentials are glibc's `expf`; other
+  functions of the C library are worked out in float64 and rounded once.
 - **topk**: among equals the lower index comes first; NaN, on which Glow's sort is undefined, comes
   last. **argmax**, **argmin**: the first of equals; NaN never wins, and neither does a value that
   is not above the lowest finite one (not below the highest): where none wins, the index is 0.
@@ -97,8 +96,7 @@ def _kinds(opcode: Opcode) -> str:
     """Return the element types of the first operand that is read, else of the one written."""
     kinds = [role.kind for role in opcode.operands]
     first = next((i for i, kind in enumerate(kinds) if kind != "@out"), 0)
-    signatures = HOST_OPS[opcode.name].signatures
-    return " ".join(sorted({kind for one in signatures for kind in one.operands[first]}))
+    return " ".join(sorted({name for one in opcode.signatures for name in one.operands[first]}))
 
 
 def _refused() -> Iterator[tuple[str, ...]]:

@@ -10,7 +10,7 @@ from nmpsim.compiler.numerics import get_profile
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.channelwise import POOLS, is_depthwise, read_image_shape, smallest_tile
 from nmpsim.config import DeviceConfig
-from nmpsim.kernels.hostops import supports
+from nmpsim.lir.host_execution import supports
 from nmpsim.lir.opcode import Kind
 
 BIASES = ("i8", "i16", "i32", "i64", "float")

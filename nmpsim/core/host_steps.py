@@ -21,8 +21,8 @@ from nmpsim.kernels.hostops import (
     HostValueError,
     StageOvershoot,
     integer_limits,
-    prepare_operation,
 )
+from nmpsim.lir.host_execution import prepare_operation
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
 from nmpsim.records import frozen
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Metadata, Tensor
 from nmpsim.diagnostics import Diagnostic, UserError, fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
-from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.kernels.hostops import HostTensor
+from nmpsim.lir.host_execution import execute
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Arrays = Mapping[str, npt.NDArray[Any]]

@@ -21,7 +21,8 @@ from nmpsim.interpreter.operations import (
     find_scale_operands,
     get_storage_dtype,
 )
-from nmpsim.kernels.hostops import HostTensor, HostValueError, UnsupportedHostOp, execute
+from nmpsim.kernels.hostops import HostTensor, HostValueError, UnsupportedHostOp
+from nmpsim.lir.host_execution import execute
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import NO_WORK
 

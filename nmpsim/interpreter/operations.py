@@ -9,19 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.interpreter.convolution import convolve
-from nmpsim.isa.exhaustive import check_exhaustive
-from nmpsim.kernels.hostops import HOST_OPS, HostTensor
+from nmpsim.kernels.hostops import HostTensor
+from nmpsim.lir.host_execution import run_operation
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Opcode
-from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind, OperandRole, opcodes_by_kind
+from nmpsim.lir.opcodes import IN, OPCODES, OUT, Kind, OperandRole, opcodes_by_kind
 
 RealArray: TypeAlias = npt.NDArray[Any]
 """Values in a ``RealType``; bool and index tensors keep their own dtype."""
 RealType: TypeAlias = type[np.float64] | type[np.float32]
 """float64 for real arithmetic, or float32 for that of Glow's Interpreter."""
 REAL: Final = np.float64
-
-check_exhaustive("the interpreter", {*HOST_OPS} - NO_WORK, OPCODES.keys() - NO_WORK)
 
 _MAY_HIDE_A_RELU = opcodes_by_kind(*SATURATES_ANYWHERE) | {
     "batchedreduceadd",
@@ -86,24 +84,17 @@ def _results(
     sum_order: npt.NDArray[np.intp] | None,
 ) -> list[RealArray]:
     """Return the contents of the written operands, in print order."""
-    opcode, attributes = instruction.opcode, instruction.attributes
     # Attributes that are extensions say how integers are rounded.
-    numbers = {
-        a.name: attributes[a.name]
-        for a in row.attributes
-        if a.name in attributes and not a.is_extension
-    }
-    if row.formula is not None:
-        sources = (v for role, v in zip(row.operands, values, strict=True) if role.kind == IN)
-        return [row.formula(*sources, *numbers.values())]
+    extensions = {a.name for a in row.attributes if a.is_extension}
+    attributes = {n: v for n, v in instruction.attributes.items() if n not in extensions}
     if row.kind is Kind.CONVOLUTION:
         src, weights, bias = values[1:4]
         return [convolve(src, weights, bias, types[0].shape, attributes)]
     if row.kind is Kind.LOOK_UP:
         return [_look_up(types[1], values[1], values[2])]
     if row.kind is Kind.FULLY_CONNECTED:
-        weights = values[2].T if opcode == "rowwisequantizedfullyconnected" else values[2]
-        values, opcode = [values[0], values[1], weights, values[3]], "fullyconnected"
+        weights = values[2].T if row.name == "rowwisequantizedfullyconnected" else values[2]
+        values, row = [*values[:2], weights, values[3]], OPCODES["fullyconnected"]
     if sum_order is not None:
         values = [values[0], values[1][:, sum_order], values[2][sum_order], *values[3:]]
     tensors = [
@@ -112,7 +103,7 @@ def _results(
         )
         for role, type_, value in zip(row.operands, types, values, strict=False)
     ]
-    outputs = HOST_OPS[opcode].run(*tensors, attributes=numbers).outputs
+    outputs = run_operation(row, tensors, attributes).outputs
     return [outputs[index] for index, role in enumerate(row.operands) if is_result(role)]
 
 

@@ -1,16 +1,23 @@
-"""Type rules of instructions: the rules that many opcodes share.
+"""Type rules of instructions: the form of a rule, and the rules that many opcodes share.
 
-A rule looks at one instruction and yields what is wrong with it.
+A rule yields the problems of one instruction. A shape rule is a function whose parameters are
+shapes of operands and values of attributes by name (see :func:`shape_rule`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, wraps
+from inspect import signature
+from typing import Any
+
+import attrs
 
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.printer import format_scale
 from nmpsim.records import frozen
+
+Shape = tuple[int, ...]
 
 
 @frozen
@@ -26,6 +33,15 @@ class Problem:
 
 
 @frozen
+class Expected:
+    """The shape that an operand must have, and why."""
+
+    role: str
+    shape: Shape
+    why: str
+
+
+@attrs.frozen(slots=False)
 class TypedInstruction:
     """An instruction with the type of each operand by role."""
 
@@ -36,29 +52,59 @@ class TypedInstruction:
         """Return the element type of an operand."""
         return self.types[role].elem
 
-    def shape(self, role: str) -> tuple[int, ...]:
+    def shape(self, role: str) -> Shape:
         """Return the shape of an operand."""
         return self.types[role].shape
 
-    def integers(self, name: str) -> tuple[int, ...]:
-        """Return the value of a list attribute."""
-        value = self.instruction.attributes[name]
-        return tuple(int(item) for item in value) if isinstance(value, tuple) else ()
-
-    def number(self, name: str) -> float:
-        """Return the value of a number attribute."""
-        value = self.instruction.attributes[name]
-        return value if isinstance(value, (int, float)) else math.nan
-
-    def integer(self, name: str) -> int:
-        """Return the value of an integer attribute."""
-        return int(self.number(name))
+    @cached_property
+    def values(self) -> Mapping[str, Any]:
+        """Shapes of operands and values of attributes, by name in lower case."""
+        shapes = {role.lower(): type.shape for role, type in self.types.items()}
+        return shapes | {name.lower(): v for name, v in self.instruction.attributes.items()}
 
 
 Rule = Callable[[TypedInstruction], Iterator[Problem]]
+Checks = Iterator[Problem | Expected]
 
 
-def format_shape(shape: tuple[int, ...]) -> str:
+def shape_rule(check: Callable[..., Checks]) -> Rule:
+    """Return a rule from a function of shapes and attributes.
+
+    Each parameter of the function is an operand, whose shape it receives, or an attribute:
+    ``batch_dims`` is BatchDims. A parameter with a default is an optional attribute. The function
+    yields problems and the shapes that operands must have.
+    """
+    keys = {name.replace("_", ""): name for name in signature(check).parameters}
+
+    @wraps(check)
+    def rule(site: TypedInstruction) -> Iterator[Problem]:
+        found = {name: site.values[key] for key, name in keys.items() if key in site.values}
+        for one in check(**found):
+            if isinstance(one, Problem):
+                yield one
+            else:
+                yield from check_shape(site, one.role, one.shape, one.why)
+
+    return rule
+
+
+def check_shape(site: TypedInstruction, role: str, expected: Shape, why: str) -> Iterator[Problem]:
+    """Check that an operand has this shape."""
+    if site.shape(role) != expected:
+        yield wrong_shape(role, site.shape(role), f"{format_shape(expected)}, {why}")
+
+
+def wrong_shape(role: str, shape: Shape, expected: str) -> Problem:
+    """Return the problem that an operand does not have the expected shape."""
+    return Problem(role, f"{role} has the wrong shape", format_shape(shape), expected)
+
+
+def wrong_attribute(name: str, message: str, found: object, expected: str) -> Problem:
+    """Return the problem (LIR008) that an attribute does not fit the operands."""
+    return Problem(None, message, str(found), expected, "LIR008", name)
+
+
+def format_shape(shape: Shape) -> str:
     """Return a shape as LIR text, such as ``<1 x 10>``."""
     return f"<{' x '.join(str(dim) for dim in shape)}>"
 
@@ -75,19 +121,6 @@ def _parameters(type: TensorType) -> str:
     if type.quant is None:
         return "not quantized"
     return f"scale {format_scale(type.quant.scale)}, offset {type.quant.offset}"
-
-
-def check_shape(
-    site: TypedInstruction, role: str, expected: tuple[int, ...], why: str
-) -> Iterator[Problem]:
-    """Check that an operand has this shape."""
-    if site.shape(role) != expected:
-        yield Problem(
-            role,
-            f"{role} has the wrong shape",
-            format_shape(site.shape(role)),
-            f"{format_shape(expected)}, {why}",
-        )
 
 
 def require_rank(dimensions: int, *roles: str) -> Rule:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from nmpsim.kernels.hostops import HOST_OPS
-from nmpsim.kernels.hostops.formulas import ELEMENTWISE, Elementwise
-from nmpsim.kernels.hostops.tensors import ANY
+import attrs
+import numpy as np
+
+from nmpsim.kernels.hostops import functions
+from nmpsim.kernels.hostops.tensors import ANY, BOOL, FLOAT, INDEX, INT8, NUMBER, REAL, DtypeNames
 from nmpsim.lir.constraints import (
     Rule,
     require_bias_elem,
@@ -38,8 +40,8 @@ from nmpsim.lir.host_shapes import (
     check_suppression_shapes,
     check_top_k_shape,
     check_transposed_filter,
+    check_transposed_groups,
     check_transposed_shape,
-    check_volume_filter,
     require_axis,
 )
 from nmpsim.lir.opcode import (
@@ -51,7 +53,7 @@ from nmpsim.lir.opcode import (
     DEST,
     FLAG,
     INOUT,
-    NUMBER,
+    LINEAR_KINDS,
     NUMBERS,
     OUT,
     PAIR,
@@ -60,25 +62,27 @@ from nmpsim.lir.opcode import (
     UNSIGNED,
     WINDOW,
     Attribute,
-    AttributeKind,
     Opcode,
     OperandRole,
+    Profiles,
+    Signature,
+    dtypes,
     input_roles,
     integer_list_kind,
+    number_attributes,
 )
 from nmpsim.lir.shapes import (
+    check_convolution_shape,
+    check_filter_shape,
+    check_groups,
     check_reduced_shape,
     check_resized_shape,
     check_row_dimensions,
-    check_volume_convolution_shape,
+    require_channel_vectors,
 )
 
-_KINDS: dict[str, AttributeKind] = {"Divisor": COUNT, "SignFollowDivisor": FLAG}
-"""Attribute -> kind, for attributes of formula operations that are not any number."""
 _TRIPLE = integer_list_kind("[time, height, width]", 1, 3)
 _BATCH = (DEST, *input_roles("Batch"))
-
-
 _ELEMS = {
     "float32": "float",
     "float16": "float16",
@@ -89,7 +93,6 @@ _ELEMS = {
     "bool": "bool",
 }
 """dtype of an operand on the host -> element type."""
-_FLOAT = frozenset({"float"})
 
 
 def _host_opcode(
@@ -97,61 +100,176 @@ def _host_opcode(
     summary: str,
     operands: tuple[OperandRole, ...],
     attributes: tuple[Attribute, ...],
+    kinds: tuple[Signature],
     *rules: Rule,
+    run: str = "",
     formula: Callable[..., Any] | None = None,
+    profiles: Profiles = Profiles.GLOW,
 ) -> Opcode:
-    """Return a row whose first rules are the element types of the host's only signature."""
-    (signature,) = HOST_OPS[name].signatures
-    read_first = sorted(range(len(operands)), key=lambda index: operands[index].kind == OUT)
-    alike = [index for index in read_first if index in signature.alike]
+    """Return a row whose first rules are the element types of its only signature."""
+    row = Opcode(
+        name,
+        summary,
+        operands,
+        attributes,
+        formula=formula,
+        kinds=kinds,
+        run=run,
+        profiles=profiles,
+    )
+    (signature,) = row.signatures
+
+    def read_first(indices: Iterable[int]) -> list[int]:
+        return sorted(indices, key=lambda index: operands[index].kind == OUT)
+
+    groups = [read_first(group) for group in signature.alike()]
+    implied = {index for group in groups for index in group[1:]}
     types = [
-        require_elem(frozenset(_ELEMS[dtype] for dtype in dtypes), operands[index].name)
-        for index in read_first
-        if (dtypes := signature.operands[index]) != ANY and index not in alike[1:]
+        require_elem(frozenset(_ELEMS[name] for name in choice), operands[index].name)
+        for index in read_first(range(len(operands)))
+        if (choice := signature.operands[index]) != ANY and index not in implied
     ]
-    if alike:
-        types.append(require_same_elem(*(operands[index].name for index in alike)))
-    return Opcode(name, summary, operands, attributes, rules=(*types, *rules), formula=formula)
+    same = [require_same_elem(*(operands[index].name for index in group)) for group in groups]
+    return attrs.evolve(row, rules=(*types, *same, *rules))
 
 
-def _by_formula(row: Elementwise) -> Opcode:
+def _elementwise(
+    name: str,
+    summary: str,
+    formula: Callable[..., Any],
+    choice: DtypeNames = REAL,
+    sources: tuple[str, ...] = ("Src",),
+    attributes: tuple[Attribute, ...] = (),
+    result: DtypeNames | None = None,
+) -> Opcode:
+    """Return a row of a formula whose sources, and mostly the result, have one dtype of a choice.
+
+    On index integers it computes in integers, as libjit does; the Interpreter takes some of them
+    through float32, which is the same up to 2**24.
+    """
     return _host_opcode(
-        row.opcode,
-        row.summary,
-        (DEST, *input_roles(*row.sources)),
-        tuple(Attribute(name, _KINDS.get(name, NUMBER)) for name in row.attributes),
-        require_same_shape(*row.sources, "Dest"),
-        formula=row.formula,
+        name,
+        summary,
+        (DEST, *input_roles(*sources)),
+        attributes,
+        dtypes(choice if result is None else result, *(choice for _ in sources)),
+        require_same_shape(*sources, "Dest"),
+        formula=formula,
     )
 
 
-def _look_up(name: str, summary: str, axis: str, shape: Rule) -> Opcode:
+def _look_up(name: str, summary: str, axis: str, shape: Rule, run: str) -> Opcode:
     """Return a row that moves data to Dest at indices along a dimension."""
     return _host_opcode(
         name,
         summary,
         (DEST, *input_roles("Data", "Indices")),
         (Attribute(axis, AXIS),),
+        dtypes(ANY, ANY, INDEX),
         require_same_scale("Data", "Dest"),
         require_axis(axis, "Data"),
         shape,
+        run=run,
+        profiles=Profiles.EXACT,
     )
 
 
-def _arg_extreme(name: str, summary: str) -> Opcode:
-    attributes = (Attribute("Axis", AXIS), Attribute("KeepDims", FLAG))
-    rules = (require_axis("Axis", "Src"), check_arg_extreme_shape)
-    return _host_opcode(name, summary, UNARY, attributes, *rules)
+def _arg_extreme(name: str, summary: str, run: str) -> Opcode:
+    return _host_opcode(
+        name,
+        summary,
+        UNARY,
+        (Attribute("Axis", AXIS), Attribute("KeepDims", FLAG)),
+        dtypes(INDEX, REAL),
+        require_axis("Axis", "Src"),
+        check_arg_extreme_shape,
+        run=run,
+        profiles=Profiles.EXACT,
+    )
 
 
-def _reduction(name: str, summary: str) -> Opcode:
-    attributes = (Attribute("Axes", integer_list_kind("a list of dimensions", 0)),)
-    rules = (require_same_scale("Batch", "Dest"), check_axes)
-    return _host_opcode(name, summary, _BATCH, attributes, *rules)
+def _reduction(name: str, summary: str, run: str) -> Opcode:
+    return _host_opcode(
+        name,
+        summary,
+        _BATCH,
+        (Attribute("Axes", integer_list_kind("a list of dimensions", 0)),),
+        dtypes(NUMBER),
+        require_same_scale("Batch", "Dest"),
+        check_axes,
+        run=run,
+        profiles=Profiles.EXACT,
+    )
 
+
+_PAIR = ("LHS", "RHS")
+_BITS = INDEX | BOOL
+_LEFT = number_attributes("LHS")
+
+# fmt: off
+_ELEMENTWISE = (
+    _elementwise("elementneg", "-Src", np.negative, REAL | INDEX),
+    _elementwise("elementabs", "absolute value", np.abs),
+    _elementwise("elementsign", "1, 0 or -1", functions.sign),
+    _elementwise("elementfloor", "round down", np.floor),
+    _elementwise("elementceil", "round up", np.ceil),
+    _elementwise("elementtruncate", "round towards zero", np.trunc),
+    _elementwise("elementround", "round, halves to even", np.rint),
+    _elementwise("elementsqrt", "square root", np.sqrt),
+    _elementwise("elementrsqrt", "1 / sqrt(Src)", lambda x: 1 / np.sqrt(x)),
+    _elementwise("elementreciprocal", "1 / Src", lambda x: 1 / x),
+    _elementwise("elementsin", "sine", functions.sin),
+    _elementwise("elementcos", "cosine", functions.cos),
+    _elementwise("elementasin", "arc sine", functions.arcsin),
+    _elementwise("elementacos", "arc cosine", functions.arccos),
+    _elementwise("elementatan", "arc tangent", functions.arctan),
+    _elementwise("elementerf", "error function", functions.erf),
+    _elementwise("elementexp", "exponential", functions.exp, FLOAT),
+    _elementwise("elementlog", "natural logarithm", functions.log, FLOAT),
+    _elementwise("softplus", "log(1 + exp(Src))", functions.softplus, FLOAT),
+    _elementwise("hardswish", "Src * clip(Src + 3, 0, 6) / 6", functions.hard_swish, FLOAT),
+    _elementwise("elementisnan", "whether it is NaN", np.isnan, FLOAT, result=BOOL),
+    _elementwise("elementnot", "not", np.logical_not, BOOL),
+    _elementwise("elementbitwisenot", "each bit inverted", np.invert, INDEX),
+    _elementwise(
+        "modulo", "remainder by Divisor", functions.modulo, INDEX,
+        attributes=(Attribute("Divisor", COUNT), Attribute("SignFollowDivisor", FLAG)),
+    ),
+    _elementwise(
+        "nantonum", "Src with NaN and infinities replaced", functions.replace_not_finite, FLOAT,
+        attributes=number_attributes("Nan", "PosInf", "NegInf"),
+    ),
+    _elementwise(
+        "elementmulconst", "LHS * RHS, LHS a number", lambda x, factor: x * factor, FLOAT,
+        ("RHS",), _LEFT,
+    ),
+    _elementwise(
+        "elementrsubconst", "LHS - RHS, LHS a number", lambda x, base: base - x, FLOAT,
+        ("RHS",), _LEFT,
+    ),
+    _elementwise("elementpow", "LHS to the power of RHS", functions.power, REAL, _PAIR),
+    _elementwise(
+        "elementfmod", "remainder of LHS / RHS, with the sign of LHS", np.fmod, FLOAT | INDEX,
+        _PAIR,
+    ),
+    _elementwise("elementand", "LHS and RHS", np.logical_and, BOOL, _PAIR),
+    _elementwise("elementor", "LHS or RHS", np.logical_or, BOOL, _PAIR),
+    _elementwise("elementxor", "either LHS or RHS", np.logical_xor, BOOL, _PAIR),
+    _elementwise("elementbitwiseand", "LHS and RHS bit by bit", np.bitwise_and, _BITS, _PAIR),
+    _elementwise("elementbitwiseor", "LHS or RHS bit by bit", np.bitwise_or, _BITS, _PAIR),
+    _elementwise("elementbitwisexor", "LHS xor RHS bit by bit", np.bitwise_xor, _BITS, _PAIR),
+)
+# fmt: on
+"""Operations that are one formula.
+
+It works in the dtype of its arguments: in float32 each step rounds as in C++, float64 is the real
+function.
+"""
+
+_PLAIN = FLOAT | INDEX | BOOL | {"float16"}
 
 HOST_OPCODES = (
-    *(_by_formula(row) for row in ELEMENTWISE),
+    *_ELEMENTWISE,
     _host_opcode(
         "topk",
         "the K largest values along the last dimension, and where they lay",
@@ -162,23 +280,34 @@ HOST_OPCODES = (
             OperandRole("Scratch", OUT, is_scratch=True),
         ),
         (Attribute("K", COUNT),),
+        dtypes(REAL, INDEX, REAL, ANY),
         require_same_scale("Input", "Values"),
         check_top_k_shape,
+        run="indexing.top_k",
+        profiles=Profiles.EXACT,
     ),
-    _arg_extreme("argmax", "index of the largest value along Axis"),
-    _arg_extreme("argmin", "index of the smallest value along Axis"),
-    _look_up("gather", "slices of Data along dimension BatchDims", "BatchDims", check_gather_shape),
+    _arg_extreme("argmax", "index of the largest value along Axis", "indexing.arg_max"),
+    _arg_extreme("argmin", "index of the smallest value along Axis", "indexing.arg_min"),
+    _look_up(
+        "gather",
+        "slices of Data along dimension BatchDims",
+        "BatchDims",
+        check_gather_shape,
+        "indexing.gather",
+    ),
     _look_up(
         "gathernd",
         "slices of Data whose places are the last dimension of Indices",
         "BatchDims",
         check_gather_nd_shape,
+        "indexing.gather_nd",
     ),
     _look_up(
         "gatherelements",
         "elements of Data, an index each along Dim",
         "Dim",
         check_gather_elements_shape,
+        "indexing.gather_elements",
     ),
     _host_opcode(
         "gatherranges",
@@ -189,41 +318,54 @@ HOST_OPCODES = (
             *input_roles("Data", "Ranges"),
         ),
         (),
-        require_same_elem("Ranges", "Lengths"),
+        dtypes(ANY, INDEX, ANY, INDEX),
         require_same_scale("Data", "Output"),
         require_rank(1, "Data", "Output"),
         check_gather_ranges_shape,
+        run="indexing.gather_ranges",
+        profiles=Profiles.EXACT,
     ),
     _host_opcode(
         "scatterdata",
         "put or, Cumulative, add Slices into Data",
         (OperandRole("Data", INOUT), *input_roles("Indices", "Slices")),
         (Attribute("Cumulative", FLAG),),
+        dtypes(NUMBER, INDEX, NUMBER),
         check_scatter_shape,
+        run="indexing.scatter_data",
     ),
     _host_opcode(
         "nonzero",
         "places where Cond holds, then zeros",
         (DEST, *input_roles("Cond")),
         (),
+        dtypes(INDEX, BOOL),
         check_nonzero_shape,
+        run="indexing.non_zero",
+        profiles=Profiles.EXACT,
     ),
     _host_opcode(
         "bucketize",
         "how many Boundaries are below a value",
         UNARY,
         (Attribute("Boundaries", NUMBERS),),
+        dtypes(INDEX, FLOAT),
         require_same_shape("Src", "Dest"),
         check_boundaries,
+        run="indexing.bucketize",
+        profiles=Profiles.EXACT,
     ),
     _host_opcode(
         "batchonehot",
         "1 where Data is the value, else 0",
         (DEST, *input_roles("Data", "Lengths", "Values")),
         (),
+        dtypes(NUMBER, NUMBER, INDEX, NUMBER),
         require_rank(2, "Data", "Dest"),
         require_rank(1, "Lengths", "Values"),
         check_one_hot_shape,
+        run="indexing.batch_one_hot",
+        profiles=Profiles.EXACT,
     ),
     _host_opcode(
         "nonmaxsuppression",
@@ -236,21 +378,25 @@ HOST_OPCODES = (
         (
             Attribute("CenterPointBox", FLAG),
             Attribute("MaxOutputBoxesPerClass", COUNT),
-            Attribute("IouThreshold", NUMBER),
-            Attribute("ScoreThreshold", NUMBER),
+            *number_attributes("IouThreshold", "ScoreThreshold"),
             Attribute("IsTFVersion4", FLAG),
         ),
+        dtypes(INDEX, INDEX, FLOAT, FLOAT),
         check_suppression_shapes,
+        run="suppression.non_max_suppression",
+        profiles=Profiles.EXACT,
     ),
-    _reduction("batchedreducemin", "smallest value along Axes"),
-    _reduction("batchedreducemax", "largest value along Axes"),
+    _reduction("batchedreducemin", "smallest value along Axes", "reductions.batched_reduce_min"),
+    _reduction("batchedreducemax", "largest value along Axes", "reductions.batched_reduce_max"),
     _host_opcode(
         "batchedreduceprod",
         "product along Axis",
         _BATCH,
         (Attribute("Axis", AXIS),),
+        dtypes(FLOAT | INDEX),
         require_axis("Axis", "Batch"),
         check_reduced_shape,
+        run="reductions.batched_reduce_prod",
     ),
     _host_opcode(
         "cumsum",
@@ -261,60 +407,77 @@ HOST_OPCODES = (
             Attribute("Exclusive", FLAG),
             Attribute("Reverse", FLAG),
         ),
+        dtypes(FLOAT | INDEX),
         require_same_scale("Input", "Dest"),
         require_same_shape("Input", "Dest"),
         require_axis("Dim", "Input", beyond=1),
+        run="reductions.cum_sum",
     ),
     _host_opcode(
         "flip",
         "the other way round along Axis",
         UNARY,
         (Attribute("Axis", AXIS),),
+        dtypes(ANY),
         require_same_scale("Src", "Dest"),
         require_same_shape("Src", "Dest"),
         require_axis("Axis", "Src"),
+        run="movement.flip",
+        profiles=Profiles.EXACT,
     ),
     _host_opcode(
         "spacetodepth",
         "pixels of a block to channels, NHWC",
         UNARY,
         (Attribute("BlockSize", COUNT),),
+        dtypes(ANY),
         require_same_scale("Src", "Dest"),
         require_rank(4, "Src", "Dest"),
         check_block_shape,
+        run="movement.space_to_depth",
+        profiles=Profiles.EXACT,
     ),
     _host_opcode(
         "convertto",
         "another element kind",
         (OperandRole("Result", OUT), *input_roles("Input")),
         (),
+        dtypes(_PLAIN, _PLAIN, mixed=True),
         require_same_shape("Input", "Result"),
+        run="movement.convert_to",
+        profiles=Profiles.EXACT,
     ),
     _host_opcode(
         "resizebilinear",
         "bilinear resize, NHWC",
         UNARY,
         (*RESIZE, UNSIGNED),
+        dtypes(NUMBER),
         require_same_scale("Src", "Dest"),
         require_rank(4, "Src", "Dest"),
         check_resize_factors,
         check_resized_shape,
+        run="resize.resize_bilinear",
     ),
     _host_opcode(
         "batchmatmul",
         "Dest[B,M,N] = LHS[B,M,K] * RHS[B,K,N]",
         BINARY,
         (),
+        dtypes(FLOAT),
         require_rank(3, "LHS", "RHS", "Dest"),
         check_batch_product_shape,
+        run="linear.batch_matmul",
     ),
     _host_opcode(
         "logsoftmax",
         "logarithm of softmax along dimension 1",
         UNARY,
         (),
+        dtypes(FLOAT),
         require_same_shape("Src", "Dest"),
         check_row_dimensions,
+        run="softmax.log_softmax",
     ),
     Opcode(
         "batchnormalization",
@@ -322,32 +485,37 @@ HOST_OPCODES = (
         (*UNARY, *input_roles("Scale", "Bias", "Mean", "Var")),
         (
             Attribute("ChannelIdx", COUNT),
-            Attribute("Epsilon", NUMBER),
-            Attribute("Momentum", NUMBER),
+            *number_attributes("Epsilon", "Momentum"),
         ),
         rules=(
             require_elem(frozenset({"float", "i8"}), "Src"),
-            require_elem(_FLOAT, "Scale", "Bias", "Mean", "Var"),
+            require_elem(frozenset({"float"}), "Scale", "Bias", "Mean", "Var"),
             *require_elementwise("Src", "Dest"),
             check_channel_parameters,
         ),
+        kinds=(*dtypes(FLOAT), *dtypes(INT8, INT8, FLOAT, FLOAT, FLOAT, FLOAT)),
+        run="normalization.batch_normalization",
     ),
     _host_opcode(
         "layernormalization",
         "normalise over the last dimensions",
         (*UNARY, *input_roles("Scale", "Bias")),
-        (Attribute("Epsilon", NUMBER),),
+        number_attributes("Epsilon"),
+        dtypes(FLOAT),
         require_same_shape("Src", "Dest"),
         require_same_shape("Scale", "Bias"),
         check_normalized_shape,
+        run="normalization.layer_normalization",
     ),
     _host_opcode(
         "adaptiveavgpool",
         "mean of windows that share Src out evenly, NHWC",
         UNARY,
         (),
+        dtypes(FLOAT | INT8),
         require_rank(4, "Src", "Dest"),
         check_adaptive_pool_shape,
+        run="pooling.adaptive_avg_pool",
     ),
     Opcode(
         "convolution3d",
@@ -364,18 +532,25 @@ HOST_OPCODES = (
             require_rank(5, "Src", "Dest", "Filter"),
             require_same_elem("Src", "Dest", "Filter"),
             require_bias_elem("Src", "Bias"),
-            check_volume_filter,
-            check_volume_convolution_shape,
+            check_groups,
+            check_filter_shape,
+            require_channel_vectors("Filter", 0, "Bias"),
+            check_convolution_shape,
         ),
+        kinds=LINEAR_KINDS[:2],
+        run="convolution.convolution_3d",
     ),
     _host_opcode(
         "convtranspose",
         "2-D transposed convolution, NHWC, filter OHWI",
         (*UNARY, *input_roles("Filter"), BIAS),
         (*WINDOW, Attribute("Group", COUNT), Attribute("Dilation", PAIR)),
+        dtypes(FLOAT),
         require_rank(4, "Src", "Dest", "Filter"),
+        check_transposed_groups,
         check_transposed_filter,
         check_transposed_shape,
+        run="convolution.transposed_convolution",
     ),
 )
-"""One row each; rows of formula operations come from ``kernels.hostops.formulas``."""
+"""All operations of the host alone."""

@@ -1,6 +1,6 @@
 """Shape rules of operations that only the host executes.
 
-As in :mod:`nmpsim.lir.shapes`, each function is one rule, which looks at one instruction.
+As in :mod:`nmpsim.lir.shapes`, the parameters of a rule are explained in ``shape_rule``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,19 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from nmpsim.lir.constraints import Problem, Rule, TypedInstruction, check_shape, format_shape
+from nmpsim.lir.constraints import (
+    Checks,
+    Expected,
+    Problem,
+    Rule,
+    Shape,
+    TypedInstruction,
+    format_shape,
+    shape_rule,
+    wrong_attribute,
+    wrong_shape,
+)
+from nmpsim.lir.shapes import Factors, undivided_channels
 
 
 def require_axis(attribute: str, role: str, beyond: int = 0) -> Rule:
@@ -19,253 +31,233 @@ def require_axis(attribute: str, role: str, beyond: int = 0) -> Rule:
     """
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
-        value, rank = site.integer(attribute), len(site.shape(role))
+        value, rank = site.values[attribute.lower()], len(site.shape(role))
         if not -beyond * rank <= value < rank:
             message = f"{attribute} is not a dimension of {role}"
             expected = f"{-rank} to {rank - 1}" if beyond else f"below {rank}"
-            yield Problem(None, message, str(value), expected, "LIR008", attribute)
+            yield wrong_attribute(attribute, message, value, expected)
 
     return rule
 
 
-def check_axes(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_axes(axes: Shape, batch: Shape, dest: Shape) -> Checks:
     """Check that Axes are distinct dimensions of Batch, and Dest is Batch without them."""
-    axes, batch = site.integers("Axes"), site.shape("Batch")
     if not axes or len(set(axes)) != len(axes) or max(axes) >= len(batch):
         expected = f"some of 0 to {len(batch) - 1}, each once"
-        yield Problem(None, "Axes does not fit", str(list(axes)), expected, "LIR008", "Axes")
-        return
-    kept = tuple(1 if d in axes else n for d, n in enumerate(batch))
-    left = tuple(n for d, n in enumerate(batch) if d not in axes)
-    if site.shape("Dest") != kept:
-        yield from check_shape(site, "Dest", left, "Batch without Axes")
+        yield wrong_attribute("Axes", "Axes does not fit", list(axes), expected)
+    elif dest != tuple(1 if d in axes else n for d, n in enumerate(batch)):
+        left = tuple(n for d, n in enumerate(batch) if d not in axes)
+        yield Expected("Dest", left, "Batch without Axes")
 
 
-def check_top_k_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_top_k_shape(input_: Shape, k: int) -> Checks:
     """Check that Values and Indices are Input with a last dimension of K."""
-    source, count = site.shape("Input"), site.integer("K")
-    if not source or count > source[-1]:
-        expected = f"at most {source[-1]}" if source else "a dimension to look along"
-        yield Problem(None, "K does not fit Input", str(count), expected, "LIR008", "K")
+    if not input_ or k > input_[-1]:
+        expected = f"at most {input_[-1]}" if input_ else "a dimension to look along"
+        yield wrong_attribute("K", "K does not fit Input", k, expected)
         return
     for role in ("Values", "Indices"):
-        yield from check_shape(site, role, (*source[:-1], count), "Input with a last one of K")
+        yield Expected(role, (*input_[:-1], k), "Input with a last one of K")
 
 
-def check_arg_extreme_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_arg_extreme_shape(src: Shape, axis: int, keep_dims: int) -> Checks:
     """Check that Dest is Src without Axis, or with 1 there."""
-    source, axis = site.shape("Src"), site.integer("Axis")
-    kept = (1,) if site.integer("KeepDims") else ()
-    expected = (*source[:axis], *kept, *source[axis + 1 :])
-    yield from check_shape(site, "Dest", expected, "Src without Axis" if not kept else "from Src")
+    shape = (*src[:axis], *((1,) if keep_dims else ()), *src[axis + 1 :])
+    yield Expected("Dest", shape, "from Src" if keep_dims else "Src without Axis")
 
 
-def check_gather_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_gather_shape(data: Shape, indices: Shape, batch_dims: int) -> Checks:
     """Check that Dest is Data with the shape of Indices in place of dimension BatchDims."""
-    data, axis = site.shape("Data"), site.integer("BatchDims")
-    expected = (*data[:axis], *site.shape("Indices"), *data[axis + 1 :])
-    yield from check_shape(site, "Dest", expected, "from Data and Indices")
+    shape = (*data[:batch_dims], *indices, *data[batch_dims + 1 :])
+    yield Expected("Dest", shape, "from Data and Indices")
 
 
-def check_gather_nd_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_gather_nd_shape(data: Shape, indices: Shape, batch_dims: int) -> Checks:
     """Check that Indices has the batch of Data and coordinates in it, and check Dest."""
-    data, indices, batch = site.shape("Data"), site.shape("Indices"), site.integer("BatchDims")
-    length = indices[-1] if indices else 0
-    if len(indices) <= batch or indices[:batch] != data[:batch] or batch + length > len(data):
-        found = f"Data {format_shape(data)}, Indices {format_shape(indices)}, BatchDims {batch}"
+    batch = data[:batch_dims]
+    within = batch_dims + (indices[-1] if indices else 0)
+    if len(indices) <= batch_dims or indices[:batch_dims] != batch or within > len(data):
+        shapes = f"Data {format_shape(data)}, Indices {format_shape(indices)}"
         expected = "the same batch, and places of no more dimensions than Data has left"
+        found = f"{shapes}, BatchDims {batch_dims}"
         yield Problem("Indices", "Indices does not fit Data", found, expected)
-        return
-    expected_shape = (*indices[:-1], *data[batch + length :])
-    yield from check_shape(site, "Dest", expected_shape, "from Data and Indices")
+    else:
+        yield Expected("Dest", (*indices[:-1], *data[within:]), "from Data and Indices")
 
 
-def check_gather_elements_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_gather_elements_shape(data: Shape, indices: Shape, dim: int) -> Checks:
     """Check that Dest has the shape of Indices, which fits Data except along Dim."""
-    data, indices, axis = site.shape("Data"), site.shape("Indices"), site.integer("Dim")
     fits = len(data) == len(indices) and all(
-        d == axis or n <= m for d, (n, m) in enumerate(zip(indices, data, strict=True))
+        d == dim or n <= m for d, (n, m) in enumerate(zip(indices, data, strict=True))
     )
-    if not fits:
-        expected = f"no larger than Data {format_shape(data)}, but for dimension {axis}"
+    if fits:
+        yield Expected("Dest", indices, "as Indices")
+    else:
+        expected = f"no larger than Data {format_shape(data)}, but for dimension {dim}"
         yield Problem("Indices", "Indices does not fit Data", format_shape(indices), expected)
-        return
-    yield from check_shape(site, "Dest", indices, "as Indices")
 
 
-def check_gather_ranges_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_gather_ranges_shape(ranges: Shape) -> Checks:
     """Check that Ranges is [examples, ranges, 2], with a length for each example."""
-    ranges = site.shape("Ranges")
     if len(ranges) != 3 or ranges[2] != 2:
-        yield Problem("Ranges", "Ranges has the wrong shape", format_shape(ranges), "<E x R x 2>")
-        return
-    yield from check_shape(site, "Lengths", ranges[:1], "one for each example")
+        yield wrong_shape("Ranges", ranges, "<E x R x 2>")
+    else:
+        yield Expected("Lengths", ranges[:1], "one for each example")
 
 
-def check_scatter_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_scatter_shape(data: Shape, indices: Shape) -> Checks:
     """Check that Indices is [slices, dimensions], and that the slices fit Data."""
-    data, indices, slices = (site.shape(role) for role in ("Data", "Indices", "Slices"))
     if len(indices) != 2 or indices[1] > len(data):
         expected = f"<slices x at most {len(data)}>"
         yield Problem("Indices", "Indices does not fit Data", format_shape(indices), expected)
-        return
-    expected_shape = (indices[0], *data[indices[1] :])
-    if slices != expected_shape:
-        yield from check_shape(site, "Slices", expected_shape, "from Data and Indices")
+    else:
+        yield Expected("Slices", (indices[0], *data[indices[1] :]), "from Data and Indices")
 
 
-def check_nonzero_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_nonzero_shape(dest: Shape, cond: Shape) -> Checks:
     """Check that Dest has space for an index of each element of Cond."""
-    room, needed = math.prod(site.shape("Dest")), math.prod(site.shape("Cond"))
-    if room < needed:
-        yield Problem("Dest", "Dest has too little room", f"{room} elements", f"at least {needed}")
+    space, needed = math.prod(dest), math.prod(cond)
+    if space < needed:
+        message = "Dest is too small"
+        yield Problem("Dest", message, f"{space} elements", f"at least {needed}")
 
 
-def check_boundaries(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_boundaries(boundaries: Factors) -> Checks:
     """Check that Boundaries ascend."""
-    value = site.instruction.attributes["Boundaries"]
-    numbers = value if isinstance(value, tuple) else ()
-    if not all(a <= b for a, b in itertools.pairwise(numbers)):
-        message = "Boundaries are not in order"
-        found = str(list(numbers))[:60]
-        yield Problem(None, message, found, "none below the one before", "LIR008", "Boundaries")
+    if not all(a <= b for a, b in itertools.pairwise(boundaries)):
+        message, found = "Boundaries are not in order", str(list(boundaries))[:60]
+        yield wrong_attribute("Boundaries", message, found, "none below the one before")
 
 
-def check_one_hot_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_one_hot_shape(data: Shape, values: Shape) -> Checks:
     """Check that Data is [B, F], Lengths [F], Values [V] and Dest [B, V]."""
-    batch, features = site.shape("Data")
-    yield from check_shape(site, "Lengths", (features,), "one for each feature")
-    (values,) = site.shape("Values")
-    yield from check_shape(site, "Dest", (batch, values), "from Data and Values")
+    yield Expected("Lengths", data[1:], "one for each feature")
+    yield Expected("Dest", (data[0], *values), "from Data and Values")
 
 
-def check_suppression_shapes(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_suppression_shapes(
+    boxes: Shape,
+    scores: Shape,
+    indices: Shape,
+    is_tf_version4: int,
+    max_output_boxes_per_class: int,
+) -> Checks:
     """Check Boxes [N, B, 4], Scores [N, C, B], Indices [M, 3]; TF: [B, 4], [B], [M]."""
-    boxes, scores = site.shape("Boxes"), site.shape("Scores")
-    is_single = bool(site.integer("IsTFVersion4"))
-    fits = len(boxes) == (2 if is_single else 3) and boxes[-1] == 4
-    if not fits:
-        expected = "<boxes x 4>" if is_single else "<batches x boxes x 4>"
-        yield Problem("Boxes", "Boxes has the wrong shape", format_shape(boxes), expected)
+    if len(boxes) != (2 if is_tf_version4 else 3) or boxes[-1] != 4:
+        expected = "<boxes x 4>" if is_tf_version4 else "<batches x boxes x 4>"
+        yield wrong_shape("Boxes", boxes, expected)
         return
-    batches, count = (1, boxes[0]) if is_single else (boxes[0], boxes[1])
-    if is_single:
-        yield from check_shape(site, "Scores", (count,), "one for each box")
+    batches, count = (1, boxes[0]) if is_tf_version4 else (boxes[0], boxes[1])
+    if is_tf_version4:
+        yield Expected("Scores", (count,), "one for each box")
     elif len(scores) != 3 or (scores[0], scores[2]) != (batches, count):
-        expected = f"<{batches} x classes x {count}>"
-        yield Problem("Scores", "Scores has the wrong shape", format_shape(scores), expected)
-    indices = site.shape("Indices")
-    if len(indices) != (1 if is_single else 2) or indices[1:] != (() if is_single else (3,)):
-        expected = "<rows>" if is_single else "<rows x 3>"
-        yield Problem("Indices", "Indices has the wrong shape", format_shape(indices), expected)
+        yield wrong_shape("Scores", scores, f"<{batches} x classes x {count}>")
+    columns = () if is_tf_version4 else (3,)
+    if not indices or indices[1:] != columns:
+        yield wrong_shape("Indices", indices, "<rows>" if is_tf_version4 else "<rows x 3>")
     elif indices[0] % batches:
+        message = "Indices is not shared out evenly"
         expected = f"a multiple of {batches} rows"
-        yield Problem(
-            "Indices", "Indices is not shared out evenly", format_shape(indices), expected
-        )
-    numbers = (batches * site.integer("MaxOutputBoxesPerClass"),)
+        yield Problem("Indices", message, format_shape(indices), expected)
+    numbers = (batches * max_output_boxes_per_class,)
     why = "MaxOutputBoxesPerClass for each batch"
-    yield from check_shape(site, "NumberOfSelectedIndices", numbers, why)
+    yield Expected("NumberOfSelectedIndices", numbers, why)
 
 
-def check_block_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_block_shape(src: Shape, block_size: int) -> Checks:
     """Check that BlockSize divides height and width, and its pixels become channels."""
-    images, height, width, channels = site.shape("Src")
-    block = site.integer("BlockSize")
-    if height % block or width % block:
-        found = f"BlockSize {block}, Src {format_shape(site.shape('Src'))}"
-        yield Problem(
-            "Src", "BlockSize does not divide Src", found, "a divisor of height and width"
-        )
-        return
-    expected = (images, height // block, width // block, channels * block * block)
-    yield from check_shape(site, "Dest", expected, "from Src and BlockSize")
+    images, height, width, channels = src
+    if height % block_size or width % block_size:
+        message = "BlockSize does not divide Src"
+        found = f"BlockSize {block_size}, Src {format_shape(src)}"
+        yield Problem("Src", message, found, "a divisor of height and width")
+    else:
+        pixels = height // block_size, width // block_size
+        shape = (images, *pixels, channels * block_size * block_size)
+        yield Expected("Dest", shape, "from Src and BlockSize")
 
 
-def check_resize_factors(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_resize_factors(scale: Factors) -> Checks:
     """Check that Scale changes height and width only, and is above 0."""
-    value = site.instruction.attributes["Scale"]
-    factors = value if isinstance(value, tuple) else ()
-    if len(factors) != 4 or factors[0] != 1 or factors[3] != 1 or not min(factors) > 0:
-        expected = "[1, above 0, above 0, 1]"
+    if len(scale) != 4 or scale[0] != 1 or scale[3] != 1 or not min(scale) > 0:
         message = "only height and width are resized"
-        yield Problem(None, message, str(list(factors)), expected, "LIR008", "Scale")
+        yield wrong_attribute("Scale", message, list(scale), "[1, above 0, above 0, 1]")
 
 
-def check_batch_product_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_batch_product_shape(lhs: Shape, rhs: Shape) -> Checks:
     """Check that Dest [B, M, N] is LHS [B, M, K] times RHS [B, K, N]."""
-    batch, rows, inner = site.shape("LHS")
-    columns = site.shape("RHS")[2]
-    yield from check_shape(site, "RHS", (batch, inner, columns), "to go with LHS")
-    yield from check_shape(site, "Dest", (batch, rows, columns), "from LHS and RHS")
+    batch, rows, inner = lhs
+    yield Expected("RHS", (batch, inner, rhs[2]), "to go with LHS")
+    yield Expected("Dest", (batch, rows, rhs[2]), "from LHS and RHS")
 
 
-def check_channel_parameters(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_channel_parameters(src: Shape, channel_idx: int) -> Checks:
     """Check ChannelIdx (1 or the last dimension) and one parameter for each channel."""
-    shape, along = site.shape("Src"), site.integer("ChannelIdx")
-    if len(shape) < 2 or along not in (1, len(shape) - 1):
-        expected = f"1 or {len(shape) - 1}" if len(shape) > 1 else "two dimensions or more"
+    if len(src) < 2 or channel_idx not in (1, len(src) - 1):
+        expected = f"1 or {len(src) - 1}" if len(src) > 1 else "two dimensions or more"
         message = "ChannelIdx is not the channels' dimension"
-        yield Problem(None, message, str(along), expected, "LIR008", "ChannelIdx")
+        yield wrong_attribute("ChannelIdx", message, channel_idx, expected)
         return
     for role in ("Scale", "Bias", "Mean", "Var"):
-        yield from check_shape(site, role, (shape[along],), "one for each channel")
+        yield Expected(role, (src[channel_idx],), "one for each channel")
 
 
-def check_normalized_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_normalized_shape(src: Shape, scale: Shape) -> Checks:
     """Check that Scale and Bias have some of the last dimensions of Src."""
-    source, scale = site.shape("Src"), site.shape("Scale")
-    if not 0 < len(scale) < len(source) or source[-len(scale) :] != scale:
-        expected = f"the last dimensions of Src {format_shape(source)}"
+    if not 0 < len(scale) < len(src) or src[-len(scale) :] != scale:
+        expected = f"the last dimensions of Src {format_shape(src)}"
         yield Problem("Scale", "Scale does not fit Src", format_shape(scale), expected)
 
 
-def check_adaptive_pool_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_adaptive_pool_shape(src: Shape, dest: Shape) -> Checks:
     """Check that Dest is no higher and no wider than Src."""
-    source, dest = site.shape("Src"), site.shape("Dest")
-    same = (source[0], source[3]) == (dest[0], dest[3])
-    if not same or dest[1] > source[1] or dest[2] > source[2]:
-        expected = f"{source[0]} images of {source[3]} channels, no larger than Src"
-        yield Problem("Dest", "Dest has the wrong shape", format_shape(dest), expected)
+    same = (src[0], src[3]) == (dest[0], dest[3])
+    if not same or dest[1] > src[1] or dest[2] > src[2]:
+        expected = f"{src[0]} images of {src[3]} channels, no larger than Src"
+        yield wrong_shape("Dest", dest, expected)
 
 
-def check_volume_filter(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that Group divides the channels, and the shapes of filter (OTHWI) and bias."""
-    group = site.integer("Group")
-    channels, outputs = site.shape("Src")[4], site.shape("Filter")[0]
-    if channels % group or outputs % group:
-        found, expected = f"Group {group}", f"a divisor of {channels} and {outputs}"
-        yield Problem("Filter", "Group does not divide the channels", found, expected)
-        return
-    expected_shape = (outputs, *site.integers("Kernels"), channels // group)
-    yield from check_shape(site, "Filter", expected_shape, "OTHWI with I = channels / Group")
-    yield from check_shape(site, "Bias", (outputs,), "one for each output channel")
+@shape_rule
+def check_transposed_groups(src: Shape, dest: Shape, group: int) -> Checks:
+    """Check that Group divides the channels of both sides."""
+    yield from undivided_channels(group, Src=src[3], Dest=dest[3])
 
 
-def check_transposed_filter(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that Group divides the channels, and the shapes of filter and bias."""
-    group = site.integer("Group")
-    channels, outputs = site.shape("Src")[3], site.shape("Dest")[3]
-    if channels % group or outputs % group:
-        found, expected = f"Group {group}", f"a divisor of {channels} and {outputs}"
-        yield Problem("Filter", "Group does not divide the channels", found, expected)
-        return
-    expected_shape = (outputs // group, *site.integers("Kernels"), channels)
-    yield from check_shape(site, "Filter", expected_shape, "OHWI with O = channels / Group")
-    yield from check_shape(site, "Bias", (outputs,), "one for each output channel")
+@shape_rule
+def check_transposed_filter(src: Shape, dest: Shape, kernels: Shape, group: int) -> Checks:
+    """Check that the filter is OHWI, with the results of one group, and its bias."""
+    expected = (dest[3] // group, *kernels, src[3])
+    yield Expected("Filter", expected, "OHWI with O = channels / Group")
+    yield Expected("Bias", dest[3:], "one for each output channel")
 
 
-def check_transposed_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_transposed_shape(
+    src: Shape, dest: Shape, kernels: Shape, strides: Shape, pads: Shape, dilation: Shape
+) -> Checks:
     """Check that Dest has the images of Src and holds the windows of all its pixels."""
-    source, dest, pads = site.shape("Src"), site.shape("Dest"), site.integers("Pads")
-    parts = zip(
-        source[1:3], site.integers("Kernels"), site.integers("Strides"), site.integers("Dilation"),
-        pads[:2], pads[2:], strict=True,
-    )  # fmt: skip
+    parts = zip(src[1:3], kernels, strides, dilation, pads[:2], pads[2:], strict=True)
     least = [(n - 1) * s + (k - 1) * d + 1 - p - q for n, k, s, d, p, q in parts]
     if min(least) < 1:
         message, found = "the pads take away all of Dest", f"Pads {list(pads)}"
-        yield Problem(None, message, found, "pads smaller than the windows", "LIR008", "Pads")
-    elif dest[0] != source[0] or dest[1] < least[0] or dest[2] < least[1]:
-        expected = f"{source[0]} images of at least {least[0]} x {least[1]}"
-        yield Problem("Dest", "Dest has the wrong shape", format_shape(dest), expected)
+        yield wrong_attribute("Pads", message, found, "pads smaller than the windows")
+    elif dest[0] != src[0] or dest[1] < least[0] or dest[2] < least[1]:
+        yield wrong_shape("Dest", dest, f"{src[0]} images of at least {least[0]} x {least[1]}")

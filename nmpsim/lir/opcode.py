@@ -1,11 +1,15 @@
-"""Rows of the opcode table: kind, operands, attributes, rules and formula of an operation."""
+"""Rows of the opcode table: kind, operands, attributes, rules and execution of an operation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any
 
+import numpy as np
+
+from nmpsim.kernels.hostops.tensors import BIAS as BIAS_DTYPES
+from nmpsim.kernels.hostops.tensors import FLOAT, INT8, INT16, NARROW, DtypeNames
 from nmpsim.lir.constraints import Rule, SameScale
 from nmpsim.lir.nodes import MAX_INTEGER, AttributeValue, TensorType
 from nmpsim.records import frozen
@@ -104,6 +108,54 @@ class Attribute:
     """Whether other references have the attribute and Glow does not."""
 
 
+class Profiles(Enum):
+    """Numerics profiles in which the host has the quantized form of an operation."""
+
+    GLOW = auto()
+    """Those of Glow and of the NMP's library."""
+    EVERY = auto()
+    """All, each with its own formula."""
+    EXACT = auto()
+    """All, with one result: values are moved or compared."""
+
+
+@frozen
+class Signature:
+    """dtypes that operands may have on the host: of all of them, or of each one.
+
+    Operands with the same choice of dtypes have one dtype, unless ``mixed``.
+    """
+
+    operands: tuple[DtypeNames, ...]
+    mixed: bool = False
+
+    def alike(self) -> list[list[int]]:
+        """Return groups of indices of operands that have one dtype, of several possible."""
+        by_choice: dict[DtypeNames, list[int]] = {}
+        for index, names in enumerate(self.operands):
+            by_choice.setdefault(names, []).append(index)
+        groups = [group for names, group in by_choice.items() if len(names) > 1 < len(group)]
+        return [] if self.mixed else groups
+
+    def mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
+        """Return why operands of these dtypes do not fit, or None if they do."""
+        if len(dtypes) != len(self.operands):
+            return f"takes {len(self.operands)} operands, not {len(dtypes)}"
+        for index, (dtype, names) in enumerate(zip(dtypes, self.operands, strict=True)):
+            if dtype.name not in names:
+                return f"operand {index} is {dtype.name}, known is {', '.join(sorted(names))}"
+        for group in self.alike():
+            shared = sorted({dtypes[index].name for index in group})
+            if len(shared) > 1:
+                return f"operands {group} must be of one kind, not {', '.join(shared)}"
+        return None
+
+
+def dtypes(*operands: DtypeNames, mixed: bool = False) -> tuple[Signature]:
+    """Return the only signature of operands with these dtypes; one choice is for all operands."""
+    return (Signature(operands, mixed),)
+
+
 @frozen
 class Opcode:
     """Row of the opcode table: an operation with its operands, attributes and rules."""
@@ -123,6 +175,27 @@ class Opcode:
     """
     limits: tuple[float | str, float | str | None] | None = None
     """Limits of a CLIP: low, and high if there is one; numbers or names of attributes."""
+    kinds: tuple[Signature, ...] = ()
+    """Alternatives of the dtypes that operands may have on the host."""
+    run: str = ""
+    """``MODULE.FUNCTION`` of :mod:`nmpsim.kernels.hostops` that executes the operation on the host.
+
+    With a formula, it is for quantized values alone. An elementwise operation without it computes
+    ``quantize(formula(dequantize(q)))``.
+    """
+    profiles: Profiles = Profiles.GLOW
+
+    @property
+    def signatures(self) -> Iterator[Signature]:
+        """``kinds`` with the dtypes of each operand."""
+        for one in self.kinds:
+            repeat = len(self.operands) if len(one.operands) == 1 else 1
+            yield Signature(one.operands * repeat, one.mixed)
+
+    def mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
+        """Return why dtypes do not fit the first signature, or None if they fit any."""
+        reasons = [signature.mismatch(dtypes) for signature in self.signatures]
+        return None if None in reasons else reasons[0]
 
     @property
     def keeps_scale(self) -> bool:
@@ -179,7 +252,7 @@ PAIR = integer_list_kind("[height, width]", 1, 2)
 PADS = integer_list_kind("[top, left, bottom, right]", 0, 4)
 INDICES = integer_list_kind("a list with one number a dimension", 0)
 FLAG = choice_kind(0, 1)
-NUMBER = AttributeKind("a number", _is_number)
+ANY_NUMBER = AttributeKind("a number", _is_number)
 NUMBERS = AttributeKind(
     "a list of numbers", lambda v: isinstance(v, tuple) and all(_is_number(item) for item in v)
 )
@@ -202,6 +275,19 @@ WINDOW = (
     Attribute("Strides", PAIR),
     Attribute("Pads", PADS),
 )
+
+
+LINEAR_KINDS = (
+    *dtypes(FLOAT),
+    *dtypes(NARROW, NARROW, NARROW, BIAS_DTYPES),
+    *dtypes(INT16, INT16, INT8, BIAS_DTYPES),
+)
+"""dtypes of Dest, Src, weights and Bias."""
+
+
+def number_attributes(*names: str) -> tuple[Attribute, ...]:
+    """Return attributes that are any number."""
+    return tuple(Attribute(name, ANY_NUMBER) for name in names)
 
 
 def input_roles(*names: str) -> tuple[OperandRole, ...]:

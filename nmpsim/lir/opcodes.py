@@ -8,11 +8,25 @@ together these are all instructions of Glow.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from nmpsim.kernels.hostops import functions
-from nmpsim.kernels.hostops.elementwise import divide
-from nmpsim.kernels.hostops.tensors import AnyArray
+from nmpsim.kernels.hostops.tensors import (
+    ANY,
+    BOOL,
+    FLOAT,
+    INDEX,
+    INT8,
+    INT16,
+    NARROW,
+    NUMBER,
+    QUANTIZED,
+    REAL,
+    AnyArray,
+)
+from nmpsim.kernels.hostops.tensors import BIAS as BIAS_DTYPES
 from nmpsim.lir.constraints import (
     require_addend_elem,
     require_bias_elem,
@@ -29,6 +43,7 @@ from nmpsim.lir.host_opcodes import HOST_OPCODES
 from nmpsim.lir.nodes import QUANTIZED_ELEMS
 from nmpsim.lir.opcode import (
     ACTIVATION_ARGUMENTS,
+    ANY_NUMBER,
     AXIS,
     BIAS,
     BINARY,
@@ -38,7 +53,7 @@ from nmpsim.lir.opcode import (
     IN,
     INDICES,
     INOUT,
-    NUMBER,
+    LINEAR_KINDS,
     NUMBERS,
     OUT,
     PAIR,
@@ -53,16 +68,18 @@ from nmpsim.lir.opcode import (
     Kind,
     Opcode,
     OperandRole,
+    Profiles,
     choice_kind,
+    dtypes,
     input_roles,
     integer_kind,
     integer_list_kind,
+    number_attributes,
 )
 from nmpsim.lir.shapes import (
     check_activation_arguments,
     check_average_dimensions,
     check_average_pads,
-    check_average_shape,
     check_convolution_shape,
     check_extraction,
     check_filter_shape,
@@ -124,18 +141,45 @@ _PAIR_RULES = require_elementwise("Dest", "LHS", "RHS")
 _UNARY_RULES = require_elementwise("Src", "Dest")
 _MOVE_RULES = (require_same_elem("Src", "Dest"), require_same_scale("Src", "Dest"))
 
+_CHANNELS = (FLOAT, INDEX, FLOAT, INDEX)
+
 
 def _same(x: AnyArray) -> AnyArray:
     """Return the value unchanged, for operations that only change its storage."""
     return x
 
 
-def _pair(name: str, summary: str, formula: np.ufunc, *attributes: Attribute) -> Opcode:
-    return Opcode(name, summary, BINARY, attributes, Kind.PAIR, _PAIR_RULES, formula)
+def _pair(
+    name: str,
+    summary: str,
+    formula: Callable[[AnyArray, AnyArray], AnyArray],
+    run: str,
+    *attributes: Attribute,
+    kind: Kind = Kind.PAIR,
+) -> Opcode:
+    return Opcode(
+        name,
+        summary,
+        BINARY,
+        attributes,
+        kind,
+        _PAIR_RULES,
+        formula,
+        kinds=dtypes(NUMBER),
+        run=f"elementwise.{run}",
+    )
 
 
-def _comparison(name: str, summary: str, formula: np.ufunc) -> Opcode:
-    return Opcode(name, summary, BINARY, rules=_COMPARISON_RULES, formula=formula)
+def _comparison(name: str, summary: str, formula: np.ufunc, run: str) -> Opcode:
+    return Opcode(
+        name,
+        summary,
+        BINARY,
+        rules=_COMPARISON_RULES,
+        formula=formula,
+        kinds=dtypes(BOOL, NUMBER, NUMBER),
+        run=f"elementwise.{run}",
+    )
 
 
 _TABLE = (
@@ -167,6 +211,8 @@ _TABLE = (
         (*_CONVOLUTION, Attribute("Layout", choice_kind("NHWC"), required=False), *_FUSED),
         Kind.CONVOLUTION,
         _CONVOLUTION_RULES,
+        kinds=LINEAR_KINDS,
+        run="convolution.convolution",
     ),
     Opcode(
         "channelwisequantizedconvolution",
@@ -189,6 +235,11 @@ _TABLE = (
                 "Filter", 0, "FilterScales", "FilterOffsets", "BiasScales", "BiasOffsets"
             ),
         ),
+        kinds=(
+            *dtypes(NARROW, NARROW, NARROW, BIAS_DTYPES, *_CHANNELS),
+            *dtypes(INT16, INT16, INT8, BIAS_DTYPES, *_CHANNELS),
+        ),
+        run="convolution.channelwise_convolution",
     ),
     Opcode(
         "fullyconnected",
@@ -201,6 +252,8 @@ _TABLE = (
             require_product_shape("Src", "Weights"),
             require_channel_vectors("Dest", 1, "Bias"),
         ),
+        kinds=LINEAR_KINDS,
+        run="linear.fully_connected",
     ),
     Opcode(
         "rowwisequantizedfullyconnected",
@@ -222,6 +275,11 @@ _TABLE = (
             require_product_shape("Src", "Weights", rows_are_outputs=True),
             require_channel_vectors("Dest", 1, "Bias", "Scales", "Offsets"),
         ),
+        kinds=(
+            *dtypes(NARROW, NARROW, NARROW, BIAS_DTYPES, FLOAT, INDEX),
+            *dtypes(INT16, INT16, INT8, BIAS_DTYPES, FLOAT, INDEX),
+        ),
+        run="linear.rowwise_fully_connected",
     ),
     Opcode(
         "matmul",
@@ -233,6 +291,8 @@ _TABLE = (
             require_same_elem("LHS", "RHS", "Dest"),
             require_product_shape("LHS", "RHS"),
         ),
+        kinds=dtypes(REAL),
+        run="linear.matmul",
     ),
     Opcode(
         "batchedadd",
@@ -244,9 +304,19 @@ _TABLE = (
             require_addend_elem("Batch", "Slice"),
             check_slice_shape,
         ),
+        kinds=(*dtypes(FLOAT), *dtypes(NARROW, NARROW, QUANTIZED)),
+        run="linear.batched_add",
     ),
     Opcode(
-        "maxpool", "largest value of each window, NHWC", UNARY, _POOL, Kind.MAX_POOL, _POOL_RULES
+        "maxpool",
+        "largest value of each window, NHWC",
+        UNARY,
+        _POOL,
+        Kind.MAX_POOL,
+        _POOL_RULES,
+        kinds=dtypes(REAL),
+        run="pooling.max_pool",
+        profiles=Profiles.EXACT,
     ),
     Opcode(
         "maxpoolwithargmax",
@@ -258,6 +328,9 @@ _TABLE = (
             require_elem(_INDEX_ELEMS, "Argmax"),
             require_same_shape("Dest", "Argmax"),
         ),
+        kinds=dtypes(REAL, REAL, INDEX),
+        run="pooling.max_pool_with_argmax",
+        profiles=Profiles.EXACT,
     ),
     Opcode(
         "avgpool",
@@ -280,9 +353,12 @@ _TABLE = (
         (
             check_average_dimensions,
             require_same_elem("Src", "Dest"),
-            check_average_shape,
+            check_pool_shape,
             check_average_pads,
         ),
+        kinds=dtypes(REAL),
+        run="pooling.avg_pool",
+        profiles=Profiles.EVERY,
     ),
     Opcode(
         "relu",
@@ -292,55 +368,82 @@ _TABLE = (
         rules=_UNARY_RULES,
         formula=functions.relu,
         limits=(0, None),
+        kinds=dtypes(REAL),
+        run="activations.relu",
     ),
     Opcode(
         "clip",
         "limit to Min and Max",
         UNARY,
-        tuple(Attribute(name, NUMBER) for name in ("Min", "Max")),
+        number_attributes("Min", "Max"),
         Kind.CLIP,
         (*_UNARY_RULES, check_limit_order),
         functions.clip,
         limits=("Min", "Max"),
+        kinds=dtypes(REAL),
+        run="activations.clip",
     ),
     Opcode(
         "leakyrelu",
         "x, or Alpha * x below zero",
         UNARY,
-        (Attribute("Alpha", NUMBER),),
+        number_attributes("Alpha"),
         Kind.RESCALE,
         _UNARY_RULES,
         functions.leaky_relu,
+        kinds=dtypes(REAL),
+        run="activations.leaky_relu",
     ),
     Opcode(
         "cpumaxsplat",
         "max(x, SplatValue)",
         UNARY,
-        (Attribute("SplatValue", NUMBER),),
+        number_attributes("SplatValue"),
         Kind.CLIP,
         require_same_type("Src", "Dest"),
         lambda x, low: np.maximum(x, float(low)),
         limits=("SplatValue", None),
+        kinds=dtypes(REAL),
+        run="activations.max_splat",
     ),
-    _pair("elementadd", "LHS + RHS", np.add, UNSIGNED),
-    _pair("elementsub", "LHS - RHS", np.subtract),
-    _pair("elementmul", "LHS * RHS", np.multiply, UNSIGNED),
-    Opcode("elementdiv", "LHS / RHS", BINARY, rules=_PAIR_RULES, formula=divide),
-    _pair("elementmax", "the larger of LHS and RHS", np.maximum),
-    _pair("elementmin", "the smaller of LHS and RHS", np.minimum),
+    _pair("elementadd", "LHS + RHS", np.add, "element_add", UNSIGNED),
+    _pair("elementsub", "LHS - RHS", np.subtract, "element_sub"),
+    _pair("elementmul", "LHS * RHS", np.multiply, "element_mul", UNSIGNED),
+    _pair("elementdiv", "LHS / RHS", functions.divide, "element_div", kind=Kind.HOST),
+    _pair("elementmax", "the larger of LHS and RHS", np.maximum, "element_max"),
+    _pair("elementmin", "the smaller of LHS and RHS", np.minimum, "element_min"),
     Opcode(
         "elementselect",
         "LHS where Cond holds, else RHS",
         (DEST, *input_roles("Cond", "LHS", "RHS")),
         rules=(require_elem(_BOOL, "Cond"), require_same_shape("Dest", "Cond"), *_PAIR_RULES),
         formula=np.where,
+        kinds=dtypes(NUMBER, BOOL, NUMBER, NUMBER),
+        run="elementwise.element_select",
     ),
-    _comparison("elementcmplte", "LHS <= RHS", np.less_equal),
-    _comparison("elementcmplt", "LHS < RHS", np.less),
-    _comparison("elementcmpeq", "LHS == RHS", np.equal),
-    _comparison("elementcmpneq", "LHS != RHS", np.not_equal),
-    Opcode("splat", "fill with Value", (DEST,), (Attribute("Value", NUMBER),), Kind.FILL),
-    Opcode("touch", "declare written without writing", (DEST,), kind=Kind.NO_WORK),
+    _comparison("elementcmplte", "LHS <= RHS", np.less_equal, "element_cmp_lte"),
+    _comparison("elementcmplt", "LHS < RHS", np.less, "element_cmp_lt"),
+    _comparison("elementcmpeq", "LHS == RHS", np.equal, "element_cmp_eq"),
+    _comparison("elementcmpneq", "LHS != RHS", np.not_equal, "element_cmp_neq"),
+    Opcode(
+        "splat",
+        "fill with Value",
+        (DEST,),
+        number_attributes("Value"),
+        Kind.FILL,
+        kinds=dtypes(NUMBER | BOOL),
+        run="movement.splat",
+        profiles=Profiles.EVERY,
+    ),
+    Opcode(
+        "touch",
+        "declare written without writing",
+        (DEST,),
+        kind=Kind.NO_WORK,
+        kinds=dtypes(ANY),
+        run="movement.touch",
+        profiles=Profiles.EXACT,
+    ),
     Opcode(
         "quantize",
         "real to quantized",
@@ -352,6 +455,9 @@ _TABLE = (
             require_same_shape("Src", "Dest"),
         ),
         formula=_same,
+        kinds=dtypes(QUANTIZED, FLOAT),
+        run="quantization.quantize",
+        profiles=Profiles.EVERY,
     ),
     Opcode(
         "dequantize",
@@ -364,6 +470,9 @@ _TABLE = (
             require_same_shape("Src", "Dest"),
         ),
         formula=_same,
+        kinds=dtypes(FLOAT, QUANTIZED),
+        run="quantization.dequantize",
+        profiles=Profiles.EXACT,
     ),
     Opcode(
         "rescalequantized",
@@ -373,6 +482,8 @@ _TABLE = (
         # Glow's Src and Dest have one element kind; here layers of two widths may meet.
         rules=(require_elem(QUANTIZED_ELEMS, "Src", "Dest"), require_same_shape("Src", "Dest")),
         formula=_same,
+        kinds=dtypes(QUANTIZED, QUANTIZED, mixed=True),
+        run="quantization.rescale_quantized",
     ),
     Opcode(
         "copy",
@@ -381,6 +492,9 @@ _TABLE = (
         kind=Kind.MOVE,
         rules=require_same_type("Src", "Dest"),
         formula=_same,
+        kinds=dtypes(ANY),
+        run="movement.copy",
+        profiles=Profiles.EXACT,
     ),
     Opcode(
         "transpose",
@@ -389,6 +503,9 @@ _TABLE = (
         (Attribute("Shuffle", INDICES),),
         Kind.MOVE,
         (*_MOVE_RULES, check_permutation),
+        kinds=dtypes(ANY),
+        run="movement.transpose",
+        profiles=Profiles.EXACT,
     ),
     Opcode(
         "inserttensor",
@@ -397,6 +514,9 @@ _TABLE = (
         (_OFFSETS, Attribute("Count", COUNT), Attribute("Axis", AXIS)),
         Kind.MOVE,
         (*_MOVE_RULES, check_insertion),
+        kinds=dtypes(ANY),
+        run="movement.insert_tensor",
+        profiles=Profiles.EXACT,
     ),
     Opcode(
         "extracttensor",
@@ -405,13 +525,18 @@ _TABLE = (
         (_OFFSETS,),
         Kind.MOVE,
         (*_MOVE_RULES, check_extraction),
+        kinds=dtypes(ANY),
+        run="movement.extract_tensor",
+        profiles=Profiles.EXACT,
     ),
     Opcode(
         "softmax",
         "softmax along dimension 1, of Beta * Src in TFLite's arithmetic",
         UNARY,
-        (Attribute("Beta", NUMBER, required=False, is_extension=True),),
+        (Attribute("Beta", ANY_NUMBER, required=False, is_extension=True),),
         rules=(*_UNARY_RULES, check_row_dimensions),
+        kinds=dtypes(FLOAT | NARROW),
+        run="softmax.softmax",
     ),
     Opcode(
         "localresponsenormalization",
@@ -419,13 +544,15 @@ _TABLE = (
         (*UNARY, OperandRole("Scale", OUT)),
         (
             Attribute("HalfWindowSize", integer_kind(0)),
-            *(Attribute(name, NUMBER) for name in ("Alpha", "Beta", "K")),
+            *number_attributes("Alpha", "Beta", "K"),
         ),
         rules=(
             require_elem(_REAL_ELEMS, "Src"),
             require_rank(4, "Src"),
             *require_elementwise("Src", "Dest", "Scale"),
         ),
+        kinds=dtypes(FLOAT),
+        run="normalization.local_response_normalization",
     ),
     Opcode(
         "sigmoid",
@@ -434,6 +561,7 @@ _TABLE = (
         kind=Kind.FUNCTION,
         rules=_UNARY_RULES,
         formula=functions.sigmoid,
+        kinds=dtypes(FLOAT),
     ),
     Opcode(
         "tanh",
@@ -442,6 +570,7 @@ _TABLE = (
         kind=Kind.FUNCTION,
         rules=_UNARY_RULES,
         formula=functions.tanh,
+        kinds=dtypes(FLOAT),
     ),
     Opcode(
         "intlookuptable",
@@ -454,6 +583,9 @@ _TABLE = (
             require_same_elem("Dest", "Mapping"),
             check_mapping_shape,
         ),
+        kinds=dtypes(NARROW),
+        run="movement.int_lookup_table",
+        profiles=Profiles.EXACT,
     ),
     Opcode(
         "batchedreduceadd",
@@ -461,6 +593,8 @@ _TABLE = (
         (DEST, *input_roles("Batch")),
         (Attribute("Axis", AXIS),),
         rules=(require_same_elem("Batch", "Dest"), check_reduced_shape),
+        kinds=dtypes(NUMBER),
+        run="linear.batched_reduce_add",
     ),
     Opcode(
         "resizenearest",
@@ -468,6 +602,9 @@ _TABLE = (
         UNARY,
         RESIZE,
         rules=(*_MOVE_RULES, check_resized_shape),
+        kinds=dtypes(ANY),
+        run="resize.resize_nearest",
+        profiles=Profiles.EXACT,
     ),
     Opcode(
         "debugprint",

@@ -1,18 +1,26 @@
-"""Shape rules of windows, matrices and movement."""
+"""Shape rules of windows, matrices and movement; the parameters are explained in ``shape_rule``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from nmpsim.lir.constraints import (
+    Checks,
+    Expected,
     Problem,
     Rule,
+    Shape,
     TypedInstruction,
     check_shape,
     format_shape,
     require_rank,
+    shape_rule,
+    wrong_attribute,
 )
 from nmpsim.lir.opcode import ACTIVATION_ARGUMENTS
+
+Factors = tuple[float, ...]
+
 
 # Windows: convolution and pools
 
@@ -22,106 +30,89 @@ def window_extent(size: int, kernel: int, stride: int, pads: int, dilation: int 
     return (size + pads - (dilation * (kernel - 1) + 1)) // stride + 1
 
 
-def check_window_shape(
-    site: TypedInstruction, channels: int, dilation: tuple[int, ...]
-) -> Iterator[Problem]:
-    """Check that Dest has the shape of the windows over Src."""
-    images, height, width, _ = site.shape("Src")
-    top, left, bottom, right = site.integers("Pads")
-    kernels, strides = site.integers("Kernels"), site.integers("Strides")
-    rows = window_extent(height, kernels[0], strides[0], top + bottom, dilation[0])
-    columns = window_extent(width, kernels[1], strides[1], left + right, dilation[1])
-    if rows < 1 or columns < 1:
-        found = f"Src {format_shape(site.shape('Src'))}, Kernels {list(kernels)}"
-        expected = "a window no larger than the padded Src"
-        yield Problem("Src", "the window does not fit into Src", found, expected)
-        return
-    why = "from Src and the window"
-    yield from check_shape(site, "Dest", (images, rows, columns, channels), why)
-
-
-def check_pool_shape(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that Dest has the shape of the windows over Src and its channels."""
-    yield from check_window_shape(site, site.shape("Src")[3], (1, 1))
-
-
-def check_volume_shape(site: TypedInstruction, channels: int) -> Iterator[Problem]:
-    """Check a 3-D window as ``check_window_shape`` does; Pads are two for each dimension."""
-    source, pads = site.shape("Src"), site.integers("Pads")
-    kernels, strides = site.integers("Kernels"), site.integers("Strides")
-    around = [before + behind for before, behind in zip(pads[::2], pads[1::2], strict=True)]
-    parts = zip(source[1:4], kernels, strides, around, strict=True)
+def _window(
+    src: Shape, kernels: Shape, strides: Shape, pads: Shape, dilation: Shape, channels: int
+) -> Checks:
+    """Yield the shape of Dest for windows of two or three dimensions over Src."""
+    # Pads are [top, left, bottom, right], or two for each of three dimensions.
+    sides = (pads[:2], pads[2:]) if len(pads) == 4 else (pads[::2], pads[1::2])
+    around = map(sum, zip(*sides, strict=True))
+    parts = zip(src[1:-1], kernels, strides, around, dilation, strict=True)
     extents = [window_extent(*part) for part in parts]
     if min(extents) < 1:
-        found = f"Src {format_shape(source)}, Kernels {list(kernels)}"
+        found = f"Src {format_shape(src)}, Kernels {list(kernels)}"
         expected = "a window no larger than the padded Src"
         yield Problem("Src", "the window does not fit into Src", found, expected)
-        return
-    why = "from Src and the window"
-    yield from check_shape(site, "Dest", (source[0], *extents, channels), why)
+    else:
+        yield Expected("Dest", (src[0], *extents, channels), "from Src and the window")
 
 
-def check_volume_convolution_shape(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that Dest has the shape of the 3-D windows, a channel for each filter."""
-    yield from check_volume_shape(site, site.shape("Filter")[0])
+@shape_rule
+def check_pool_shape(src: Shape, kernels: Shape, strides: Shape, pads: Shape) -> Checks:
+    """Check that Dest has the shape of the windows over Src and its channels."""
+    yield from _window(src, kernels, strides, pads, (1,) * len(kernels), src[-1])
+
+
+@shape_rule
+def check_convolution_shape(
+    src: Shape,
+    filter_: Shape,
+    kernels: Shape,
+    strides: Shape,
+    pads: Shape,
+    dilation: Shape = (1, 1, 1),
+) -> Checks:
+    """Check that Dest has the shape of the windows, with a channel for each filter."""
+    yield from _window(src, kernels, strides, pads, dilation, filter_[0])
 
 
 def check_average_dimensions(site: TypedInstruction) -> Iterator[Problem]:
     """Check ranks: Layout 0 has 2-D windows (NHWC), 2 has 3-D windows (NTHWC)."""
-    layout = site.instruction.attributes.get("Layout", 0)
+    layout = site.values.get("layout", 0)
     dimensions = 3 if layout == 2 else 2
     yield from require_rank(dimensions + 2, "Dest", "Src")(site)
     for name, count in (("Kernels", dimensions), ("Strides", dimensions), ("Pads", dimensions * 2)):
-        found = site.integers(name)
+        found = site.values[name.lower()]
         if len(found) != count:
             message = f"{name} does not go with Layout {layout}"
-            yield Problem(None, message, str(list(found)), f"{count} numbers", "LIR008", name)
+            yield wrong_attribute(name, message, list(found), f"{count} numbers")
 
 
-def check_average_shape(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that Dest has the shape of the windows over Src and its channels."""
-    shape = site.shape("Src")
-    yield from check_pool_shape(site) if len(shape) == 4 else check_volume_shape(site, shape[4])
-
-
-def check_average_pads(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_average_pads(kernels: Shape, pads: Shape, count_include_pads: int) -> Checks:
     """Check that no window lies in the padding only, where it has no mean."""
-    if site.integer("CountIncludePads"):
-        return
-    kernels, pads = site.integers("Kernels"), site.integers("Pads")
-    # Pads are [top, left, bottom, right], or two for each of three dimensions.
     each = kernels * 2 if len(kernels) == 2 else [k for k in kernels for _ in range(2)]
-    if any(pad >= kernel for pad, kernel in zip(pads, each, strict=True)):
-        expected = f"pads smaller than Kernels {list(kernels)}"
+    lies_outside = any(pad >= kernel for pad, kernel in zip(pads, each, strict=True))
+    if lies_outside and not count_include_pads:
         message = "a window may lie in the padding only"
-        yield Problem(None, message, f"Pads {list(pads)}", expected, "LIR008", "Pads")
+        expected = f"pads smaller than Kernels {list(kernels)}"
+        yield wrong_attribute("Pads", message, f"Pads {list(pads)}", expected)
 
 
-def check_groups(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that Group divides the channels of both sides."""
-    group = site.integer("Group")
-    counts = {"Src": site.shape("Src")[3], "Filter": site.shape("Filter")[0]}
-    for role, channels in counts.items():
-        if channels % group:
+def undivided_channels(group: int, **channels: int) -> Checks:
+    """Yield a problem for each operand whose channels Group does not divide."""
+    for role, count in channels.items():
+        if count % group:
             message = f"Group does not divide the channels of {role}"
-            yield Problem(role, message, f"Group {group}", f"a divisor of {channels}")
+            yield Problem(role, message, f"Group {group}", f"a divisor of {count}")
 
 
-def check_filter_shape(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that the filter is OHWI, with the channels of one group."""
-    outputs = site.shape("Filter")[0]
-    depth = site.shape("Src")[3] // site.integer("Group")
-    expected = (outputs, *site.integers("Kernels"), depth)
-    yield from check_shape(site, "Filter", expected, "OHWI with I = channels / Group")
+@shape_rule
+def check_groups(src: Shape, filter_: Shape, group: int) -> Checks:
+    """Check that Group divides the channels of both sides."""
+    yield from undivided_channels(group, Src=src[-1], Filter=filter_[0])
 
 
-def check_convolution_shape(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that Dest has the shape of the windows, with a channel for each filter."""
-    yield from check_window_shape(site, site.shape("Filter")[0], site.integers("Dilation"))
+@shape_rule
+def check_filter_shape(src: Shape, filter_: Shape, kernels: Shape, group: int) -> Checks:
+    """Check that the filter is OHWI or OTHWI, with the channels of one group."""
+    layout = "OHWI" if len(src) == 4 else "OTHWI"
+    expected = (filter_[0], *kernels, src[-1] // group)
+    yield Expected("Filter", expected, f"{layout} with I = channels / Group")
 
 
 def require_channel_vectors(count: str, dimension: int, *roles: str) -> Rule:
-    """Return a rule that operands are vectors as long as another one's dimension."""
+    """Return a rule that operands are vectors as long as a dimension of the operand ``count``."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         length = site.shape(count)[dimension]
@@ -131,20 +122,19 @@ def require_channel_vectors(count: str, dimension: int, *roles: str) -> Rule:
     return rule
 
 
-def check_activation_arguments(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_activation_arguments(
+    fused_activation: str = "NONE", fused_activation_args: Factors | None = None
+) -> Checks:
     """Check the number of FusedActivationArgs, and the order of a clip's."""
-    attributes = site.instruction.attributes
-    activation = str(attributes.get("FusedActivation", "NONE"))
-    arguments = attributes.get("FusedActivationArgs", ())
-    found = len(arguments) if isinstance(arguments, tuple) else 0
-    expected = ACTIVATION_ARGUMENTS[activation]
-    if found != expected:
-        message = f"{activation} has the wrong number of FusedActivationArgs"
-        at = "FusedActivationArgs" if "FusedActivationArgs" in attributes else "FusedActivation"
-        yield Problem(None, message, str(found), str(expected), "LIR008", at)
-    elif activation == "CLIP" and isinstance(arguments, tuple):
-        low, high = (float(argument) for argument in arguments)
-        yield from _in_order(low, high, "FusedActivationArgs")
+    arguments = fused_activation_args or ()
+    expected = ACTIVATION_ARGUMENTS[fused_activation]
+    if len(arguments) != expected:
+        message = f"{fused_activation} has the wrong number of FusedActivationArgs"
+        at = "FusedActivation" if fused_activation_args is None else "FusedActivationArgs"
+        yield wrong_attribute(at, message, len(arguments), str(expected))
+    elif fused_activation == "CLIP":
+        yield from _in_order(arguments[0], arguments[1], "FusedActivationArgs")
 
 
 # Matrices
@@ -154,10 +144,10 @@ def require_product_shape(left: str, right: str, rows_are_outputs: bool = False)
     """Return a rule that Dest is left times right, or times right transposed."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
-        (rows, inner), (a, b) = site.shape(left), site.shape(right)
-        outputs = a if rows_are_outputs else b
+        (rows, inner), shape = site.shape(left), site.shape(right)
+        outputs = shape[0] if rows_are_outputs else shape[1]
         expected = (outputs, inner) if rows_are_outputs else (inner, outputs)
-        if site.shape(right) != expected:
+        if shape != expected:
             yield from check_shape(site, right, expected, f"to go with {left}")
         else:
             yield from check_shape(site, "Dest", (rows, outputs), f"from {left} and {right}")
@@ -165,42 +155,38 @@ def require_product_shape(left: str, right: str, rows_are_outputs: bool = False)
     return rule
 
 
-def check_slice_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_slice_shape(batch: Shape) -> Checks:
     """Check that Slice has the shape of one item of Batch."""
-    yield from check_shape(site, "Slice", site.shape("Batch")[1:], "one item of Batch")
+    yield Expected("Slice", batch[1:], "one item of Batch")
 
 
-def check_reduced_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_reduced_shape(batch: Shape, axis: int) -> Checks:
     """Check that Dest is Batch without the dimension Axis."""
-    batch, axis = site.shape("Batch"), site.integer("Axis")
     if axis >= len(batch):
         yield Problem("Batch", "Axis is not a dimension of Batch", str(axis), f"below {len(batch)}")
-        return
-    expected = batch[:axis] + batch[axis + 1 :]
-    yield from check_shape(site, "Dest", expected, "Batch without Axis")
+    else:
+        yield Expected("Dest", batch[:axis] + batch[axis + 1 :], "Batch without Axis")
 
 
 # Moving data
 
 
-def check_permutation(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_permutation(src: Shape, shuffle: Shape) -> Checks:
     """Check that Shuffle is a permutation, and Dest is Src permuted."""
-    source, shuffle = site.shape("Src"), site.integers("Shuffle")
-    if sorted(shuffle) != list(range(len(source))):
-        expected = f"each of 0 to {len(source) - 1} once" if source else "an empty list"
+    if sorted(shuffle) != list(range(len(src))):
+        expected = f"each of 0 to {len(src) - 1} once" if src else "an empty list"
         yield Problem(None, "Shuffle is not a permutation", str(list(shuffle)), expected)
-        return
-    expected_shape = tuple(source[i] for i in shuffle)
-    yield from check_shape(site, "Dest", expected_shape, "Src after Shuffle")
+    else:
+        yield Expected("Dest", tuple(src[i] for i in shuffle), "Src after Shuffle")
 
 
-def _within(
-    site: TypedInstruction, inner: str, extent: tuple[int, ...], outer: str
-) -> Iterator[Problem]:
+def _within(inner: str, extent: Shape, outer: str, limits: Shape, offsets: Shape) -> Checks:
     """Check that a block of this extent at Offsets lies in the outer operand."""
-    offsets, limits = site.integers("Offsets"), site.shape(outer)
     if not len(offsets) == len(extent) == len(limits):
-        found = f"{len(offsets)} Offsets, {inner} {format_shape(site.shape(inner))}"
+        found = f"{len(offsets)} Offsets, {inner} of {len(extent)} dimensions"
         yield Problem(inner, "the dimensions do not agree", found, f"as many as {outer} has")
         return
     for dim, (offset, size, limit) in enumerate(zip(offsets, extent, limits, strict=True)):
@@ -209,57 +195,53 @@ def _within(
             yield Problem(inner, message, f"{offset} to {offset + size}", f"at most {limit}")
 
 
-def check_insertion(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_insertion(src: Shape, dest: Shape, offsets: Shape, axis: int, count: int) -> Checks:
     """Check that Src, repeated Count times along Axis, lies within Dest."""
-    axis, extent = site.integer("Axis"), list(site.shape("Src"))
-    if axis >= len(extent):
-        yield Problem("Src", "Axis is not a dimension of Src", str(axis), f"below {len(extent)}")
+    if axis >= len(src):
+        yield Problem("Src", "Axis is not a dimension of Src", str(axis), f"below {len(src)}")
         return
-    extent[axis] *= site.integer("Count")
-    yield from _within(site, "Src", tuple(extent), "Dest")
+    extent = (*src[:axis], src[axis] * count, *src[axis + 1 :])
+    yield from _within("Src", extent, "Dest", dest, offsets)
 
 
-def check_extraction(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_extraction(src: Shape, dest: Shape, offsets: Shape) -> Checks:
     """Check that Dest lies within Src."""
-    yield from _within(site, "Dest", site.shape("Dest"), "Src")
+    yield from _within("Dest", dest, "Src", src, offsets)
 
 
 def check_view(site: TypedInstruction) -> Iterator[Problem]:
     """Check that a view lies in its source, from its first element on."""
-    view, offsets, source = site.types["Ty"], site.integers("Offsets"), site.shape("Src")
-    if len(offsets) != len(source):
-        yield Problem(
-            "Src", "Offsets do not agree with Src", str(list(offsets)), f"{len(source)} numbers"
-        )
+    view, offsets, source = site.types["Ty"], site.values["offsets"], site.types["Src"]
+    if len(offsets) != len(source.shape):
+        expected = f"{len(source.shape)} numbers"
+        yield Problem("Src", "Offsets do not agree with Src", str(list(offsets)), expected)
         return
-    if any(offset >= dim for offset, dim in zip(offsets, source, strict=True)):
-        expected = f"below {format_shape(source)}"
+    if any(offset >= dim for offset, dim in zip(offsets, source.shape, strict=True)):
+        expected = f"below {format_shape(source.shape)}"
         yield Problem("Src", "the view begins outside Src", str(list(offsets)), expected)
         return
     start = 0
-    for offset, dim in zip(offsets, source, strict=True):
+    for offset, dim in zip(offsets, source.shape, strict=True):
         start = start * dim + offset
-    room = site.types["Src"].elements - start
-    if view.elements > room:
+    if view.elements > source.elements - start:
+        expected = f"at most {source.elements - start}"
         found = f"{view.elements} elements"
-        yield Problem("Src", "the view is larger than what it views", found, f"at most {room}")
+        yield Problem("Src", "the view is larger than what it views", found, expected)
 
 
-def check_resized_shape(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_resized_shape(src: Shape, dest: Shape, scale: Factors) -> Checks:
     """Check that Dest is Src times Scale, rounded down."""
-    source, dest = site.shape("Src"), site.shape("Dest")
-    value = site.instruction.attributes["Scale"]
-    factors = value if isinstance(value, tuple) else ()
-    if len(factors) != len(source) or len(dest) != len(source):
-        found = f"{len(factors)} factors, Dest {format_shape(dest)}"
-        yield Problem("Dest", "the dimensions do not agree", found, f"{len(source)} of each")
-        return
+    if not len(scale) == len(src) == len(dest):
+        found = f"{len(scale)} factors, Dest {format_shape(dest)}"
+        yield Problem("Dest", "the dimensions do not agree", found, f"{len(src)} of each")
     # Glow truncates the product in float; the last digit of a printed factor may be off.
-    if any(abs(d - s * f) >= 1.001 for d, s, f in zip(dest, source, factors, strict=True)):
-        found = f"{format_shape(dest)} with Scale {list(factors)}"
-        yield Problem(
-            "Dest", "Dest has the wrong shape", found, f"{format_shape(source)} times Scale"
-        )
+    elif any(abs(d - s * f) >= 1.001 for d, s, f in zip(dest, src, scale, strict=True)):
+        found = f"{format_shape(dest)} with Scale {list(scale)}"
+        expected = f"{format_shape(src)} times Scale"
+        yield Problem("Dest", "Dest has the wrong shape", found, expected)
 
 
 def check_mapping_shape(site: TypedInstruction) -> Iterator[Problem]:
@@ -268,20 +250,20 @@ def check_mapping_shape(site: TypedInstruction) -> Iterator[Problem]:
     yield from check_shape(site, "Mapping", (entries,), "one entry a value")
 
 
-def check_row_dimensions(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_row_dimensions(src: Shape) -> Checks:
     """Check that Src has at least two dimensions."""
-    if len(site.shape("Src")) < 2:
-        yield Problem(
-            "Src", "Src has too few dimensions", format_shape(site.shape("Src")), "at least 2"
-        )
+    if len(src) < 2:
+        yield Problem("Src", "Src has too few dimensions", format_shape(src), "at least 2")
 
 
-def check_limit_order(site: TypedInstruction) -> Iterator[Problem]:
+@shape_rule
+def check_limit_order(min_: float, max_: float) -> Checks:
     """Check that Min is not above Max."""
-    yield from _in_order(site.number("Min"), site.number("Max"), "Min")
+    yield from _in_order(min_, max_, "Min")
 
 
-def _in_order(low: float, high: float, attribute: str) -> Iterator[Problem]:
+def _in_order(low: float, high: float, attribute: str) -> Checks:
     if not low <= high:
-        found = f"{low} and {high}"
-        yield Problem(None, "Min is above Max", found, "Min <= Max", "LIR008", attribute)
+        message = "Min is above Max"
+        yield wrong_attribute(attribute, message, f"{low} and {high}", "Min <= Max")

@@ -15,7 +15,8 @@ import attrs
 import numpy as np
 from profile_oracle import answer, is_of_profile
 
-from nmpsim.kernels.hostops import HostResult, HostTensor, execute
+from nmpsim.kernels.hostops import HostResult, HostTensor
+from nmpsim.lir.host_execution import execute
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 
 Array = np.ndarray[Any, Any]

@@ -10,8 +10,9 @@ import numpy as np
 from lir_oracle import Done
 
 from nmpsim.config import DeviceConfig
-from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_value
+from nmpsim.lir.host_execution import execute
 from nmpsim.report.data import LayerReport, RunReport
 
 Array = np.ndarray[Any, Any]

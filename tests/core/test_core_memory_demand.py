@@ -23,7 +23,8 @@ from nmpsim.debugger import Debugger
 from nmpsim.diagnostics import UserError
 from nmpsim.host_memory import SMALL_BYTES, Part, check_memory, default_limit
 from nmpsim.isa.profiles import NUMERICS_NAMES
-from nmpsim.kernels.hostops import HostTensor, execute, supports
+from nmpsim.kernels.hostops import HostTensor
+from nmpsim.lir.host_execution import execute, supports
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 LIMIT = 200 << 20

@@ -12,7 +12,8 @@ from one_instruction import OneInstruction, plain, quantized
 
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import execute_exact, execute_real
-from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.kernels.hostops import HostTensor
+from nmpsim.lir.host_execution import execute
 from nmpsim.lir.nodes import TensorType
 
 F, I8 = np.float32, np.int8

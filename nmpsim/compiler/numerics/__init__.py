@@ -22,7 +22,8 @@ from nmpsim.compiler.numerics.torch import Fbgemm, Onednn, Qnnpack
 from nmpsim.compiler.operations import Operation
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
-from nmpsim.kernels.hostops import MOVES_OR_COMPARES
+from nmpsim.lir.opcode import Profiles
+from nmpsim.lir.opcodes import OPCODES
 
 _PROFILES: tuple[Profile, ...] = (
     GlowInt(),
@@ -39,21 +40,8 @@ PROFILES: dict[str, Profile] = exhaustive_table(
 )
 """Profiles by name, in the order of ``--numerics``."""
 
-EXACT = MOVES_OR_COMPARES | frozenset(
-    {
-        "copy",
-        "transpose",
-        "inserttensor",
-        "extracttensor",
-        "touch",
-        "maxpool",
-        "maxpoolwithargmax",
-        "cpumaxsplat",
-        "intlookuptable",
-        "resizenearest",
-        "softmax",
-        "dequantize",
-    }
+EXACT = frozenset({"cpumaxsplat", "softmax"}).union(
+    name for name, row in OPCODES.items() if row.profiles is Profiles.EXACT
 )
 """Operations with the same result in every profile; Int8 softmax is always Glow's."""
 

@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element: relu, clip, leakyrelu, cpumaxsplat, sigmoid, tanh.
+"""Functions of one quantized tensor, element by element: relu, clip, leakyrelu, cpumaxsplat.
 
 Int8 follows libjit unless it is to follow the Interpreter, as Int16 does, which lowers these to
 max, min and multiplication.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.kernels.hostops import functions
 from nmpsim.kernels.hostops.overshoots import clamp
 from nmpsim.kernels.hostops.rounding import (
     quantize_reals,
@@ -24,14 +23,11 @@ from nmpsim.kernels.hostops.tensors import (
     IntArray,
     integer_limits,
     saturate,
-    store,
 )
 
 
 def relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute ``max(x, 0)``; Int8 and Int16 may change scale and offset on the way."""
-    if src.is_float:
-        return store(functions.relu(src.values), dest)
     if src.uses_integers:
         positive = clamp(src.centered(), 0, None, "activation")
         return saturate(rescale(positive, src.scale32 / dest.scale32, dest.offset), dest)
@@ -42,8 +38,6 @@ def relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResul
 def clip(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Limit to Min and Max: libjit on the input's grid, the Interpreter on the output's."""
     low, high = float(attributes["Min"]), float(attributes["Max"])
-    if src.is_float:
-        return store(functions.clip(src.values, low, high), dest)
     if src.uses_integers:
         bounds = quantize_value(low, src) - src.offset, quantize_value(high, src) - src.offset
         held = clamp(src.centered(), *bounds, "activation")
@@ -70,8 +64,6 @@ def leaky_relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Hos
     below zero on a scale of ``fl(Sx * alpha)``, then quantize.
     """
     alpha = np.float32(attributes["Alpha"])
-    if src.is_float:
-        return store(functions.leaky_relu(src.values, float(alpha)), dest)
     if src.uses_integers:
         return saturate(_leaky_by_integers(src, dest, alpha), dest)
     x = src.centered()
@@ -88,18 +80,5 @@ def _leaky_by_integers(src: HostTensor, dest: HostTensor, alpha: np.float32) -> 
 
 def max_splat(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
     """Compute ``max(x, quantize(SplatValue))``; Dest and Src have one type."""
-    value = float(attributes["SplatValue"])
-    if src.is_float:
-        return store(np.maximum(src.values, np.float32(value)), dest)
-    floor = quantize_value(value, src)
+    floor = quantize_value(float(attributes["SplatValue"]), src)
     return saturate(clamp(src.values.astype(np.int64), floor, None, "activation"), dest)
-
-
-def sigmoid(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
-    """Compute ``1 / (1 + exp(-x))`` of float32, each step rounded."""
-    return store(functions.sigmoid(src.values), dest)
-
-
-def tanh(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
-    """Compute the hyperbolic tangent of float32, rounded once."""
-    return store(functions.tanh(src.values), dest)

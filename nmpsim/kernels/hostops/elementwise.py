@@ -1,8 +1,8 @@
-"""Arithmetic, comparison and selection of two tensors, element by element.
+"""Arithmetic, comparison and selection of two quantized tensors, element by element.
 
-Float32 and 32/64-bit index integers compute plainly (integers wrap). Quantized Int8 follows
-libjit unless the Interpreter is asked for: each side is brought to the output's scale by integers
-first. Int16 follows the Interpreter's float32 arithmetic, with the clip of its own width.
+Int8 follows libjit unless the Interpreter is asked for: each side is brought to the output's scale
+by integers first. Int16 follows the Interpreter's float32 arithmetic, with the clip of its own
+width.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from nmpsim.kernels.hostops.tensors import (
     store,
 )
 
-PlainForm: TypeAlias = Callable[[AnyArray, AnyArray], AnyArray]
 QuantizedForm: TypeAlias = Callable[[HostTensor, HostTensor, HostTensor], IntArray]
 """(dest, lhs, rhs) -> values with the output's offset, before saturation."""
 
@@ -99,19 +98,7 @@ def _div_quantized(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArr
     return round_half_away(defined + np.float32(dest.offset))
 
 
-def divide(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
-    """Divide floats; integers truncate towards zero as in C, and division by 0 gives 0."""
-    if lhs.dtype.kind == "f":
-        return lhs / rhs
-    nonzero = np.where(rhs == 0, 1, rhs)
-    floored, remainder = np.divmod(lhs, nonzero)
-    towards_zero = floored + ((remainder != 0) & ((lhs < 0) != (nonzero < 0)))
-    return np.where(rhs == 0, 0, towards_zero)
-
-
-def _operation(
-    opcode: str, plain: PlainForm, by_integers: QuantizedForm, by_floats: QuantizedForm
-) -> Implementation:
+def _operation(opcode: str, by_integers: QuantizedForm, by_floats: QuantizedForm) -> Implementation:
     """Return an operation on Dest, LHS, RHS in the form that their dtype and profile ask for."""
 
     def run(
@@ -121,23 +108,17 @@ def _operation(
             return saturate(by_integers(dest, lhs, rhs), dest)
         if dest.dtype in (np.int8, np.int16):
             return saturate(by_floats(dest, lhs, rhs), dest)
-        if any(operand.quantized for operand in (dest, lhs, rhs)):
-            raise UnsupportedHostOp(opcode, f"quantized {dest.dtype} has no defined arithmetic")
-        return store(plain(lhs.values, rhs.values), dest)
+        raise UnsupportedHostOp(opcode, f"quantized {dest.dtype} has no defined arithmetic")
 
     return run
 
 
-element_add = _operation("elementadd", np.add, add_by_integers, add_by_floats)
-element_sub = _operation("elementsub", np.subtract, _by_integers(np.subtract), _sub_by_floats)
-element_mul = _operation("elementmul", np.multiply, _mul_by_integers, _mul_by_floats)
-element_div = _operation("elementdiv", divide, _div_quantized, _div_quantized)
-element_max = _operation(
-    "elementmax", np.maximum, _by_integers(np.maximum), _extreme_by_floats(np.maximum)
-)
-element_min = _operation(
-    "elementmin", np.minimum, _by_integers(np.minimum), _extreme_by_floats(np.minimum)
-)
+element_add = _operation("elementadd", add_by_integers, add_by_floats)
+element_sub = _operation("elementsub", _by_integers(np.subtract), _sub_by_floats)
+element_mul = _operation("elementmul", _mul_by_integers, _mul_by_floats)
+element_div = _operation("elementdiv", _div_quantized, _div_quantized)
+element_max = _operation("elementmax", _by_integers(np.maximum), _extreme_by_floats(np.maximum))
+element_min = _operation("elementmin", _by_integers(np.minimum), _extreme_by_floats(np.minimum))
 
 
 def _comparison(compare: np.ufunc) -> Implementation:

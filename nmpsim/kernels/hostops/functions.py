@@ -135,6 +135,42 @@ arcsin, arccos, arctan = (_rounded_once(f) for f in (np.arcsin, np.arccos, np.ar
 erf = _rounded_once(np.vectorize(math.erf, otypes=[np.float64]))
 
 
+def softplus(x: AnyArray) -> AnyArray:
+    """Return ``log(1 + exp(x))``."""
+    return log(1 + exp(x))
+
+
+def hard_swish(x: AnyArray) -> AnyArray:
+    """Return ``x * clip(x + 3, 0, 6) / 6``."""
+    return np.asarray(x * np.clip(x + 3, 0, 6) * 0.166666667)
+
+
+def modulo(x: AnyArray, divisor: int, sign_follows: int) -> AnyArray:
+    """Return the remainder of a division that rounds to zero, as in C, or down."""
+    wide = x.astype(np.int64)
+    return np.mod(wide, divisor) if sign_follows else np.fmod(wide, divisor)
+
+
+def divide(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
+    """Divide floats; integers truncate towards zero as in C, and division by 0 gives 0."""
+    if lhs.dtype.kind == "f":
+        return lhs / rhs
+    nonzero = np.where(rhs == 0, 1, rhs)
+    floored, remainder = np.divmod(lhs, nonzero)
+    towards_zero = floored + ((remainder != 0) & ((lhs < 0) != (nonzero < 0)))
+    return np.where(rhs == 0, 0, towards_zero)
+
+
+def sign(x: AnyArray) -> AnyArray:
+    """Return 1, 0 or -1; 0 for NaN."""
+    return np.subtract(x > 0, x < 0, dtype=x.dtype)
+
+
+def replace_not_finite(x: AnyArray, nan: float, top: float, bottom: float) -> AnyArray:
+    """Return ``x`` with NaN and the two infinities replaced by numbers."""
+    return np.where(np.isnan(x), nan, np.where(x == np.inf, top, np.where(x == -np.inf, bottom, x)))
+
+
 def relu(x: AnyArray) -> AnyArray:
     """Return ``max(x, 0)``."""
     return np.maximum(x, 0)

@@ -24,6 +24,7 @@ from nmpsim.kernels.hostops.tensors import (
     cast,
     check_indices,
     integer_limits,
+    on_values,
     store,
 )
 
@@ -48,12 +49,12 @@ def top_k(
 def _extreme(find: Callable[..., IntArray], start: str) -> Implementation:
     """Return argmax or argmin along Axis; ``start`` is the value that a candidate must beat."""
 
-    def run(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
-        limits = np.finfo(src.dtype) if src.is_float else np.iinfo(src.dtype)
+    @on_values
+    def run(src: AnyArray, *, axis: int) -> AnyArray:
+        limits = np.finfo(src.dtype) if src.dtype.kind == "f" else np.iinfo(src.dtype)
         worst = getattr(limits, start)
-        beats = src.values > worst if start == "min" else src.values < worst
-        places = find(np.where(beats, src.values, worst), axis=int(attributes["Axis"]))
-        return store(places, dest)
+        beats = src > worst if start == "min" else src < worst
+        return find(np.where(beats, src, worst), axis=axis)
 
     return run
 
@@ -62,43 +63,36 @@ arg_max, arg_min = _extreme(np.argmax, "min"), _extreme(np.argmin, "max")
 """Index of the first largest or smallest value; NaN never is, and 0 is where there is none."""
 
 
-def gather(
-    dest: HostTensor, data: HostTensor, indices: HostTensor, attributes: Attributes
-) -> HostResult:
+@on_values
+def gather(data: AnyArray, indices: AnyArray, *, batch_dims: int) -> AnyArray:
     """Gather slices of Data along the dimension BatchDims."""
-    axis = int(attributes["BatchDims"])
-    places = check_indices("gather", indices.values, data.shape[axis])
-    return store(np.take(data.values, places, axis=axis), dest)
+    places = check_indices("gather", indices, data.shape[batch_dims])
+    return np.take(data, places, axis=batch_dims)
 
 
-def gather_elements(
-    dest: HostTensor, data: HostTensor, indices: HostTensor, attributes: Attributes
-) -> HostResult:
+@on_values
+def gather_elements(data: AnyArray, indices: AnyArray, *, dim: int) -> AnyArray:
     """Gather elements: each index, which may be negative, replaces its own coordinate along Dim.
 
     ``Dest[i, j, k] = Data[i, Indices[i, j, k], k]`` for Dim 1.
     """
-    axis = int(attributes["Dim"])
-    wide, size = indices.values.astype(np.int64), data.shape[axis]
+    wide, size = indices.astype(np.int64), data.shape[dim]
     places = check_indices("gatherelements", np.where(wide < 0, wide + size, wide), size)
-    others = [slice(None) if d == axis else slice(n) for d, n in enumerate(indices.shape)]
-    return store(np.take_along_axis(data.values[tuple(others)], places, axis=axis), dest)
+    others = [slice(None) if d == dim else slice(n) for d, n in enumerate(indices.shape)]
+    return np.take_along_axis(data[tuple(others)], places, axis=dim)
 
 
-def gather_nd(
-    dest: HostTensor, data: HostTensor, indices: HostTensor, attributes: Attributes
-) -> HostResult:
+@on_values
+def gather_nd(data: AnyArray, indices: AnyArray, *, batch_dims: int) -> AnyArray:
     """Gather slices of Data at the coordinates in the last dimension of Indices.
 
     The first BatchDims dimensions of both are batch dimensions.
     """
-    batch = int(attributes["BatchDims"])
-    length = indices.shape[-1]
-    batches = math.prod(data.shape[:batch])
-    looked_in = data.shape[batch : batch + length]
-    samples = data.values.reshape(batches, math.prod(looked_in), -1)
-    places = _flat_indices("gathernd", indices.values, looked_in).reshape(batches, -1)
-    return store(samples[np.arange(batches)[:, None], places], dest)
+    batches = math.prod(data.shape[:batch_dims])
+    looked_in = data.shape[batch_dims : batch_dims + indices.shape[-1]]
+    samples = data.reshape(batches, math.prod(looked_in), -1)
+    places = _flat_indices("gathernd", indices, looked_in).reshape(batches, -1)
+    return samples[np.arange(batches)[:, None], places]
 
 
 def _flat_indices(opcode: str, indices: AnyArray, shape: Sequence[int]) -> IntArray:
@@ -146,30 +140,25 @@ def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) ->
     return store(result, dest)
 
 
-def bucketize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+@on_values
+def bucketize(src: AnyArray, *, boundaries: Sequence[float]) -> AnyArray:
     """Count the Boundaries, which ascend, below each value; none lies below NaN."""
-    boundaries = np.asarray(attributes["Boundaries"], dtype=np.float32).astype(src.dtype)
-    places = np.searchsorted(boundaries, src.values, side="left")
-    return store(np.where(np.isnan(src.values), 0, places), dest)
+    places = np.searchsorted(np.asarray(boundaries, np.float32).astype(src.dtype), src)
+    return np.where(np.isnan(src), 0, places)
 
 
-def batch_one_hot(
-    dest: HostTensor,
-    data: HostTensor,
-    lengths: HostTensor,
-    values: HostTensor,
-    attributes: Attributes,
-) -> HostResult:
+@on_values
+def batch_one_hot(data: AnyArray, lengths: AnyArray, values: AnyArray) -> AnyArray:
     """Encode Data [B, F] as Dest [B, V]: 1 where Data equals the value in Values [V], else 0.
 
     The first Lengths[0] values belong to feature 0, the next Lengths[1] to feature 1, and so on.
     """
-    counts = check_indices("batchonehot", lengths.values, values.values.size + 1)
-    if int(counts.sum()) != values.values.size:
-        found = f"Lengths add up to {int(counts.sum())}, there are {values.values.size} Values"
+    counts = check_indices("batchonehot", lengths, values.size + 1)
+    if int(counts.sum()) != values.size:
+        found = f"Lengths add up to {int(counts.sum())}, there are {values.size} Values"
         raise HostValueError(f"batchonehot: {found}")
     features = np.repeat(np.arange(counts.size), counts)
-    return store(data.values[:, features] == values.values, dest)
+    return np.equal(data[:, features], values)
 
 
 def scatter_data(

@@ -7,7 +7,15 @@ import numpy as np
 from nmpsim.kernels.hostops.accumulators import Rescale, add_product, exact_product, real_product
 from nmpsim.kernels.hostops.elementwise import add_by_floats, add_by_integers
 from nmpsim.kernels.hostops.rounding import rescale, round_half_away, to_float32
-from nmpsim.kernels.hostops.tensors import Attributes, HostResult, HostTensor, saturate, store
+from nmpsim.kernels.hostops.tensors import (
+    AnyArray,
+    Attributes,
+    HostResult,
+    HostTensor,
+    on_values,
+    saturate,
+    store,
+)
 
 
 def fully_connected(
@@ -57,13 +65,12 @@ def matmul(
     return saturate(exact, dest)
 
 
-def batch_matmul(
-    dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes
-) -> HostResult:
+@on_values
+def batch_matmul(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
     """Compute Dest [B,M,N] = LHS [B,M,K] @ RHS [B,K,N] in float, each sum in order."""
-    sums = np.zeros(dest.shape, lhs.dtype)
-    add_product(sums, lhs.values, rhs.values)
-    return store(sums, dest)
+    sums = np.zeros((*lhs.shape[:2], rhs.shape[2]), lhs.dtype)
+    add_product(sums, lhs, rhs)
+    return sums
 
 
 def batched_add(

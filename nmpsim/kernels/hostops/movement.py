@@ -8,18 +8,22 @@ import numpy as np
 
 from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.kernels.hostops.tensors import (
+    AnyArray,
     Attributes,
     HostResult,
     HostTensor,
     UnsupportedHostOp,
+    integer_limits,
+    on_values,
     saturate,
     store,
 )
 
 
-def copy(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
-    """Copy Src to Dest."""
-    return store(src.values, dest)
+@on_values
+def copy(src: AnyArray) -> AnyArray:
+    """Return the values of Src."""
+    return src
 
 
 def touch(dest: HostTensor, attributes: Attributes) -> HostResult:
@@ -36,22 +40,25 @@ def splat(dest: HostTensor, attributes: Attributes) -> HostResult:
     return store(np.full(dest.shape, value), dest)
 
 
-def transpose(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+@on_values
+def transpose(src: AnyArray, *, shuffle: Sequence[int]) -> AnyArray:
     """Permute dimensions: dimension i of Dest is dimension Shuffle[i] of Src."""
-    return store(src.values.transpose([int(i) for i in attributes["Shuffle"]]), dest)
+    return src.transpose(shuffle)
 
 
-def flip(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+@on_values
+def flip(src: AnyArray, *, axis: int) -> AnyArray:
     """Reverse Src along Axis."""
-    return store(np.flip(src.values, int(attributes["Axis"])), dest)
+    return np.flip(src, axis)
 
 
-def space_to_depth(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+@on_values
+def space_to_depth(src: AnyArray, *, block_size: int) -> AnyArray:
     """Move the pixels of each block of BlockSize to channels, row by row, NHWC."""
-    block = int(attributes["BlockSize"])
     images, height, width, channels = src.shape
-    blocks = src.values.reshape(images, height // block, block, width // block, block, channels)
-    return store(blocks.transpose(0, 1, 3, 2, 4, 5), dest)
+    rows, columns = height // block_size, width // block_size
+    blocks = src.reshape(images, rows, block_size, columns, block_size, channels)
+    return blocks.transpose(0, 1, 3, 2, 4, 5)
 
 
 def convert_to(result: HostTensor, source: HostTensor, attributes: Attributes) -> HostResult:
@@ -96,15 +103,12 @@ def extract_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) ->
     return store(src.values[_region(offsets, dest.shape, src.shape, "extracttensor")], dest)
 
 
-def int_lookup_table(
-    dest: HostTensor, src: HostTensor, mapping: HostTensor, attributes: Attributes
-) -> HostResult:
+@on_values
+def int_lookup_table(src: AnyArray, mapping: AnyArray) -> AnyArray:
     """Look up ``Mapping[x - lowest integer]``; Mapping has 256 (Int8) or 65536 (Int16) entries."""
-    limits = np.iinfo(src.dtype)
-    entries = int(limits.max) - int(limits.min) + 1
-    if mapping.values.size != entries:
-        raise UnsupportedHostOp(
-            "intlookuptable", f"{src.dtype} needs {entries} entries, not {mapping.values.size}"
-        )
-    places = src.values.astype(np.int64) - int(limits.min)
-    return store(mapping.values.reshape(-1)[places], dest)
+    low, high = integer_limits(src.dtype)
+    entries = high - low + 1
+    if mapping.size != entries:
+        reason = f"{src.dtype} needs {entries} entries, not {mapping.size}"
+        raise UnsupportedHostOp("intlookuptable", reason)
+    return mapping.reshape(-1)[src.astype(np.int64) - low]

@@ -12,6 +12,7 @@ from nmpsim.kernels.hostops.tensors import (
     Attributes,
     HostResult,
     HostTensor,
+    on_values,
     saturate,
     store,
 )
@@ -69,16 +70,17 @@ def batch_normalization(
     return saturate(round_half_even(placed + np.float32(dest.offset)), dest)
 
 
+@on_values
 def layer_normalization(
-    dest: HostTensor, src: HostTensor, scale: HostTensor, bias: HostTensor, attributes: Attributes
-) -> HostResult:
+    src: AnyArray, scale: AnyArray, bias: AnyArray, *, epsilon: float
+) -> AnyArray:
     """Normalize over the last dimensions, which Scale and Bias have.
 
     ``y = (x - mean) / sqrt(var + eps) * scale + bias``, each step rounded, sums in order.
     """
-    rows = src.values.reshape(-1, scale.values.size)
+    rows = src.reshape(-1, scale.size)
     count = rows.dtype.type(rows.shape[1])
     centered = rows - sum_in_order(rows) / count
-    deviation = np.sqrt(sum_in_order(centered * centered) / count + attributes["Epsilon"])
-    shaped = centered / deviation * scale.values.reshape(-1) + bias.values.reshape(-1)
-    return store(shaped, dest)
+    deviation = np.sqrt(sum_in_order(centered * centered) / count + epsilon)
+    shaped: AnyArray = centered / deviation * scale.reshape(-1) + bias.reshape(-1)
+    return shaped

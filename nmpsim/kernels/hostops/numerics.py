@@ -6,17 +6,14 @@ must give the bits that the device would give (docs/numerics.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import numpy as np
 
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.profiles import NUMERICS_NAMES
-from nmpsim.kernels.hostops.formulas import ELEMENTWISE
-from nmpsim.kernels.hostops.lazy_imports import LazyModule
 from nmpsim.kernels.hostops.rounding import (
     GridValues,
     fused_multiply_add,
@@ -33,101 +30,8 @@ from nmpsim.kernels.hostops.rounding import (
 from nmpsim.kernels.hostops.tensors import FloatArray, HostTensor, IntArray, UnsupportedHostOp
 from nmpsim.records import frozen
 
-if TYPE_CHECKING:
-    from nmpsim.kernels.hostops import softmax_glow, softmax_onnx, softmax_tflite
-else:
-    softmax_glow, softmax_onnx = LazyModule("softmax_glow"), LazyModule("softmax_onnx")
-    softmax_tflite = LazyModule("softmax_tflite")
-
 UNSIGNED = 128
 """Difference between PyTorch's unsigned tensor and the Int8 tensor that stores it."""
-
-MOVES_OR_COMPARES = frozenset(
-    {
-        "argmax",
-        "argmin",
-        "batchedreducemax",
-        "batchedreducemin",
-        "batchonehot",
-        "bucketize",
-        "convertto",
-        "flip",
-        "gather",
-        "gatherelements",
-        "gathernd",
-        "gatherranges",
-        "nonmaxsuppression",
-        "nonzero",
-        "spacetodepth",
-        "topk",
-    }
-)
-"""Host operations that move or compare values without changing them."""
-_SAME_FOR_ALL = MOVES_OR_COMPARES | frozenset(
-    {
-        "avgpool",
-        "copy",
-        "dequantize",
-        "extracttensor",
-        "inserttensor",
-        "intlookuptable",
-        "maxpool",
-        "maxpoolwithargmax",
-        "quantize",
-        "resizenearest",
-        "splat",
-        "touch",
-        "transpose",
-    }
-)
-"""Operations that are the same in all profiles, or whose formulas are in the table below."""
-_WITH_WEIGHTS = frozenset(
-    {
-        "channelwisequantizedconvolution",
-        "convolution",
-        "fullyconnected",
-        "rowwisequantizedfullyconnected",
-    }
-)
-_HOST_ONLY = frozenset(
-    {
-        "batchedreduceadd",
-        "elementcmpeq",
-        "elementcmplt",
-        "elementcmplte",
-        "elementcmpneq",
-        "elementdiv",
-        "elementselect",
-        "adaptiveavgpool",
-        "batchnormalization",
-        "convolution3d",
-        "resizebilinear",
-        "scatterdata",
-        *(row.opcode for row in ELEMENTWISE),
-    }
-)
-"""Operations that calculate and for which the device has no unit."""
-
-
-# --- which operations -----------------------------------------------------------------------
-
-
-def _all(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
-    return True
-
-
-def _none(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
-    return False
-
-
-def _of_tflite(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
-    return opcode in ("rescalequantized", "resizebilinear")
-
-
-def _without_bias(opcode: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
-    """Return whether an operation is Glow's on the host, or an Int8 one without bias."""
-    return opcode in _HOST_ONLY or (opcode not in _WITH_WEIGHTS and dtypes[0].name == "int8")
-
 
 # --- real numbers into integers -------------------------------------------------------------
 
@@ -256,13 +160,8 @@ def _quotient(totals: IntArray, counts: IntArray) -> IntArray:
 
 # --- softmax --------------------------------------------------------------------------------
 
-Softmax: TypeAlias = Callable[[IntArray, HostTensor, HostTensor, float], IntArray]
-"""(rows [N, C], source, result, beta) -> results before saturation."""
-_GLOW: Mapping[str, Softmax] = {"int8": softmax_glow.softmax_int8}
-_TFLITE: Mapping[str, Softmax] = {
-    "int8": softmax_tflite.softmax_int8,
-    "int16": softmax_tflite.softmax_int16,
-}
+_GLOW = {"int8": "softmax_glow.softmax_int8"}
+_TFLITE = {"int8": "softmax_tflite.softmax_int8", "int16": "softmax_tflite.softmax_int16"}
 
 
 # --- the table ------------------------------------------------------------------------------
@@ -278,21 +177,21 @@ class HostArithmetic:
     """Places reals on a tensor's grid before saturation; NaN stays. The default is the
     Interpreter's ``rne(fl(fl(x/S) + O))`` (libjit's int32 cast differs only where it is
     undefined)."""
-    softmax: Mapping[str, Softmax] = MappingProxyType({})
-    """dtype -> softmax of quantized rows before saturation."""
-    supports: Callable[[str, Sequence[np.dtype[Any]]], bool] = _none
-    """(opcode, dtypes) -> whether the profile has it, besides operations that are the same in
-    all."""
+    softmax: Mapping[str, str] = MappingProxyType({})
+    """dtype -> ``MODULE.FUNCTION`` of a quantized softmax.
+
+    (rows [N, C], source, result, beta) -> results before saturation.
+    """
 
 
 ARITHMETIC = exhaustive_table(
     f"{__name__}.ARITHMETIC",
     {
-        "glow-int": HostArithmetic(_glow_int, softmax=_GLOW, supports=_all),
-        "glow-float": HostArithmetic(_interpreter, softmax=_GLOW, supports=_all),
-        "nmp": HostArithmetic(_libjit, softmax=_GLOW, supports=_without_bias),
-        "q31": HostArithmetic(_tflite, _place_tflite, _TFLITE, _of_tflite),
-        "float": HostArithmetic(_onnx, _place_onnx, {"int8": softmax_onnx.softmax_int8}),
+        "glow-int": HostArithmetic(_glow_int, softmax=_GLOW),
+        "glow-float": HostArithmetic(_interpreter, softmax=_GLOW),
+        "nmp": HostArithmetic(_libjit, softmax=_GLOW),
+        "q31": HostArithmetic(_tflite, _place_tflite, _TFLITE),
+        "float": HostArithmetic(_onnx, _place_onnx, {"int8": "softmax_onnx.softmax_int8"}),
         "float-fbgemm": HostArithmetic(_unsigned_offset, _place_torch),
         "float-qnnpack": HostArithmetic(_qnnpack, _place_torch),
         "float-onednn": HostArithmetic(_unsigned_offset, _place_torch),
@@ -300,17 +199,3 @@ ARITHMETIC = exhaustive_table(
     NUMERICS_NAMES,
 )
 """Numerics profile, as ``--numerics`` names it -> arithmetic of the host."""
-
-
-def numerics_mismatch(opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str) -> str | None:
-    """Return why the host cannot follow a profile in an operation, or None."""
-    arithmetic = ARITHMETIC.get(numerics)
-    if arithmetic is None:
-        return f"unknown numerics {numerics}"
-    is_quantized = any(dtype.name in ("int8", "int16") for dtype in dtypes)
-    if opcode == "softmax" and is_quantized:
-        has_formula = dtypes[0].name in arithmetic.softmax
-        return None if has_formula else f"the host has no {numerics} softmax of {dtypes[0].name}"
-    if opcode in _SAME_FOR_ALL or not is_quantized or arithmetic.supports(opcode, dtypes):
-        return None
-    return f"the host has no {numerics} arithmetic for {opcode}"

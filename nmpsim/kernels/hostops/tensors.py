@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, wraps
+from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 import attrs
@@ -175,6 +176,26 @@ def saturate(values: IntArray, dest: HostTensor) -> HostResult:
         return HostResult({0: wide.astype(dest.dtype, order="C")}, {0: NONE_CLIPPED})
     narrow = np.asarray(np.clip(wide, low, high)).astype(dest.dtype, order="C")
     return HostResult({0: narrow}, {0: ClippedValues.find(wide, low, high)})
+
+
+def on_values(function: Callable[..., AnyArray]) -> Implementation:
+    """Return an implementation from a function of stored values, which become those of Dest.
+
+    The function takes the arrays of the operands after Dest, and attributes as keywords:
+    ``batch_dims`` is BatchDims.
+    """
+    names = {
+        name: name.title().replace("_", "")
+        for name, parameter in signature(function).parameters.items()
+        if parameter.kind is Parameter.KEYWORD_ONLY
+    }
+
+    @wraps(function)
+    def run(dest: HostTensor, *sources: HostTensor, attributes: Attributes) -> HostResult:
+        options = {name: attributes[attribute] for name, attribute in names.items()}
+        return store(function(*(source.values for source in sources), **options), dest)
+
+    return run
 
 
 @cache

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmpsim.isa.profiles import NUMERICS_NAMES
-from nmpsim.kernels.hostops import HostTensor, execute, rounding
+from nmpsim.kernels.hostops import HostTensor, rounding
 from nmpsim.kernels.hostops.functions import _LN_2, _root, exp32, power32, tanh32
 from nmpsim.kernels.hostops.rounding import round_half_away, round_half_even
+from nmpsim.lir.host_execution import execute
 
 F32 = np.float32
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.kernels.hostops import HostTensor
+from nmpsim.lir.host_execution import execute
 
 Array = npt.NDArray[Any]
 Case = dict[str, Array]

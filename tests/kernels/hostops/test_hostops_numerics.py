@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmpsim.isa.profiles import NUMERICS_NAMES
-from nmpsim.kernels.hostops import HostTensor, UnsupportedHostOp, execute, supports
+from nmpsim.kernels.hostops import HostTensor, UnsupportedHostOp
 from nmpsim.kernels.hostops.rounding import fused_multiply_add
+from nmpsim.lir.host_execution import execute, supports
 
 Array = np.ndarray[Any, Any]
 Case = dict[str, Array]

@@ -10,7 +10,8 @@ import attrs
 import numpy as np
 import pytest
 
-from nmpsim.kernels.hostops import HostTensor, execute
+from nmpsim.kernels.hostops import HostTensor
+from nmpsim.lir.host_execution import execute
 
 Programs = Callable[[str], Iterator[Any]]
 

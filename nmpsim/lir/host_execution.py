@@ -1,0 +1,169 @@
+"""Execution of single operations on the host, by the rows of the opcode table.
+
+:func:`execute` reads all operands, then returns new contents for the output operands and, where an
+operation saturates, what the saturation has changed. The functions are in
+:mod:`nmpsim.kernels.hostops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.isa.exhaustive import check_exhaustive
+from nmpsim.kernels.hostops import (
+    Attributes,
+    HostResult,
+    HostTensor,
+    UnsupportedHostOp,
+    find_implementation,
+    record_overshoots,
+)
+from nmpsim.kernels.hostops.numerics import ARITHMETIC
+from nmpsim.kernels.hostops.rounding import quantize_reals
+from nmpsim.kernels.hostops.tensors import saturate, store
+from nmpsim.kernels.scale import InvalidScaleError
+from nmpsim.lir.opcode import IN, WEIGHTED, Kind, Opcode, Profiles
+from nmpsim.lir.opcodes import NO_WORK, OPCODES
+
+check_exhaustive(
+    "the host",
+    {name for name, row in OPCODES.items() if row.run or row.formula} - NO_WORK,
+    OPCODES.keys() - NO_WORK,
+)
+
+_OF_TFLITE = ("rescalequantized", "resizebilinear")
+"""Operations of profile q31, besides those of every profile."""
+_STORES_INTEGERS = frozenset({Kind.CONVERSION, Kind.RESCALE, Kind.MOVE})
+"""Kinds whose formula does not apply to integers of any width."""
+
+
+def supports(
+    opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str = "glow-int"
+) -> str | None:
+    """Return None if the host can execute ``opcode`` on these dtypes, else the reason in words."""
+    row = OPCODES.get(opcode)
+    if row is None or not row.kinds:
+        return "the host has no such operation"
+    return row.mismatch(dtypes) or _numerics_mismatch(row, dtypes, numerics)
+
+
+def _numerics_mismatch(row: Opcode, dtypes: Sequence[np.dtype[Any]], numerics: str) -> str | None:
+    """Return why the host cannot follow a profile in an operation, or None."""
+    arithmetic = ARITHMETIC.get(numerics)
+    if arithmetic is None:
+        return f"unknown numerics {numerics}"
+    names = [dtype.name for dtype in dtypes]
+    if not {"int8", "int16"} & set(names) or row.profiles is not Profiles.GLOW:
+        return None
+    if row.name == "softmax":
+        has_formula = names[0] in arithmetic.softmax
+        return None if has_formula else f"the host has no {numerics} softmax of {names[0]}"
+    is_nmp = row.kind is Kind.HOST or (row.kind not in WEIGHTED and names[0] == "int8")
+    if (
+        numerics in ("glow-int", "glow-float")
+        or (numerics == "nmp" and is_nmp)
+        or (numerics == "q31" and row.name in _OF_TFLITE)
+    ):
+        return None
+    return f"the host has no {numerics} arithmetic for {row.name}"
+
+
+def execute(
+    opcode: str,
+    operands: Sequence[HostTensor],
+    attributes: Attributes,
+    numerics: str = "glow-int",
+) -> HostResult:
+    """Execute one LIR instruction on the host.
+
+    Parameters
+    ----------
+    opcode : str
+        Opcode, as spelled in LIR.
+    operands : sequence of HostTensor
+        All operands in print order. Output operands give dtype, shape and quantization, an
+        ``@inout`` one its contents too. One array may appear as input and output: all is read
+        before a result exists.
+    attributes : mapping
+        Attributes of the instruction, as Python values.
+    numerics : str
+        Numerics profile to follow.
+
+    Returns
+    -------
+    HostResult
+        New arrays for the output operands; the operands are never written.
+
+    Raises
+    ------
+    UnsupportedHostOp
+        Unknown opcode, dtypes, numerics, attribute value or scale.
+    HostValueError
+        An operand value that the operation cannot take, such as an index out of range.
+    """
+    return prepare_operation(opcode, operands, attributes, numerics)()
+
+
+def prepare_operation(
+    opcode: str,
+    operands: Sequence[HostTensor],
+    attributes: Attributes,
+    numerics: str = "glow-int",
+) -> Callable[[], HostResult]:
+    """Return a function that executes an instruction; each call reads the operands' values anew.
+
+    Raises
+    ------
+    UnsupportedHostOp
+        As far as it is known without values.
+    """
+    reason = supports(opcode, [operand.dtype for operand in operands], numerics)
+    if reason is not None:
+        raise UnsupportedHostOp(opcode, reason)
+    own = [attrs.evolve(operand, numerics=numerics) for operand in operands]
+
+    def do() -> HostResult:
+        try:
+            # IEEE results are meant: infinities, NaN, wrapping
+            with np.errstate(all="ignore"), record_overshoots() as overshoots:
+                result = run_operation(OPCODES[opcode], own, attributes)
+        except KeyError as error:
+            raise UnsupportedHostOp(opcode, f"without attribute {error.args[0]}") from error
+        except InvalidScaleError as error:
+            raise UnsupportedHostOp(opcode, str(error)) from error
+        return attrs.evolve(result, overshoots=overshoots) if overshoots else result
+
+    return do
+
+
+def run_operation(
+    row: Opcode, operands: Sequence[HostTensor], attributes: Attributes
+) -> HostResult:
+    """Execute an operation by the formula or by the function of its row, without any check."""
+    if row.formula is None or (row.run and not _formula_applies(row, operands)):
+        result: HostResult = find_implementation(row.run)(*operands, attributes=attributes)
+        return result
+    # Attributes that are extensions say how integers are rounded.
+    numbers = [attributes[a.name] for a in row.attributes if not a.is_extension]
+    roles = zip(row.operands, operands, strict=True)
+    sources = [operand for role, operand in roles if role.kind == IN]
+    if sources[0].dtype in (np.int8, np.int16):
+        reals = row.formula(*(source.reals() for source in sources), *numbers)
+        return saturate(quantize_reals(reals, operands[0]), operands[0])
+    if any(source.quantized for source in sources):
+        reason = f"quantized {sources[0].dtype} has no defined arithmetic"
+        raise UnsupportedHostOp(row.name, reason)
+    return store(row.formula(*(source.values for source in sources), *numbers), operands[0])
+
+
+def _formula_applies(row: Opcode, operands: Sequence[HostTensor]) -> bool:
+    """Return whether the formula gives the result of real numbers or index integers."""
+    if row.kind in _STORES_INTEGERS:
+        return all(operand.is_float for operand in operands)
+    return not any(
+        operand.quantized or operand.dtype in (np.int8, np.int16) for operand in operands
+    )
