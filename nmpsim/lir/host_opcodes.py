@@ -122,7 +122,7 @@ def _host_opcode(
     def read_first(indices: Iterable[int]) -> list[int]:
         return sorted(indices, key=lambda index: operands[index].kind == OUT)
 
-    groups = [read_first(group) for group in signature.alike()]
+    groups = [read_first(group) for group in signature.list_shared()]
     implied = {index for group in groups for index in group[1:]}
     types = [
         require_elem(frozenset(_ELEMS[name] for name in choice), operands[index].name)

@@ -129,7 +129,7 @@ class Signature:
     operands: tuple[DtypeNames, ...]
     mixed: bool = False
 
-    def alike(self) -> list[list[int]]:
+    def list_shared(self) -> list[list[int]]:
         """Return groups of indices of operands that have one dtype, of several possible."""
         by_choice: dict[DtypeNames, list[int]] = {}
         for index, names in enumerate(self.operands):
@@ -144,7 +144,7 @@ class Signature:
         for index, (dtype, names) in enumerate(zip(dtypes, self.operands, strict=True)):
             if dtype.name not in names:
                 return f"operand {index} is {dtype.name}, known is {', '.join(sorted(names))}"
-        for group in self.alike():
+        for group in self.list_shared():
             shared = sorted({dtypes[index].name for index in group})
             if len(shared) > 1:
                 return f"operands {group} must be of one kind, not {', '.join(shared)}"
