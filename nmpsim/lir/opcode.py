@@ -112,11 +112,11 @@ class Profiles(Enum):
     """Numerics profiles in which the host has the quantized form of an operation."""
 
     GLOW = auto()
-    """Those of Glow and of the NMP's library."""
+    """The profiles of Glow and of the NMP's library."""
     EVERY = auto()
-    """All, each with its own formula."""
+    """All profiles, each with its own formula."""
     EXACT = auto()
-    """All, with one result: values are moved or compared."""
+    """All profiles, with one result: values are moved or compared."""
 
 
 @frozen
