@@ -16,7 +16,7 @@ from nmpsim.core.compiled.contract_state import (
     make_contract_state,
     restore_state,
 )
-from nmpsim.core.contract_events import EVENT_WORDS, ContractEvent, HostEvent
+from nmpsim.core.contract_events import EVENT_WORDS, ContractEvent, HostEvent, ViolationField
 from nmpsim.core.engine import EventCheck
 from nmpsim.core.instruction_tables import (
     ACCESS_BYTES,
@@ -126,6 +126,11 @@ class ContractCheck:
     def found(self) -> Int64s:
         """The violation, int64 [ViolationField]."""
         return self._state.found
+
+    @property
+    def is_violated(self) -> bool:
+        """Whether a violation was found."""
+        return bool(self.found[ViolationField.CASE] >= 0)
 
     @property
     def message(self) -> str:

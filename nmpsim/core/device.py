@@ -13,12 +13,6 @@ import numpy.typing as npt
 from nmpsim.bundle.read import Bundle, BundleHolder, get_bundle
 from nmpsim.config import DeviceConfig, given_device
 from nmpsim.core.batch import BatchResult
-from nmpsim.core.engine import (
-    ContractViolationError,
-    DataDependentError,
-    OrderDependentError,
-    ReplayDivergedError,
-)
 from nmpsim.core.engine_selection import AutoEngine, make_engine
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.core.inputs import Inputs, prepare_inputs
@@ -26,18 +20,11 @@ from nmpsim.core.limits import NO_LIMITS, Limits, check_threads
 from nmpsim.core.load import load_machine
 from nmpsim.core.memory_demand import check_saved_memory, has_memory_for_layer_kernels
 from nmpsim.core.repeat_run import RepeatedRun
-from nmpsim.core.run import (
-    Clock,
-    ProgressCallback,
-    ProofState,
-    Run,
-    RunOptions,
-    RunTimeoutError,
-    notify_compiling,
-)
+from nmpsim.core.run import Clock, ProgressCallback, Run, RunOptions, notify_compiling
+from nmpsim.core.run_modes import LASTING, TRANSITIONS, Event, Mode, Restart
 from nmpsim.core.state import Machine, reset, restart
 from nmpsim.core.work import WorkListener
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import fail
 from nmpsim.host_memory import checked_limit
 from nmpsim.report.data import RunReport
 from nmpsim.report.device_use import Throughput, batch_of
@@ -162,20 +149,14 @@ class Device:
             )
             loaded.runs += 1
             values = prepare_inputs(bundle.metadata, inputs)
-            clock = Clock(self._engine, limits)
-            while True:  # a few times at most: more is known each time, or less allowed
-                try:
-                    return self._run_repeatedly(loaded, values, options, clock, repeat)
-                except ReplayDivergedError:
-                    loaded.proof = "none"
-                except DataDependentError:
-                    loaded.proof = "impossible"
-                except OrderDependentError:  # it ends early; callbacks have seen all of it
-                    clock.timeout = math.inf
-                    options = attrs.evolve(options, in_order=True, progress=None)
-                except ContractViolationError as error:  # callbacks have seen all of it
-                    clock.timeout, (violation,) = math.inf, error.args
-                    options = attrs.evolve(options, violation=violation, work=None, progress=None)
+            clock, mode = Clock(self._engine, limits), self._first_mode(loaded, options)
+            while True:
+                found, mode = self._run_series(loaded, values, options, clock, mode, repeat)
+                if isinstance(found, RunReport):
+                    return found
+                if found.event in (Event.ORDER_DEPENDENT, Event.VIOLATED):
+                    clock.timeout = math.inf  # the run ends early, within the time it has taken
+                options = options.after(found)
 
     def run_batch(
         self,
@@ -218,48 +199,86 @@ class Device:
             return None
         values = [prepare_inputs(bundle.metadata, one) for one in samples]
         loaded.repeated = loaded.inputs = None
-        try:
-            batch = repeated.run_batch(values, options, lambda: Clock(self._engine, limits))
-        except ReplayDivergedError:
-            loaded.proof = "none"
-            return None
-        except (UserError, RunTimeoutError):
+        batch = repeated.run_batch(values, options, lambda: Clock(self._engine, limits))
+        if isinstance(batch, Restart):
+            self._next_mode(loaded, Mode.REPEAT, batch.event)
             return None
         # The machine has counted all runs together.
         loaded.repeated, loaded.inputs, loaded.options = repeated, values[-1], options
         return batch
 
-    def _run_repeatedly(
+    def _first_mode(self, loaded: _LoadedBundle, options: RunOptions) -> Mode:
+        """Return the mode in which a run of a bundle begins."""
+        if loaded.repeated is not None and loaded.repeated.matches(options):
+            return Mode.REPEAT
+        if not options.strict:
+            return Mode.REPLAY
+        if loaded.mode is Mode.PROVE and not self._engine.can_record:
+            return Mode.CHECK
+        return loaded.mode
+
+    @staticmethod
+    def _next_mode(loaded: _LoadedBundle, mode: Mode, event: Event) -> Mode:
+        """Return the mode after an event; later runs of the bundle begin in it if it lasts."""
+        following = TRANSITIONS[mode, event]
+        if event in LASTING:
+            loaded.mode = following
+        return following
+
+    def _run_series(
         self,
         loaded: _LoadedBundle,
         values: Mapping[str, npt.NDArray[Any]],
         options: RunOptions,
         clock: Clock,
+        mode: Mode,
         repeat: int,
+    ) -> tuple[RunReport | Restart, Mode]:
+        """Run several times; return the report of the first run with the throughput of all.
+
+        Returns
+        -------
+        found : RunReport or Restart
+            The report, or why all runs must begin again.
+        mode : Mode
+            Mode for the next run, or in which the runs begin again.
+        """
+        reports: list[RunReport] = []
+        later = attrs.evolve(options, save_layers=False, work=None)
+        for number in range(repeat):
+            given = options if number == 0 else later
+            found, mode = self._run_once(loaded, values, given, clock, mode, number)
+            if isinstance(found, Restart):
+                return found, mode
+            reports.append(found)
+            if found.trap is not None:
+                break
+        return self._summarize(loaded, reports, repeat), mode
+
+    def _summarize(
+        self, loaded: _LoadedBundle, reports: Sequence[RunReport], repeat: int
     ) -> RunReport:
         """Return the report of the first of several runs, with the throughput of all."""
-        first = last = self._run_once(loaded, values, options, clock)
-        run_cycles, others = [first.cycles], []
-        plain = attrs.evolve(options, save_layers=False, work=None)
-        while last.trap is None and len(run_cycles) < repeat:
-            last = self._run_once(loaded, values, plain, clock, len(run_cycles))
-            run_cycles.append(last.cycles)
-            if not _are_equal(first.outputs, last.outputs):
-                others.append(str(len(run_cycles)))
+        first, last = reports[0], reports[-1]
         if last.trap is not None and last is not first:
-            message = f"run {len(run_cycles)} of {repeat}: {last.trap.message}"
+            message = f"run {len(reports)} of {repeat}: {last.trap.message}"
             trap, contract = attrs.evolve(last.trap, message=message), last.contract
             return attrs.evolve(first, trap=trap, contract=contract, host_seconds=last.host_seconds)
-        metadata, notes = loaded.bundle.metadata, first.notes
-        batch = batch_of([one.shape for one in (*metadata.inputs, *metadata.outputs)])
-        if last.trap is not None or (batch == 1 and repeat == 1):
+        if last.trap is not None or (loaded.batch == 1 and repeat == 1):
             return first
+        notes = first.notes
+        others = [
+            str(number)
+            for number, one in enumerate(reports, 1)
+            if not _are_equal(first.outputs, one.outputs)
+        ]
         if others:
             notes += (
                 f"run {', '.join(others)} did not give the answer of the first one: the program"
                 " depends on what an earlier run has left in memory",
             )
-        throughput = Throughput(batch, tuple(run_cycles), self.config.cores_clock_mhz)
+        cycles = tuple(one.cycles for one in reports)
+        throughput = Throughput(loaded.batch, cycles, self.config.cores_clock_mhz)
         return attrs.evolve(
             first, throughput=throughput, notes=notes, host_seconds=last.host_seconds
         )
@@ -270,21 +289,25 @@ class Device:
         values: Mapping[str, npt.NDArray[Any]],
         options: RunOptions,
         clock: Clock,
+        mode: Mode,
         number: int = 0,
-    ) -> RunReport:
-        """Run once: from the initial state, or on the memory left by ``number`` earlier runs."""
+    ) -> tuple[RunReport | Restart, Mode]:
+        """Run once: from the initial state, or on the memory left by ``number`` earlier runs.
+
+        Returns the report, or why the run must begin again, and the next mode.
+        """
         bundle, machine, progress = loaded.bundle, loaded.machine, options.progress
-        self._engine.when_compiling(lambda: notify_compiling(progress))
+        self._engine.compilation.listener = lambda: notify_compiling(progress)
         repeated, loaded.repeated, loaded.inputs = loaded.repeated, None, None
-        if repeated is not None and number == 0 and repeated.matches(options):
-            try:
-                report = repeated.run(values, options, clock)
-            except (UserError, RunTimeoutError):
-                pass  # a run from rest shows where it ends
-            else:
-                loaded.repeated = repeated
-                self._keep_inputs(loaded, values, options)
-                return report
+        if mode is Mode.REPEAT and number == 0:
+            assert repeated is not None
+            found = repeated.run(values, options, clock)
+            if isinstance(found, Restart):
+                return found, self._next_mode(loaded, mode, found.event)
+            loaded.repeated = repeated
+            if repeated.leaves_scratchpads(options):
+                loaded.inputs, loaded.options = values, options
+            return found, mode
         if number > 0:
             restart(machine, costs_of(self.config))
         elif not loaded.is_at_rest:
@@ -292,35 +315,24 @@ class Device:
         loaded.is_at_rest = False
         for tensor in bundle.metadata.inputs:
             write_tensor(machine, tensor, values[tensor.name])
-        proof = loaded.proof if options.strict else "unwanted"
-        if proof == "none" and not self._engine.can_prove:
-            proof = "impossible"
-        if options.violation is not None and options.violation.run != number:
-            options = attrs.evolve(options, violation=None)
-        run = Run(bundle, machine, self.config, self._engine, proof, options, clock)
-        try:
-            report = run.report()
-        except ContractViolationError as error:
-            raise ContractViolationError(attrs.evolve(error.args[0], run=number)) from None
-        if run.is_proof:
-            loaded.proof = "done"
-        if report.trap is None:
-            self._keep_inputs(loaded, values, options)
+        if mode is Mode.REPEAT:
+            mode = Mode.REPLAY
+        violation = options.violation
+        is_before = mode is Mode.LOCATE and violation is not None and violation.run != number
+        own = Mode.CHECK if is_before else mode
+        run = Run(bundle, machine, self.config, self._engine, own, options, clock)
+        found = run.report()
+        if isinstance(found, Restart):
+            if found.violation is not None:
+                found = Restart(found.event, attrs.evolve(found.violation, run=number))
+            return found, self._next_mode(loaded, mode, found.event)
+        if run.is_proof and mode is not Mode.LOCATE:
+            mode = self._next_mode(loaded, mode, Event.PROVED)
         if run.can_be_repeated and number == 0:
             loaded.repeated = RepeatedRun(
-                bundle, machine, self._engine, options.limits, report, run.replayed
+                bundle, machine, self._engine, options, found, run.recorded
             )
-        return report
-
-    def _keep_inputs(
-        self,
-        loaded: _LoadedBundle,
-        values: Mapping[str, npt.NDArray[Any]],
-        options: RunOptions,
-    ) -> None:
-        """Keep the inputs of a run that must be repeated to fill the scratchpads."""
-        if not self._engine.has_scratchpads:
-            loaded.inputs, loaded.options = values, options
+        return found, mode
 
     def __reduce__(self) -> tuple[type[Device], tuple[Any, ...]]:
         """Pickle the arguments only; a run in another process makes its own machine."""
@@ -338,7 +350,8 @@ class Device:
                 options = attrs.evolve(
                     loaded.options, whole_layers=False, progress=None, limits=limits
                 )
-                self._run_once(loaded, loaded.inputs, options, Clock(self._engine, limits))
+                mode = self._first_mode(loaded, options)
+                self._run_once(loaded, loaded.inputs, options, Clock(self._engine, limits), mode)
             loaded.is_at_rest = False  # the caller may write to it
             return loaded.machine
 
@@ -366,8 +379,11 @@ class _LoadedBundle:
     machine: Machine
     whole_layers: bool
     """Whether there is memory for the proof of layer kernels."""
+    batch: int = attrs.field(init=False)
+    """Number of samples that a run computes."""
     runs: int = 0
-    proof: ProofState = "none"
+    mode: Mode = Mode.PROVE
+    """Mode in which the next run begins unless it can be repeated."""
     inputs: Mapping[str, npt.NDArray[Any]] | None = None
     """Inputs of the last run if it did not fill the scratchpads; ``options`` likewise."""
     options: RunOptions | None = None
@@ -375,6 +391,10 @@ class _LoadedBundle:
     """Whether nothing has run or been written."""
     repeated: RepeatedRun | None = None
     """Makes the next runs, if the last one can be repeated."""
+
+    def __attrs_post_init__(self) -> None:
+        metadata = self.bundle.metadata
+        self.batch = batch_of([one.shape for one in (*metadata.inputs, *metadata.outputs)])
 
 
 def _are_equal(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Protocol
 
 from nmpsim.core.critical_path import CriticalPath
 from nmpsim.core.state import Int64s, Machine, Outcome
@@ -26,22 +26,46 @@ EventCheck = Callable[["ContractState", Int64s, Int64s, int], bool]
 """Checks events against what is known so far; False if they violate the contract."""
 
 
-class ReplayResult(NamedTuple):
-    """Result of a replay."""
+class Compilation:
+    """Seconds that kernels take to compile, and who is notified before they are compiled."""
 
-    path: CriticalPath
-    repeat: Callable[[LayerCallback, bool], None]
-    """Compute the values of a next run that begins as this one did; timing stays as it is.
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        """Seconds spent so far on compiling kernels or reading them from the cache."""
+        self.listener: Callable[[], None] | None = None
+        """Called before kernels are compiled that are not in the cache."""
 
-    The arguments are ``on_layer`` and ``layer_kernels`` of :meth:`Engine.replay`.
-    """
+
+class Recorded(Protocol):
+    """A recorded device step: its timing, and what computes its values for any input."""
+
+    @property
+    def path(self) -> CriticalPath:
+        """Critical path of the step."""
+        ...
+
+    def plan_layer_kernels(self, machine: Machine) -> tuple[bool, bool]:
+        """Prove once which layers can be single kernel calls.
+
+        Returns
+        -------
+        has_layer_kernels : bool
+            Whether a replay with layer kernels leaves scratchpads as they were.
+        reads_scratchpads : bool
+            Whether the step may read scratchpad bytes that it has not written.
+        """
+        ...
+
+    def set_timing(self, machine: Machine) -> None:
+        """Set the machine's cycles and counters of timing to those at the end of the step."""
+        ...
 
 
 class Engine(ABC):
-    """Executes instructions of a machine; all state is in the machine.
+    """Executes instructions of a machine; all state is in the machine."""
 
-    The defaults suit an engine that compiles, proves and replays nothing.
-    """
+    def __init__(self, compilation: Compilation | None = None) -> None:
+        self.compilation = compilation or Compilation()
 
     @property
     @abstractmethod
@@ -49,43 +73,9 @@ class Engine(ABC):
         """Name of the engine in reports."""
 
     @property
-    def can_prove(self) -> bool:
-        """False if :meth:`prove` returns False for every program."""
+    def can_record(self) -> bool:
+        """False if :meth:`record` returns None for every program."""
         return False
-
-    @property
-    def has_scratchpads(self) -> bool:
-        """Whether all replays since :meth:`begin_run` left scratchpads as the program does."""
-        return True
-
-    @property
-    def has_run_in_parallel(self) -> bool:
-        """Whether cores have run in parallel, and may be further ahead than in order."""
-        return False
-
-    def begin_run(self) -> None:  # noqa: B027 - there may be nothing to do
-        """Begin a run; its scratchpads hold what the run may find there."""
-
-    @property
-    def compiling_seconds(self) -> float:
-        """Seconds that runs have spent so far on compiling kernels or reading them."""
-        return 0.0
-
-    def when_compiling(  # noqa: B027 - there may be nothing to compile
-        self, listener: Callable[[], None] | None
-    ) -> None:
-        """Call ``listener`` before kernels are compiled that are not in the cache."""
-
-    def is_ready(self) -> bool:
-        """Return False if the first run must compile the engine itself."""
-        return True
-
-    def is_complete(self) -> bool:
-        """Return whether the kernels of all programs are in the cache."""
-        return True
-
-    def compile_all(self) -> None:  # noqa: B027 - there may be nothing to compile
-        """Compile the kernels of all programs, except those that the first run compiles."""
 
     @abstractmethod
     def run(
@@ -101,23 +91,8 @@ class Engine(ABC):
         Returns PAUSED after ``turns`` turns of cores and DRAM, or earlier if they take about a
         tenth of a second; LAYER_END at a barrier that the bundle knows if ``stop_at_layers`` is
         set; and STOPPED as ``stops`` requests. The next call continues from there. With no turns it
-        only begins a run, and compiles or loads the engine.
+        only compiles or loads the engine.
         """
-
-    def prove(self, machine: Machine, costs: Costs, consume: EventConsumer) -> bool:
-        """Pass all instructions to ``consume``, leaving the machine as it is.
-
-        Returns
-        -------
-        bool
-            False if data decide which instructions are executed.
-
-        Raises
-        ------
-        ContractViolationError
-            If ``consume`` returned False.
-        """
-        return False
 
     @abstractmethod
     def check_events(
@@ -125,53 +100,51 @@ class Engine(ABC):
     ) -> bool:
         """Check events against the contract; see :func:`nmpsim.core.compiled.contract.check`."""
 
-    def replay(
-        self,
-        machine: Machine,
-        costs: Costs,
-        on_layer: LayerCallback,
-        strict: bool = False,
-        layer_kernels: bool = False,
-        is_last: bool = True,
-    ) -> ReplayResult | None:
-        """Run to the end by replaying a recording; None if only :meth:`run` can do it.
+    def record(
+        self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
+    ) -> Recorded | None:
+        """Record a program to its end, leaving the machine as it is.
 
         Parameters
         ----------
         machine, costs
             As for :meth:`run`.
-        on_layer : LayerCallback
-            Called as layers complete.
-        strict : bool
-            Leave programs to :meth:`run` for which it would return VIOLATION.
-        layer_kernels : bool
-            Allow one kernel call for a whole layer, which leaves scratchpads as they were.
-        is_last : bool
-            Whether no later part of the program reads scratchpads.
+        consume : EventConsumer, optional
+            Called with all instructions. By default a known recording is returned.
 
-        Raises
-        ------
-        ReplayDivergedError
-            If the run must begin again.
+        Returns
+        -------
+        Recorded or None
+            None if data decide which instructions are executed or ``consume`` returned False.
         """
         return None
 
+    def replay(
+        self,
+        machine: Machine,
+        recorded: Recorded,
+        on_layer: LayerCallback,
+        strict: bool = False,
+        layer_kernels: bool = False,
+    ) -> bool:
+        """Compute the values of a recorded program, without changing the machine's timing.
 
-class RestartRunError(Exception):
-    """The run must begin again in another mode."""
+        Parameters
+        ----------
+        machine : Machine
+            The machine of the recording, with the memory that the program begins with.
+        recorded : Recorded
+            Result of :meth:`record`.
+        on_layer : LayerCallback
+            Called as layers complete.
+        strict : bool
+            Also end where :meth:`run` would return VIOLATION.
+        layer_kernels : bool
+            Allow one kernel call for a whole layer, which leaves scratchpads as they were.
 
-
-class ContractViolationError(RestartRunError):
-    """The program violates the contract: the run must end where it does."""
-
-
-class DataDependentError(RestartRunError):
-    """The contract cannot be proved in advance: each run must be checked."""
-
-
-class OrderDependentError(RestartRunError):
-    """The run ends early after cores ran in parallel: it must be done in order."""
-
-
-class ReplayDivergedError(RestartRunError):
-    """The data invalidate what was recorded of an earlier run."""
+        Returns
+        -------
+        bool
+            False if the data invalidate the recording; memory is then undefined.
+        """
+        return False

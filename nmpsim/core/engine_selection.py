@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmpsim.bundle.read import Bundle
-from nmpsim.core.engine import Engine
+from nmpsim.core.engine import Compilation, Engine, EventConsumer, LayerCallback, Recorded
 from nmpsim.core.kernel_cache import mark_kernel_cache_used
 from nmpsim.core.limits import Limits
 from nmpsim.core.state import Int64s, Machine, Outcome
@@ -53,12 +52,17 @@ def make_engine(name: str, threads: int = 1) -> Engine:
         from nmpsim.core.reference.engine import ReferenceEngine
 
         return ReferenceEngine()
-    if name == AUTO:
-        return AutoEngine(threads)
+    return AutoEngine(threads) if name == AUTO else make_compiled_engine(threads)
+
+
+def make_compiled_engine(
+    threads: int = 1, compilation: Compilation | None = None
+) -> CompiledEngine:
+    """Make a compiled engine, and mark the kernel cache as used."""
     from nmpsim.core.compiled.engine import CompiledEngine
 
     mark_kernel_cache_used()
-    return CompiledEngine(threads)
+    return CompiledEngine(threads, compilation)
 
 
 def estimate_reference_seconds(bundle: Bundle) -> float:
@@ -70,42 +74,20 @@ def estimate_reference_seconds(bundle: Bundle) -> float:
     return instructions * INSTRUCTION_SECONDS + macs * MAC_SECONDS + elements * ELEMENT_SECONDS
 
 
-class _Delegated:
-    """A member that the current engine provides."""
-
-    def __set_name__(self, _: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, engine: AutoEngine, _: type) -> Any:
-        return getattr(engine.current, self._name)
-
-
 class AutoEngine(Engine):
     """The reference engine for short work, the compiled engine for long work."""
 
-    name: Any = _Delegated()
-    can_prove: Any = _Delegated()
-    has_scratchpads: Any = _Delegated()
-    has_run_in_parallel: Any = _Delegated()
-    begin_run: Any = _Delegated()
-    is_ready: Any = _Delegated()
-    is_complete: Any = _Delegated()
-    compile_all: Any = _Delegated()
-    prove: Any = _Delegated()
-    replay: Any = _Delegated()
-
     def __init__(self, threads: int = 1) -> None:
+        super().__init__()
         self._threads = threads
         self._compiled: CompiledEngine | None = None
         self._is_compiled = False
         """Whether the compiled engine is the current one."""
-        self._listener: Callable[[], None] | None = None
         self._spent = 0.0
         """Processor seconds that the reference engine has taken; not wall time."""
         self._is_ready: bool | None = None
         """Whether the compiled engine is in the cache; None if unknown."""
         self._most = COMPILING_SECONDS
-        self._reading_seconds = 0.0
 
     @cached_property
     def _reference(self) -> ReferenceEngine:
@@ -119,15 +101,14 @@ class AutoEngine(Engine):
         return self._get_compiled() if self._is_compiled else self._reference
 
     @property
-    def compiling_seconds(self) -> float:
-        """Seconds spent on compiling kernels or reading them."""
-        return self._compiled_seconds() + self._reading_seconds
+    def name(self) -> str:
+        """Name of the current engine."""
+        return self.current.name
 
-    def when_compiling(self, listener: Callable[[], None] | None) -> None:
-        """Call ``listener`` before kernels are compiled that are not in the cache."""
-        self._listener = listener
-        if self._compiled is not None:
-            self._compiled.when_compiling(listener)
+    @property
+    def can_record(self) -> bool:
+        """Whether the current engine can record programs."""
+        return self.current.can_record
 
     def choose(self, bundle: Bundle, limits: Limits) -> None:
         """Choose the engine with which a run of a bundle begins."""
@@ -164,6 +145,23 @@ class AutoEngine(Engine):
             self._spent += time.thread_time() - begin
         return is_cached
 
+    def record(
+        self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
+    ) -> Recorded | None:
+        """Record a program on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
+        return self.current.record(machine, costs, consume)
+
+    def replay(
+        self,
+        machine: Machine,
+        recorded: Recorded,
+        on_layer: LayerCallback,
+        strict: bool = False,
+        layer_kernels: bool = False,
+    ) -> bool:
+        """Compute values on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
+        return self.current.replay(machine, recorded, on_layer, strict, layer_kernels)
+
     def _should_compile(self, more: float) -> bool:
         """Return whether the compiled engine finishes first if ``more`` seconds remain."""
         seconds = self._spent + more
@@ -176,21 +174,13 @@ class AutoEngine(Engine):
     def _get_compiled(self) -> CompiledEngine:
         if self._compiled is None:
             begin = time.perf_counter()
-            from nmpsim.core.compiled.engine import CompiledEngine
-
-            mark_kernel_cache_used()
-            self._compiled = CompiledEngine(self._threads)
-            self._compiled.when_compiling(self._listener)
-            self._reading_seconds += time.perf_counter() - begin
+            self._compiled = make_compiled_engine(self._threads, self.compilation)
+            self.compilation.seconds += time.perf_counter() - begin
         return self._compiled
 
     def _switch_to_compiled(self, machine: Machine, costs: Costs) -> None:
         """Continue on the compiled engine; compiling or reading it is no simulation time."""
         self._is_compiled = True
-        seconds, begin = self._compiled_seconds(), time.perf_counter()
+        seconds, begin = self.compilation.seconds, time.perf_counter()
         self.current.run(machine, costs, 0, False)
-        counted = self._compiled_seconds() - seconds
-        self._reading_seconds += time.perf_counter() - begin - counted
-
-    def _compiled_seconds(self) -> float:
-        return self._compiled.compiling_seconds if self._compiled else 0.0
+        self.compilation.seconds = seconds + time.perf_counter() - begin

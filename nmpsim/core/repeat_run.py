@@ -1,14 +1,15 @@
-"""Runs that repeat another one: of a proved and recorded program only values differ.
+"""Repeated runs: in the runs of a recorded program only values differ.
 
-Timing, and which bytes are written, are the same for every run, and a run reads only what it has
-written itself (docs/isa.md, undefined behavior). So a next run finds the machine as the last one
-left it, clears the counters of values, and computes the values.
+Timing, and which bytes are written, are the same for every run, and a run of a proved program reads
+only what it has written itself (docs/isa.md, undefined behavior). So the next run finds the machine
+as the last one left it, clears the counters of values, and computes the values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -19,18 +20,19 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.core.batch import BatchResult, SampleResult
 from nmpsim.core.build_report import build_output_report
 from nmpsim.core.counters import HostCounts, LayerReports, ValueCounters, count_host_clipping
-from nmpsim.core.engine import Engine, LayerCallback, ReplayResult
+from nmpsim.core.engine import Engine, LayerCallback, Recorded
 from nmpsim.core.host_steps import HostClipping, prepare_host_step, read_tensor
-from nmpsim.core.limits import Limits
-from nmpsim.core.run import Clock, LayerProgress, RunOptions
+from nmpsim.core.run import Clock, LayerProgress, RunOptions, RunTimeoutError
+from nmpsim.core.run_modes import Event, Restart
 from nmpsim.core.state import NEVER, Machine, clear_value_counters
+from nmpsim.diagnostics import UserError
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.termination import ContractReport
 
 Values = Mapping[str, npt.NDArray[Any]]
 """Values of each input, in its own type."""
-_Step = Callable[[bool, LayerCallback], HostClipping | None]
-"""Repeats a step of the bundle, with or without layer kernels."""
+_Step = Callable[[bool, LayerCallback], HostClipping | bool | None]
+"""Repeats a step of the bundle, with or without layer kernels; returns False if it diverges."""
 
 
 class RepeatedRun:
@@ -41,34 +43,50 @@ class RepeatedRun:
         bundle: Bundle,
         machine: Machine,
         engine: Engine,
-        limits: Limits,
+        options: RunOptions,
         report: RunReport,
-        replayed: Sequence[ReplayResult],
+        recorded: Sequence[Recorded],
     ) -> None:
-        """Prepare repetitions of a run with this report; ``replayed`` has its device steps."""
-        self._bundle, self._machine = bundle, machine
-        self._engine, self._limits = engine, limits
-        metadata, results = bundle.metadata, iter(replayed)
+        """Prepare repetitions of a run with this report; ``recorded`` has its device steps."""
+        self._bundle, self._machine, self._engine = bundle, machine, engine
+        self._limits, self._strict = options.limits, options.strict
+        self._recorded = recorded
+        metadata, steps = bundle.metadata, iter(range(len(recorded)))
         self._inputs = {one.name: read_tensor(machine, one) for one in metadata.inputs}
         self._outputs = [
             (read_tensor(machine, one), one, metadata.user_tensor(one)) for one in metadata.outputs
         ]
-        self._steps = [(step, self._prepare(step, results)) for step in metadata.steps]
+        self._steps = [
+            (step, self._on_device(next(steps)) if step.kind == "device" else self._on_host(step))
+            for step in metadata.steps
+        ]
         assert isinstance(report.layers, LayerReports)
         self._layers = report.layers
         self._cycles = report.cycles
         self._fields = attrs.asdict(report, recurse=False)
-        self._fields |= {"contract": ContractReport("proved"), "layer_outputs": {}}
+        self._fields["layer_outputs"] = {}
+        if self._strict:
+            self._fields["contract"] = ContractReport("proved")
 
     def matches(self, options: RunOptions) -> bool:
         """Return whether a run with these options can be a repetition."""
         is_plain = options.work is None and not options.save_layers and options.violation is None
-        return is_plain and options.strict and options.limits == self._limits
+        return is_plain and options.strict == self._strict and options.limits == self._limits
 
-    def run(self, values: Values, options: RunOptions, clock: Clock) -> RunReport:
-        """Run on other values; after an exception the run must begin again."""
+    def leaves_scratchpads(self, options: RunOptions) -> bool:
+        """Return whether runs leave scratchpad bytes unwritten, because of layer kernels."""
+        return options.whole_layers and any(self._layer_kernels)
+
+    def run(self, values: Values, options: RunOptions, clock: Clock) -> RunReport | Restart:
+        """Run on other values; if it must begin again, memory is undefined."""
         clear_value_counters(self._machine)
-        outputs, clips = self._compute(values, options, clock)
+        try:
+            computed = self._compute(values, options, clock)
+        except (UserError, RunTimeoutError):
+            return Restart(Event.ENDED_EARLY)
+        if computed is None:
+            return Restart(Event.DIVERGED)
+        outputs, clips = computed
         host = {index: count_host_clipping(clip) for index, clip in clips.items()}
         changed = {
             "outputs": {one.name: one.values for one in outputs},
@@ -80,14 +98,19 @@ class RepeatedRun:
 
     def run_batch(
         self, samples: Sequence[Values], options: RunOptions, clock: Callable[[], Clock]
-    ) -> BatchResult:
-        """Run on each sample's values; after an exception all runs must begin again."""
+    ) -> BatchResult | Restart:
+        """Run on each sample's values; if one must begin again, memory is undefined."""
         clear_value_counters(self._machine)
         found, host = [], dict[int, HostCounts]()
         for values in samples:
-            outputs, clips = self._compute(values, options, clock())
-            found.append(SampleResult(outputs, self._cycles))
-            for index, clip in clips.items():
+            try:
+                computed = self._compute(values, options, clock())
+            except (UserError, RunTimeoutError):
+                return Restart(Event.ENDED_EARLY)
+            if computed is None:
+                return Restart(Event.DIVERGED)
+            found.append(SampleResult(computed[0], self._cycles))
+            for index, clip in computed[1].items():
                 more = count_host_clipping(clip)
                 host[index] = host[index].plus(more) if index in host else more
         counted = ValueCounters.of(self._machine)
@@ -95,10 +118,11 @@ class RepeatedRun:
 
     def _compute(
         self, values: Values, options: RunOptions, clock: Clock
-    ) -> tuple[tuple[OutputReport, ...], Mapping[int, HostClipping]]:
-        """Compute values; the machine's counters accumulate."""
-        self._engine.begin_run()
+    ) -> tuple[tuple[OutputReport, ...], Mapping[int, HostClipping]] | None:
+        """Compute values; the machine's counters accumulate. Return None if data diverge."""
         clock.start()
+        if not self._strict:  # an unproved program may read what an earlier run has written
+            self._machine.ram[...] = self._machine.scratchpad[...] = 0
         for name, memory in self._inputs.items():
             memory[...] = values[name]
         done = LayerProgress(self._bundle.metadata.layers, options.progress)
@@ -106,24 +130,42 @@ class RepeatedRun:
         clips: dict[int, HostClipping] = {}
         for step, repeat in self._steps:
             on_layer = done.make_callback(step, clock) if has_listener else _ignore_layer
-            clip = repeat(options.whole_layers, on_layer)
+            result = repeat(options.whole_layers, on_layer)
+            if result is False:
+                return None
             on_layer(NEVER)
-            if clip is not None:
-                clips.update(dict.fromkeys(step.layers, clip))
+            if isinstance(result, HostClipping):
+                clips.update(dict.fromkeys(step.layers, result))
             if step.kind == "host":
                 clock.check()
         return tuple(build_output_report(*one) for one in self._outputs), clips
 
-    def _prepare(self, step: ProgramStep, results: Iterator[ReplayResult]) -> _Step:
-        if step.kind == "device":
-            repeat = next(results).repeat
+    def _on_device(self, number: int) -> _Step:
+        """Return a function that repeats a device step."""
+        engine, machine, strict = self._engine, self._machine, self._strict
+        recorded = self._recorded[number]
 
-            def repeat_on_device(whole_layers: bool, on_layer: LayerCallback) -> None:
-                repeat(on_layer, whole_layers)
+        def repeat(whole_layers: bool, on_layer: LayerCallback) -> bool:
+            has_kernels = whole_layers and self._layer_kernels[number]
+            return engine.replay(machine, recorded, on_layer, strict, has_kernels)
 
-            return repeat_on_device
+        return repeat
+
+    def _on_host(self, step: ProgramStep) -> _Step:
+        """Return a function that repeats a host step."""
         execute = prepare_host_step(self._machine, step)
         return lambda _, __: execute()
+
+    @cached_property
+    def _layer_kernels(self) -> Sequence[bool]:
+        """Whether each device step uses layer kernels: no later one reads scratchpads."""
+        found, is_read_later = [], False
+        for recorded in reversed(self._recorded):
+            has_kernels = False
+            if not is_read_later:
+                has_kernels, is_read_later = recorded.plan_layer_kernels(self._machine)
+            found.append(has_kernels)
+        return found[::-1]
 
 
 def _ignore_layer(_: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy.typing as npt
@@ -24,16 +24,10 @@ from nmpsim.core.build_report import (
 from nmpsim.core.contract_events import ViolationField
 from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
-from nmpsim.core.engine import (
-    ContractViolationError,
-    DataDependentError,
-    Engine,
-    LayerCallback,
-    OrderDependentError,
-    ReplayResult,
-)
+from nmpsim.core.engine import Engine, LayerCallback, Recorded
 from nmpsim.core.host_steps import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
+from nmpsim.core.run_modes import Event, Mode, Restart, Violation
 from nmpsim.core.state import CSR_COLUMN, NEVER, Int64s, Machine, Outcome, end_segment, start_cores
 from nmpsim.core.stop_conditions import (
     STEPS_PER_TURN,
@@ -78,20 +72,6 @@ def notify_compiling(progress: ProgressCallback | None) -> None:
         progress(Progress("compiling"))
 
 
-@frozen(eq=False)
-class ViolationPoint:
-    """Position of a contract violation in a checked run."""
-
-    run: int
-    """Number of the run, if several follow one another."""
-    step: int
-    """Index of the bundle's step."""
-    found: Int64s
-    """[ViolationField]"""
-    message: str
-    """Note about incomplete checks; usually empty."""
-
-
 @frozen(kw_only=True)
 class RunOptions:
     """Options of a run; see :meth:`nmpsim.core.device.Device.run`."""
@@ -104,13 +84,16 @@ class RunOptions:
     whole_layers: bool
     in_order: bool = False
     """Whether cores must not run in parallel."""
-    violation: ViolationPoint | None = None
+    violation: Violation | None = None
     """Known violation at which the run must end."""
 
-
-ProofState = Literal["none", "done", "impossible", "unwanted"]
-"""Whether a program's contract is proved: not yet; for every input; impossible, so that each run is
-checked; not requested."""
+    def after(self, restart: Restart) -> RunOptions:
+        """Return the options of a run that begins again; callbacks are not called twice."""
+        if restart.event is Event.VIOLATED:
+            return attrs.evolve(self, violation=restart.violation, work=None, progress=None)
+        if restart.event is Event.ORDER_DEPENDENT:
+            return attrs.evolve(self, in_order=True, progress=None)
+        return self
 
 
 class RunTimeoutError(Exception):
@@ -121,7 +104,7 @@ class Clock:
     """Simulation time in seconds, including restarts, excluding the compilation of kernels."""
 
     def __init__(self, engine: Engine, limits: Limits) -> None:
-        self._engine = engine
+        self._compilation = engine.compilation
         self.timeout = math.inf if limits.timeout is None else limits.timeout
         self._begin: float | None = None
 
@@ -140,7 +123,7 @@ class Clock:
             raise RunTimeoutError
 
     def _now(self) -> float:
-        return time.perf_counter() - self._engine.compiling_seconds
+        return time.perf_counter() - self._compilation.seconds
 
 
 class LayerProgress:
@@ -179,7 +162,7 @@ class Run:
         machine: Machine,
         config: DeviceConfig,
         engine: Engine,
-        proof: ProofState,
+        mode: Mode,
         options: RunOptions,
         clock: Clock,
     ) -> None:
@@ -189,25 +172,24 @@ class Run:
         self._engine = engine
         self._limited = options.limits.of_device(config)
         self._costs = costs_of(self._limited)
-        self._proof = proof
+        self._mode = mode
         self._options = options
         self._contract: ContractCheck | None = None
         self._violation: ViolationReport | None = None
         self._allows_parallel = options.work is None and not options.in_order
         self._layers = bundle.metadata.layers
         self.account = CycleAccount.of(self._layers)
-        self.replayed: list[ReplayResult] = []
-        """Results of the steps that the engine replayed."""
+        self.recorded: list[Recorded] = []
+        """The steps that were replayed."""
         self._saved: dict[str, npt.NDArray[Any]] = {}
         self._done = LayerProgress(self._layers, options.progress)
         self._clock = clock
-        self._has_ended = False
-        self._handles_traps = False
+        self._has_ended = self._handles_traps = self._has_run_in_parallel = False
         self._path: PathRecorder | None = None
 
-    def report(self) -> RunReport:
+    def report(self) -> RunReport | Restart:
         """Run every step; return the report up to the end or to a trap."""
-        if self._proof in ("none", "impossible") and self._options.violation is None:
+        if self._mode in (Mode.PROVE, Mode.CHECK) and self._options.strict:
             from nmpsim.core.contract_check import ContractCheck  # not needed if proved
 
             self._contract = ContractCheck(self._machine, self._costs, self._engine.check_events)
@@ -215,6 +197,8 @@ class Run:
         self._engine.run(self._machine, self._costs, 0, False)
         self._clock.start()
         trap = self._run_steps()
+        if isinstance(trap, Restart):
+            return trap
         return build_run_report(
             self._bundle,
             self._machine,
@@ -231,8 +215,8 @@ class Run:
     def can_be_repeated(self) -> bool:
         """Whether next runs differ from this one in values alone."""
         on_device = sum(step.kind == "device" for step in self._bundle.metadata.steps)
-        is_replayed = self._has_ended and len(self.replayed) == on_device
-        return is_replayed and (self._proof == "done" or self.is_proof)
+        is_replayed = self._has_ended and len(self.recorded) == on_device
+        return is_replayed and (self._mode is Mode.REPLAY or self.is_proof)
 
     @property
     def is_proof(self) -> bool:
@@ -243,11 +227,11 @@ class Run:
     @property
     def _holds_for_all(self) -> bool:
         """Whether the check is valid for every input, provided that the run ends normally."""
-        if self._proof == "impossible" and self._contract is not None:
+        if self._contract is not None and self._mode is Mode.CHECK:
             return not (self._contract.depends_on_data or self._handles_traps)
-        return self._proof == "none"
+        return self._mode is Mode.PROVE
 
-    def _run_steps(self) -> TrapReport | None:
+    def _run_steps(self) -> TrapReport | Restart | None:
         contract, metadata = self._contract, self._bundle.metadata
         if contract and not all(map(contract.host_writes, metadata.inputs)):
             return self._report_violation(contract.found)
@@ -263,7 +247,7 @@ class Run:
         self._has_ended = True
         return None
 
-    def _run_step(self, number: int, step: ProgramStep) -> TrapReport | None:
+    def _run_step(self, number: int, step: ProgramStep) -> TrapReport | Restart | None:
         if step.kind == "device":
             return self._run_on_device(number, step)
         if self._contract and not self._contract.host_step(step):
@@ -275,25 +259,41 @@ class Run:
         self._clock.check()
         return None
 
-    def _run_on_device(self, number: int, step: ProgramStep) -> TrapReport | None:
-        """Run a step in the best mode: to a known violation, replayed, checked or plain."""
+    def _run_on_device(self, number: int, step: ProgramStep) -> TrapReport | Restart | None:
+        """Run a step as the mode says: to a known violation, replayed or simulated."""
         start_cores(self._machine, step.entry or 0)
-        self._path, known = None, self._options.violation
-        if known is not None and known.step == number:
-            return self._execute(number, step, self._stops_at(known.found), known.found)
-        if self._contract is not None:
-            self._contract.begin_segment()
-            if self._proof == "none" and not self._prove():
-                found = self._contract.found
-                return self._execute(number, step, self._stops_at(found), found)
-        is_plain = not self._options.save_layers and self._options.work is None
-        if is_plain and self._proof != "impossible" and (path := self._replay(step)):
-            return self._end_segment(step, Outcome.DONE, path)
-        return self._execute(number, step, self._stops(), None)
+        self._path, known, contract = None, self._options.violation, self._contract
+        if self._mode is Mode.LOCATE and known is not None and known.step == number:
+            return self._simulate(number, step, self._stops_at(known.found), known.found)
+        if contract is not None:
+            contract.begin_segment()
+        recorded = None
+        if self._mode is Mode.PROVE and contract is not None:
+            recorded = self._engine.record(self._machine, self._costs, contract.consume)
+            if contract.is_violated:
+                return self._simulate(number, step, self._stops_at(contract.found), contract.found)
+            if recorded is None:
+                return Restart(Event.DATA_DEPENDENT)
+        if not self._options.save_layers and self._options.work is None:
+            if self._mode is Mode.REPLAY:
+                recorded = self._engine.record(self._machine, self._costs)
+            if recorded is not None:
+                return self._replay(step, recorded)
+        return self._simulate(number, step, self._stops(), None)
 
-    def _execute(
+    def _replay(self, step: ProgramStep, recorded: Recorded) -> TrapReport | Restart | None:
+        on_layer = self._done.make_callback(step, self._clock)
+        strict = self._options.strict
+        if not self._engine.replay(self._machine, recorded, on_layer, strict):
+            return Restart(Event.DIVERGED)
+        recorded.set_timing(self._machine)
+        on_layer(NEVER)
+        self.recorded.append(recorded)
+        return self._end_segment(step, Outcome.DONE, recorded.path)
+
+    def _simulate(
         self, number: int, step: ProgramStep, stops: StopConditions, known: Int64s | None
-    ) -> TrapReport | None:
+    ) -> TrapReport | Restart | None:
         """Run a step on the engine to its end, or to a violation that is ``known``."""
         if self._machine.waits.size == 0:
             self._machine = with_wait_log(self._machine)
@@ -301,50 +301,50 @@ class Run:
         stop = self._options.save_layers or (known is None and self._options.progress is not None)
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
-            if known is None and self._is_checked:
-                stops = self._check_trace(number, stops)
+            self._has_run_in_parallel |= bool(stops.parallel.any())
+            if known is None and self._contract is not None and self._mode is Mode.CHECK:
+                if restart := self._check_trace(number, stops, self._contract):
+                    return restart
+                if self._contract.message:  # cached accesses may conflict with dropped ones
+                    stops = stops._replace(parallel=stops.parallel[:0])
             self._take_work()
             if outcome == Outcome.LAYER_END:
                 barrier = self._machine.shared[0].last_barrier
                 self._complete_layer(int(self._machine.barriers[barrier].layer))
+            elif (
+                outcome in (Outcome.TRAP, Outcome.VIOLATION)
+                and known is None
+                and (self._has_run_in_parallel)
+            ):
+                return Restart(Event.ORDER_DEPENDENT)
             elif outcome == Outcome.VIOLATION:
                 from nmpsim.core.termination import weight_tail_violation  # few runs end so
 
-                if known is None:
-                    self._require_order()
                 return self._end_at_violation(step, weight_tail_violation(self._machine))
-            elif known is not None:
-                if outcome != Outcome.PAUSED:
-                    return self._end_at_violation(step, known)
+            elif known is not None and outcome != Outcome.PAUSED:
+                return self._end_at_violation(step, known)
             elif outcome not in (Outcome.PAUSED, Outcome.STOPPED):
-                if outcome == Outcome.TRAP:
-                    self._require_order()
-                self._check_trap_handlers()
-                return self._end_segment(step, outcome)
+                return self._end_simulation(step, outcome)
             self._clock.check()
 
-    @property
-    def _is_checked(self) -> bool:
-        """Whether the contract is checked as the run proceeds."""
-        return self._proof == "impossible" and self._contract is not None
+    def _check_trace(
+        self, number: int, stops: StopConditions, contract: ContractCheck
+    ) -> Restart | None:
+        """Check the traced instructions; return why the run must begin again, or None."""
+        is_kept = contract.take_trace(stops)
+        if self._has_run_in_parallel and (contract.message or not is_kept):
+            return Restart(Event.ORDER_DEPENDENT)
+        if is_kept:
+            return None
+        found = contract.found.copy()
+        return Restart(Event.VIOLATED, Violation(0, number, found, contract.message))
 
-    def _check_trace(self, number: int, stops: StopConditions) -> StopConditions:
-        """Check the traced instructions.
-
-        Raises
-        ------
-        ContractViolationError
-            If they violate the contract.
-        """
-        assert self._contract is not None
-        if not self._contract.take_trace(stops):
-            self._require_order()
-            found, message = self._contract.found.copy(), self._contract.message
-            raise ContractViolationError(ViolationPoint(0, number, found, message))
-        if self._contract.message:  # cached accesses may conflict with ones that were dropped
-            self._require_order()
-            return stops._replace(parallel=stops.parallel[:0])
-        return stops
+    def _end_simulation(self, step: ProgramStep, outcome: Outcome) -> TrapReport | Restart | None:
+        """End a step, unless the program handles traps, about which a proof knows nothing."""
+        self._handles_traps |= bool(self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any())
+        if self._handles_traps and self._options.strict and self._mode in (Mode.REPLAY, Mode.PROVE):
+            return Restart(Event.DATA_DEPENDENT)
+        return self._end_segment(step, outcome)
 
     def _take_work(self) -> None:
         work = drain_work_log(self._machine)
@@ -352,33 +352,6 @@ class Run:
             self._path.add(self._machine, work, drain_wait_log(self._machine))
         if self._options.work is not None:
             self._options.work(work)
-
-    def _prove(self) -> bool:
-        """Prove the contract to the end of a segment; False if it is violated.
-
-        Raises
-        ------
-        DataDependentError
-            If it depends on data.
-        """
-        assert self._contract is not None
-        try:
-            if not self._engine.prove(self._machine, self._costs, self._contract.consume):
-                raise DataDependentError
-        except ContractViolationError:
-            return False
-        return True
-
-    def _require_order(self) -> None:
-        """Restart in order if cores may be ahead of their turns when the run ends early."""
-        if self._engine.has_run_in_parallel:
-            raise OrderDependentError
-
-    def _check_trap_handlers(self) -> None:
-        """Restart with checks if the program handles traps, about which a proof knows nothing."""
-        self._handles_traps |= bool(self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any())
-        if self._handles_traps and self._proof != "unwanted" and not self._is_checked:
-            raise DataDependentError
 
     def _stops_at(self, found: Int64s) -> StopConditions:
         return make_stop_conditions(
@@ -389,8 +362,8 @@ class Run:
         )
 
     def _stops(self) -> StopConditions:
-        cores, strict = self._machine.cores.size, self._proof != "unwanted"
-        if not self._is_checked:
+        cores, strict = self._machine.cores.size, self._options.strict
+        if self._contract is None or self._mode is not Mode.CHECK:
             return default_stop_conditions(cores, strict=strict, parallel=self._allows_parallel)
         return make_stop_conditions(
             cores,
@@ -402,23 +375,6 @@ class Run:
             # Cores may be ahead of a barrier in DRAM, where layers are saved.
             parallel=self._allows_parallel and not self._options.save_layers,
         )
-
-    def _replay(self, step: ProgramStep) -> CriticalPath | None:
-        count, on_layer = self._done.count, self._done.make_callback(step, self._clock)
-        result = self._engine.replay(
-            self._machine,
-            self._costs,
-            on_layer,
-            self._proof != "unwanted",
-            self._options.whole_layers,
-            is_last_device_step(step, self._bundle),
-        )
-        if result is None:
-            self._done.count = count
-            return None
-        on_layer(NEVER)
-        self.replayed.append(result)
-        return result.path
 
     def _complete_layer(self, index: int) -> None:
         if index >= len(self._layers):
@@ -479,17 +435,12 @@ class Run:
         message = self._contract_message()
         if self._violation is not None:
             return ContractReport("violated", message, self._violation)
-        if self._proof == "unwanted":
+        if not self._options.strict:
             return ContractReport("not_checked", "nobody asked for it")
         if message:
             return ContractReport("not_checked", message)
-        is_proved = self._proof == "done" or (self._holds_for_all and trap is None)
+        is_proved = self._mode is Mode.REPLAY or (self._holds_for_all and trap is None)
         return ContractReport("proved" if is_proved else "checked")
-
-
-def is_last_device_step(step: ProgramStep, bundle: Bundle) -> bool:
-    """Return whether no later step runs on the device, and could read scratchpads."""
-    return step is [one for one in bundle.metadata.steps if one.kind == "device"][-1]
 
 
 def layer_key(layer: Layer) -> str:

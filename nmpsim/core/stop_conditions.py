@@ -100,8 +100,8 @@ class StopConditions(NamedTuple):
     """[cores, ACCESS_CACHE_WORDS] accesses that are not traced again, see
     :mod:`nmpsim.core.access_cache`; kept by the engine. [cores, 0] to trace all of them."""
     parallel: Int64s
-    """[0] if cores take turns; [1] if they may run in parallel, too. Engines pass it to their
-    threads as the number of instructions of each core, followed by the cores."""
+    """[0] if cores take turns; [1] if they may run in parallel, too: 1 once they have. Engines pass
+    it to their threads as the number of instructions of each core, followed by the cores."""
 
 
 def make_stop_conditions(

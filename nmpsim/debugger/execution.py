@@ -223,7 +223,7 @@ class Execution:
         """Take the time of moves from a budget; raise ``TimeLimitError`` when it is used up."""
 
         def now() -> float:
-            return time.perf_counter() - self.engine.compiling_seconds
+            return time.perf_counter() - self.engine.compilation.seconds
 
         # No turns: the engine is compiled or read from the cache, which is no simulation.
         self.engine.run(self.machine, self.costs, 0, False)

@@ -15,7 +15,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.core import batch
 from nmpsim.core.device import Device
-from nmpsim.core.engine_selection import make_engine
+from nmpsim.core.engine_selection import make_compiled_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import make_empty_machine
 from nmpsim.diagnostics import UserError
@@ -34,12 +34,12 @@ _device: tuple[str, Bundle, Device] | None = None
 
 def kernels_are_ready(_: object, __: object) -> bool:
     """Return whether no program on this machine has to wait for kernels to be compiled."""
-    return make_engine("compiled").is_complete()
+    return make_compiled_engine().is_complete()
 
 
 def compile_kernels(_: object, __: object) -> None:
     """Compile all kernels into the cache."""
-    engine = make_engine("compiled")
+    engine = make_compiled_engine()
     engine.run(make_empty_machine(), costs_of(default_device()), 0, False)
     engine.compile_all()
 

@@ -18,7 +18,7 @@ from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.state import Machine, Outcome, make_machine, start_cores
 from nmpsim.isa.codec import BY_MNEMONIC, encode
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE
-from nmpsim.timing import costs_of
+from nmpsim.timing import Costs, costs_of
 
 SPM = SCRATCHPAD_BASE
 IMAGE_BASE = 0x8000_0000
@@ -34,10 +34,6 @@ FOREVER = 1 << 40
 @functools.cache
 def engine(name: str) -> Engine:
     return threaded(3) if name == AT_ONCE else make_engine(name)
-
-
-def ignore(_: int) -> None:
-    """Nobody wants to know which layer is reached."""
 
 
 def threaded(threads: int) -> Engine:
@@ -138,12 +134,23 @@ def descriptor_bytes(name: str | None, values: Mapping[str, int | str]) -> bytes
     return data
 
 
+def record_and_replay(engine: Engine, machine: Machine, costs: Costs) -> bool:
+    """Record a program and replay it; False if it cannot be recorded or data decide."""
+    recorded = engine.record(machine, costs)
+    if recorded is None or not engine.replay(machine, recorded, lambda _: None):
+        return False
+    recorded.set_timing(machine)
+    return True
+
+
 def run(
     name: str, program: Program, turns: int = FOREVER, stop_at_layers: bool = False
 ) -> tuple[Outcome, Machine]:
     m, costs = program.machine(), costs_of(program.config)
-    if name == AT_ONCE and engine(name).replay(m, costs, ignore):
-        return Outcome.DONE, m
+    if name == AT_ONCE:
+        if record_and_replay(engine(name), m, costs):
+            return Outcome.DONE, m
+        m = program.machine()
     while (outcome := engine(name).run(m, costs, turns, stop_at_layers)) == Outcome.PAUSED:
         if turns != FOREVER:
             break

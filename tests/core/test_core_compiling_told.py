@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import pytest
@@ -15,6 +16,7 @@ from nmpsim.bundle.read import bundle_from_bytes
 from nmpsim.compile_notice import COMPILE_NOTICE, print_compile_notice
 from nmpsim.core.reference.engine import ReferenceEngine
 from nmpsim.core.run import Progress, notify_compiling
+from nmpsim.core.state import Outcome
 
 CORE = attrs.evolve(nmpsim.default_device(), cores_count=1)
 
@@ -64,10 +66,14 @@ def test_who_listens_is_told_instead(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_run_of_a_program_without_progress_says_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def compiles(_: object, listener: Callable[[], None]) -> None:
-        listener()
+    run = ReferenceEngine.run
 
-    monkeypatch.setattr(ReferenceEngine, "when_compiling", compiles)
+    def compiles(engine: ReferenceEngine, *given: Any) -> Outcome:
+        assert engine.compilation.listener is not None
+        engine.compilation.listener()
+        return run(engine, *given)
+
+    monkeypatch.setattr(ReferenceEngine, "run", compiles)
     text = assemble("_start: nmp.halt", "halt.s", CORE.settings())
     nmpsim.Device(CORE, "reference").run(bundle_from_bytes(text.bundle()), {})
     assert [record.getMessage() for record in caplog.records] == [COMPILE_NOTICE]

@@ -29,7 +29,7 @@ def test_a_program_waits_for_what_it_uses_only() -> None:
     engine = make_engine("compiled")
     assert run(engine) == b"\7\7\7\0"
     assert [int(n) for n in engine._kernels.addresses.nonzero()[0]] == [OP.nmp_fill]
-    assert engine.compiling_seconds > 0
+    assert engine.compilation.seconds > 0
 
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
@@ -55,7 +55,7 @@ def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
         engine = make_engine("compiled")
         run(engine)
         engine._kernels.addresses[:] = 0
-        engine.when_compiling(lambda: said.append("compiling"))
+        engine.compilation.listener = lambda: said.append("compiling")
         monkeypatch.setattr(fill, "is_cached", lambda k=kept: k)
         run(engine)
         assert said == expected

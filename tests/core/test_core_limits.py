@@ -13,9 +13,10 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.core import run as run_module
-from nmpsim.core.engine import ReplayDivergedError
+from nmpsim.core.engine import Compilation
 from nmpsim.core.engine_selection import ENGINES
 from nmpsim.core.limits import TimeBudget, TimeLimitError
+from nmpsim.core.run_modes import Mode
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -75,27 +76,27 @@ class _Hours:
 def test_what_begins_again_has_no_more_time(
     digits: Bundle, seven: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch, timeout: float
 ) -> None:
-    """The proof takes two seconds and comes to nothing, the replay takes as many and is left."""
+    """The recording takes two seconds, the replay takes as many and is left."""
     clock, device = _Hours(), nmpsim.Device(threads=1)
     tried: list[str] = []
 
-    def prove(*_: object) -> bool:
+    def record(*_: object) -> object:
         clock.now += 2
-        tried.append("prove")
-        return False
+        tried.append("record")
+        return object()
 
     def replay(*_: object) -> bool:
         clock.now += 2
         tried.append("replay")
-        raise ReplayDivergedError
+        return False
 
     monkeypatch.setattr(run_module, "time", clock)
-    monkeypatch.setattr(type(device._engine), "compiling_seconds", 0)
-    monkeypatch.setattr(device._engine, "prove", prove)
+    monkeypatch.setattr(device._engine, "compilation", Compilation())
+    monkeypatch.setattr(device._engine, "record", record)
     monkeypatch.setattr(device._engine, "replay", replay)
-    device._load(digits).proof = "done"
+    device._load(digits).mode = Mode.REPLAY
     report = device.run(digits, seven, limits=nmpsim.Limits(timeout=timeout))
-    assert tried == ["replay", "prove"]
+    assert tried == ["record", "replay"]
     assert (report.trap is None) == (timeout > 4)
     if report.trap is not None:
         assert report.trap.message == "the run took longer than 3 s"

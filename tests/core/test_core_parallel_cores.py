@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -40,7 +40,25 @@ def at_once(request: pytest.FixtureRequest) -> Iterator[None]:
         patch.setattr(parallel_cores, "LONG_TURN", -1)
         patch.setattr(parallel_cores, "TURNS_BETWEEN", 1)
         patch.setattr(run, "TURNS", 2)
+        patch.setattr(parallel_cores.ParallelCores, "begin_run", begin_run)
+        patch.setattr(parallel_cores.ParallelCores, "_run_parallel", run_parallel)
         yield
+
+
+BEGIN_RUN = parallel_cores.ParallelCores.begin_run
+RUN_PARALLEL = parallel_cores.ParallelCores._run_parallel
+
+
+def begin_run(self: Any) -> None:
+    self.has_run = False
+    BEGIN_RUN(self)
+
+
+def run_parallel(self: Any, *given: Any) -> bool:
+    """Note whether cores have run in parallel since the run began."""
+    has_run = RUN_PARALLEL(self, *given)
+    self.has_run |= has_run
+    return has_run
 
 
 def both(
@@ -52,7 +70,7 @@ def both(
         runner = nmpsim.Device(device, threads=threads)
         reports.append(runner.run(bundle, inputs, **asked))  # type: ignore[arg-type]
         machines.append(runner.machine_after(bundle))
-    assert runner._engine.has_run_in_parallel == expect_apart
+    assert runner._engine._parallel.has_run == expect_apart
     assert as_far(reports[0]) == as_far(reports[1])
     assert_same(*machines)
     return reports[1]
@@ -167,7 +185,7 @@ def in_order_and_apart(bundle: Bundle, status: str, *, is_apart: bool = True) ->
     for threads in (1, 2):
         device = nmpsim.Device(TWO_CORES, threads=threads)
         assert as_far(device.run(bundle, {})) == as_far(report)
-        assert device._engine.has_run_in_parallel == is_apart
+        assert device._engine._parallel.has_run == is_apart
         assert_same(device.machine_after(bundle), inorder.machine_after(bundle))
     return report
 

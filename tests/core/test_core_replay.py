@@ -16,7 +16,7 @@ from core_machines import (
     assert_same,
     from_descriptors,
     from_text,
-    ignore,
+    record_and_replay,
     run,
     threaded,
     words,
@@ -25,7 +25,6 @@ from core_tensors import scale_records
 
 from nmpsim.core.compiled import recording
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
-from nmpsim.core.engine import ReplayDivergedError
 from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.timing import costs_of
@@ -66,24 +65,21 @@ def test_data_that_decide_at_last() -> None:
     program, engine = scaled_by_data(3), threaded(1)
     machine, costs = program.machine(), costs_of(program.config)
     for _ in range(2):
-        assert engine.replay(machine, costs, ignore)
+        assert record_and_replay(engine, machine, costs)
         assert_same(machine, run("reference", program)[1])
         begin_anew(machine, program)
     impossible = scaled_by_data(99)
     begin_anew(machine, impossible)
-    with pytest.raises(ReplayDivergedError):
-        engine.replay(machine, costs, ignore)
+    assert not record_and_replay(engine, machine, costs)
     begin_anew(machine, impossible)
-    assert not engine.replay(machine, costs, ignore)
+    assert not record_and_replay(engine, machine, costs)
     assert engine.run(machine, costs, 1 << 40, False) == Outcome.TRAP
     assert_same(machine, run("reference", impossible)[1])
 
 
 def test_data_that_decide_at_first() -> None:
     program, engine = scaled_by_data(99), threaded(1)
-    machine = program.machine()
-    assert not engine.replay(machine, costs_of(program.config), ignore)
-    assert_same(machine, program.machine())
+    assert not record_and_replay(engine, program.machine(), costs_of(program.config))
 
 
 @pytest.mark.parametrize(
@@ -93,27 +89,27 @@ def test_data_that_decide_at_first() -> None:
 def test_what_is_not_planned(text: str) -> None:
     program = from_text(f"_start: lui a1, {RAM_BASE >> 12}\n{text}")
     machine = program.machine()
-    assert not threaded(1).replay(machine, costs_of(program.config), ignore)
+    assert not record_and_replay(threaded(1), machine, costs_of(program.config))
     assert_same(machine, program.machine())
 
 
 def test_code_and_descriptors_in_memory_that_can_change() -> None:
     code = words(HALT)
     program = Program(image=code, entry=RAM_BASE, ram=code)
-    assert not threaded(1).replay(program.machine(), costs_of(program.config), ignore)
+    assert not record_and_replay(threaded(1), program.machine(), costs_of(program.config))
     text = f"lui a1, {RAM_BASE >> 12}\nnmp.fill a1\nnmp.halt"
     program = from_text(text)
-    assert not threaded(1).replay(program.machine(), costs_of(program.config), ignore)
+    assert not record_and_replay(threaded(1), program.machine(), costs_of(program.config))
 
 
 def test_a_program_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     program = from_descriptors(*[("nmp.fill", {"output": SPM, "count": 3, "value": 7})] * 3)
     machine = program.machine()
     monkeypatch.setattr(recording, "ROWS", 1)
-    assert threaded(1).replay(machine, costs_of(program.config), ignore)
+    assert record_and_replay(threaded(1), machine, costs_of(program.config))
     assert_same(machine, run("reference", program)[1])
     monkeypatch.setattr(recording, "MAX_ITEMS", 1)
-    assert not threaded(1).replay(program.machine(), costs_of(program.config), ignore)
+    assert not record_and_replay(threaded(1), program.machine(), costs_of(program.config))
 
 
 def test_two_machines_have_recordings_of_their_own() -> None:
@@ -122,7 +118,7 @@ def test_two_machines_have_recordings_of_their_own() -> None:
         fill = {"output": SPM, "count": 3, "value": value}
         program = from_descriptors(("nmp.fill", fill))
         machine = program.machine()
-        assert engine.replay(machine, costs_of(program.config), ignore)
+        assert record_and_replay(engine, machine, costs_of(program.config))
         assert_same(machine, run("reference", program)[1])
 
 
@@ -130,13 +126,13 @@ def test_two_machines_of_one_image() -> None:
     load = {"dram": RAM_BASE, "spm": SPM, "run_bytes": 100, "count_x": 1, "count_y": 1}
     program = from_descriptors(("nmp.load", load))
     engine, costs, machine = threaded(1), costs_of(program.config), program.machine()
-    assert engine.replay(machine, costs, ignore)
+    assert record_and_replay(engine, machine, costs)
     other = attrs.evolve(program, ram_bytes=64).machine()._replace(image=machine.image)
-    assert not engine.replay(other, costs, ignore)
+    assert not record_and_replay(engine, other, costs)
     assert engine.run(other, costs, 1 << 40, False) == Outcome.TRAP
 
 
 def test_the_reference_engine_takes_every_turn() -> None:
     program = Program(image=words(HALT), entry=IMAGE_BASE)
     machine = program.machine()
-    assert not make_engine("reference").replay(machine, costs_of(program.config), ignore)
+    assert not record_and_replay(make_engine("reference"), machine, costs_of(program.config))

@@ -24,8 +24,8 @@ from core_machines import (
     assert_same,
     descriptor_bytes,
     device,
-    ignore,
     load_address,
+    record_and_replay,
     run_both,
     threaded,
     words,
@@ -180,7 +180,7 @@ def test_workers_come_when_runs_last() -> None:
     engine = CompiledEngine(threads=2)
     for patience, expected in ((3600.0, 0), (0.0, 1)):
         engine._workers.min_seconds = patience
-        assert engine.replay(program.machine(), costs_of(program.config), ignore)
+        assert record_and_replay(engine, program.machine(), costs_of(program.config))
         assert len(engine._workers._workers) == expected
 
 
@@ -199,12 +199,12 @@ def test_a_run_that_is_interrupted_leaves_no_counts(monkeypatch: pytest.MonkeyPa
     program, engine = racing(7), threaded(2)
     costs, known = costs_of(program.config), run_both(program)
     for _ in range(2):
-        assert engine.replay(program.machine(), costs, ignore)
+        assert record_and_replay(engine, program.machine(), costs)
     with monkeypatch.context() as patched, pytest.raises(InterruptError):
         patched.setattr(replay, "replay_epochs", interrupt)
-        engine.replay(program.machine(), costs, ignore)
+        record_and_replay(engine, program.machine(), costs)
     machine = program.machine()
-    assert engine.replay(machine, costs, ignore)
+    assert record_and_replay(engine, machine, costs)
     assert_same(known, machine)
     assert not engine._workers._counters[0].layers.elements.any()
 
@@ -217,12 +217,12 @@ def test_workers_of_an_interrupted_run_come_to_rest(monkeypatch: pytest.MonkeyPa
     program, engine = racing(7), threaded(2)
     costs = costs_of(program.config)
     for _ in range(2):
-        assert engine.replay(program.machine(), costs, ignore)
+        assert record_and_replay(engine, program.machine(), costs)
     before = threading.active_count()
     monkeypatch.setattr(engine._workers._workers[0], "begin", interrupt)
     with pytest.raises(InterruptError):
-        engine.replay(program.machine(), costs, ignore)
-    assert engine.replay(program.machine(), costs, ignore)
+        record_and_replay(engine, program.machine(), costs)
+    assert record_and_replay(engine, program.machine(), costs)
     deadline = time.monotonic() + 20
     while threading.active_count() > before:
         assert time.monotonic() < deadline, "a worker of the interrupted run still looks for work"

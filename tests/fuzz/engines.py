@@ -14,7 +14,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Metadata, Tensor
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import RUNS_BEFORE_PROOF, Device
-from nmpsim.core.engine_selection import make_engine
+from nmpsim.core.engine_selection import make_compiled_engine
 from nmpsim.core.state import Machine
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import RunReport
@@ -35,7 +35,7 @@ HOST_SECONDS = ("engine", "host_seconds")
 @cache
 def warm() -> None:
     """Compile all kernels now, in no input's time."""
-    make_engine("compiled").compile_all()
+    make_compiled_engine().compile_all()
 
 
 def limited(config: DeviceConfig) -> DeviceConfig:
@@ -113,9 +113,10 @@ def run_whole_and_tiled(
         assert not differing, f"reports of whole layers and tiles differ in {differing}"
         if reports[0].trap is not None:
             return False  # it was not replayed
-        if not whole._engine.has_scratchpads:
+        loaded = [one._loaded for one in (whole, tiled) if one._loaded is not None]
+        if loaded[0].inputs is not None:
             was_whole = True
-            machines = [one._loaded.machine for one in (whole, tiled) if one._loaded is not None]
+            machines = [one.machine for one in loaded]
             assert_same(*machines, scratchpads=False)
     assert_same(whole.machine_after(bundle), tiled.machine_after(bundle))
     return was_whole

@@ -227,8 +227,8 @@ def _show_progress(debugger: Debugger) -> Iterator[None]:
     from nmpsim.views.progress import RunProgress, stderr_console
 
     with RunProgress(stderr_console()) as progress:
-        if not debugger.execution.engine.is_ready():
-            progress(Progress("compiling"))
+        compilation = debugger.execution.engine.compilation
+        compilation.listener = lambda: progress(Progress("compiling"))
 
         def show(at: Location) -> None:
             progress(Progress("layer", at.layers_done, at.layers, at.layer_display_name))
@@ -237,7 +237,7 @@ def _show_progress(debugger: Debugger) -> Iterator[None]:
         try:
             yield
         finally:
-            debugger.progress = None
+            debugger.progress = compilation.listener = None
 
 
 def _make_debugger(request: Request, core: CoreDump | None) -> Debugger:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nmpsim.core.compiled.entries import KERNELS
+from nmpsim.core.engine import Compilation
 from nmpsim.core.state import Int64s
 from nmpsim.host_memory import check_compiling
 from nmpsim.isa.table import INSTRUCTIONS
@@ -26,15 +27,12 @@ def _no_wait() -> None:
 class KernelTable:
     """Addresses of the kernels that were needed so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, compilation: Compilation | None = None) -> None:
+        self.compilation = compilation or Compilation()
         self.addresses: Int64s = np.zeros(len(INSTRUCTIONS), np.int64)
         """[instructions] addresses of kernels; 0 for those that were not needed yet."""
-        self.seconds = 0.0
-        """Seconds spent on compiling kernels or reading them from the cache."""
         self.failure: BaseException | None = None
         """Exception of the last kernel that could not be compiled."""
-        self.when_compiling: Callable[[], None] | None = None
-        """Called before something is compiled that is not in the cache."""
         self.wait_for_warmup: Callable[[], None] = _no_wait
         """Waits for another process that may be compiling the same kernels."""
         self._callback = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self._prepare)
@@ -50,15 +48,15 @@ class KernelTable:
             self.wait_for_warmup()
         with pause_garbage_collection():
             self.addresses[number] = kernel.address()
-        self.seconds += time.perf_counter() - begin
+        self.compilation.seconds += time.perf_counter() - begin
 
     def announce(self, function: Entry | Kernel) -> None:
         """Report that a function is compiled unless cached; raise MEM002 if memory is short."""
         if function.is_cached():
             return
         check_compiling()
-        if self.when_compiling:
-            self.when_compiling()
+        if self.compilation.listener:
+            self.compilation.listener()
 
     def _prepare(self, number: int) -> int:
         try:

@@ -40,12 +40,10 @@ class ParallelCores:
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._should_start = False
-        self.has_run = False
-        """Whether cores have run in parallel since the run began."""
 
     def begin_run(self) -> None:
         """Reset for a new run."""
-        self._should_start = self.has_run = False
+        self._should_start = False
 
     def run(
         self,
@@ -80,7 +78,7 @@ class ParallelCores:
         asked = [stops._replace(parallel=_asked(steps, cores[i::threads])) for i in range(threads)]
         workers = [_Worker(loop, one) for one in asked[1:]]
         retired = machine.cores.retired.sum()
-        self.has_run = True
+        stops.parallel[0] = 1
         try:
             for worker in workers:
                 if not worker.begin():

@@ -6,14 +6,13 @@ instructions depend on data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.core.compiled.epochs import Epochs, find_reached
 from nmpsim.core.compiled.kernel_arguments import (
     CORE,
     CURRENT_EPOCH,
@@ -28,15 +27,12 @@ from nmpsim.core.compiled.kernel_arguments import (
     make_recorder,
 )
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
-from nmpsim.core.engine import ContractViolationError, EventConsumer
+from nmpsim.core.engine import EventConsumer
 from nmpsim.core.instruction_tables import WORD_COUNT
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.work import drain_wait_log, drain_work_log, with_wait_log
 from nmpsim.kernels.array_types import Records
 from nmpsim.timing import Costs
-
-if TYPE_CHECKING:
-    from nmpsim.core.layer_kernels.tasks import HostMemory
 
 ROWS = 4096
 """Tensor instructions that are recorded before they are packed."""
@@ -51,8 +47,6 @@ MAX_STEPS = 1 << 24
 MAX_TURNS = 1 << 22
 """Instructions, and turns, after which recording is given up."""
 
-EPOCHS_PER_CALL = 16
-"""Epochs that are replayed before Python can handle Ctrl-C."""
 MAX_STATES = 4
 """Maximum number of recordings of one part of a program: from rest, and after other runs."""
 
@@ -71,39 +65,6 @@ class Timing(NamedTuple):
     worked: Int64s
 
 
-BEGIN, END, PART_CORE = range(3)
-PART_WORDS = 3
-"""Entries of a part of an epoch: range of its instructions in ``items``, and their core."""
-
-
-@attrs.frozen(eq=False)
-class Epochs:
-    """Tensor instructions in the order of execution."""
-
-    items: Int64s
-    """NUMBER, LAYER and the descriptor of each instruction, one after the other."""
-    parts: Int64s
-    """[parts, PART_WORDS] instructions that one thread executes, epoch after epoch."""
-    firsts: Int64s
-    """[epochs + 1] first part of each epoch, and the end of the last one."""
-    reached: Int64s
-    """[epochs] layers below this index are complete after each epoch."""
-    is_whole: npt.NDArray[np.bool_]
-    """[epochs] whether an epoch consists of layer kernels, which work on host memory."""
-    host: HostMemory | None = None
-    """Host memory of the layer kernels."""
-
-    @property
-    def arrays(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Arrays that compiled code needs."""
-        return self.items, self.parts, self.firsts
-
-    @cached_property
-    def runs(self) -> tuple[tuple[int, int, bool], ...]:
-        """Ranges of epochs of one kind that one call replays: begin, end, ``is_whole``."""
-        return tuple(_runs_of(self.is_whole))
-
-
 @attrs.define(eq=False)
 class Recording:
     """Instructions of a run, and the timing that it ends with."""
@@ -112,21 +73,29 @@ class Recording:
     before: Timing
     after: Timing
     path: CriticalPath
-    is_tried: bool = False
-    """Whether it was replayed to its end."""
     whole: Epochs | None = None
     """The epochs with layer kernels, which leave scratchpads as they are."""
-    is_proof_tried: bool = False
-    """Whether the proof of layer kernels was tried."""
-    reads_scratchpads: bool = True
-    """False if it is proved that the run reads only scratchpad bytes that it has written."""
+    _reads_scratchpads: bool | None = None
+    """Result of :meth:`plan_layer_kernels`, None before."""
 
+    def plan_layer_kernels(self, machine: Machine) -> tuple[bool, bool]:
+        """Plan layer kernels once; see :class:`~nmpsim.core.engine.Recorded`."""
+        if self._reads_scratchpads is None:
+            # Programs that run once need no plan.
+            from nmpsim.core.layer_kernels.planning import plan_layer_kernels
 
-def _runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
-    ends = [*(np.flatnonzero(is_whole[1:] != is_whole[:-1]) + 1).tolist(), is_whole.size]
-    for begin, end in zip([0, *ends], ends, strict=False):
-        for first in range(begin, end, EPOCHS_PER_CALL):
-            yield first, min(first + EPOCHS_PER_CALL, end), bool(is_whole[first])
+            self.whole, self._reads_scratchpads = plan_layer_kernels(machine, self.epochs)
+        return self.whole is not None, self._reads_scratchpads
+
+    def set_timing(self, machine: Machine) -> None:
+        """Set a machine's timing to that at the end of the recording."""
+        timing = self.after
+        machine.cores[:] = timing.cores
+        machine.shared[:] = timing.shared
+        machine.barriers[:] = timing.barriers
+        machine.layers.counts[:] = timing.counts
+        machine.layers.spent[:] = timing.spent
+        machine.layers.worked[:] = timing.worked
 
 
 def copy_timing(machine: Machine) -> Timing:
@@ -137,16 +106,6 @@ def copy_timing(machine: Machine) -> Timing:
     return Timing(*(part.copy() for part in parts))
 
 
-def set_timing(machine: Machine, timing: Timing) -> None:
-    """Set a machine's timing."""
-    machine.cores[:] = timing.cores
-    machine.shared[:] = timing.shared
-    machine.barriers[:] = timing.barriers
-    machine.layers.counts[:] = timing.counts
-    machine.layers.spent[:] = timing.spent
-    machine.layers.worked[:] = timing.worked
-
-
 def has_timing(machine: Machine, timing: Timing) -> bool:
     """Return whether a machine has exactly this timing."""
     pairs = zip(copy_timing(machine), timing, strict=True)
@@ -154,16 +113,11 @@ def has_timing(machine: Machine, timing: Timing) -> bool:
 
 
 def record(
-    machine: Machine, costs: Costs, loop: RecordTurns, consume: EventConsumer | None = None
+    machine: Machine, costs: Costs, loop: RecordTurns, consume: EventConsumer
 ) -> Recording | None:
     """Record from a machine's state to the end, without changing the machine.
 
-    Returns None if data decide what happens, or if the run is too long.
-
-    Raises
-    ------
-    ContractViolationError
-        If ``consume`` returned False.
+    Returns None if data decide what happens, if the run is too long or ``consume`` returned False.
     """
     parts = {name: getattr(machine, name).copy() for name in ("cores", "layers", "barriers")}
     ahead = with_wait_log(machine._replace(**parts, shared=machine.shared.copy()), LOG_ENTRIES)
@@ -174,10 +128,10 @@ def record(
     for _ in range(0, MAX_TURNS, TURNS):
         outcome = loop(ahead, recorder, TURNS)
         path.add(ahead, drain_work_log(ahead), drain_wait_log(ahead))
-        if consume and not consume(
+        if not consume(
             recorder.events[: recorder.counters[EVENTS_USED]], recorder.items, FIRST_WORD + WORDS
         ):
-            raise ContractViolationError
+            return None
         pieces.append(recorder.items[: recorder.counters[USED]].copy())
         recorder.counters[USED] = recorder.counters[EVENTS_USED] = 0
         if outcome == Outcome.DONE:
@@ -212,12 +166,6 @@ def _recording(
     return Recording(found, copy_timing(machine), copy_timing(ahead), path)
 
 
-def find_reached(lowest: Int64s, machine: Machine) -> Int64s:
-    """Return the lowest layer after each epoch [epochs]; ``lowest`` has the lowest of each."""
-    later = np.append(lowest, machine.layers.size)
-    return np.minimum.accumulate(later[::-1])[::-1][1:]
-
-
 class Recordings:
     """Recordings of the parts of one machine's program, each from another state."""
 
@@ -226,15 +174,12 @@ class Recordings:
         self._costs: Costs | None = None
         self._known: list[Recording] = []
         self._can_record = True
-        self.need_scratchpads = False
-        """Whether a part of the program reads what an earlier one has left in scratchpads."""
 
     def can_record(self, machine: Machine, costs: Costs) -> bool:
         """Return whether the program can be recorded; reset if memory or costs changed."""
         if machine.ram is not self._memory or costs != self._costs:
             self._memory, self._costs = machine.ram, costs  # bundles may share an image
             self._known, self._can_record = [], True
-            self.need_scratchpads = False
         return self._can_record
 
     def find(self, machine: Machine) -> Recording | None:

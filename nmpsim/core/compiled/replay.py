@@ -20,6 +20,7 @@ import numpy as np
 
 from nmpsim.core.compiled.dispatch import KernelTable
 from nmpsim.core.compiled.entries import replay_epochs, work_loop
+from nmpsim.core.compiled.epochs import PART_WORDS, Epochs
 from nmpsim.core.compiled.kernel_arguments import (
     CONTEXT_WORDS,
     LINE,
@@ -32,7 +33,6 @@ from nmpsim.core.compiled.kernel_arguments import (
     use_host_memory,
     use_scratchpads,
 )
-from nmpsim.core.compiled.recording import PART_WORDS, Epochs
 from nmpsim.core.engine import LayerCallback
 from nmpsim.core.state import NEVER, Int64s, Machine
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.compiled.epochs import BEGIN, END, PART_CORE, PART_WORDS
 from nmpsim.core.compiled.kernel_arguments import (
     HIGH_LAYER,
     LAYER,
@@ -18,7 +19,6 @@ from nmpsim.core.compiled.kernel_arguments import (
     SharedWord,
 )
 from nmpsim.core.compiled.kernel_context import context_at, descriptor_words_at
-from nmpsim.core.compiled.recording import BEGIN, END, PART_CORE, PART_WORDS
 from nmpsim.core.compiled.tensor import validate_tables
 from nmpsim.core.instruction_tables import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.core.state import NEVER, STAGES, Int64s
@@ -201,7 +201,7 @@ def replay_epochs(
 ) -> Any:
     """Replay some epochs of a recording; return False if the run has diverged.
 
-    See :class:`~nmpsim.core.compiled.recording.Epochs` for the arrays.
+    See :class:`~nmpsim.core.compiled.epochs.Epochs` for the arrays.
     """
     context = struct_pointer(given)
     atomic_store(shared_address(context, ITEMS), np.int64(items.ctypes.data))

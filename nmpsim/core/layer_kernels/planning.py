@@ -16,8 +16,8 @@ from operator import attrgetter
 import attrs
 import numpy as np
 
+from nmpsim.core.compiled.epochs import PART_WORDS, Epochs, find_reached
 from nmpsim.core.compiled.kernel_arguments import LAYER, NUMBER, WORDS
-from nmpsim.core.compiled.recording import PART_WORDS, Epochs, Recording, find_reached
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP, WORD_COUNT
 from nmpsim.core.layer_kernels.proof import (
     Epoch,
@@ -136,22 +136,17 @@ def _join_passes(before: Sequence[Part], after: Sequence[Part]) -> list[Part] | 
     return [_join_parts([*a, *b]) for a, b in groups]
 
 
-def epochs_with_layer_kernels(machine: Machine, recording: Recording) -> Epochs:
-    """Return the epochs of a recording with layer kernels, or as recorded if there are none."""
-    prove_once(machine, recording)
-    return recording.whole or recording.epochs
+def plan_layer_kernels(machine: Machine, epochs: Epochs) -> tuple[Epochs | None, bool]:
+    """Return the epochs of a recording with layer kernels, and whether it reads scratchpads.
 
-
-def prove_once(machine: Machine, recording: Recording) -> None:
-    """Prove once which layers of a recording can be layer kernels."""
-    if recording.is_proof_tried:
-        return
-    recording.is_proof_tried = True
+    The epochs are None if no layer is proved; scratchpad bytes that the recording has written
+    itself do not count as read.
+    """
     with pause_garbage_collection():
-        plan = prove_layers(machine, unpack_epochs(recording.epochs))
-    if plan is not None:
-        recording.reads_scratchpads = plan.reads_scratchpads
-        recording.whole = pack_plan(machine, plan) if plan.whole else None
+        plan = prove_layers(machine, unpack_epochs(epochs))
+    if plan is None:
+        return None, True
+    return pack_plan(machine, plan) if plan.whole else None, plan.reads_scratchpads
 
 
 def unpack_epochs(epochs: Epochs) -> list[Epoch]:

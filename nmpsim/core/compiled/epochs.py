@@ -1,0 +1,64 @@
+"""Epochs of a recording: tensor instructions between which cores need no synchronization."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.core.state import Int64s, Machine
+
+if TYPE_CHECKING:
+    from nmpsim.core.layer_kernels.tasks import HostMemory
+
+EPOCHS_PER_CALL = 16
+"""Epochs that are replayed before Python can handle Ctrl-C."""
+
+BEGIN, END, PART_CORE = range(3)
+PART_WORDS = 3
+"""Entries of a part of an epoch: range of its instructions in ``items``, and their core."""
+
+
+@attrs.frozen(eq=False)
+class Epochs:
+    """Tensor instructions in the order of execution."""
+
+    items: Int64s
+    """NUMBER, LAYER and the descriptor of each instruction, one after the other."""
+    parts: Int64s
+    """[parts, PART_WORDS] instructions that one thread executes, epoch after epoch."""
+    firsts: Int64s
+    """[epochs + 1] first part of each epoch, and the end of the last one."""
+    reached: Int64s
+    """[epochs] layers below this index are complete after each epoch."""
+    is_whole: npt.NDArray[np.bool_]
+    """[epochs] whether an epoch consists of layer kernels, which work on host memory."""
+    host: HostMemory | None = None
+    """Host memory of the layer kernels."""
+
+    @property
+    def arrays(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Arrays that compiled code needs."""
+        return self.items, self.parts, self.firsts
+
+    @cached_property
+    def runs(self) -> tuple[tuple[int, int, bool], ...]:
+        """Ranges of epochs of one kind that one call replays: begin, end, ``is_whole``."""
+        return tuple(_runs_of(self.is_whole))
+
+
+def _runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
+    ends = [*(np.flatnonzero(is_whole[1:] != is_whole[:-1]) + 1).tolist(), is_whole.size]
+    for begin, end in zip([0, *ends], ends, strict=False):
+        for first in range(begin, end, EPOCHS_PER_CALL):
+            yield first, min(first + EPOCHS_PER_CALL, end), bool(is_whole[first])
+
+
+def find_reached(lowest: Int64s, machine: Machine) -> Int64s:
+    """Return the lowest layer after each epoch [epochs]; ``lowest`` has the lowest of each."""
+    later = np.append(lowest, machine.layers.size)
+    return np.minimum.accumulate(later[::-1])[::-1][1:]
