@@ -86,4 +86,4 @@ class Restart:
 
     event: Event
     violation: Violation | None = None
-    """Where the program violates the contract, for VIOLATED."""
+    """Position of the violation, for VIOLATED; else None."""

@@ -91,7 +91,7 @@ def test_a_run_calls_downwards(words: list[str], style: str) -> None:
         sys.setprofile(None)
     assert upwards <= ALLOWED
     report = "report/json" if style == "json" else "views/run_text"
-    # What an engine of any kind begins with is in its base class.
-    way = ["session", "core/device", "core/run", "core/engine", "core/build_report", report]
+    # The device makes its engine, and what engines of any kind begin with is in their base class.
+    way = ["session", "core/device", "core/engine", "core/run", "core/build_report", report]
     assert sorted(way, key=files.__getitem__) == way
     assert files["core/engine"] < files["core/reference/engine"] < files[report]

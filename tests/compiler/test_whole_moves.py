@@ -148,14 +148,14 @@ def test_loops_through_places() -> None:
     places = np.arange(24).reshape(2, 3, 4)
     target = np.arange(24) * 2
     turned = places.transpose(2, 0, 1).reshape(-1)
-    assert find_axes(turned, target, 0) == [(4, 1, 12), (6, 4, 2)]
-    assert find_axes(places.transpose(0, 2, 1).reshape(-1), target, 0) == [
+    assert find_axes(turned, target) == [(4, 1, 12), (6, 4, 2)]
+    assert find_axes(places.transpose(0, 2, 1).reshape(-1), target) == [
         (2, 12, 24),
         (4, 1, 6),
         (3, 4, 2),
     ]
-    assert find_axes(places.reshape(-1), target, 0) == [(24, 1, 2)]
-    assert find_axes(places[0, 0, :1], target[:1], 0) == [(1, 1, 1)]
+    assert find_axes(places.reshape(-1), target) == [(24, 1, 2)]
+    assert find_axes(places[0, 0, :1], target[:1]) == [(1, 1, 1)]
     for order in (
         [1, 0],
         [3, 4, 0, 1],
@@ -165,4 +165,4 @@ def test_loops_through_places() -> None:
         [0, 1, 4, 6],
     ):
         with pytest.raises(UnprovedError):
-            find_axes(np.array(order), np.arange(len(order)), 0)
+            find_axes(np.array(order), np.arange(len(order)))

@@ -19,11 +19,11 @@ from nmpsim.core.layer_kernels.tensors import MAX_GAPS, ValueLocations
 from nmpsim.core.layer_kernels.value_numbers import (
     UNSET,
     Region,
-    UnprovedError,
     ValueMemory,
     ValueNumbers,
     Words,
     load_region,
+    require,
     store_region,
     view_region,
 )
@@ -50,12 +50,11 @@ class MovedValues:
     bytes = range(0)
 
     def __init__(self, memories: ValueMemory, layer: int) -> None:
-        self._memories, self._layer = memories, layer
+        self._memories = memories
         self.area = memories.stores[layer].area
         stored = sum(d[LOAD.run_bytes] * d[LOAD.count_x] * d[LOAD.count_y]
                      for d in memories.stores[layer].words)  # fmt: skip
-        if len(self.area) > MAX_GAPS * stored:
-            raise UnprovedError(layer)
+        require(len(self.area) <= MAX_GAPS * stored)
         self.numbers: ValueNumbers = np.full(len(self.area), UNSET, np.int32)
 
     def record_store(self, numbers: ValueNumbers, address: int, steps: tuple[int, int]) -> None:
@@ -75,7 +74,7 @@ class DataMovement:
 
     def __init__(self, memories: ValueMemory, layer: int, known: Set[int]) -> None:
         """Prepare the pattern; the recording has kernels for the ``known`` instructions."""
-        self._memories, self._layer, self._known = memories, layer, known
+        self._memories, self._known = memories, known
         self._fills: list[tuple[range, int, int]] = []
         """Value numbers that a fill has made, its element type and value."""
         self._own: dict[int, Any] = {}
@@ -88,8 +87,7 @@ class DataMovement:
             self._written(core, load_region(d))
         elif number == OP.nmp_store:
             own = self._own.get(core)
-            if own is None or not view_region(own, *store_region(d)).all():
-                raise UnprovedError(self._layer)
+            require(own is not None and view_region(own, *store_region(d)).all())
 
     def _written(self, core: int, region: Region) -> None:
         """Mark a region of a scratchpad as written by the layer."""
@@ -117,14 +115,12 @@ class DataMovement:
         given = m.begin_write(core, start, shape, steps)
         given[...] = taken
         self._written(core, (start, shape, steps))
-        if not np.array_equal(given, taken):  # some places are written twice
-            raise UnprovedError(self._layer)
+        require(np.array_equal(given, taken))  # no place is written twice
 
     def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
         """Return the tasks that compute the whole layer and leave its results in DRAM."""
         target = np.flatnonzero(self.results.numbers != UNSET)
-        if target.size == 0:
-            raise UnprovedError(self._layer)
+        require(target.size)
         numbers = self.results.numbers[target]
         if any(int(numbers[0]) in made for made, _, _ in self._fills):
             tasks = self._filled(numbers, target, host)
@@ -139,15 +135,14 @@ class DataMovement:
         """Make the tasks of a layer that moves values from elsewhere in DRAM."""
         source = places.addresses(numbers)
         to = self.results.area.start
-        if source.min() < to + int(target[-1]) + 1 and source.max() >= to + int(target[0]):
-            raise UnprovedError(self._layer)  # what is read may be written before
+        # No byte is written before it is read.
+        require(source.min() > to + int(target[-1]) or source.max() < to + int(target[0]))
         start, end = int(source[0]), to + int(target[0])
-        *outer, inner = find_axes(source, target, self._layer)
+        *outer, inner = find_axes(source, target)
         run = inner[0] if inner[1:] == (1, 1) else 1
         if run == 1:
             outer = [*outer, inner]
-        if len(outer) > AXES:
-            raise UnprovedError(self._layer)
+        require(len(outer) <= AXES)
         outer = [(1, 0, 0)] * (2 - len(outer)) + outer
         (count, *firsts), others = outer[0], outer[1:]
         return [
@@ -177,8 +172,7 @@ class DataMovement:
             return OP.nmp_load, replace_words(
                 words, LOAD, {"dram": source, "count_y": rows, **steps}
             )
-        if not can_turn:
-            raise UnprovedError(self._layer)
+        require(can_turn)
         words = [0] * len(TRANSPOSE)
         at = {"input": host.encode_address(source), "output": host.encode_address(target)}
         words = replace_words(words, TRANSPOSE, {**at, "element_bytes": run})
@@ -194,21 +188,18 @@ class DataMovement:
         size, phase, is_filled = 1 << element, np.arange(numbers.size), np.zeros(numbers.size, bool)
         for made, *what in self._fills:
             here = (numbers >= made.start) & (numbers < made.stop)
-            if what != [element, value] or ((numbers - made.start - phase) % size)[here].any():
-                raise UnprovedError(self._layer)
+            require(what == [element, value])
+            require(not ((numbers - made.start - phase) % size)[here].any())
             is_filled |= here
         at = host.encode_address(self.results.area.start + int(target[0]))
-        if not is_filled.all() or numbers.size % size:
-            raise UnprovedError(self._layer)
-        shape = find_axes(target, target, self._layer)
-        if len(shape) > 3 or shape[-1][1] != 1 or shape[-1][0] % size or at % size:
-            raise UnprovedError(self._layer)
+        require(is_filled.all() and numbers.size % size == 0)
+        shape = find_axes(target, target)
+        require(len(shape) <= 3 and shape[-1][1] == 1 and shape[-1][0] % size == at % size == 0)
         (rows, row, _), (columns, column, _), (run, _, _) = [(1, 0, 0)] * (3 - len(shape)) + shape
         if len(shape) == 1:
             changes = {"element": element, "output": at, "count": run // size, "value": value}
             return [[(OP.nmp_fill, replace_words([0] * len(FILL), FILL, changes))]]
-        if (row | column) % size or OP.nmp_load not in self._known:
-            raise UnprovedError(self._layer)
+        require((row | column) % size == 0 and OP.nmp_load in self._known)
         words = _load(at, run, (rows, columns), (row, column))
         changes = {"pad_y_before": rows, "element": element, "fill": value}
         return [[(OP.nmp_load, replace_words(words, LOAD, changes))]]
@@ -226,7 +217,7 @@ def _load(to: int, run: int, counts: tuple[int, int], steps: tuple[int, int]) ->
     return replace_words([0] * len(LOAD), LOAD, words)
 
 
-def find_axes(source: Int64s, target: Int64s, layer: int) -> list[Axis]:
+def find_axes(source: Int64s, target: Int64s) -> list[Axis]:
     """Return nested loops that visit ``source`` and ``target`` [places], the innermost one last.
 
     Raises UnprovedError if there are none with positive steps, the only ones that a footprint has.
@@ -237,11 +228,9 @@ def find_axes(source: Int64s, target: Int64s, layer: int) -> list[Axis]:
         steps = both[:, 1] - both[:, 0]
         other = np.flatnonzero((np.diff(both, axis=1) != steps[:, None]).any(axis=0))
         count = int(other[0]) + 1 if other.size else both.shape[1]
-        if both.shape[1] % count or steps.min() < 0:
-            raise UnprovedError(layer)
+        require(both.shape[1] % count == 0 and steps.min() >= 0)
         runs = both.reshape(2, -1, count)
-        if (np.diff(runs, axis=2) != steps[:, None, None]).any():
-            raise UnprovedError(layer)
+        require((np.diff(runs, axis=2) == steps[:, None, None]).all())
         found.append((count, int(steps[0]), int(steps[1])))
         both = runs[:, :, 0]
     return found[::-1] or [(1, 1, 1)]

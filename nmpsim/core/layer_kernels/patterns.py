@@ -1,60 +1,64 @@
 """Patterns of layers: what a layer's tiles compute together.
 
 A pattern takes a layer's tiles one by one. It checks that each reads the same values of an operand
-as the others, and numbers its results. In the end it describes the whole layer.
+as the others, and numbers its results. In the end it describes the whole layer. All patterns of one
+instruction are rows of words and operands of the same matcher, :class:`LayerPattern`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+import attrs
 import numpy as np
 
-from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.tasks import HostMemory, Task, replace_words, split_evenly
+from nmpsim.core.layer_kernels.tasks import HostMemory, Task
 from nmpsim.core.layer_kernels.tensors import (
     ImageConstants,
     LayerResults,
     Operand,
+    Shape,
     TensorView,
     ValueLocations,
     read_numbers,
+    write_numbers,
 )
 from nmpsim.core.layer_kernels.value_numbers import (
-    UnprovedError,
     ValueMemory,
     ValueNumbers,
     Words,
+    require,
     view_region,
 )
 from nmpsim.core.state import Int64s
-from nmpsim.isa.words import ELTWISE, INT8, LUT, RESCALE, RHS_ELEMENT
+from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.isa.words import INT8, PART_FIRST, PART_LAST, PART_ONLY
 
-PAIR_ELEMENTS, RESCALE_ELEMENTS = 1 << 12, 1 << 16
-"""Consecutive elements of a kernel's buffers: of a row of a pair, of a rescale."""
-TASKS, LANES = 8, 64
-"""Tasks of a layer, and the elements that each has a multiple of."""
-TABLE_BYTES = 256
+SUM_BYTES = 4
+"""Bytes of an Int8 sum; an Int16 sum has twice as many."""
+BEGIN, END = (PART_ONLY, PART_FIRST), (PART_ONLY, PART_LAST)
+"""Parts that begin a sum, and parts that end one."""
 
 
 class StoredValues(Protocol):
     """Values that a layer stores."""
 
     bytes: range
-    """Value numbers of what the layer computes."""
+    """Value numbers of the bytes that the layer computes."""
 
     def record_store(self, numbers: ValueNumbers, address: int, steps: tuple[int, int]) -> None:
         """Record a store of values to an address."""
         ...
 
-    def publish(self, places: ValueLocations) -> None:
+    def publish(self, locations: ValueLocations) -> None:
         """Record that the plan has the values where they were stored."""
         ...
 
 
-class LayerPattern(Protocol):
+class Pattern(Protocol):
     """A layer that is assembled from its tiles."""
 
     @property
@@ -66,62 +70,40 @@ class LayerPattern(Protocol):
         """Add a tile; raise UnprovedError if it does not fit the others."""
         ...
 
-    def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
+    def make_tasks(self, locations: ValueLocations, host: HostMemory) -> Sequence[Task]:
         """Return the tasks that compute the whole layer and leave its results in DRAM."""
         ...
 
 
-def require_equal_words(tiles: Int64s, own: tuple[int, ...], layer: int) -> None:
-    """Raise UnprovedError unless all tiles [tiles, words] have the same words except ``own``."""
-    others = np.delete(tiles, own, axis=1)
-    if (others != others[0]).any():
-        raise UnprovedError(layer)
-
-
 class TileGrid:
-    """Positions of image tiles in a layer's output, which they fill.
-
-    ``ends`` selects the tiles that compute results; others compute parts of sums.
-    """
+    """Positions of tiles in a layer's results, which they fill."""
 
     def __init__(
-        self,
-        origin: Int64s,
-        row: int,
-        pixel: int,
-        sizes: Int64s,
-        layer: int,
-        ends: Any = slice(None),
+        self, origin: Int64s, row: int, pixel: int, sizes: Int64s, ends: Any = slice(None)
     ) -> None:
-        """Locate tiles [tiles, (rows, columns, channels)] by the indices of their first results.
+        """Locate tiles of ``sizes`` [tiles, (rows, columns, channels)].
 
-        ``row`` and ``pixel`` are the steps of that index from row to row and from pixel to pixel.
+        Parameters
+        ----------
+        origin : ndarray of int64
+            [tiles] index of each tile's first result.
+        row, pixel : int
+            Steps of that index from row to row and from pixel to pixel.
+        sizes : ndarray of int64
+            [tiles, 3] rows, columns and channels.
+        ends : optional
+            Index of the tiles that compute results; others compute parts of sums.
         """
         self._row, self._pixel = row, pixel
-        if row <= 0 or pixel <= 0 or row % pixel or origin.min() < 0:
-            raise UnprovedError(layer)
+        require(row > 0 and pixel > 0 and row % pixel == 0 and origin.min() >= 0)
         y, rest = np.divmod(origin, row)
         x, channel = np.divmod(rest, pixel)
         self.places = y, x, channel
         """Row, column and channel of each tile's first result."""
         height, width, depth = sizes.T
-        if ((x + width > row // pixel) | (channel + depth > pixel)).any():
-            raise UnprovedError(layer)
-        self.shape = int((y + height).max()), row // pixel, pixel
-        if sizes[ends].prod(axis=1).sum() != math.prod(self.shape):
-            raise UnprovedError(layer)
-
-    @classmethod
-    def from_event_words(
-        cls, tiles: Int64s, words: Any, channels: int, layer: int, ends: Any = slice(None)
-    ) -> TileGrid:
-        """Locate tiles by the event words of their descriptors; ``channels`` is a word."""
-        steps = tiles[:, (words.event_stride_y, words.event_stride_x)]
-        if (steps != steps[0]).any():
-            raise UnprovedError(layer)
-        sizes = tiles[:, (words.out_h, words.out_w, channels)]
-        row, pixel = steps[0].tolist()
-        return cls(tiles[:, words.event_origin], row, pixel, sizes, layer, ends)
+        require(((x + width <= row // pixel) & (channel + depth <= pixel)).all())
+        self.shape: Shape = (int((y + height).max()), row // pixel, pixel)
+        require(sizes[ends].prod(axis=1).sum() == math.prod(self.shape))
 
     def locate(self, origin: int) -> tuple[int, int, int]:
         """Return row, column and channel of a tile's first result."""
@@ -129,187 +111,172 @@ class TileGrid:
         return (y, *divmod(rest, self._pixel))
 
 
-class Elementwise:
-    """Elementwise operations of one or two tensors, in their order in memory."""
+@attrs.frozen
+class _Sum:
+    """Partial sums of a tile, and the number of inputs in them."""
+
+    origin: int
+    shape: Shape
+    done: int
+
+
+class PartialSums:
+    """Partial sums of a layer; each is taken once, by the next part of the same tile."""
+
+    def __init__(self, memories: ValueMemory, element: int) -> None:
+        self._memories, self._bytes = memories, SUM_BYTES << element
+        self._known: dict[int, _Sum] = {}
+
+    def add(self, core: int, address: int, origin: int, shape: Shape, done: int) -> None:
+        """Record that a part of a tile leaves its sums, of ``done`` inputs each, at an address."""
+        numbers = self._at(core, address, shape)
+        first = self._memories.allocate(numbers.size)
+        self._known[first] = _Sum(origin, shape, done)
+        new = np.arange(first, first + numbers.size, dtype=np.int32).reshape(1, 1, -1)
+        write_numbers(self._memories, core, address, (0, 0), new)
+
+    def take(self, core: int, address: int, origin: int, shape: Shape) -> int:
+        """Return the number of inputs in the sums that a part continues.
+
+        Raises UnprovedError if the sums are not those of its tile.
+        """
+        numbers = self._at(core, address, shape)
+        first = int(numbers[0])
+        known = self._known.pop(first, None)
+        require(known is not None and (known.origin, known.shape) == (origin, shape))
+        require(np.array_equal(numbers, np.arange(first, first + numbers.size)))
+        return known.done if known else 0
+
+    def _at(self, core: int, address: int, shape: Shape) -> ValueNumbers:
+        nbytes = math.prod(shape) * self._bytes
+        numbers: ValueNumbers = view_region(
+            self._memories.scratchpads[core], address - SCRATCHPAD_BASE, (nbytes,), (1,)
+        )
+        return numbers
+
+
+def count_sum_inputs(parts: Int64s, inputs: Int64s) -> int:
+    """Return the inputs of each sum; raise UnprovedError if sums cannot have equally many."""
+    begins, ends = np.isin(parts, BEGIN).sum(), np.isin(parts, END).sum()
+    depth, rest = divmod(int(inputs.sum()), max(int(begins), 1))
+    require(not rest and depth and begins == ends)
+    return depth
+
+
+class LayerPattern(ABC):
+    """A layer of one instruction, assembled from its tiles."""
 
     number: ClassVar[int]
+    """Row of the instruction table."""
+    words: ClassVar[Any]
+    """Words of the descriptor."""
+    own: ClassVar[tuple[str, ...]]
+    """Names of words that may differ between tiles."""
+    size: ClassVar[tuple[str, str, str]]
+    """Words with the rows, columns and channels of a tile's results; 1 without a word."""
+    out_steps: ClassVar[tuple[str, str]] = ("", "")
+    """Words with the strides of rows and pixels of the results; 0 without a word."""
+    summed: ClassVar[str] = ""
+    """Word with the number of inputs that each result sums, if these may come in parts."""
+    can_overwrite: ClassVar[bool] = False
+    """Whether results may take the place of an operand."""
+    can_pad: ClassVar[bool] = False
+    """Whether operands may have constant padding."""
 
     def __init__(self, memories: ValueMemory, layer: int, tiles: Int64s) -> None:
-        w: Any = ELTWISE if self.number == OP.nmp_eltwise else RESCALE
-        self._w, self._memories, self._layer = w, memories, layer
-        is_pair = w is ELTWISE
-        names = ("lhs", "rhs", "output") if is_pair else ("input", "output")
-        sizes = ("rows", "columns") if is_pair else ("count",)
-        steps = ("lhs_stride", "rhs_stride", "out_stride", "event_stride_y") if is_pair else ()
-        own = tuple(getattr(w, name) for name in (*names, *sizes, *steps, "event_origin"))
-        require_equal_words(tiles, own, layer)
+        """Begin with the descriptors of all tiles [tiles, words]."""
+        w = self.words
+        shared = np.delete(tiles, [getattr(w, name) for name in self.own], axis=1)
+        require((shared == shared[0]).all())
+        self._memories, self._layer = memories, layer
         self._d: Words = tiles[0].tolist()
-        self._is_pair, self._element = is_pair, self._d[w.element]
-        if is_pair and self._d[w.rhs_kind] != RHS_ELEMENT:
-            raise UnprovedError(layer)
-        count = tiles[:, w.columns] if is_pair else tiles[:, w.count]
-        row = int(self._row(tiles, count, layer)) if is_pair else 0
-        last = tiles[:, w.event_origin] + count
-        if is_pair:
-            last = last + (tiles[:, w.rows] - 1) * row
-        total = int(last.max())
-        computed = (tiles[:, w.rows] * count).sum() if is_pair else count.sum()
-        if computed != total:
-            raise UnprovedError(layer)
-        if tiles[:, w.event_origin].min() < 0 or (row and total % row):
-            raise UnprovedError(layer)
-        row = row or total
-        self._shape = (total // row, 1, row)
-        self.results = LayerResults(memories, layer, self._shape, self._element)
-        shape = (total // row, 1, row << self._element)
-        size = total << self._element
-        self._inputs = {name: Operand(shape, self._element, size) for name in names[:-1]}
+        self._element = self._d[w.element] if hasattr(w, "element") else INT8
+        if hasattr(w, "event_origin"):
+            origins = tiles[:, w.event_origin]
+        else:  # the stores tell which results a tile computes
+            origins = memories.stores[layer].origins() >> self._element
+        self._origins = iter(origins.tolist())
+        sizes = np.ones((len(tiles), 3), np.int64)
+        for axis, name in enumerate(self.size):
+            if name:
+                sizes[:, axis] = tiles[:, getattr(w, name)]
+        ends: Any = slice(None)
+        if self.summed:
+            ends = np.isin(tiles[:, w.part], END)
+            self._depth = count_sum_inputs(tiles[:, w.part], tiles[:, getattr(w, self.summed)])
+            self._sums = PartialSums(memories, self._element)
+        self._grid = TileGrid(origins, *self._find_steps(tiles, origins), sizes, ends)
+        self.results = LayerResults(memories, layer, self._grid.shape, self._element)
+        self._operands: dict[str, Operand] = {}
+        """Operands by the name of the word with their address."""
 
-    def _row(self, tiles: Int64s, count: Int64s, layer: int) -> int:
-        """Return the elements of a row if tiles have several rows; else 0."""
-        several = tiles[tiles[:, self._w.rows] > 1]
-        if several.size == 0:
-            return 0
-        rows = several[:, self._w.event_stride_y]
-        row = int(rows[0])
-        first = tiles[:, self._w.event_origin] % max(row, 1)
-        if row <= 0 or (rows != row).any() or (first + count > row).any():
-            raise UnprovedError(layer)
-        return row
+    def _find_steps(self, tiles: Int64s, origins: Int64s) -> tuple[int, int]:
+        """Return the steps of result indices from row to row and from pixel to pixel."""
+        return self._d[self.words.event_stride_y], self._d[self.words.event_stride_x]
 
     def add_tile(self, core: int, d: Words) -> None:
-        """Add a tile; see :class:`LayerPattern`."""
-        w, element = self._w, self._element
-        rows, count = (d[w.rows], d[w.columns]) if self._is_pair else (1, d[w.count])
-        origin, row = d[w.event_origin], self._shape[2]
-        for name, canvas in self._inputs.items():
-            step = d[getattr(w, f"{name}_stride")] if rows > 1 else 0
-            if rows > 1 and step == 0:
-                raise UnprovedError(self._layer)
-            shape = (rows, 1, count << element)
-            read = read_numbers(self._memories, core, d[getattr(w, name)], shape, (step, 0))
-            flat = canvas.numbers.reshape(-1)
-            canvas.merge(view_region(flat, origin << element, shape, (row << element, 0, 1)), read)
-        step = d[w.out_stride] if rows > 1 else 0
-        self.results.add(core, d[w.output], (step, 0), (rows, 1, count), origin)
+        """Add a tile; see :class:`Pattern`."""
+        w, origin, done = self.words, next(self._origins), 0
+        shape: Any = tuple(d[getattr(w, name)] if name else 1 for name in self.size)
+        if self.summed and d[w.part] not in BEGIN:
+            done = self._sums.take(core, d[w.partial], origin, shape)
+        self._read_tile(core, d, shape, self._grid.locate(origin), done)
+        if self.summed:
+            done += d[getattr(w, self.summed)]
+            if d[w.part] not in END:
+                self._sums.add(core, d[w.partial], origin, shape, done)
+                return
+            require(done == self._depth)
+        steps: Any = tuple(d[getattr(w, name)] if name else 0 for name in self.out_steps)
+        self.results.add(core, d[w.output], steps, shape, origin)
 
-    def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
+    @abstractmethod
+    def _read_tile(
+        self, core: int, d: Words, shape: Shape, place: tuple[int, int, int], done: int
+    ) -> None:
+        """Read the operands of a tile whose results have some shape and begin at a place.
+
+        ``done`` is the number of inputs that its sums already contain.
+        """
+
+    def _read(
+        self,
+        name: str,
+        core: int,
+        address: int,
+        shape: Shape,
+        steps: tuple[int, int],
+        place: tuple[int, int, int],
+    ) -> None:
+        """Add what a tile reads of an operand, at a row, column and byte of it."""
+        read = read_numbers(self._memories, core, address, shape, steps)
+        self._operands[name].add(read, *place)
+
+    def make_tasks(self, locations: ValueLocations, host: HostMemory) -> Sequence[Task]:
         """Return the tasks that compute the whole layer and leave its results in DRAM."""
         target = self.results.tensor()
-        sources = {name: canvas.tensor(places) for name, canvas in self._inputs.items()}
-        for source in sources.values():
-            is_whole = source.rows == self._shape[0] and source.nbytes == target.nbytes
-            is_apart = not source.overlaps(target) or (
-                (source.address, source.steps) == (target.address, target.steps)
-            )
-            if not (is_whole and is_apart and are_aligned(self._element, host, source, target)):
-                raise UnprovedError(self._layer)
-        places.add(self.results.first, target)
-        tensors = {**sources, "output": target}
-        return [
-            [(self.number, self._instruction(tensors, host, *part)) for part in task]
-            for task in self._parts(tensors)
-        ]
+        sources = {name: one.tensor(locations) for name, one in self._operands.items()}
+        for name, source in sources.items():
+            size = source.rows, source.columns
+            is_padded = self.can_pad and source.fill is not None
+            require(is_padded or size == self._operands[name].numbers.shape[:2])
+            is_same = (source.address, source.steps) == (target.address, target.steps)
+            require(not source.overlaps(target) or (self.can_overwrite and is_same))
+        require(are_aligned(self._element, host, target, *sources.values()))
+        tasks = self._make_tasks(sources, target, host)
+        locations.add(self.results.first, target)
+        return tasks
 
-    def _parts(
-        self, tensors: Mapping[str, TensorView]
-    ) -> Iterator[list[tuple[int, int, int, int]]]:
-        """Return the parts of each task: row, first element, number of rows, row length."""
-        rows, _, row = self._shape
-        if not all(tensor.is_flat for tensor in tensors.values()):
-            yield from ([(y, 0, 1, row)] for y in range(rows))
-            return
-        width = PAIR_ELEMENTS if self._is_pair else RESCALE_ELEMENTS
-        channels = self._memories.channels[self._layer]
-        for begin, end in split_evenly(rows * row, TASKS, math.lcm(channels, LANES)):
-            several = (end - begin) // width if self._is_pair else 1
-            last = end - (end - begin) % width
-            parts = [(0, at, several, width) for at in range(begin, last, width * several or 1)]
-            yield parts + [(0, last, 1, end - last)] * (last < end)
-
-    def _instruction(
-        self,
-        tensors: Mapping[str, TensorView],
-        host: HostMemory,
-        y: int,
-        first: int,
-        rows: int,
-        row: int,
-    ) -> Words:
-        """Return the descriptor of a part."""
-        words = {
-            name: host.encode_address(tensor.address + y * tensor.steps[0])
-            + (first << self._element)
-            for name, tensor in tensors.items()
-        }
-        words["event_origin"] = y * self._shape[2] + first
-        if self._is_pair:
-            steps = ("lhs_stride", "rhs_stride", "out_stride")
-            words |= dict.fromkeys(steps, row << self._element)
-            words |= {"rows": rows, "columns": row, "event_stride_y": row}
-        else:
-            words["count"] = row
-        return replace_words(self._d, self._w, words)
+    @abstractmethod
+    def _make_tasks(
+        self, sources: Mapping[str, TensorView], target: TensorView, host: HostMemory
+    ) -> list[Task]:
+        """Return the tasks, given the operands and the results in DRAM."""
 
 
-class BinaryElementwise(Elementwise):
-    """Elementwise operations of two tensors."""
-
-    number: ClassVar[int] = OP.nmp_eltwise
-
-
-class UnaryElementwise(Elementwise):
-    """Elementwise operations of one tensor."""
-
-    number: ClassVar[int] = OP.nmp_rescale
-
-
-class TableLookup:
-    """Look-up of Int8 values in a table; the stores tell which results a tile computes."""
-
-    number: ClassVar[int] = OP.nmp_lut
-
-    def __init__(self, memories: ValueMemory, layer: int, tiles: Int64s) -> None:
-        w = LUT
-        require_equal_words(tiles, (w.input, w.output, w.table, w.count), layer)
-        origins, counts = memories.stores[layer].origins(layer), tiles[:, w.count]
-        self._total = int(counts.sum())
-        if (origins + counts).max() > self._total:
-            raise UnprovedError(layer)
-        self._memories, self._layer, self._d = memories, layer, tiles[0].tolist()
-        self._origins = iter(origins.tolist())
-        shape = (1, 1, self._total)
-        self.results = LayerResults(memories, layer, shape, INT8)
-        self._input = Operand(shape, INT8, self._total)
-        self._table = ImageConstants(memories, layer)
-
-    def add_tile(self, core: int, d: Words) -> None:
-        """Add a tile; see :class:`LayerPattern`."""
-        origin, shape = next(self._origins), (1, 1, d[LUT.count])
-        self._input.add(
-            read_numbers(self._memories, core, d[LUT.input], shape, (0, 0)), 0, 0, origin
-        )
-        self._table.read(core, d[LUT.table], TABLE_BYTES, (0, TABLE_BYTES))
-        self.results.add(core, d[LUT.output], (0, 0), shape, origin)
-
-    def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
-        """Return the tasks that compute the whole layer and leave its results in DRAM."""
-        source, target = self._input.tensor(places), self.results.tensor()
-        is_apart = not source.overlaps(target) or source.address == target.address
-        if source.nbytes != target.nbytes or not is_apart:
-            raise UnprovedError(self._layer)
-        table = host.store_constant(self._table.table(host.image, TABLE_BYTES, 1))
-        places.add(self.results.first, target)
-        words = [
-            {
-                "input": host.encode_address(source.address) + first,
-                "output": host.encode_address(target.address) + first,
-                "table": table,
-                "count": last - first,
-            }
-            for first, last in split_evenly(self._total, TASKS, LANES)
-        ]
-        return [[(self.number, replace_words(self._d, LUT, part))] for part in words]
+def make_constants(memories: ValueMemory, count: int) -> list[ImageConstants]:
+    """Make some collections of constants."""
+    return [ImageConstants(memories) for _ in range(count)]
 
 
 def are_aligned(element: int, host: HostMemory, *tensors: TensorView) -> bool:

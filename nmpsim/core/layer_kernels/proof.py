@@ -18,19 +18,14 @@ import attrs
 import numpy as np
 
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP
-from nmpsim.core.layer_kernels.groups import (
-    DepthwiseConvolution,
-    GroupedConvolution,
-    convolution,
-    may_have_groups,
-)
-from nmpsim.core.layer_kernels.moves import DataMovement, only_moves_values
-from nmpsim.core.layer_kernels.patterns import (
+from nmpsim.core.layer_kernels.convolution import Convolution, may_have_groups
+from nmpsim.core.layer_kernels.elementwise import (
     BinaryElementwise,
-    LayerPattern,
     TableLookup,
     UnaryElementwise,
 )
+from nmpsim.core.layer_kernels.moves import DataMovement, only_moves_values
+from nmpsim.core.layer_kernels.patterns import LayerPattern, Pattern
 from nmpsim.core.layer_kernels.pools import AveragePool, MaxPool
 from nmpsim.core.layer_kernels.products import MatrixProduct
 from nmpsim.core.layer_kernels.tasks import HostMemory, Task
@@ -45,9 +40,11 @@ from nmpsim.core.layer_kernels.value_numbers import (
     ValueNumbers,
     Words,
     load_region,
+    require,
     store_region,
     view_region,
 )
+from nmpsim.core.layer_kernels.windows import DepthwiseConvolution
 from nmpsim.core.state import Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import LUT, MAXPOOL, STORE
@@ -166,18 +163,18 @@ def _layers(epochs: Sequence[Epoch]) -> dict[int, _Layer]:
     }
 
 
-_PATTERNS = (
-    DepthwiseConvolution,
-    MatrixProduct,
-    MaxPool,
-    AveragePool,
-    BinaryElementwise,
-    UnaryElementwise,
-    TableLookup,
-)
-PATTERNS: dict[int, Any] = {
-    OP.nmp_conv: convolution,
-    **{form.number: form for form in _PATTERNS},
+PATTERNS: dict[int, type[LayerPattern]] = {
+    form.number: form
+    for form in (
+        Convolution,
+        DepthwiseConvolution,
+        MatrixProduct,
+        MaxPool,
+        AveragePool,
+        BinaryElementwise,
+        UnaryElementwise,
+        TableLookup,
+    )
 }
 """Instruction number -> pattern of layers that it computes."""
 OUTPUT_WORDS = {OP.nmp_maxpool: MAXPOOL.output, OP.nmp_lut: LUT.output}
@@ -200,7 +197,7 @@ class _Proof:
         self._locations = ValueLocations(self._memories)
         self._host = HostMemory(machine)
         self._layers = layers
-        self._patterns: dict[int, LayerPattern] = {}
+        self._patterns: dict[int, Pattern] = {}
         """Patterns of layers that have begun and not ended."""
         self._results: dict[int, range] = {}
         self._known = {one.number for epoch in epochs for part in epoch.values() for one in part}
@@ -283,7 +280,9 @@ class _Proof:
         """Execute an instruction of a candidate layer; return True after the layer's last store."""
         try:
             if one.layer in self._moves and one.layer not in self._failed:
-                self._get_movement(one.layer).transfer(core, one.number, one.words)
+                form = self._get_pattern(one.layer)
+                assert isinstance(form, DataMovement)
+                form.transfer(core, one.number, one.words)
             if one.number == OP.nmp_load:
                 self._memories.load(core, one.words)
             elif one.number == OP.nmp_store:
@@ -316,30 +315,23 @@ class _Proof:
             self._failed.add(one.layer)
             self._memories.view_dram(self._memories.planned, d)[...] = numbers
 
-    def _get_pattern(self, layer: int) -> LayerPattern:
+    def _get_pattern(self, layer: int) -> Pattern:
         form = self._patterns.get(layer)
         if form is None:
-            if layer in self._results:  # instructions after the last store belong to no layer
-                raise UnprovedError(layer)
+            require(layer not in self._results)  # what follows the last store belongs to no layer
             form = self._patterns[layer] = self._begin_pattern(layer)
             self._results[layer] = form.results.bytes
         return form
 
-    def _get_movement(self, layer: int) -> DataMovement:
-        """Return the pattern of a layer that only moves values."""
-        form = self._get_pattern(layer)
-        if not isinstance(form, DataMovement):
-            raise UnprovedError(layer)
-        return form
-
-    def _begin_pattern(self, layer: int) -> LayerPattern:
+    def _begin_pattern(self, layer: int) -> Pattern:
         """Return the pattern of a layer that begins."""
         if layer in self._moves:
             return DataMovement(self._memories, layer, self._known)
-        ((number, tiles),) = self._layers[layer].tiles.items()
-        kind: Any = GroupedConvolution if layer in self._grouped else PATTERNS[number]
-        form: LayerPattern = kind(self._memories, layer, np.array(tiles, np.int64))
-        return form
+        ((number, descriptors),) = self._layers[layer].tiles.items()
+        tiles = np.array(descriptors, np.int64)
+        if layer in self._grouped:
+            return Convolution(self._memories, layer, tiles, has_groups=True)
+        return PATTERNS[number](self._memories, layer, tiles)
 
     def _make_tasks(self, layer: int) -> Sequence[Task]:
         """Return the tasks of a layer after its last store.

@@ -19,6 +19,7 @@ from nmpsim.core.layer_kernels.value_numbers import (
     ValueNumbers,
     constant_numbers,
     may_overlap,
+    require,
     view_region,
 )
 from nmpsim.core.state import Bytes, Int64s
@@ -79,8 +80,7 @@ class Operand:
     """
 
     def __init__(self, shape: Shape, element: int, read: int) -> None:
-        if math.prod(shape) > MAX_GAPS * read:
-            raise UnprovedError
+        require(math.prod(shape) <= MAX_GAPS * read)
         self.numbers: ValueNumbers = np.full(shape, UNSET, np.int32)
         self._element = element
 
@@ -91,28 +91,18 @@ class Operand:
         """
         rows, columns, nbytes = found.shape
         known = self.numbers[row : row + rows, column : column + columns, byte : byte + nbytes]
-        self.merge(known, found)
-
-    def merge(self, known: ValueNumbers, found: ValueNumbers) -> None:
-        """Merge numbers into ``known``, a view of the operand.
-
-        Raises UnprovedError if they conflict.
-        """
-        if known.shape != found.shape:
-            raise UnprovedError
+        require(known.shape == found.shape)
         if known.max() == UNSET:
             known[...] = found
             return
         np.copyto(known, found, where=known == UNSET)
-        if not (known == found).all():
-            raise UnprovedError
+        require((known == found).all())
 
     def tensor(self, places: ValueLocations) -> TensorView:
         """Return the tensor in the plan's DRAM that was read, with constant padding around it."""
         there = self.numbers[:, :, 0] >= 0
         rows, columns = np.flatnonzero(there.any(axis=1)), np.flatnonzero(there.any(axis=0))
-        if rows.size == 0:
-            raise UnprovedError
+        require(rows.size)
         for address in places.address_functions(int(self.numbers[rows[0], columns[0], 0])):
             try:
                 return self._tensor_at(there, rows, columns, address, places)
@@ -130,8 +120,7 @@ class Operand:
         steps = self._steps(there, rows, columns, address)
         start = address(int(numbers[above, left, 0]))
         known = places.numbers(start, inner.shape, steps)
-        if not ((inner == known).all() or (inner[inner != known] == UNSET).all()):
-            raise UnprovedError
+        require((inner == known).all() or (inner[inner != known] == UNSET).all())
         fill = self._fill(above, left, inner.shape)
         return TensorView(
             start, steps, above, left, inner.shape[0], inner.shape[1], inner.shape[2], fill
@@ -157,12 +146,11 @@ class Operand:
                 continue
             size = 1 << self._element
             pattern = CONSTANT - strip[read][0, :size]
-            if (pattern < 0).any() or (pattern > 255).any():
-                raise UnprovedError
+            require(((pattern >= 0) & (pattern <= 255)).all())
             value = int.from_bytes(pattern.astype(np.uint8).tobytes(), "little", signed=True)
             expected = np.tile(constant_numbers(value, self._element), strip.shape[2] // size)
-            if fill not in (None, value) or not ((strip == expected) | (strip == UNSET)).all():
-                raise UnprovedError
+            require(fill in (None, value))
+            require(((strip == expected) | (strip == UNSET)).all())
             fill = value
         return fill
 
@@ -170,8 +158,8 @@ class Operand:
 class ImageConstants:
     """Constants of the image that tiles read, by their use."""
 
-    def __init__(self, memories: ValueMemory, layer: int) -> None:
-        self._memories, self._layer = memories, layer
+    def __init__(self, memories: ValueMemory) -> None:
+        self._memories = memories
         self._known: dict[tuple[int, ...], tuple[int | ValueNumbers, int]] = {}
 
     def read(self, core: int, address: int, nbytes: int, use: tuple[int, ...]) -> None:
@@ -182,11 +170,9 @@ class ImageConstants:
         found = self._memories.find_image_run(core, address - SCRATCHPAD_BASE, nbytes)
         known, size = self._known.setdefault(use, (found, nbytes))
         if isinstance(found, int):
-            is_same = isinstance(known, int) and (known, size) == (found, nbytes)
+            require(isinstance(known, int) and (known, size) == (found, nbytes))
         else:
-            is_same = np.array_equal(known, found)
-        if not is_same:
-            raise UnprovedError(self._layer)
+            require(np.array_equal(known, found))
 
     def items(self, image: Bytes) -> Iterator[tuple[tuple[int, ...], Bytes]]:
         """Return the bytes of each use; raise UnprovedError if the image does not hold them."""
@@ -194,8 +180,7 @@ class ImageConstants:
             if isinstance(known, int):
                 yield use, image[known : known + nbytes]
                 continue
-            if known.min() < 0 or known.max() >= image.size:
-                raise UnprovedError(self._layer)
+            require(known.min() >= 0 and known.max() < image.size)
             yield use, image[known]
 
     def table(self, image: Bytes, count: int, each: int, rows: int = 1) -> Bytes:
@@ -206,11 +191,9 @@ class ImageConstants:
         table, is_known = np.zeros((rows, count, each), np.uint8), np.zeros(count, np.bool_)
         for (first, some), values in self.items(image):
             part, records = slice(first, first + some), values.reshape(rows, some, each)
-            if (table[:, part] != records)[:, is_known[part]].any():
-                raise UnprovedError(self._layer)
+            require((table[:, part] == records)[:, is_known[part]].all())
             table[:, part], is_known[part] = records, True
-        if not is_known.all():
-            raise UnprovedError(self._layer)
+        require(is_known.all())
         return table.reshape(-1)
 
 
@@ -221,8 +204,7 @@ def _step(numbers: ValueNumbers, there: Any, address: Address) -> int | None:
         return None
     distance = address(int(numbers[others[0]])) - address(int(numbers[first]))
     step, rest = divmod(distance, int(others[0] - first))
-    if rest or step <= 0:
-        raise UnprovedError
+    require(not rest and step > 0)
     return step
 
 
@@ -252,8 +234,7 @@ class ValueLocations:
                 y, x = divmod(pixel, tensor.columns)
                 return tensor.address + y * tensor.steps[0] + x * tensor.steps[1] + byte
         found = np.flatnonzero(m.planned == number)
-        if found.size == 0:
-            raise UnprovedError
+        require(found.size)
         return m.ram_base + int(found[0])
 
     def addresses(self, numbers: ValueNumbers) -> Int64s:
@@ -265,8 +246,7 @@ class ValueLocations:
         m, wide = self._memories, numbers.astype(np.int64)
         found = wide + m.image_base
         in_ram = wide >= m.image_bytes
-        if in_ram.any() and not in_ram.all():
-            raise UnprovedError
+        require(in_ram.all() or not in_ram.any())
         found[in_ram] = wide[in_ram] - m.image_bytes + m.ram_base
         for first, end, tensor in self._results:
             here = (wide >= first) & (wide < end)
@@ -275,8 +255,8 @@ class ValueLocations:
                 y, x = np.divmod(pixel, tensor.columns)
                 found[here] = tensor.address + y * tensor.steps[0] + x * tensor.steps[1] + byte
         at = found[in_ram] - m.ram_base
-        if wide.min() < 0 or (at >= m.ram_bytes).any() or (m.planned[at] != numbers[in_ram]).any():
-            raise UnprovedError
+        require(wide.min() >= 0 and (at < m.ram_bytes).all())
+        require((m.planned[at] == numbers[in_ram]).all())
         return found
 
     def address_functions(self, number: int) -> Iterator[Address]:
@@ -290,8 +270,7 @@ class ValueLocations:
     def _copy(self, which: int, number: int) -> int:
         """Return the address of a copy of a value, the lowest one being copy 0."""
         found = np.flatnonzero(self._memories.planned == number)
-        if which >= found.size:
-            raise UnprovedError
+        require(which < found.size)
         return self._memories.ram_base + int(found[which])
 
     def numbers(self, address: int, shape: Shape, steps: tuple[int, int]) -> Any:
@@ -301,8 +280,7 @@ class ValueLocations:
         if not 0 <= start < m.image_bytes:
             return view_region(m.planned, address - m.ram_base, shape, (*steps, 1))
         at = start + region_offsets(shape, steps)
-        if at[-1, -1, -1] >= m.image_bytes:
-            raise UnprovedError
+        require(at[-1, -1, -1] < m.image_bytes)
         return at
 
 
@@ -331,13 +309,11 @@ class LayerResults:
         _, columns, channels = self.shape
         strides = columns * channels, channels
         made = view_region(self._made, origin, tile, (*strides, 1))
-        if made.any():
-            raise UnprovedError(self.layer)
+        require(not made.any())
         made[...] = True
         size = 1 << self.element
         shape = (tile[0], tile[1], tile[2] * size)
-        if may_overlap(shape, steps):
-            raise UnprovedError(self.layer)
+        require(not may_overlap(shape, steps))
         numbers = view_region(
             self._numbers, origin * size, shape, (strides[0] * size, strides[1] * size, 1)
         )
@@ -346,12 +322,10 @@ class LayerResults:
     def record_store(self, numbers: ValueNumbers, address: int, steps: tuple[int, int]) -> None:
         """Record a store of results to an address."""
         ends = numbers.item(0), numbers.item(-1)
-        if min(ends) < self.bytes.start or max(ends) >= self.bytes.stop:
-            raise UnprovedError(self.layer)
+        require(min(ends) >= self.bytes.start and max(ends) < self.bytes.stop)
         area = self._memories.stores[self.layer].area
         if self._area.size == 0:
-            if len(area) > MAX_GAPS * self._numbers.size:
-                raise UnprovedError(self.layer)
+            require(len(area) <= MAX_GAPS * self._numbers.size)
             self._area = np.full(len(area), UNSET, np.int32)
         view_region(self._area, address - area.start, numbers.shape, (*steps, 1))[...] = numbers
 
@@ -364,11 +338,9 @@ class LayerResults:
         row = columns * pixel
         row = self._find(columns * nbytes, start + row) - start if rows > 1 else row
         shape = rows, columns, nbytes
-        if may_overlap(shape, (row, pixel)):
-            raise UnprovedError(self.layer)
+        require(not may_overlap(shape, (row, pixel)))
         found = view_region(self._area, start, shape, (row, pixel, 1))
-        if not (found == self._numbers.reshape(shape)).all():
-            raise UnprovedError(self.layer)
+        require((found == self._numbers.reshape(shape)).all())
         address = self._memories.stores[self.layer].area.start + start
         return TensorView(address, (row, pixel), 0, 0, rows, columns, nbytes, None)
 
@@ -382,8 +354,7 @@ class LayerResults:
         if expected < self._area.size and self._area.item(expected) == number:
             return expected
         (found,) = np.nonzero(self._area == number)
-        if found.size == 0:
-            raise UnprovedError(self.layer)
+        require(found.size)
         return int(found[0])
 
 

@@ -31,11 +31,17 @@ NOTHING = np.zeros(0, np.int32)
 
 
 class UnprovedError(Exception):
-    """No proof of what ``layers`` compute was found: they must be replayed as recorded."""
+    """Layers cannot be proved to be single operations: they are replayed as recorded."""
 
     def __init__(self, *layers: int) -> None:
         super().__init__(*layers)
         self.layers = frozenset(layers)
+
+
+def require(condition: Any) -> None:
+    """Raise UnprovedError unless a condition of the proof holds."""
+    if not condition:
+        raise UnprovedError
 
 
 def view_region(
@@ -46,12 +52,10 @@ def view_region(
     try:
         if len(steps) == 3:  # a fast path for nearly all regions
             row, column, byte = steps
-            if start < 0 or row < 0 or column < 0:
-                raise UnprovedError
+            require(start >= 0 and row >= 0 and column >= 0)
             strides = row * size, column * size, byte * size
             return np.ndarray(shape, memory.dtype, memory, start * size, strides)
-        if start < 0 or min(steps) < 0:
-            raise UnprovedError
+        require(start >= 0 and min(steps) >= 0)
         return np.ndarray(
             shape, memory.dtype, memory, start * size, [step * size for step in steps]
         )
@@ -107,13 +111,12 @@ class LayerStores:
         self._open[core, output] = len(self.targets)
         self.targets.append(None)
 
-    def origins(self, layer: int) -> Int64s:
+    def origins(self) -> Int64s:
         """Return the bytes from the layer's first result in DRAM to each tile's first one.
 
         Raises UnprovedError if some tile's results are not stored from the first one on.
         """
-        if None in self.targets or not self.targets:
-            raise UnprovedError(layer)
+        require(self.targets and None not in self.targets)
         return np.array(self.targets, np.int64) - self.area.start
 
     def add(self, core: int, d: Words) -> None:
@@ -155,8 +158,7 @@ class ValueMemory:
         """Return the first of ``count`` new numbers."""
         first = self.used
         self.used += count
-        if self.used > MAX_NUMBERS:
-            raise UnprovedError
+        require(self.used <= MAX_NUMBERS)
         return first
 
     def view_dram(self, memory: ValueNumbers, d: Words) -> Any:
@@ -209,8 +211,7 @@ class ValueMemory:
         start, shape, steps = load_region(d)
         if 0 in shape:
             return NOTHING
-        if may_overlap(shape, steps[:2]):
-            raise UnprovedError
+        require(not may_overlap(shape, steps[:2]))
         runs, rows = d[LOAD.count_x], d[LOAD.count_y]
         left, above = d[LOAD.pad_x_before], d[LOAD.pad_y_before]
         target = self.begin_write(core, start, shape, steps)
@@ -234,9 +235,8 @@ class ValueMemory:
         shape = d[STORE.count_y], d[STORE.count_x], d[STORE.run_bytes]
         if 0 in shape:
             return NOTHING
-        is_image = 0 <= d[STORE.dram] - self.image_base < self.image_bytes
-        if is_image or may_overlap(shape, (d[STORE.dram_stride_y], d[STORE.dram_stride_x])):
-            raise UnprovedError
+        require(not 0 <= d[STORE.dram] - self.image_base < self.image_bytes)
+        require(not may_overlap(shape, (d[STORE.dram_stride_y], d[STORE.dram_stride_x])))
         numbers: ValueNumbers = view_region(self.scratchpads[core], *store_region(d))
         self.view_dram(self.recorded, d)[...] = numbers
         return numbers
