@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmpsim.atomic import write_npz
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.output import emit_result
+from nmpsim.cli.output import emit_result, show_progress
 from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE
 
 if TYPE_CHECKING:
@@ -37,14 +37,13 @@ def run_batch(
     """
     from nmpsim.core.run import Progress
     from nmpsim.views.batch_text import RunSummary, batch_json, print_batch
-    from nmpsim.views.progress import RunProgress, stderr_console
 
     for sample in samples:
         sample.load()
     runs: list[RunSummary] = []
     outputs: list[dict[str, npt.NDArray[Any]]] = []
     code = EXIT_OK
-    with RunProgress(stderr_console()) as progress:
+    with show_progress() as progress:
 
         def report_compiling(event: Progress) -> None:
             if event.kind == "compiling":

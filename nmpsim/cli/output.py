@@ -16,6 +16,8 @@ from nmpsim.diagnostics import fail
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from nmpsim.views.progress import RunProgress
+
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
     """Raise UserError if an output file cannot be written, before anything is computed.
@@ -66,6 +68,15 @@ def describe_partial_results(results: Path | None) -> str | None:
     if results is None or not results.is_file():
         return None
     return f"partial results are in {results}; the same command continues from there"
+
+
+@contextmanager
+def show_progress() -> Iterator[RunProgress]:
+    """Provide a listener for progress events, which it shows on stderr until the context ends."""
+    from nmpsim.views.progress import RunProgress, stderr_console
+
+    with RunProgress(stderr_console()) as progress:
+        yield progress
 
 
 def emit(text: str, output: Path | None = None) -> None:

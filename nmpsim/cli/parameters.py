@@ -8,7 +8,7 @@ A request is a frozen attrs class with one field for each parameter of a command
         threads: Positive | None = option("Number of threads.", "N", group="Execution")
         limits: LimitOptions
 
-    @define_command("run", Request)
+    @define_command
     def command(request: Request) -> int: ...
 
 The annotation decides how a value is parsed: ``bool`` is a flag, ``tuple[T, ...]`` may be given
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import attrs
 import click
@@ -31,7 +31,6 @@ from nmpsim.cli.guard import report_write_errors
 from nmpsim.cli.stdin import spool
 from nmpsim.diagnostics import fail
 
-_Request = TypeVar("_Request")
 _MAKE = "make"
 _WORDS = "nmpsim.words"
 _COMMON = "Options"
@@ -103,20 +102,18 @@ def given_words(ctx: click.Context) -> tuple[str, ...]:
     return tuple(ctx.meta[_WORDS])
 
 
-def define_command(
-    name: str, request: type[_Request], help: str | None = None
-) -> Callable[[Callable[[_Request], int | None]], Command]:
-    """Make a click command of a function that takes a request; its docstring is the help."""
+def define_command(run: Callable[[Any], int | None]) -> Command:
+    """Return the click command of a function that takes a request; its docstring is the help.
 
-    def decorate(run: Callable[[_Request], int | None]) -> Command:
-        return Command(
-            name,
-            params=list(_parameters(request)),
-            callback=lambda **values: run(_build(request, values)),
-            help=help or run.__doc__,
-        )
-
-    return decorate
+    The command is named as the function's module.
+    """
+    request = get_type_hints(run)["request"]
+    return Command(
+        run.__module__.rpartition(".")[2],
+        params=list(_parameters(request)),
+        callback=lambda **values: run(_build(request, values)),
+        help=run.__doc__,
+    )
 
 
 def argument(metavar: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from nmpsim.analysis.explain import ErrorBand, Factor
 from nmpsim.atomic import write_file
 from nmpsim.diagnostics import fail
 from nmpsim.extras import require_extra
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROWS = 13
 """Lines of the text plot; odd, so that one is at 0."""
@@ -64,7 +67,6 @@ def check_figure(path: Path) -> None:
 
 def write_figure(path: Path, factor: Factor, band: ErrorBand) -> None:
     """Write the plot as SVG or PNG, by the suffix of the file; the bytes are reproducible."""
-    import matplotlib
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 4.0), layout="constrained")
@@ -76,6 +78,13 @@ def write_figure(path: Path, factor: Factor, band: ErrorBand) -> None:
     axes.set_title(f"{factor.real:.9g} as pre {form.pre}, post {form.post}, scale {form.mul}")
     axes.set_xlabel("input")
     axes.set_ylabel("error, units of the last place")
+    save_figure(path, figure)
+
+
+def save_figure(path: Path, figure: Figure) -> None:
+    """Write a figure of matplotlib as SVG or PNG, by the suffix of the file, reproducibly."""
+    import matplotlib
+
     kind = path.suffix.lower().removeprefix(".")
 
     def save(file: IO[bytes]) -> None:

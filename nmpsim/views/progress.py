@@ -10,6 +10,7 @@ from rich.console import Console
 
 from nmpsim.compile_notice import COMPILE_NOTICE
 from nmpsim.escape import escape_line
+from nmpsim.records import frozen
 from nmpsim.views.text import shorten_middle
 
 if TYPE_CHECKING:
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
 DELAY_SECONDS = 0.5
 """Time before the bar appears."""
+
+
+@frozen
+class ItemProgress:
+    """A progress event of a work that is not a run."""
+
+    done: int
+    """Finished items."""
+    total: int
+    name: str
+    """Name of the current item."""
+    kind: str = "item"
 
 
 class Event(Protocol):

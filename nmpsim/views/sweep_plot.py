@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import ascii_uppercase
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmpsim.atomic import cannot_write, write_file
+from nmpsim.atomic import cannot_write
 from nmpsim.config import format_setting_name
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.table import Row
 from nmpsim.extras import require_extra
+from nmpsim.views.error_plot import save_figure
 from nmpsim.views.text import plural
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ def write_plots(folder: Path, result: SweepResult) -> Iterator[Path]:
 
 
 def _write(path: Path, title: str, draw: Any) -> None:
-    import matplotlib
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
@@ -68,12 +68,7 @@ def _write(path: Path, title: str, draw: Any) -> None:
     axes.set_title(title, parse_math=False)
     axes.grid(visible=True, which="both", linewidth=0.3)
     draw(axes)
-
-    def save(file: IO[bytes]) -> None:
-        with matplotlib.rc_context({"svg.hashsalt": "nmpsim"}):
-            figure.savefig(file, format="svg", metadata={"Date": None})
-
-    write_file(path, save)
+    save_figure(path, figure)
 
 
 def _draw_cycles(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:

@@ -21,7 +21,7 @@ class Request:
     output: OutputFile = output_option("PROG.bin", "The bundle to write.")
 
 
-@define_command("asm", Request)
+@define_command
 def command(request: Request) -> None:
     """Assemble a bundle; the inverse of `nmpsim disasm --data`."""
     source, output = request.source, request.output

@@ -26,7 +26,7 @@ from nmpsim.cli.options import (
     output_option,
     strict_option,
 )
-from nmpsim.cli.output import check_outputs, emit, emit_json, emit_result
+from nmpsim.cli.output import check_outputs, emit, emit_json, emit_result, show_progress
 from nmpsim.cli.parameters import (
     InputFile,
     Natural,
@@ -125,7 +125,7 @@ class Request:
         return self.output, self.junit, self.sarif, self.markdown
 
 
-@define_command("check", Request)
+@define_command
 def command(request: Request) -> int:
     """Check the outputs and costs of a bundle, or of every case of a suite.
 
@@ -191,7 +191,6 @@ def _check(request: Request) -> int:
     from nmpsim.checking import check_cases, exit_code
     from nmpsim.cli.suite_files import case_work
     from nmpsim.views.check_junit import require_junitparser
-    from nmpsim.views.progress import RunProgress, stderr_console
 
     suite = _apply_limits(_select(_load_suite(request), request.names), request)
     _check_files(request, suite)
@@ -205,7 +204,7 @@ def _check(request: Request) -> int:
         strict=request.strict,
         images=request.inputs.images,
     )
-    with RunProgress(stderr_console()) as progress:
+    with show_progress() as progress:
         results = check_cases(
             work, names, jobs=request.jobs, max_memory=request.max_memory, progress=progress
         )

@@ -17,7 +17,7 @@ from nmpsim.cli.options import (
     tensors_option,
     weights_option,
 )
-from nmpsim.cli.output import check_outputs, emit_result
+from nmpsim.cli.output import check_outputs, emit_result, show_progress
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
@@ -59,18 +59,7 @@ class Request:
     )
 
 
-_HELP = f"""Compile a network for the NMP: a TFLite or ONNX model, or Glow's LIR.
-
-Numerics profiles: {", ".join(NUMERICS_NAMES)}. By default the format of the model decides, and LIR
-uses {DEFAULT_NUMERICS}. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the
-LIR.
-
-A tiling is chosen by all costs of the device (burst), by bytes alone (bytes), or by one rule
-without a search (simple). Integer islands are on by default in models of 16 bits only.
-"""
-
-
-@define_command("compile", Request, help=_HELP)
+@define_command
 def command(request: Request) -> None:
     """Compile a network to a bundle."""
     prints = request.format == "json" or request.rescale_bias or request.explain_tiling
@@ -80,9 +69,8 @@ def command(request: Request) -> None:
     profile, by_layer = _parse_numerics(request.numerics)
     config = load_device(request.device)
     from nmpsim import session
-    from nmpsim.views.progress import RunProgress, stderr_console
 
-    with RunProgress(stderr_console()) as progress:
+    with show_progress() as progress:
         compiled = session.compile(
             *files,
             input_shapes=request.shapes.parse(),
@@ -98,6 +86,17 @@ def command(request: Request) -> None:
         )
         digest = _save(compiled, request)
     _show(compiled, digest, request)
+
+
+command.help = f"""Compile a network for the NMP: a TFLite or ONNX model, or Glow's LIR.
+
+Numerics profiles: {", ".join(NUMERICS_NAMES)}. By default the format of the model decides, and LIR
+uses {DEFAULT_NUMERICS}. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the
+LIR.
+
+A tiling is chosen by all costs of the device (burst), by bytes alone (bytes), or by one rule
+without a search (simple). Integer islands are on by default in models of 16 bits only.
+"""
 
 
 def _save(compiled: Compiled, request: Request) -> str:

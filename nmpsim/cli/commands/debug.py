@@ -32,7 +32,7 @@ from nmpsim.cli.options import (
     max_memory_option,
     patch_option,
 )
-from nmpsim.cli.output import check_outputs, emit, emit_json
+from nmpsim.cli.output import check_outputs, emit, emit_json, show_progress
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
@@ -92,7 +92,7 @@ class Request:
     )
 
 
-@define_command("debug", Request)
+@define_command
 def command(request: Request) -> int:
     """Step through a run by layers, tiles or instructions, forwards and backwards.
 
@@ -224,9 +224,8 @@ def _make_shell(request: Request) -> Shell:
 def _show_progress(debugger: Debugger) -> Iterator[None]:
     """Show a progress bar until the end of the context."""
     from nmpsim.core.run import Progress
-    from nmpsim.views.progress import RunProgress, stderr_console
 
-    with RunProgress(stderr_console()) as progress:
+    with show_progress() as progress:
         compilation = debugger.execution.engine.compilation
         compilation.listener = lambda: progress(Progress("compiling"))
 

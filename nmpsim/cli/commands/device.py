@@ -17,7 +17,7 @@ class Request:
     format: Format = format_option()
 
 
-@define_command("device", Request)
+@define_command
 def command(request: Request) -> None:
     """Show all settings of a device; without a file, those of the NMP."""
     from nmpsim.config import given_device

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import attrs
-
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import Format, Tolerance, format_option, output_option
-from nmpsim.cli.output import check_outputs, emit_result
+from nmpsim.cli.output import check_outputs, emit_result, show_progress
 from nmpsim.cli.parameters import (
     InputFile,
     Natural,
@@ -30,16 +28,6 @@ if TYPE_CHECKING:
     from nmpsim.bundle import Bundle
 
 _TOLERANCES = "Tolerances"
-
-
-@attrs.frozen
-class _Progress:
-    """Number of compared tensors, as a progress event."""
-
-    done: int
-    total: int
-    name: str
-    kind: str = "layer"
 
 
 @frozen(kw_only=True)
@@ -70,7 +58,7 @@ class Request:
     output: OutputFile | None = output_option("FILE", "Write to this file.  [default: stdout]")
 
 
-@define_command("diff", Request)
+@define_command
 def command(request: Request) -> int:
     """Compare run B with run A: the first difference, the worst, and every layer.
 
@@ -141,10 +129,10 @@ def _compare_runs(
     names: Mapping[str, str],
 ) -> RunDifference:
     from nmpsim.analysis.diff import compare_runs
-    from nmpsim.views.progress import RunProgress, stderr_console
+    from nmpsim.views.progress import ItemProgress
 
     bundle = None if request.bundle is None else load_program(request.bundle)
-    with RunProgress(stderr_console()) as progress:
+    with show_progress() as progress:
         return compare_runs(
             first.tensors(bundle),
             second.tensors(bundle),
@@ -153,7 +141,7 @@ def _compare_runs(
             parameters=_quantization_of(bundle),
             names=names,
             origins={} if bundle is None else bundle.metadata.origins,
-            progress=lambda *state: progress(_Progress(*state)),
+            progress=lambda *state: progress(ItemProgress(*state)),
         )
 
 

@@ -18,7 +18,7 @@ class Request:
     output: OutputFile | None = output_option("PROG.s", "Write to this file.  [default: stdout]")
 
 
-@define_command("disasm", Request)
+@define_command
 def command(request: Request) -> None:
     """Show the program of a bundle as assembly text.
 

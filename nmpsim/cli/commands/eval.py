@@ -21,7 +21,7 @@ from nmpsim.cli.options import (
     max_memory_option,
     output_option,
 )
-from nmpsim.cli.output import check_outputs, describe_partial_results, emit_result
+from nmpsim.cli.output import check_outputs, describe_partial_results, emit_result, show_progress
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
@@ -53,7 +53,7 @@ class Request:
     max_memory: Size | None = max_memory_option()
 
 
-@define_command("eval", Request)
+@define_command
 def command(request: Request) -> int:
     """Run a classifier on labelled samples: accuracy, cycles, saturation.
 
@@ -75,7 +75,6 @@ def command(request: Request) -> int:
     from nmpsim.experiments import evaluate, evaluation_json, write_confusion
     from nmpsim.experiments.samples import check_labels, count_classes
     from nmpsim.views.eval_text import print_evaluation
-    from nmpsim.views.progress import RunProgress, stderr_console
 
     bundle = load_program(request.bundle, inputs=[str(request.dataset)])
     data = load_dataset(
@@ -92,7 +91,7 @@ def command(request: Request) -> int:
     if request.classes is not None:
         names = read_class_names(request.classes, classes)
     note = partial(describe_partial_results, request.output)
-    with add_interrupt_note(note), RunProgress(stderr_console()) as progress:
+    with add_interrupt_note(note), show_progress() as progress:
         found = evaluate(
             bundle,
             data.samples,

@@ -42,7 +42,7 @@ class Request:
     plot: OutputFile | None = option("Plot the error into a file.", "FILE.svg|png", group=_SCALE)
 
 
-@define_command("explain", Request)
+@define_command
 def command(request: Request) -> None:
     """Show how real factors become integers, and the error of that.
 

@@ -37,7 +37,7 @@ class Request:
     output: OutputFile | None = output_option("OUT", "Write to this file.  [default: stdout]")
 
 
-@define_command("history", Request)
+@define_command
 def command(request: Request) -> None:
     """Store JSON reports of runs and evaluations in a folder, and show them over commits.
 

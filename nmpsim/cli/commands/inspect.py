@@ -18,7 +18,7 @@ class Request:
     format: Format = format_option()
 
 
-@define_command("inspect", Request)
+@define_command
 def command(request: Request) -> None:
     """Show the contents of a bundle: inputs, outputs, where each layer runs, sizes.
 

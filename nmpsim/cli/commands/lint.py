@@ -50,7 +50,7 @@ class Request:
     )
 
 
-@define_command("lint", Request)
+@define_command
 def command(request: Request) -> int:
     """Check a program for numerical problems: biases, scales, overflow, float parts.
 

@@ -22,7 +22,7 @@ from nmpsim.cli.options import (
     output_option,
     weights_option,
 )
-from nmpsim.cli.output import check_outputs, emit_result
+from nmpsim.cli.output import check_outputs, emit_result, show_progress
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.records import frozen
@@ -75,7 +75,7 @@ class Request:
         return self.output is not None and self.output.suffix.lower() == BUNDLE_SUFFIX
 
 
-@define_command("quantize", Request)
+@define_command
 def command(request: Request) -> None:
     """Quantize a float network, an ONNX model or LIR, with ranges from samples or from a profile.
 
@@ -156,9 +156,8 @@ def _write(
         return
     from nmpsim import session
     from nmpsim.views.compile_text import host_notes, summary
-    from nmpsim.views.progress import RunProgress, stderr_console
 
-    with RunProgress(stderr_console()) as progress:
+    with show_progress() as progress:
         compiled = session.compile(program, device=device, progress=progress)
         compiled.file.check(str(output))
         session.save(compiled, output)

@@ -17,6 +17,7 @@ from nmpsim.cli.options import (
     engine_option,
     output_option,
 )
+from nmpsim.cli.output import show_progress
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, about, fail
 from nmpsim.records import frozen
@@ -40,7 +41,7 @@ class Request:
     output: OutputFile = output_option("FOLDER", "New folder for the reduced program.")
 
 
-@define_command("reduce", Request)
+@define_command
 def command(request: Request) -> int:
     """Reduce a failing program to the smallest part that still fails, and write it.
 
@@ -58,7 +59,6 @@ def command(request: Request) -> int:
     from nmpsim import session
     from nmpsim.analysis.reduce import add_program_outputs, reduce, write_repro
     from nmpsim.cli.inputs import load_inputs
-    from nmpsim.views.progress import RunProgress, stderr_console
 
     if request.reference is not None and request.saturates is not None:
         raise fail("ARG001", "--reference and --saturates exclude each other", hint="give one")
@@ -67,7 +67,7 @@ def command(request: Request) -> int:
     arrays = load_inputs(request.inputs, bundle.metadata)
     engine = choose_engine(request.engine)
     device = session.Device(config or session.device_of(bundle), engine=engine)
-    with RunProgress(stderr_console()) as progress:
+    with show_progress() as progress:
         # A wrong or saturated result may come after a violation of the contract.
         strict = request.reference is None and request.saturates is None
         report = device.run(bundle, arrays, save_layers=True, progress=progress, strict=strict)

@@ -29,7 +29,7 @@ from nmpsim.cli.options import (
     patch_option,
     strict_option,
 )
-from nmpsim.cli.output import check_outputs, emit, emit_json, text_output
+from nmpsim.cli.output import check_outputs, emit, emit_json, show_progress, text_output
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
@@ -109,7 +109,7 @@ class Request:
         return (*files, *node_data_paths(self.node_data))
 
 
-@define_command("run", Request)
+@define_command
 def command(request: Request) -> int:
     """Run a compiled network: its outputs, its cycles layer by layer, what saturated.
 
@@ -165,13 +165,12 @@ def _run(request: Request, bundle: Bundle, device: Device, arrays: Arrays) -> in
     """Run the bundle once, write the report and return the exit code."""
     from nmpsim import session
     from nmpsim.core.limits import TimeBudget, TimeLimitError
-    from nmpsim.views.progress import RunProgress, stderr_console
 
     limits = request.limits.limits()
     keeps_layers = request.shadow or bool(request.histogram) or request.save_layers is not None
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
     recorder = _Recorder(bundle) if request.timeline else None
-    with RunProgress(stderr_console()) as progress:
+    with show_progress() as progress:
         with open_traces(request.traces, bundle, device.config) as traces:
             report = device.run(
                 bundle,

@@ -22,7 +22,7 @@ from nmpsim.cli.options import (
     tensors_option,
     weights_option,
 )
-from nmpsim.cli.output import check_outputs, describe_partial_results, emit_result
+from nmpsim.cli.output import check_outputs, describe_partial_results, emit_result, show_progress
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 from nmpsim.records import frozen
@@ -53,7 +53,7 @@ class Request:
     max_memory: Size | None = max_memory_option()
 
 
-@define_command("sweep", Request)
+@define_command
 def command(request: Request) -> int:
     """Compile a network for every device of a grid and run it there, in parallel.
 
@@ -75,7 +75,6 @@ def command(request: Request) -> int:
     from nmpsim.cli.inputs import find_samples, single_sample
     from nmpsim.cli.samples import ProgramInputs
     from nmpsim.experiments import load_sweep_program, sweep
-    from nmpsim.views.progress import RunProgress, stderr_console
 
     grid = _read_grid(request)
     device = load_device(request.device)
@@ -90,7 +89,7 @@ def command(request: Request) -> int:
     )
     arrays = single_sample(find_samples(request.inputs.arguments, inputs)).load()
     note = partial(describe_partial_results, request.output)
-    with add_interrupt_note(note), RunProgress(stderr_console()) as progress:
+    with add_interrupt_note(note), show_progress() as progress:
         result = sweep(
             program,
             arrays,

@@ -15,9 +15,10 @@ from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.figures import (
     Figure,
-    axis,
     figure_spec,
     names_axis,
+    nominal,
+    quantitative,
     short_names,
     tooltips,
 )
@@ -188,9 +189,9 @@ def change_figure(runs: _Runs) -> Figure | None:
         encoding={
             "y": names_axis("layer"),
             "yOffset": {"field": "run", "sort": list(runs)},
-            "x": axis("cycles", "quantitative", "cycles"),
-            "color": axis("run", "nominal", "run", sort=list(runs)),
-            "tooltip": tooltips(values, layer="layer", run="run", cycles="cycles"),
+            "x": quantitative("cycles", "cycles"),
+            "color": nominal("run", "run", sort=list(runs)),
+            "tooltip": tooltips(values, "layer", "run", "cycles"),
         },
     )
     said = f"{len(drawn)} of {len(changed)} layers with changed cycles, largest change first."

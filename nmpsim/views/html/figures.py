@@ -108,7 +108,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 def names_axis(field: str) -> dict[str, Any]:
     """Return an encoding by layers, in order and with all labels."""
-    return axis(field, "nominal", None, sort=None, axis={"labelLimit": 8 * NAME_CHARACTERS})
+    return nominal(field, None, sort=None, axis={"labelLimit": 8 * NAME_CHARACTERS})
 
 
 def cores_of(report: RunReport) -> int:
@@ -117,9 +117,14 @@ def cores_of(report: RunReport) -> int:
     return count if isinstance(count, int) and 0 < count <= MAX_CORES else 1
 
 
-def axis(field: str, kind: str, title: str | None, **more: Any) -> dict[str, Any]:
-    """Return an encoding by a field."""
-    return {"field": field, "type": kind, "title": title, **more}
+def quantitative(field: str, title: str, **more: Any) -> dict[str, Any]:
+    """Return an encoding by a field of numbers."""
+    return {"field": field, "type": "quantitative", "title": title, **more}
+
+
+def nominal(field: str, title: str | None, **more: Any) -> dict[str, Any]:
+    """Return an encoding by a field of names."""
+    return {"field": field, "type": "nominal", "title": title, **more}
 
 
 def zoom(*encodings: str) -> dict[str, Any]:
@@ -132,17 +137,22 @@ def zoom(*encodings: str) -> dict[str, Any]:
     }
 
 
-def color_scale(of: Mapping[str, str]) -> dict[str, Any]:
+def color_scale(colors: Mapping[str, str]) -> dict[str, Any]:
     """Return a scale from names to colors."""
-    return {"domain": list(of), "range": list(of.values())}
+    return {"domain": list(colors), "range": list(colors.values())}
 
 
-def tooltips(values: Sequence[Mapping[str, Any]], **titles: str) -> list[dict[str, Any]]:
-    """Return the tooltip encoding of fields and their titles, with rounded numbers."""
+def tooltips(
+    values: Sequence[Mapping[str, Any]], *fields: str, **titles: str
+) -> list[dict[str, Any]]:
+    """Return the tooltip encoding of fields, with rounded numbers.
+
+    Fields are given by their names, then by name and title if these differ.
+    """
     example = values[0] if values else {}
     return [
         {"field": field, "title": title} | _rounded(example.get(field))
-        for field, title in titles.items()
+        for field, title in {**dict(zip(fields, fields, strict=True)), **titles}.items()
     ]
 
 

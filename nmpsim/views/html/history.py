@@ -13,7 +13,7 @@ from nmpsim.views.history_text import (
     network_name,
     verdicts,
 )
-from nmpsim.views.html.figures import Figure, axis, figure_spec, tooltips
+from nmpsim.views.html.figures import Figure, figure_spec, nominal, quantitative, tooltips
 from nmpsim.views.html.page import FigureRenderer, load_template, require_html
 from nmpsim.views.html.tables import Table, make_table
 from nmpsim.views.measures import RUN_MEASURES, Measure
@@ -79,7 +79,7 @@ def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) ->
         }
         for entry, line, value in known
     ]
-    commits = axis("place", "ordinal", "commit", sort=None)
+    commits = nominal("place", "commit", sort=None) | {"type": "ordinal"}
     commits["axis"] = {"labelExpr": f"slice(split(datum.label, ' ')[1], 0, {SHORT})"}
     height = f"{unit}, % of the first" if is_share else unit
     spec = figure_spec(
@@ -88,12 +88,10 @@ def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) ->
         mark={"type": "line", "point": True},
         encoding={
             "x": commits,
-            "y": axis("height", "quantitative", height, scale={"zero": False}),
-            "color": axis("network", "nominal", "network"),
-            "shape": axis("network", "nominal", "network"),
-            "tooltip": tooltips(
-                values, network="network", commit="commit", date="date", value=title.lower()
-            ),
+            "y": quantitative("height", height, scale={"zero": False}),
+            "color": nominal("network", "network"),
+            "shape": nominal("network", "network"),
+            "tooltip": tooltips(values, "network", "commit", "date", value=title.lower()),
         },
     )
     return Figure(title, "By commit, the oldest first; the axis may not begin at 0.", spec)

@@ -14,26 +14,14 @@ from nmpsim.extras import require_extra
 from nmpsim.report.data import RunReport
 from nmpsim.views.html import compare, tables
 from nmpsim.views.html.figures import MAX_MARKS, Figure
-from nmpsim.views.html.headline import Headline, headline, title_of
-from nmpsim.views.html.layer_graph import LayerGraph, layer_graph
+from nmpsim.views.html.headline import headline, title_of
+from nmpsim.views.html.layer_graph import layer_graph
 from nmpsim.views.html.run_figures import error_figures, run_figures
 from nmpsim.views.outputs import output_lines
+from nmpsim.views.progress import ItemProgress
 from nmpsim.views.run_text import run_totals
 
-
-@attrs.frozen
-class RenderProgress:
-    """Progress of a report, an event of :mod:`nmpsim.views.progress`."""
-
-    done: int
-    """Number of rendered figures."""
-    total: int
-    name: str
-    """Title of the current figure."""
-    kind: str = "figure"
-
-
-RenderCallback = Callable[[RenderProgress], None]
+RenderCallback = Callable[[ItemProgress], None]
 
 
 @attrs.frozen
@@ -46,28 +34,6 @@ class _RenderedFigure:
     still: str | None
     """Data URL of the image; None for a folded figure."""
     id: str
-
-
-@attrs.frozen
-class _Run:
-    """Variables of the template for one run."""
-
-    id: str
-    name: str
-    report: RunReport
-    headline: Headline
-    totals: list[tuple[str, str]]
-    outputs: list[str]
-    graph: LayerGraph | None
-    slow: tables.Table
-    saturation: tables.Table
-    placement: tables.Table
-    layers: tables.Table
-    settings: tables.Table
-    sensitivity: tables.Table | None
-    shadow: tables.Table | None
-    errors: list[_RenderedFigure]
-    figures: list[_RenderedFigure]
 
 
 def require_html() -> None:
@@ -99,8 +65,10 @@ def html_page(runs: Mapping[str, RunReport], listener: RenderCallback | None = N
     page: str = load_template("page.html.jinja").render(
         title=", ".join(dict.fromkeys(title_of(name, run) for name, run in runs.items())),
         runs=[
-            _run(n, name, runs[name], renderer.render(errors[name]), renderer.render(figures[name]))
-            for n, name in enumerate(runs)
+            _run_variables(
+                n, name, run, renderer.render(errors[name]), renderer.render(figures[name])
+            )
+            for n, (name, run) in enumerate(runs.items())
         ],
         comparison=_comparison(runs, renderer.render([changes] if changes else [])),
         vega=vega_script(),
@@ -138,7 +106,7 @@ class FigureRenderer:
         from nmpsim.views.html.draw import compress, render_image
 
         if self._listener is not None:
-            self._listener(RenderProgress(self._done, self._total, figure.title))
+            self._listener(ItemProgress(self._done, self._total, figure.title))
         self._done += 1
         id = f"figure-{self._done}"
         if figure.marks > MAX_MARKS:
@@ -147,31 +115,32 @@ class FigureRenderer:
         return _RenderedFigure(figure, spec, None if figure.narrow else render_image(figure), id)
 
 
-def _run(
+def _run_variables(
     number: int,
     name: str,
     report: RunReport,
     errors: list[_RenderedFigure],
     figures: list[_RenderedFigure],
-) -> _Run:
-    return _Run(
-        id=f"run-{number}",
-        name=name,
-        report=report,
-        headline=headline(report),
-        totals=run_totals(report),
-        outputs=[text for output in report.output_reports for text in output_lines(output)],
-        graph=layer_graph(report),
-        slow=tables.slow_table(report),
-        saturation=tables.saturation_table(report),
-        placement=tables.placement_table(report),
-        layers=tables.layer_table(report),
-        settings=tables.settings_table(report),
-        sensitivity=tables.sensitivity_table(report),
-        shadow=tables.shadow_table(report),
-        errors=errors,
-        figures=figures,
-    )
+) -> dict[str, Any]:
+    """Return the variables of the template for one run."""
+    return {
+        "id": f"run-{number}",
+        "name": name,
+        "report": report,
+        "headline": headline(report),
+        "totals": run_totals(report),
+        "outputs": [text for output in report.output_reports for text in output_lines(output)],
+        "graph": layer_graph(report),
+        "slow": tables.slow_table(report),
+        "saturation": tables.saturation_table(report),
+        "placement": tables.placement_table(report),
+        "layers": tables.layer_table(report),
+        "settings": tables.settings_table(report),
+        "sensitivity": tables.sensitivity_table(report),
+        "shadow": tables.shadow_table(report),
+        "errors": errors,
+        "figures": figures,
+    }
 
 
 def _shown(value: Any) -> Any:

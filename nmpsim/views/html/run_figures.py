@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nmpsim.config import DeviceConfig, from_settings
@@ -13,12 +13,13 @@ from nmpsim.views.analyses_text import PARTS
 from nmpsim.views.html.figures import (
     ZOOM_HINT,
     Figure,
-    axis,
     color_scale,
     cores_of,
     figure_spec,
     layer_labels,
     names_axis,
+    nominal,
+    quantitative,
     stacked_spec,
     tooltips,
     zoom,
@@ -62,10 +63,10 @@ def error_figures(report: RunReport) -> Iterator[Figure]:
         mark={"type": "bar"},
         encoding={
             "x": names_axis("layer"),
-            "y": axis("mean", "quantitative", "mean error, units of the last place"),
-            "color": axis("part", "nominal", "part", scale=color_scale(part_colors)),
+            "y": quantitative("mean", "mean error, units of the last place"),
+            "color": nominal("part", "part", scale=color_scale(part_colors)),
             "order": {"field": "order", "type": "quantitative"},
-            "tooltip": tooltips(values, layer="layer", part="part", mean="mean", worst="worst"),
+            "tooltip": tooltips(values, "layer", "part", "mean", "worst"),
         },
     )
     text = (
@@ -80,9 +81,9 @@ def error_figures(report: RunReport) -> Iterator[Figure]:
 def run_figures(report: RunReport) -> Iterator[Figure]:
     """Yield every figure for which the report has data."""
     if any(sum(layer.core_cycles.values()) for layer in report.layers):
-        yield _causes(report)
+        yield _cause_figure(report)
     if any(report.critical_path.values()):
-        yield _path(report)
+        yield _path_figure(report)
     if any(layer.macs and layer.cycles for layer in report.layers):
         yield roofline(report, from_settings(report.device))
     if any(layer.saturated for layer in report.layers):
@@ -97,28 +98,46 @@ def run_figures(report: RunReport) -> Iterator[Figure]:
         yield _histogram(report, one)
 
 
-def _causes(report: RunReport) -> Figure:
-    cores = cores_of(report)
+def _cause_figure(report: RunReport) -> Figure:
+    text = "Cycles of each layer, divided by what its cores did."
+    title, cores = "Cycles by layer and cause", cores_of(report)
+    found = [layer.core_cycles for layer in report.layers]
+    spec = _bars(report, found, CORE_CAUSES, "cycles, mean of all cores", cores)
+    return Figure(title, text, spec)
+
+
+def _path_figure(report: RunReport) -> Figure:
+    total = sum(report.critical_path.values())
+    shares = [
+        f"{percent(n, total)}% {PATH_CAUSES[name].meaning}"
+        for name, n in largest(report.critical_path)
+    ]
+    text = f"Causes on the critical path of each layer. Of the run: {'; '.join(shares)}."
+    found = [layer.critical_path for layer in report.layers]
+    return Figure("Critical path by layer", text, _bars(report, found, PATH_CAUSES, "cycles"))
+
+
+def _bars(
+    report: RunReport,
+    cycles: Sequence[Mapping[str, int]],
+    causes: Mapping[str, Cause],
+    title: str,
+    cores: int | None = None,
+) -> dict[str, Any]:
+    """Return stacked bars of causes, one per layer, of heights divided by ``cores`` if given."""
     values = [
         {
             "layer": label,
             "cause": cause.title,
             "meaning": cause.meaning,
             "order": order,
-            "cycles": round(count / cores, 1),
-            "share": f"{percent(count, sum(layer.core_cycles.values()))}%",
+            "cycles": count if cores is None else round(count / cores, 1),
+            "share": f"{percent(count, sum(found.values()))}%",
         }
-        for layer, label in zip(report.layers, layer_labels(report), strict=True)
-        for order, (name, cause) in enumerate(CORE_CAUSES.items())
-        if (count := layer.core_cycles.get(name, 0))
+        for found, label in zip(cycles, layer_labels(report), strict=True)
+        for order, (name, cause) in enumerate(causes.items())
+        if (count := found.get(name, 0))
     ]
-    spec = _bars(values, "cycles, mean of all cores", CORE_CAUSES)
-    text = "Cycles of each layer, divided by what its cores did."
-    return Figure("Cycles by layer and cause", text, spec)
-
-
-def _bars(values: list[dict[str, Any]], what: str, causes: Mapping[str, Cause]) -> dict[str, Any]:
-    """Return stacked bars of causes, one per layer; ``what`` is the title of the height."""
     colors = {one.title: one.color for one in causes.values()}
     return figure_spec(
         values,
@@ -126,48 +145,14 @@ def _bars(values: list[dict[str, Any]], what: str, causes: Mapping[str, Cause]) 
         mark={"type": "bar"},
         encoding={
             "x": names_axis("layer"),
-            "y": axis("cycles", "quantitative", what),
-            "color": axis(
-                "cause",
-                "nominal",
-                "cause",
-                scale=color_scale(colors),
-            ),
+            "y": quantitative("cycles", title),
+            "color": nominal("cause", "cause", scale=color_scale(colors)),
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": tooltips(
-                values,
-                layer="layer",
-                cause="cause",
-                meaning="meaning",
-                cycles="cycles",
-                share="share of the layer",
+                values, "layer", "cause", "meaning", "cycles", share="share of the layer"
             ),
         },
     )
-
-
-def _path(report: RunReport) -> Figure:
-    values = [
-        {
-            "layer": label,
-            "cause": cause.title,
-            "meaning": cause.meaning,
-            "order": order,
-            "cycles": count,
-            "share": f"{percent(count, layer.cycles)}%",
-        }
-        for layer, label in zip(report.layers, layer_labels(report), strict=True)
-        for order, (name, cause) in enumerate(PATH_CAUSES.items())
-        if (count := layer.critical_path.get(name, 0))
-    ]
-    spec = _bars(values, "cycles", PATH_CAUSES)
-    total = sum(report.critical_path.values())
-    shares = [
-        f"{percent(n, total)}% {PATH_CAUSES[name].meaning}"
-        for name, n in largest(report.critical_path)
-    ]
-    text = f"Causes on the critical path of each layer. Of the run: {'; '.join(shares)}."
-    return Figure("Critical path by layer", text, spec)
 
 
 def _histogram(report: RunReport, one: Histogram) -> Figure:
@@ -187,10 +172,10 @@ def _histogram(report: RunReport, one: Histogram) -> Figure:
         180,
         mark={"type": "bar", "binSpacing": 0, "color": "#0072b2", "minBandSize": 1},
         encoding={
-            "x": axis("low", "quantitative", "stored value", bin="binned")
+            "x": quantitative("low", "stored value", bin="binned")
             | {"scale": {"domain": ends, "nice": False}},
             "x2": {"field": "high"},
-            "y": axis("count", "quantitative", "values", scale={"type": "symlog"}),
+            "y": quantitative("count", "values", scale={"type": "symlog"}),
             "tooltip": tooltips(values, low="from", high="below", count="values"),
         },
     )
@@ -235,7 +220,7 @@ def _axis(field: str, title: str, points: list[dict[str, Any]], corner: float) -
     values = [corner, *(point[field] for point in points)]
     domain = [min(values) / _MARGIN, max(values) * _MARGIN]
     scale = {"type": "log", "nice": False, "domain": domain}
-    return axis(field, "quantitative", title, scale=scale)
+    return quantitative(field, title, scale=scale)
 
 
 def _roof(x: dict[str, Any], y: dict[str, Any], peak: int, bandwidth: int) -> dict[str, Any]:
@@ -255,13 +240,12 @@ def _dots(points: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any]) ->
         "encoding": {
             "x": x,
             "y": y,
-            "color": axis("bound", "nominal", "limited by", scale=color_scale(_BOUND_COLORS)),
-            "shape": axis("bound", "nominal", "limited by", scale={"domain": list(_BOUND_COLORS)}),
-            "size": axis("cycles", "quantitative", "cycles", scale={"range": [30, 400]})
-            | {"legend": None},
+            "color": nominal("bound", "limited by", scale=color_scale(_BOUND_COLORS)),
+            "shape": nominal("bound", "limited by", scale={"domain": list(_BOUND_COLORS)}),
+            "size": quantitative("cycles", "cycles", scale={"range": [30, 400]}) | {"legend": None},
             "tooltip": tooltips(
                 points,
-                layer="layer",
+                "layer",
                 speed="MACs/cycle",
                 reach="MACs/byte",
                 cycles="cycles",
@@ -308,16 +292,16 @@ def _part(values: list[dict[str, Any]], channels: int, rows: int) -> dict[str, A
         "height": _ROW_HEIGHT * rows,
         "mark": {"type": "rect"},
         "encoding": {
-            "x": axis("first", "quantitative", f"channel, of {channels:,}")
+            "x": quantitative("first", f"channel, of {channels:,}")
             | {"scale": {"domain": [0, channels], "nice": False}, "axis": {"tickMinStep": 1}},
             "x2": {"field": "until"},
             "y": layer,
-            "color": axis("share", "quantitative", "% saturated")
+            "color": quantitative("share", "% saturated")
             | {"scale": {"type": "symlog", "constant": 0.01, "range": _COLORS}},
             "tooltip": tooltips(
                 values,
-                layer="layer",
-                channels="channels",
+                "layer",
+                "channels",
                 count="values saturated",
                 share="% of their values",
             ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -12,11 +12,12 @@ from nmpsim.report.data import RunReport
 from nmpsim.views.html.figures import (
     ZOOM_HINT,
     Figure,
-    axis,
     color_scale,
     cores_of,
     figure_spec,
     layer_labels,
+    nominal,
+    quantitative,
     tooltips,
     zoom,
 )
@@ -61,18 +62,19 @@ def _bars(values: list[dict[str, Any]], cores: range) -> dict[str, Any]:
         "params": [zoom("x")],
         "mark": {"type": "bar", "clip": True},
         "encoding": {
-            "x": axis("begin", "quantitative", "cycle", scale={"nice": False}),
+            "x": quantitative("begin", "cycle", scale={"nice": False}),
             "x2": {"field": "end"},
-            "y": axis("core", "ordinal", "core", scale={"domain": [_NAMES_ROW, *cores]}),
+            "y": nominal("core", "core", scale={"domain": [_NAMES_ROW, *cores]})
+            | {"type": "ordinal"},
             "yOffset": {"field": "unit", "sort": list(UNITS)},
-            "color": axis("unit", "nominal", "unit", scale=color_scale(_UNIT_COLORS)),
-            "opacity": axis("busy", "quantitative", "share of busy time")
+            "color": nominal("unit", "unit", scale=color_scale(_UNIT_COLORS)),
+            "opacity": quantitative("busy", "share of busy time")
             | {"scale": {"domain": [0, 1], "range": [0.15, 1]}, "legend": None},
             "tooltip": tooltips(
                 values,
-                core="core",
-                unit="unit",
-                layer="layer",
+                "core",
+                "unit",
+                "layer",
                 begin="from",
                 end="to",
                 busy="share of busy time",
@@ -100,10 +102,10 @@ def _bands(times: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "mark": {"type": "rect", "clip": True},
         "encoding": {
-            "x": axis("begin", "quantitative", "cycle"),
+            "x": quantitative("begin", "cycle"),
             "x2": {"field": "end"},
             "fill": shaded | {"scale": {"domain": [0, 1], "range": ["#eef1f4", "#ffffff"]}},
-            "tooltip": tooltips(times, layer="layer", begin="from", end="to"),
+            "tooltip": tooltips(times, "layer", begin="from", end="to"),
         },
     }
 
@@ -146,21 +148,8 @@ def memory(report: RunReport) -> Figure:
         }
         for block in blocks
     ]
-    spec = figure_spec(
-        values,
-        320,
-        mark={"type": "rect", "stroke": "white", "strokeWidth": 0.6},
-        encoding={
-            "x": _layer_axis("first"),
-            "x2": {"field": "until"},
-            "y": axis("low", "quantitative", f"KiB from {base:#x}"),
-            "y2": {"field": "high"},
-            "color": axis("kind", "nominal", "holds", scale=color_scale(_KIND_COLORS)),
-            "tooltip": tooltips(
-                values, name="tensor", kind="kind", size="size", layers="layers", cycles="cycles"
-            ),
-        },
-    )
+    tips = tooltips(values, "kind", "size", "layers", "cycles", name="tensor")
+    spec = _block_spec(values, quantitative("low", f"KiB from {base:#x}"), _KIND_COLORS, tips)
     text = "Contents of read-write DRAM, from the first use to the last."
     return Figure("Memory over time", text, spec)
 
@@ -183,22 +172,15 @@ def scratchpads(report: RunReport) -> Figure:
         }
         for block in report.scratchpads
     ]
-    spec = figure_spec(
-        values,
-        320,
-        mark={"type": "rect", "stroke": "white", "strokeWidth": 0.6},
-        encoding={
-            "x": _layer_axis("first"),
-            "x2": {"field": "until"},
-            "y": axis("low", "quantitative", "KiB of a scratchpad")
-            | {"scale": {"domain": [0, size / 1024], "nice": False}},
-            "y2": {"field": "high"},
-            "color": axis("kind", "nominal", "holds", scale=color_scale(_HELD_COLORS)),
-            "opacity": axis("share", "quantitative", "share of the cores")
-            | {"scale": {"domain": [0, 1], "range": [0.3, 1]}, "legend": None},
-            "tooltip": tooltips(values, layer="layer", kind="kind", size="size", cores="cores"),
-        },
-    )
+    height = quantitative("low", "KiB of a scratchpad") | {
+        "scale": {"domain": [0, size / 1024], "nice": False}
+    }
+    opacity = quantitative("share", "share of the cores") | {
+        "scale": {"domain": [0, 1], "range": [0.3, 1]},
+        "legend": None,
+    }
+    tips = tooltips(values, "layer", "kind", "size", "cores")
+    spec = _block_spec(values, height, _HELD_COLORS, tips, opacity=opacity)
     text = (
         f"Contents of the scratchpads of {bytes_text(size)} by layer: loaded data, results and"
         " sums. Paler areas are used by fewer cores; free space allows larger tiles."
@@ -206,11 +188,32 @@ def scratchpads(report: RunReport) -> Figure:
     return Figure("Scratchpads over time", text, spec)
 
 
-def _layer_axis(field: str) -> dict[str, Any]:
-    return axis(field, "quantitative", "layer, in the order of the run") | {
+def _block_spec(
+    values: Sequence[Mapping[str, Any]],
+    height: dict[str, Any],
+    colors: Mapping[str, str],
+    tooltip: list[dict[str, Any]],
+    **more: Any,
+) -> dict[str, Any]:
+    """Return blocks of memory: layers to the right, addresses upwards, colors by contents."""
+    layers = quantitative("first", "layer, in the order of the run") | {
         "scale": {"nice": False},
         "axis": {"tickMinStep": 1, "format": "d"},
     }
+    return figure_spec(
+        values,
+        320,
+        mark={"type": "rect", "stroke": "white", "strokeWidth": 0.6},
+        encoding={
+            "x": layers,
+            "x2": {"field": "until"},
+            "y": height,
+            "y2": {"field": "high"},
+            "color": nominal("kind", "holds", scale=color_scale(colors)),
+            **more,
+            "tooltip": tooltip,
+        },
+    )
 
 
 def _ends(report: RunReport) -> list[int]:
