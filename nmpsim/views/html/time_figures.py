@@ -148,7 +148,9 @@ def memory(report: RunReport) -> Figure:
         }
         for block in blocks
     ]
-    tips = tooltips(values, "kind", "size", "layers", "cycles", name="tensor")
+    tips = tooltips(
+        values, name="tensor", kind="kind", size="size", layers="layers", cycles="cycles"
+    )
     spec = _block_spec(values, quantitative("low", f"KiB from {base:#x}"), _KIND_COLORS, tips)
     text = "Contents of read-write DRAM, from the first use to the last."
     return Figure("Memory over time", text, spec)
