@@ -102,17 +102,17 @@ def given_words(ctx: click.Context) -> tuple[str, ...]:
     return tuple(ctx.meta[_WORDS])
 
 
-def define_command(run: Callable[[Any], int | None]) -> Command:
-    """Return the click command of a function that takes a request; its docstring is the help.
+def define_command(run: Callable[[Any], int | None], help: str | None = None) -> Command:
+    """Return the click command of a function that takes a request.
 
-    The command is named as the function's module.
+    The command is named as the function's module. Its help is the docstring unless given.
     """
     request = get_type_hints(run)["request"]
     return Command(
         run.__module__.rpartition(".")[2],
         params=list(_parameters(request)),
         callback=lambda **values: run(_build(request, values)),
-        help=run.__doc__,
+        help=help or run.__doc__,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from nmpsim.atomic import STDOUT
@@ -59,7 +60,18 @@ class Request:
     )
 
 
-@define_command
+_HELP = f"""Compile a network for the NMP: a TFLite or ONNX model, or Glow's LIR.
+
+Numerics profiles: {", ".join(NUMERICS_NAMES)}. By default the format of the model decides, and LIR
+uses {DEFAULT_NUMERICS}. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the
+LIR.
+
+A tiling is chosen by all costs of the device (burst), by bytes alone (bytes), or by one rule
+without a search (simple). Integer islands are on by default in models of 16 bits only.
+"""
+
+
+@partial(define_command, help=_HELP)
 def command(request: Request) -> None:
     """Compile a network to a bundle."""
     prints = request.format == "json" or request.rescale_bias or request.explain_tiling
@@ -86,17 +98,6 @@ def command(request: Request) -> None:
         )
         digest = _save(compiled, request)
     _show(compiled, digest, request)
-
-
-command.help = f"""Compile a network for the NMP: a TFLite or ONNX model, or Glow's LIR.
-
-Numerics profiles: {", ".join(NUMERICS_NAMES)}. By default the format of the model decides, and LIR
-uses {DEFAULT_NUMERICS}. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the
-LIR.
-
-A tiling is chosen by all costs of the device (burst), by bytes alone (bytes), or by one rule
-without a search (simple). Integer islands are on by default in models of 16 bits only.
-"""
 
 
 def _save(compiled: Compiled, request: Request) -> str:
