@@ -127,14 +127,14 @@ def load_amounts(words: Any, spm_bytes: int) -> int:
     """Return the index of the first bad size of a load with its padding, or OK."""
     columns = words[LOAD.count_x] + words[LOAD.pad_x_before] + words[LOAD.pad_x_after]
     rows = words[LOAD.count_y] + words[LOAD.pad_y_before] + words[LOAD.pad_y_after]
-    is_bad = exceeds_product(rows, columns, max(words[LOAD.run_bytes], 1), spm_bytes)
+    is_bad = exceeds_product(rows, columns, words[LOAD.run_bytes], spm_bytes)
     return int(LOAD.count_y) if is_bad else OK
 
 
 def store_amounts(words: Any, spm_bytes: int) -> int:
     """Return the index of the first bad size of a store, or OK."""
     rows, columns = words[STORE.count_y], words[STORE.count_x]
-    is_bad = exceeds_product(rows, columns, max(words[STORE.run_bytes], 1), spm_bytes)
+    is_bad = exceeds_product(rows, columns, words[STORE.run_bytes], spm_bytes)
     return int(STORE.count_y) if is_bad else OK
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import numpy as np
 import pytest
-from memory_descriptors import INT8, INT16, ONE, PROFILES, SPM
+from memory_descriptors import INT8, INT16, ONE, PROFILES, ROOMY, SPM, possible
 
 from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.profiles import PROFILES_OF, ROWS
@@ -18,8 +19,16 @@ from nmpsim.memory.bounds import (
     ranges_overlap,
     span,
 )
-from nmpsim.memory.checks import bad_scale_table, overlaps_itself
-from nmpsim.memory.footprint import INPUT, IS_PLAIN, repeat, touch
+from nmpsim.memory.checks import bad_scale_table, check, overlaps_itself
+from nmpsim.memory.footprint import (
+    INPUT,
+    IS_PLAIN,
+    MAX_TOUCHES,
+    START,
+    TOUCH_WORDS,
+    repeat,
+    touch,
+)
 from nmpsim.memory.limits import find_bad_size, find_misaligned, find_out_of_range
 
 RECORD_BYTES = 28
@@ -32,6 +41,7 @@ def test_span() -> None:
     assert span(1, 0, 1, 0, 5) == 5
     assert span(3, 100, 4, 10, 5) == 235
     assert span(3, 0, 4, 0, 5) == 5
+    assert span(3, 100, 4, 10, 1) == 231
     for nothing in ((0, 100, 4, 10, 5), (3, 100, 0, 10, 5), (3, 100, 4, 10, 0)):
         assert span(*nothing) == 0
     for nothing in ((-1, 100, 4, 10, 5), (3, 100, -1, 10, 5), (3, 100, 4, 10, -1)):
@@ -78,6 +88,30 @@ def test_folds() -> None:
         assert folded(2, stride, 1, 0, 5) is expected
     for stride, expected in ((24, True), (25, False), (26, False)):
         assert folded(2, stride, 3, 10, 5) is expected
+
+
+def test_runs_may_overlap_along_each_axis() -> None:
+    steps = (8, 16, 32, 64)
+    for axis in range(len(steps)):
+        for step, expected in ((steps[axis] - 1, True), (steps[axis], False)):
+            touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
+            touches[0, IS_PLAIN] = 1
+            row = touch(touches, True, INPUT, 0, steps[0])
+            for other, usual in enumerate(steps):
+                repeat(touches, row, 2, step if other == axis else usual)
+            assert overlaps_itself(touches, row) is expected, (axis, step)
+
+
+def test_a_check_ignores_operands_of_the_previous_instruction() -> None:
+    touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
+
+    def check_word(name: str, changes: dict[str, int]) -> int:
+        words = possible(name, changes)
+        values = [words.get(word.name, 0) for word in DESCRIPTORS[name]]
+        return check(KINDS[name], values, ROOMY, touches)
+
+    assert check_word("conv", {}) == OK
+    assert check_word("rescale", {"output": int(touches[3, START])}) == OK
 
 
 def test_the_first_word_that_is_wrong() -> None:

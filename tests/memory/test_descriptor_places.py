@@ -412,6 +412,7 @@ def test_most_bytes_of_a_pixel() -> None:
     wide = {**groups, "in_channels": 1 << 13, "element": INT16}
     assert fault("conv", possible("conv", wide)) == "input"
     assert fault("conv", possible("conv", {**wide, "in_channels": 1 << 12})) is None
+    assert fault("conv", possible("conv", {**wide, "in_channels": (1 << 12) + 1})) == "input"
     one_more = {"groups": 8065, "out_channels": 8065, "in_channels": 8321}
     assert fault("conv", possible("conv", one_more)) == "input"
 
