@@ -37,9 +37,9 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, load_device
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import next_address
-from nmpsim.timing import Costs, costs_of
-from nmpsim.timing.compute import cycles_of, grant_ticks
-from nmpsim.timing.dram import CHANNEL_WORDS, FREE, channel_of, reset_dram, serve_grant
+from nmpsim.timing import Costs, get_costs
+from nmpsim.timing.compute import convert_to_cycles, grant_ticks
+from nmpsim.timing.dram import CHANNEL_WORDS, FREE, find_channel, reset_dram, serve_grant
 
 REPLAY = Path(__file__).with_name("dramsim3_replay.cc")
 CLOCK_MHZ = {"lpddr4-3200": 1600, "lpddr5-6400": 3200, "ddr4-3200": 1600}
@@ -178,13 +178,13 @@ def at_once(grants: list[Any], costs: Costs) -> int:
     known = [0] * costs.dram_channels
     for grant in grants:
         row = next_address(grant["cursor"]) // costs.dram_row_bytes
-        number = channel_of(row, costs)
+        number = find_channel(row, costs)
         begin = int(dram[number, FREE])
         ticks = grant_ticks(int(grant["bytes"]), costs)
         is_store = int(grant["unit"] == Unit.STORE)
         serve_grant(dram[number], row, is_store, known[number], 0, ticks, costs)
         known[number] = begin
-    return cycles_of(int(dram[:, FREE].max()), costs)
+    return convert_to_cycles(int(dram[:, FREE].max()), costs)
 
 
 def compiled_for(bundle: Bundle, config: DeviceConfig) -> Bundle:
@@ -219,7 +219,7 @@ def compare(given: argparse.Namespace, folder: Path) -> None:
         inputs = dict.fromkeys(inputs, np.load(given.input))
     grants = Grants()
     with trace.open("wb") as file:
-        addresses = DramTrace(file, costs_of(config), Selection())
+        addresses = DramTrace(file, get_costs(config), Selection())
 
         def listen(work: Any) -> None:
             grants(work)
@@ -229,7 +229,7 @@ def compare(given: argparse.Namespace, folder: Path) -> None:
     clocks = CLOCK_MHZ[given.preset] / config.cores_clock_mhz
     in_time, _ = replayed(given, folder, trace, clocks, config)
     saturated, moved = replayed(given, folder, trace, 0, config)
-    own = at_once(grants.all, costs_of(config))
+    own = at_once(grants.all, get_costs(config))
     last = max(int(grant["end"]) for grant in grants.all)
     bursts = sum(int(grant["bytes"]) for grant in grants.all) // config.dram_burst_bytes
     print(

@@ -103,7 +103,7 @@ def functions_of(code: bytes, entry: int) -> Iterator[tuple[int, int, str]]:
 
 def run_inferences(bundle: Bundle, image: dict[str, Any]) -> tuple[float, float]:
     """Begin and end of some inferences, after one that records and one that proves layers whole."""
-    device = nmpsim.Device(nmpsim.device_of(bundle), threads=1)
+    device = nmpsim.Device(nmpsim.get_device(bundle), threads=1)
     for _ in range(2):
         device.run(bundle, image)
     begin = time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -19,7 +19,7 @@ import nmpsim
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.table import DRAM_BASE, Unit
 from nmpsim.memory.dram import next_address, take_grant
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 PORT_BYTES = 16
 """Of the scratchpad, each cycle; an assumption."""
@@ -30,7 +30,7 @@ class LoadedBursts:
 
     def __init__(self, config: DeviceConfig) -> None:
         burst = config.dram_burst_bytes
-        self._one_burst = costs_of(config)._replace(dram_row_bytes=burst)
+        self._one_burst = get_costs(config)._replace(dram_row_bytes=burst)
         self._burst = burst
         self.loaded = 0
         self.distinct: set[tuple[int, int]] = set()
@@ -64,7 +64,7 @@ def main() -> None:
     }
     if given.input:
         inputs = dict.fromkeys(inputs, np.load(given.input))
-    config = nmpsim.device_of(bundle)
+    config = nmpsim.get_device(bundle)
     loads = LoadedBursts(config)
     report = nmpsim.Device(config).run(bundle, inputs, work=loads)
     moved = sum(layer.bytes_read + layer.bytes_written for layer in report.layers)

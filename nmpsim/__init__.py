@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from nmpsim.session import Shadow as Shadow
     from nmpsim.session import calibrate as calibrate
     from nmpsim.session import compile as compile
-    from nmpsim.session import device_of as device_of
     from nmpsim.session import from_torch as from_torch
+    from nmpsim.session import get_device as get_device
     from nmpsim.session import lint as lint
     from nmpsim.session import load as load
     from nmpsim.session import quantize as quantize
@@ -80,7 +80,7 @@ _HOMES = {
     "calibrate": "nmpsim.session",
     "compile": "nmpsim.session",
     "default_device": "nmpsim.config",
-    "device_of": "nmpsim.session",
+    "get_device": "nmpsim.session",
     "evaluate": "nmpsim.experiments",
     "find_layer": "nmpsim.lir.layers",
     "from_torch": "nmpsim.session",

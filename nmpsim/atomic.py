@@ -102,7 +102,7 @@ def _member_name(key: str) -> str:
     return "_".join(parts) if ".." in parts or parts[0] == "" or re.match("[A-Za-z]:", key) else key
 
 
-def file_name(text: str) -> str:
+def make_file_name(text: str) -> str:
     """Return a file name without suffix for any text; different texts have different names."""
     plain = re.sub(r"[^\w.\[\]-]", "_", text)
     if plain != text or len(plain) > MAX_OF_NAME or _DEVICES.fullmatch(plain):

@@ -132,7 +132,7 @@ def default_device() -> DeviceConfig:
     return _checked(flat, None, findings)
 
 
-def given_device(config: DeviceConfig | None) -> DeviceConfig:
+def resolve_device(config: DeviceConfig | None) -> DeviceConfig:
     """Return the given device, or the default one for None; UserError (ARG001) for another type."""
     if config is None:
         return default_device()
@@ -176,7 +176,7 @@ def _preset_entries(
     from nmpsim import dram_presets  # few device files name one
 
     clock = flat["cores_clock_mhz"].value
-    names = dram_presets.names()
+    names = dram_presets.list_presets()
     if name not in names:
         near = [known for known in names if known.startswith(str(name))]
         near = near or difflib.get_close_matches(str(name), names, 1)
@@ -188,7 +188,7 @@ def _preset_entries(
         return {}, []  # it is told as a wrong clock
     entries = {
         f"dram_{key}": _Entry(setting.value, setting.source, place)
-        for key, setting in dram_presets.settings(str(name), clock).items()
+        for key, setting in dram_presets.read_preset(str(name), clock).items()
     }
     rate = entries.get("dram_bytes_per_cycle")
     if rate is None or isinstance(rate.value, int) or "dram_bytes_per_cycle" in changed:

@@ -180,7 +180,7 @@ class UserError(Exception):
 
 
 @contextmanager
-def about(path: Path | str | None) -> Iterator[None]:
+def locate_errors(path: Path | str | None) -> Iterator[None]:
     """Set the place of diagnostics raised in the context that have none."""
     place = Place(None if path is None else str(path))
     try:

@@ -27,12 +27,12 @@ def _presets() -> dict[str, dict[str, dict[str, Any]]]:
     return tomllib.loads(text, parse_float=Fraction)
 
 
-def names() -> list[str]:
+def list_presets() -> list[str]:
     """Return the names of all presets."""
     return list(_presets())
 
 
-def settings(name: str, clock_mhz: int) -> dict[str, PresetSetting]:
+def read_preset(name: str, clock_mhz: int) -> dict[str, PresetSetting]:
     """Return a preset's settings by key of ``[dram]``, with times in cycles, rounded up."""
     return {
         key: PresetSetting(_value(entry, clock_mhz), entry["source"])

@@ -41,7 +41,7 @@ def require_extra(
         ) from error
 
 
-def incomplete(package: str) -> UserError:
+def make_missing_package_error(package: str) -> UserError:
     """Return the error (PKG001) for a missing package that nmpsim requires."""
     return fail(
         "PKG001",

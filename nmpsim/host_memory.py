@@ -64,18 +64,18 @@ def check_memory(
         "MEM001",
         f"{what} needs more memory than allowed",
         place=place,
-        found=f"{size_text(total)}, {size_text(most.nbytes)} of them for {most.field}",
-        expected=f"at most {size_text(limit)}",
+        found=f"{format_size(total)}, {format_size(most.nbytes)} of them for {most.field}",
+        expected=f"at most {format_size(limit)}",
         hint="set the limit with --max-memory SIZE; the default is the free memory minus a margin",
     )
 
 
-def share_of(max_memory: int | None, processes: int) -> int:
+def divide_memory_limit(max_memory: int | None, processes: int) -> int:
     """Return the limit of each of several processes that share ``max_memory`` (or the default)."""
     return (default_limit() if max_memory is None else max_memory) // processes
 
 
-def checked_limit(max_memory: int | None) -> int | None:
+def validate_memory_limit(max_memory: int | None) -> int | None:
     """Return a caller's limit; raise UserError (ARG001) unless it is a number of bytes."""
     is_number = isinstance(max_memory, int) and not isinstance(max_memory, bool)
     if max_memory is None or (is_number and max_memory > 0):
@@ -98,7 +98,7 @@ def _check_address_space(what: str, needed: int) -> None:
     """Raise UserError MEM002 early; some libraries end the process if they get no memory."""
     room = min(_own_room(), default=needed)
     if room < needed:
-        raise out_of_memory(f"{size_text(max(0, room))} of {size_text(needed)} for {what}")
+        raise out_of_memory(f"{format_size(max(0, room))} of {format_size(needed)} for {what}")
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
@@ -235,7 +235,7 @@ def _of_table(path: Path, name: str) -> int:
     return 0
 
 
-def size_text(nbytes: int) -> str:
+def format_size(nbytes: int) -> str:
     """Return a size as accepted by ``--max-memory``, with three digits."""
     for unit, power in (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3)):
         if nbytes >= 10**power:

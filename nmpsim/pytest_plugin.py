@@ -205,10 +205,10 @@ class NmpSnapshot:
 
 def snapshot_path(node: pytest.Item, name: str) -> Path:
     """Return ``nmp_snapshots/MODULE/TEST[.NAME].json`` next to the test's file."""
-    from nmpsim.atomic import file_name
+    from nmpsim.atomic import make_file_name
 
     words = ".".join([*node.nodeid.split("::")[1:], *([name] if name else [])])
-    return node.path.parent / SNAPSHOTS / node.path.stem / f"{file_name(words)}.json"
+    return node.path.parent / SNAPSHOTS / node.path.stem / f"{make_file_name(words)}.json"
 
 
 def _done(work: Callable[..., Result], *given: Any) -> Result:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from nmpsim.atomic import new_file
 from nmpsim.bundle import Bundle, BundleFile, bundle_from_bytes, get_bundle, read_bundle
 from nmpsim.bundle.elf import MAGIC
-from nmpsim.config import DeviceConfig, from_settings, given_device
+from nmpsim.config import DeviceConfig, from_settings, resolve_device
 from nmpsim.core.device import Device
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import Limits
@@ -46,11 +46,11 @@ __all__ = [
     "Shadow",
     "calibrate",
     "compile",
-    "device_of",
+    "get_device",
     "from_torch",
     "lint",
     "load",
-    "patched",
+    "apply_patch_file",
     "quantize",
     "save",
 ]
@@ -101,32 +101,49 @@ def compile(
 ) -> Compiled:
     """Compile a model for a device: a TFLite or ONNX file, LIR text, or what ``from_torch`` read.
 
-    Args:
-        model: a ``.tflite`` or ``.onnx`` file, or one of Glow's ``-dump-ir`` text; the file's
-            first bytes tell. Or a model that is imported already, or what ``quantize`` gave.
-        weights: ``.npz`` with the constants by their names in the LIR; of LIR only.
-        tensors: JSON with exact scales; the file next to the LIR is taken if there is one.
-        input_shapes: of inputs of an ONNX model, by name; else a dimension that the file leaves
-            open is 1.
-        sample_shapes: of arrays for the inputs, by name (empty for the only input), from which
-            dimensions are taken that the file leaves open; the first one, the batch, stays 1.
-        integer_islands: compute on integers what ONNX Runtime computes in float32 between
-            conversions, where that is possible; if None in models of 16 bits only.
-        device: the default device if None.
-        numerics: whose arithmetic to follow, a name of ``nmpsim.isa.profiles.NUMERICS``; if None
-            what the model calls for: ``glow-int`` for LIR, ``q31`` for TFLite, ``float`` for
-            ONNX, for PyTorch that of its engine.
-        layer_numerics: that of single layers, named as :func:`find_layer` takes them; an
-            activation and what it fuses with have one, unless both are named.
-        rescale_biases: requantize biases onto the scale of each layer's result first.
-        fuse: let activations become the clip of the operation before them.
-        slicing: how layers are tiled: ``burst`` (all costs of the device; if None),
-            ``bytes`` (blind to DRAM bursts and rows) or ``simple`` (one rule, no search).
-        explain_slicing: tell what was tried for each layer, in ``slicing`` of the result.
-        progress: called with a :class:`Progress` before each layer is tiled.
+    Parameters
+    ----------
+    model
+        A ``.tflite`` or ``.onnx`` file, or one of Glow's ``-dump-ir`` text; the file's
+        first bytes tell. Or a model that is imported already, or what ``quantize`` gave.
+    weights
+        ``.npz`` with the constants by their names in the LIR; of LIR only.
+    tensors
+        JSON with exact scales; the file next to the LIR is taken if there is one.
+    input_shapes
+        Of inputs of an ONNX model, by name; else a dimension that the file leaves
+        open is 1.
+    sample_shapes
+        Of arrays for the inputs, by name (empty for the only input), from which
+        dimensions are taken that the file leaves open; the first one, the batch, stays 1.
+    integer_islands
+        Compute on integers what ONNX Runtime computes in float32 between
+        conversions, where that is possible; if None in models of 16 bits only.
+    device
+        The default device if None.
+    numerics
+        Whose arithmetic to follow, a name of ``nmpsim.isa.profiles.NUMERICS``; if None
+        what the model calls for: ``glow-int`` for LIR, ``q31`` for TFLite, ``float`` for
+        ONNX, for PyTorch that of its engine.
+    layer_numerics
+        That of single layers, named as :func:`find_layer` takes them; an
+        activation and what it fuses with have one, unless both are named.
+    rescale_biases
+        Requantize biases onto the scale of each layer's result first.
+    fuse
+        Let activations become the clip of the operation before them.
+    slicing
+        How layers are tiled: ``burst`` (all costs of the device; if None),
+        ``bytes`` (blind to DRAM bursts and rows) or ``simple`` (one rule, no search).
+    explain_slicing
+        Tell what was tried for each layer, in ``slicing`` of the result.
+    progress
+        Called with a :class:`Progress` before each layer is tiled.
 
-    Raises:
-        UserError: LIR, CONST, COMP, MODEL and FILE codes, several at once where possible.
+    Raises
+    ------
+    UserError
+        LIR, CONST, COMP, MODEL and FILE codes, several at once where possible.
     """
     from nmpsim.compiler.driver import compile_module
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
@@ -162,7 +179,7 @@ def compile(
     all_warnings = list(imported.warnings)
     file = compile_module(
         module,
-        given_device(device),
+        resolve_device(device),
         numerics=imported.numerics if numerics is None else numerics,
         layer_numerics=layer_numerics,
         fuse_activations=fuse,
@@ -178,7 +195,7 @@ def compile(
     return Compiled(file, tuple(all_warnings), rescaled, tuple(sliced))
 
 
-def float_program(
+def load_float_program(
     model: Path | str | ImportedModel,
     weights: Path | str | None = None,
     *,
@@ -227,17 +244,25 @@ def calibrate(
 ) -> CalibratedProgram:
     """Run a float program on samples of its inputs to record the ranges of its values.
 
-    Args:
-        model: an ONNX file, or LIR text with float tensors only; or one that is imported already.
-        weights: ``.npz`` with the constants of LIR by their names.
-        calibration: for each input an array with one sample after the other.
-        profile: Glow's profile of the network; ranges are then those that it recorded, and samples
-            are needed for a comparison only.
-        input_shapes: of inputs of an ONNX model, by name.
+    Parameters
+    ----------
+    model
+        An ONNX file, or LIR text with float tensors only; or one that is imported already.
+    weights
+        ``.npz`` with the constants of LIR by their names.
+    calibration
+        For each input an array with one sample after the other.
+    profile
+        Glow's profile of the network; ranges are then those that it recorded, and samples
+        are needed for a comparison only.
+    input_shapes
+        Of inputs of an ONNX model, by name.
 
-    Raises:
-        UserError: LIR, CONST, INPUT, MODEL and FILE codes; QUANT001, QUANT002, QUANT005; PKG001;
-            ARG001 without samples and profile.
+    Raises
+    ------
+    UserError
+        LIR, CONST, INPUT, MODEL and FILE codes; QUANT001, QUANT002, QUANT005; PKG001;
+        ARG001 without samples and profile.
     """
     from nmpsim.quantization import CalibratedProgram, read_profile
 
@@ -247,7 +272,7 @@ def calibrate(
     shapes: dict[str, tuple[int, ...]] = {}
     if isinstance(model, str | Path) and calibration is not None:
         shapes = {key.removeprefix("input/"): np.shape(v) for key, v in calibration.items()}
-    program = float_program(model, weights, input_shapes=input_shapes, sample_shapes=shapes)
+    program = load_float_program(model, weights, input_shapes=input_shapes, sample_shapes=shapes)
     return CalibratedProgram.from_samples(program, calibration, ranges)
 
 
@@ -267,21 +292,35 @@ def quantize(
 ) -> QuantizedProgram:
     """Quantize a float program as Glow does; ``compile`` takes it, ``.save(path)`` writes LIR.
 
-    Args:
-        model: an ONNX file, or LIR text with float tensors only; or one that is imported already.
-        weights: ``.npz`` with the constants of LIR by their names.
-        calibration: for each input an array with one sample after the other.
-        profile: Glow's profile of the network, in place of samples.
-        input_shapes: of inputs of an ONNX model, by name.
-        schema: asymmetric, symmetric, symmetric-with-uint8 or symmetric-with-power2-scale.
-        precision: of activations and weights, int8 or int16.
-        bias_precision: int8, int16 or int32.
-        per_channel: a scale for each output channel of convolutions and fully connected layers.
-        bias_scale: of these layers, product (input times weight) or result.
-        keep_float: opcodes, and layers as :func:`find_layer` takes them, that stay float.
+    Parameters
+    ----------
+    model
+        An ONNX file, or LIR text with float tensors only; or one that is imported already.
+    weights
+        ``.npz`` with the constants of LIR by their names.
+    calibration
+        For each input an array with one sample after the other.
+    profile
+        Glow's profile of the network, in place of samples.
+    input_shapes
+        Of inputs of an ONNX model, by name.
+    schema
+        Asymmetric, symmetric, symmetric-with-uint8 or symmetric-with-power2-scale.
+    precision
+        Of activations and weights, int8 or int16.
+    bias_precision
+        int8, int16 or int32.
+    per_channel
+        A scale for each output channel of convolutions and fully connected layers.
+    bias_scale
+        Of these layers, product (input times weight) or result.
+    keep_float
+        Opcodes, and layers as :func:`find_layer` takes them, that stay float.
 
-    Raises:
-        UserError: LIR, CONST, INPUT, FILE, PKG and QUANT codes; ARG001 for an unknown word.
+    Raises
+    ------
+    UserError
+        LIR, CONST, INPUT, FILE, PKG and QUANT codes; ARG001 for an unknown word.
     """
     from nmpsim.quantization import parse_settings
 
@@ -310,20 +349,28 @@ def from_torch(
     The model is run once on the example, and what it does is recorded: shapes and control flow are
     those of the example.
 
-    Args:
-        model: a ``torch.nn.Module`` in evaluation mode, quantized or float, or a
-            ``torch.export.ExportedProgram``.
-        example: a tensor, or a tuple of them, as ``forward`` takes it.
-        engine: ``fbgemm``, ``qnnpack``, ``onednn`` or ``x86``, that a quantized model was converted
-            for; ``torch.backends.quantized.engine`` if None. A model of PT2E has none.
-        calibration: for a float model examples such as ``example``, each of one or several samples;
-            or for each input an array, by name. Without it a float model stays one, for
-            :func:`quantize` or :func:`calibrate`.
-        settings: how to quantize, as :func:`quantize` takes it: schema, precision, per_channel ...
+    Parameters
+    ----------
+    model
+        A ``torch.nn.Module`` in evaluation mode, quantized or float, or a
+        ``torch.export.ExportedProgram``.
+    example
+        A tensor, or a tuple of them, as ``forward`` takes it.
+    engine
+        ``fbgemm``, ``qnnpack``, ``onednn`` or ``x86``, that a quantized model was converted
+        for; ``torch.backends.quantized.engine`` if None. A model of PT2E has none.
+    calibration
+        For a float model examples such as ``example``, each of one or several samples;
+        or for each input an array, by name. Without it a float model stays one, for
+        :func:`quantize` or :func:`calibrate`.
+    settings
+        How to quantize, as :func:`quantize` takes it: schema, precision, per_channel ...
 
-    Raises:
-        UserError: MODEL002 (not supported), ARG001 for an unknown engine or setting, LIR codes;
-            PKG001 without PyTorch; with ``calibration`` those of :func:`quantize`.
+    Raises
+    ------
+    UserError
+        MODEL002 (not supported), ARG001 for an unknown engine or setting, LIR codes;
+        PKG001 without PyTorch; with ``calibration`` those of :func:`quantize`.
     """
     from nmpsim.frontends.torch import import_torch_module
 
@@ -345,11 +392,13 @@ def save(compiled: Compiled, path: Path | str) -> str:
         return compiled.file.write(file.write)
 
 
-def device_of(bundle: Bundle | Compiled) -> DeviceConfig:
+def get_device(bundle: Bundle | Compiled) -> DeviceConfig:
     """Return the device that a bundle was compiled for.
 
-    Raises:
-        UserError: ARG001 if it is not a bundle, BUN004 for a bundle without a device.
+    Raises
+    ------
+    UserError
+        ARG001 if it is not a bundle, BUN004 for a bundle without a device.
     """
     return from_settings(get_bundle(bundle).require_device())
 
@@ -364,16 +413,24 @@ def load(
 ) -> Bundle:
     """Read and validate a bundle; later changes of the file have no effect.
 
-    Args:
-        path: the bundle's file; or a model's that :func:`compile` takes alone, which is compiled.
-        patch: changes that the debugger has exported, made in memory only.
-        device: that a model is compiled for, the default device if None.
-        sample_shapes: for a model, as :func:`compile` takes them.
-        warn: called with each warning about a model; those of Python, if nothing else is said.
+    Parameters
+    ----------
+    path
+        The bundle's file; or a model's that :func:`compile` takes alone, which is compiled.
+    patch
+        Changes that the debugger has exported, made in memory only.
+    device
+        That a model is compiled for, the default device if None.
+    sample_shapes
+        For a model, as :func:`compile` takes them.
+    warn
+        Called with each warning about a model; those of Python, if nothing else is said.
 
-    Raises:
-        UserError: FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch; for a model those
-            of :func:`compile`.
+    Raises
+    ------
+    UserError
+        FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch; for a model those
+        of :func:`compile`.
     """
     if is_model(Path(path)):
         compiled = compile(path, device=device, sample_shapes=sample_shapes)
@@ -384,7 +441,7 @@ def load(
         bundle = read_bundle(path)
     if patch is None:
         return bundle
-    return bundle_from_bytes(patched(bytes(bundle.file), patch, str(path)), str(path))
+    return bundle_from_bytes(apply_patch_file(bytes(bundle.file), patch, str(path)), str(path))
 
 
 def is_model(path: Path) -> bool:
@@ -399,7 +456,7 @@ def is_model(path: Path) -> bool:
     return find_front_end(path) is not None
 
 
-def patched(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:
+def apply_patch_file(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:
     """Apply a patch to the bytes of a bundle file; UserError PATCH001, PATCH002."""
     from nmpsim.bundle.patch import apply_patch, load_patch
 
@@ -412,23 +469,28 @@ class Shadow:
     def __init__(self, bundle: Bundle, float_weights: Path | str | None = None) -> None:
         """Load the program and its float values.
 
-        Args:
-            bundle: the program; it must carry its LIR.
-            float_weights: ``.npz`` with the float values of constants by their names in the LIR,
-                or an ONNX model. The default are those in the bundle, if it was quantized from a
-                model; without any, only rounding and saturation are known.
+        Parameters
+        ----------
+        bundle
+            The program; it must carry its LIR.
+        float_weights
+            ``.npz`` with the float values of constants by their names in the LIR,
+            or an ONNX model. The default are those in the bundle, if it was quantized from a
+            model; without any, only rounding and saturation are known.
 
-        Raises:
-            UserError: BUN005 if the bundle has no LIR; FILE001, CONST001, CONST003 or PKG001 for
-                the float weights.
+        Raises
+        ------
+        UserError
+            BUN005 if the bundle has no LIR; FILE001, CONST001, CONST003 or PKG001 for
+            the float weights.
         """
         from nmpsim.analysis.shadow import ShadowEvaluation
 
         path = None if float_weights is None else Path(float_weights)
         self._bundle = bundle
-        self._evaluation = ShadowEvaluation.of(bundle.module(), path)
+        self._evaluation = ShadowEvaluation.load(bundle.module(), path)
 
-    def beside(
+    def evaluate(
         self,
         report: RunReport,
         inputs: Mapping[str, npt.NDArray[Any]],
@@ -437,13 +499,19 @@ class Shadow:
     ) -> RunReport:
         """Return the report of a run with the sources of each layer's error (``report.shadow``).
 
-        Args:
-            report: a run of the bundle with ``save_layers=True``.
-            inputs: inputs of that run.
-            progress: called after every layer.
+        Parameters
+        ----------
+        report
+            A run of the bundle with ``save_layers=True``.
+        inputs
+            Inputs of that run.
+        progress
+            Called after every layer.
 
-        Raises:
-            UserError: ARG001 if the report has no layer outputs.
+        Raises
+        ------
+        UserError
+            ARG001 if the report has no layer outputs.
         """
         if report.layers and not report.layer_outputs and report.trap is None:
             message = "the run did not save layer outputs"
@@ -455,7 +523,7 @@ class Shadow:
                 name = report.display_name_of(layer.name)
                 progress(Progress("layer", layer.index + 1, len(report.layers), name))
 
-        return attrs.evolve(report, shadow=self._evaluation.beside(report, stored, inputs, done))
+        return attrs.evolve(report, shadow=self._evaluation.evaluate(report, stored, inputs, done))
 
 
 def lint(
@@ -471,19 +539,30 @@ def lint(
 ) -> tuple[Finding, ...]:
     """Check a program for numerical problems, most severe first; docs/lint.md lists the rules.
 
-    Args:
-        program: a verified module with its exact scales, a bundle, or a file of one, of LIR or of a
-            model.
-        weights: ``.npz`` with the constants of a LIR file; many rules need it.
-        tensors: JSON with its exact scales; the file next to it is taken if there is one.
-        numerics: numerics profile; the default is the bundle's or model's, or ``glow-int``.
-        float_weights: ``.npz`` or ONNX model with the float model's weights and biases.
-        original_weights: ``.npz`` with the constants before bias types were changed.
-        original_tensors: JSON with their scales; the file next to them if there is one.
-        ranges: Glow's profile, recorded ranges of results.
+    Parameters
+    ----------
+    program
+        A verified module with its exact scales, a bundle, or a file of one, of LIR or of a
+        model.
+    weights
+        ``.npz`` with the constants of a LIR file; many rules need it.
+    tensors
+        JSON with its exact scales; the file next to it is taken if there is one.
+    numerics
+        Numerics profile; the default is the bundle's or model's, or ``glow-int``.
+    float_weights
+        ``.npz`` or ONNX model with the float model's weights and biases.
+    original_weights
+        ``.npz`` with the constants before bias types were changed.
+    original_tensors
+        JSON with their scales; the file next to them if there is one.
+    ranges
+        Glow's profile, recorded ranges of results.
 
-    Raises:
-        UserError: codes of FILE, LIR, CONST, BUN, ARG, COMP and PKG.
+    Raises
+    ------
+    UserError
+        Codes of FILE, LIR, CONST, BUN, ARG, COMP and PKG.
     """
     from nmpsim.analysis.lint import References, load_subject, run_rules
 

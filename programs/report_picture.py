@@ -37,10 +37,10 @@ def make_page(model: Path, inputs: Path, title: str) -> str:
     bundle = nmpsim.load(model)
     sample = np.load(inputs)[:1]
     recorder = nmpsim.TimelineRecorder()
-    device = nmpsim.Device(nmpsim.device_of(bundle))
+    device = nmpsim.Device(nmpsim.get_device(bundle))
     report = device.run(bundle, sample, save_layers=True, work=recorder)
     (name,) = (tensor.name for tensor in bundle.metadata.inputs)
-    report = nmpsim.Shadow(bundle).beside(report, {name: sample})
+    report = nmpsim.Shadow(bundle).evaluate(report, {name: sample})
     report = attrs.evolve(
         report,
         timeline=recorder.timeline(len(report.layers)),

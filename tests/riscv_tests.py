@@ -28,7 +28,7 @@ from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.state import CSR_COLUMN, Machine, Outcome, make_machine, start_cores
 from nmpsim.isa.csrs import Csr
 from nmpsim.isa.table import DRAM_BASE
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 ENGINES = ("reference", "compiled")
 SUITES = ("rv32ui", "rv32um", "rv32mi")
@@ -101,7 +101,7 @@ def load_machine(elf: Elf) -> Machine:
 def run(elf: Elf, engine_name: str) -> str:
     """``passed``, or how it failed."""
     machine, engine = load_machine(elf), make_engine(engine_name)
-    costs = costs_of(attrs.evolve(default_device(), cores_count=1))
+    costs = get_costs(attrs.evolve(default_device(), cores_count=1))
     at = elf.tohost - DRAM_BASE
     for _ in range(MAX_LOOKS):
         outcome = engine.run(machine, costs, TURNS, stop_at_layers=False)

@@ -1,4 +1,4 @@
-"""The data-flow graph of a program."""
+"""Data-flow graphs of programs: which instructions or layers read whose results."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from nmpsim.lir.opcodes import NO_WORK
 
 @attrs.frozen
 class DataFlow:
-    """A graph of instructions, or of layers, by name."""
+    """Data-flow graph of instructions or of layers, by name."""
 
     sources: Mapping[str, tuple[str, ...]]
-    """Node -> the nodes and program inputs that it reads."""
+    """Node -> names of the nodes and program inputs whose values it reads."""
     outputs: Mapping[str, tuple[str, ...]]
-    """Program output -> the nodes that write it."""
+    """Program output -> names of the nodes that write it."""
 
 
-def data_flow(module: Module) -> DataFlow:
-    """Return the graph of a module's computing instructions, without constants.
+def build_data_flow(module: Module) -> DataFlow:
+    """Build the data-flow graph of a module's computing instructions.
 
-    A buffer that is written in parts (``inserttensor``, a view) depends on each of the writers.
+    Constants are left out. A buffer that is written in parts (``inserttensor``, a view) depends on
+    all its writers.
     """
     inputs = [weight.name for weight in module.weights if not weight.constant]
     locations = locate(module)
@@ -52,14 +53,16 @@ def data_flow(module: Module) -> DataFlow:
     return DataFlow(sources, {name: made for name, made in outputs.items() if made})
 
 
-def layer_flow(bundle: Bundle) -> DataFlow:
-    """Return the graph of a bundle's layers.
+def build_layer_flow(bundle: Bundle) -> DataFlow:
+    """Build the data-flow graph of a bundle's layers.
 
-    Raises:
-        UserError: BUN002, BUN003 or BUN005 if the bundle carries no usable module.
+    Raises
+    ------
+    UserError
+        BUN002, BUN003 or BUN005 if the bundle carries no usable module.
     """
     layers = bundle.metadata.layers
-    flow = data_flow(bundle.module())
+    flow = build_data_flow(bundle.module())
     layer_of = {name: layer.name for layer in layers for name in (layer.name, *layer.fused)}
     sources: dict[str, tuple[str, ...]] = {layer.name: () for layer in layers}
     for name, found in flow.sources.items():
@@ -74,9 +77,20 @@ def layer_flow(bundle: Bundle) -> DataFlow:
 
 
 def layer_edges(bundle: Bundle) -> tuple[tuple[int, int], ...]:
-    """Return the edges (source, reader) between layer indices; empty without the bundle's LIR."""
+    """Return the data-flow edges of a bundle as pairs of layer indices.
+
+    Parameters
+    ----------
+    bundle
+        The program.
+
+    Returns
+    -------
+    tuple of tuple of int
+        Pairs (source, reader). Empty if the bundle carries no usable LIR.
+    """
     try:
-        flow = layer_flow(bundle)
+        flow = build_layer_flow(bundle)
     except UserError:
         return ()
     index = {layer.name: layer.index for layer in bundle.metadata.layers}

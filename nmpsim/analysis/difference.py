@@ -20,7 +20,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 
 Array = npt.NDArray[Any]
 NAN_ULP = (1 << 64) - 1
-"""Distance of a NaN from every number, larger than between any two numbers."""
+"""Difference of a NaN from any number; larger than that of any two numbers."""
 _BITS: dict[int, np.dtype[Any]] = {
     2: np.dtype(np.uint16),
     4: np.dtype(np.uint32),
@@ -33,14 +33,14 @@ _BFLOAT16 = "bfloat16"
 
 @attrs.frozen
 class Tolerance:
-    """Limits within which elements count as equal; meeting one of them is enough."""
+    """Differences up to which two elements count as equal; one limit suffices."""
 
     ulp: int = 0
-    """Units of the last place; not used for floats."""
+    """Allowed difference in units of the last place; not used for floats."""
     absolute: float = 0.0
-    """Absolute difference of real values."""
+    """Allowed absolute difference of real values."""
     relative: float = 0.0
-    """Difference relative to the expected real value, added to ``absolute``."""
+    """Allowed difference relative to the expected real value, added to ``absolute``."""
 
 
 EXACT = Tolerance()
@@ -48,48 +48,48 @@ EXACT = Tolerance()
 
 @attrs.frozen
 class Element:
-    """An element of two compared outputs."""
+    """Actual and expected value of one element of two compared outputs."""
 
     at: tuple[int, ...]
-    """Coordinates."""
+    """Coordinates of the element."""
     actual: float
     """Stored value: an integer if the output is quantized."""
     expected: float
     ulp: int
-    """Distance in units of the last place."""
+    """Difference in units of the last place."""
 
 
 @attrs.frozen
 class Difference:
-    """Measures of the difference between an output and the expected one."""
+    """Measures of how an output differs from the expected one."""
 
     shape: tuple[int, ...]
     elements: int
     differing: int
-    """Number of unequal elements; two NaN are equal."""
+    """Number of unequal elements; two NaN count as equal."""
     first: Element | None
     """First unequal element in row-major order; None if all are equal."""
     worst: Element | None
-    """First element with the largest distance, in ulp for integers, in value for floats."""
+    """First element with the largest difference: in ulp for integers, in value for floats."""
     mean_ulp: float
-    """Mean distance over all elements, in units of the last place."""
+    """Mean difference of all elements, in units of the last place."""
     sqnr_db: float
-    """Signal-to-quantization-noise ratio against the expected values; NaN if one of them is."""
+    """Signal-to-quantization-noise ratio in dB, or NaN if a value is NaN."""
     cosine: float
     """Cosine similarity of the real values; 1 if both are zero."""
     max_error: float
-    """Largest absolute error of real values; NaN if only one value is NaN."""
+    """Largest absolute error of real values; NaN if one of two values is NaN."""
     beyond: int
     """Number of elements that differ by more than the tolerance."""
 
     @property
     def equal(self) -> bool:
-        """Whether no element differs."""
+        """Whether all elements are equal."""
         return self.differing == 0
 
     @property
     def worst_ulp(self) -> int:
-        """Largest distance in units of the last place."""
+        """Largest difference in units of the last place; 0 if all elements are equal."""
         return 0 if self.worst is None else self.worst.ulp
 
 
@@ -101,23 +101,35 @@ def compare(
     offset: int | None = None,
     tolerance: Tolerance = EXACT,
 ) -> Difference:
-    """Compare two arrays of the same shape.
+    """Compare an output with the expected one, element by element.
 
-    Args:
-        actual: an output as the device stores it.
-        expected: the expected output, likewise; or real values (float) for a quantized output.
-        elem: element kind of the output as the LIR has it: i8, float, ...
-        scale: scale; None if the output is not quantized.
-        offset: zero point.
-        tolerance: limits within which elements do not count in ``beyond``.
+    Parameters
+    ----------
+    actual
+        An output as the device stores it.
+    expected
+        The expected output, likewise; or real values (float) for a quantized output.
+    elem
+        Element kind of the output as the LIR has it: i8, float, ...
+    scale
+        Scale; None if the output is not quantized.
+    offset
+        Zero point.
+    tolerance
+        Limits within which elements do not count in ``beyond``.
 
-    Raises:
-        UserError: INPUT002 if the shapes differ or the types cannot be compared.
+    Raises
+    ------
+    UserError
+        INPUT002 if the shapes differ or the types cannot be compared.
     """
     reals = None
     if scale is not None and actual.dtype.kind in "iu" and expected.dtype.kind == "f":
         # The real values themselves are the signal, not what is left of them in integers.
-        reals, expected = expected.astype(np.float64), nearest_stored(expected, elem, scale, offset)
+        reals, expected = (
+            expected.astype(np.float64),
+            quantize_values(expected, elem, scale, offset),
+        )
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise fail(
             "INPUT002",
@@ -125,11 +137,11 @@ def compare(
             found=f"{expected.dtype} of shape {expected.shape}",
             expected=f"{actual.dtype} of shape {actual.shape}",
         )
-    ulp = ulp_between(actual, expected, elem)
+    ulp = compute_ulp_distance(actual, expected, elem)
     apart = np.flatnonzero(ulp)
     numbers = _numbers(actual, elem), _numbers(expected, elem)
-    real = real_values(expected, elem, scale, offset) if reals is None else reals
-    other = real_values(actual, elem, scale, offset)
+    real = dequantize_values(expected, elem, scale, offset) if reals is None else reals
+    other = dequantize_values(actual, elem, scale, offset)
     with np.errstate(invalid="ignore", over="ignore"):  # of infinities and NaN
         error = other - real if reals is not None else _error(other, real, ulp)
         sqnr, cosine = sqnr_db(real, error), _cosine(other, real)
@@ -151,8 +163,8 @@ def compare(
     )
 
 
-def ulp_between(actual: Array, expected: Array, elem: str) -> npt.NDArray[np.uint64]:
-    """Return the distance of each pair of elements in units of the last place."""
+def compute_ulp_distance(actual: Array, expected: Array, elem: str) -> npt.NDArray[np.uint64]:
+    """Compute the difference of each pair of elements in units of the last place."""
     one, other = _places(actual, elem), _places(expected, elem)
     low, high = np.minimum(one, other), np.maximum(one, other)
     # Of a 64-bit type the distance may need all 64 bits: unsigned, it wraps to what is right.
@@ -161,16 +173,16 @@ def ulp_between(actual: Array, expected: Array, elem: str) -> npt.NDArray[np.uin
     return np.where(nan[0] & nan[1], 0, np.where(nan[0] | nan[1], NAN_ULP, apart))
 
 
-def real_values(
+def dequantize_values(
     stored: Array, elem: str, scale: float | None, offset: int | None
 ) -> npt.NDArray[np.float64]:
-    """Return ``scale * (q - offset)`` as float64; the values themselves if scale is None."""
+    """Return ``scale * (stored - offset)`` as float64, or the stored values if scale is None."""
     real = _numbers(stored, elem).astype(np.float64)
     return real if scale is None else scale * (real - (offset or 0))
 
 
-def nearest_stored(real: Array, elem: str, scale: float, offset: int | None) -> Array:
-    """Quantize real values to the nearest integers, saturated."""
+def quantize_values(real: Array, elem: str, scale: float, offset: int | None) -> Array:
+    """Quantize real values to the nearest integers of an element type, with saturation."""
     dtype = ELEM_DTYPES[elem]
     limits = np.iinfo(dtype)
     with np.errstate(invalid="ignore", over="ignore"):

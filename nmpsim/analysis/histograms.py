@@ -14,7 +14,7 @@ from nmpsim.report.analyses import Histogram
 from nmpsim.report.data import LayerReport, RunReport
 
 MAX_BINS = 256
-"""Number of values up to which each value of a type has its own bin."""
+"""Largest number of bins of an integer type; smaller types have one bin per value."""
 REAL_BINS = 64
 """Number of bins of other types."""
 _WHOLE_RANGE = {"i8": (-128, 256), "ui8": (0, 256), "i16": (-32768, 65536)}
@@ -22,14 +22,16 @@ _WHOLE_RANGE = {"i8": (-128, 256), "ui8": (0, 256), "i16": (-32768, 65536)}
 
 
 def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...]:
-    """Return the histograms of layers; :func:`~nmpsim.lir.layers.find_layer` defines the names.
+    """Return histograms of the stored outputs of layers.
 
     ``all`` selects every layer. A layer that a stopped run did not reach has no histogram.
 
-    Raises:
-        UserError: LAYER001 for an unknown layer, ARG001 if the run did not save layer outputs.
+    Raises
+    ------
+    UserError
+        LAYER001 for an unknown layer, ARG001 if the run did not save layer outputs.
     """
-    chosen = chosen_layers(report.layers, layers)
+    chosen = select_layers(report.layers, layers)
     if chosen and not report.layer_outputs and report.trap is None:
         message = "the run did not save layer outputs"
         raise fail("ARG001", message, hint="device.run(bundle, inputs, save_layers=True)")
@@ -37,8 +39,11 @@ def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...
     return tuple(histogram(layer, values) for layer, values in kept if values is not None)
 
 
-def chosen_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
-    """Return the named layers in order, each once; UserError LAYER001 for an unknown name."""
+def select_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
+    """Return the layers with the given names in program order, each once.
+
+    ``all`` selects every layer. Raises UserError (LAYER001) for an unknown name.
+    """
     chosen: dict[int, Layer] = {}
     for name in names:
         found = layers if name == "all" else [find_layer(layers, name)]
@@ -47,7 +52,7 @@ def chosen_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
 
 
 def histogram(layer: LayerReport, values: npt.NDArray[Any]) -> Histogram:
-    """Return the histogram of a layer's stored output values."""
+    """Compute the histogram of a layer's stored output values."""
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     low, width, bins = _bins(layer.elem, finite)
     places = np.floor((finite.reshape(-1).astype(np.float64) - low) / width).astype(np.int64)

@@ -1,11 +1,11 @@
-"""The layout of DRAM, with the lifetime of each tensor in layers."""
+"""The layout of a program's DRAM, with the layers during which each tensor is stored."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 
-from nmpsim.analysis.program import Program, from_bundle
+from nmpsim.analysis.program import Program, program_from_bundle
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.diagnostics import UserError
@@ -16,9 +16,18 @@ from nmpsim.report.analyses import MemoryBlock
 
 
 def memory_map(bundle: Bundle) -> tuple[MemoryBlock, ...]:
-    """Return read-only sections, then inputs, outputs and activations by address.
+    """Return the memory blocks of a program's DRAM.
 
-    The bundle's LIR gives the lifetime of activations; without it only their writers are known.
+    Parameters
+    ----------
+    bundle
+        The program. Its LIR gives the lifetime of activations; without it each activation is listed
+        with the layer that writes it.
+
+    Returns
+    -------
+    tuple of MemoryBlock
+        Read-only sections of the program, then inputs, outputs and activations by address.
     """
     last = max(len(bundle.metadata.layers) - 1, 0)
     sections = [
@@ -43,7 +52,7 @@ def _always(bundle: Bundle, last: int) -> Iterator[MemoryBlock]:
 
 def _activations(bundle: Bundle) -> Iterator[MemoryBlock]:
     try:
-        program = from_bundle(bundle)
+        program = program_from_bundle(bundle)
     except UserError:  # none, or another version's: what the layers write is known all the same
         yield from _written(bundle)
         return

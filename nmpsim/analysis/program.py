@@ -1,4 +1,4 @@
-"""Load a program from LIR text, a model or a bundle."""
+"""Load the module of a program from LIR text, a model or a bundle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ELF_MAGIC = b"\x7fELF"
 
 @attrs.frozen
 class Program:
-    """A verified module and the metadata of its file."""
+    """A verified module with the metadata of the file that it was loaded from."""
 
     module: Module
     """The module, with constants only if their values are known."""
@@ -53,13 +53,15 @@ class Program:
 
 
 def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:
-    """Read a bundle, a model or LIR text, recognized by its first bytes.
+    """Load a program from a bundle, a model file or LIR text.
 
     ``weights`` and ``tensors`` are for LIR only; others contain their constants and exact scales.
 
-    Raises:
-        UserError: codes of FILE, LIR, CONST, MODEL, PKG and BUN; ARG001 for weights given with a
-            bundle or model.
+    Raises
+    ------
+    UserError
+        Codes of FILE, LIR, CONST, MODEL, PKG and BUN; ARG001 for weights given with a
+        bundle or model.
     """
     program = load_compiled_or_model(path, weights, tensors)
     if program is not None:
@@ -78,7 +80,7 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
 def load_compiled_or_model(
     path: Path, weights: Path | None = None, tensors: Path | None = None
 ) -> Program | None:
-    """Read a bundle or a model; return None for LIR text.
+    """Load a program from a bundle or a model file; return None for LIR text.
 
     Raises
     ------
@@ -87,13 +89,13 @@ def load_compiled_or_model(
     """
     if is_bundle(path):
         refuse_files(path, weights, tensors)
-        return from_bundle(read_bundle(path))
+        return program_from_bundle(read_bundle(path))
     imported = import_model(path, weights, tensors)
-    return None if imported is None else from_imported(imported)
+    return None if imported is None else program_from_model(imported)
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether a file is a bundle; False if it cannot be opened."""
+    """Return whether a file is a bundle, by its first bytes; False if it cannot be opened."""
     try:
         if not path.is_file():
             return False
@@ -104,7 +106,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def refuse_files(path: Path, *files: Path | None) -> None:
-    """Raise UserError (ARG001) if constants or scales are given with a bundle."""
+    """Raise UserError (ARG001) if files with constants or scales are given with a bundle."""
     if any(file is not None for file in files):
         raise fail(
             "ARG001",
@@ -114,8 +116,8 @@ def refuse_files(path: Path, *files: Path | None) -> None:
         )
 
 
-def from_imported(imported: ImportedModel) -> Program:
-    """Return the program of a model, with its layers on the default device."""
+def program_from_model(imported: ImportedModel) -> Program:
+    """Return an imported model as a program, with its layers on the default device."""
     _, resolved = resolve(imported.module)
     operations = assign_numerics(resolved, imported.numerics, imported.layer_numerics)
     parts = list_layer_parts(fuse(assign_placement(operations, default_device())))
@@ -132,11 +134,13 @@ def from_imported(imported: ImportedModel) -> Program:
     )
 
 
-def from_bundle(bundle: Bundle) -> Program:
+def program_from_bundle(bundle: Bundle) -> Program:
     """Return the program that a bundle was compiled from.
 
-    Raises:
-        UserError: BUN002, BUN003 or BUN005 if the bundle carries no usable module.
+    Raises
+    ------
+    UserError
+        BUN002, BUN003 or BUN005 if the bundle carries no usable module.
     """
     indices: dict[str, int] = {}
     numerics: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Decode tensor instructions of a program by address."""
+"""Decode the tensor instructions of a program's image, with their descriptors."""
 
 from __future__ import annotations
 
@@ -20,21 +20,25 @@ _UNFINISHED = (1, 2)
 
 @attrs.frozen
 class TensorInstruction:
-    """A tensor instruction with its descriptor."""
+    """A decoded tensor instruction and the words of its descriptor."""
 
     instruction: Instruction
     name: str
-    """Name of the descriptor."""
+    """Name of the descriptor, such as ``conv``."""
     words: Mapping[str, int]
-    """Words of the descriptor; empty if it is not in the program's image."""
+    """Words of the descriptor by name; empty if it is not in the program's image."""
 
-    def offset_of(self, element: int) -> int | None:
-        """Return the byte offset of a layer element in this instruction's result.
+    def find_offset(self, element: int) -> int | None:
+        """Return the byte offset of a layer's element in the result of this instruction.
 
-        Args:
-            element: its index in the layer's output, row-major.
+        Parameters
+        ----------
+        element
+            Its index in the layer's output, row-major.
 
-        Returns:
+        Returns
+        -------
+        int or None
             None if this instruction does not compute it or only a partial sum. Known only for
             instructions that can saturate: those of the MAC array, avgpool, eltwise, rescale.
         """
@@ -44,9 +48,21 @@ class TensorInstruction:
 
 
 def decode_tensor_instruction(bundle: Bundle, pc: int, descriptor: int) -> TensorInstruction | None:
-    """Decode the instruction at ``pc`` and the descriptor at ``descriptor``.
+    """Decode a tensor instruction and its descriptor.
 
-    None if the code is not in the program's image or is not a tensor instruction.
+    Parameters
+    ----------
+    bundle
+        The program.
+    pc
+        Address of the instruction.
+    descriptor
+        Address of its descriptor.
+
+    Returns
+    -------
+    TensorInstruction or None
+        None if the code is not in the program's image or is not a tensor instruction.
     """
     code = _bytes(bundle, pc, 4)
     instruction = _instruction(int.from_bytes(code, "little")) if code else None

@@ -1,4 +1,4 @@
-"""The time line of a device's units, recorded in bounded memory."""
+"""Recording of the timeline of a device's units, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import numpy as np
 from nmpsim.report.analyses import UNITS, Timeline, WorkSpan
 
 MAX_SPANS = 10_000
-"""Number of spans above which neighbours are joined across pauses."""
+"""Number of spans above which adjacent spans are joined across pauses."""
 _SPAN = np.dtype([(name, "i8") for name in ("core", "unit", "layer", "begin", "end", "busy")])
 
 
 class TimelineRecorder:
-    """Recorder of the work of units: ``device.run(bundle, inputs, work=recorder)``."""
+    """Recorder of the working times of units.
+
+    Pass it to a run: ``device.run(bundle, inputs, work=recorder)``.
+    """
 
     def __init__(self, most: int = MAX_SPANS) -> None:
         self._most = most
@@ -22,7 +25,7 @@ class TimelineRecorder:
         self._spans = np.zeros(0, _SPAN)
 
     def __call__(self, work: Any) -> None:
-        """Record an array of ``nmpsim.core.state.WORK``."""
+        """Record the work items of an array of ``nmpsim.core.state.WORK``."""
         done = work[work.is_grant == 0]
         spans = np.zeros(len(done), _SPAN)
         for name in ("core", "unit", "layer", "begin", "end"):
@@ -33,7 +36,18 @@ class TimelineRecorder:
             self._join()
 
     def timeline(self, layers: int) -> Timeline:
-        """Return the recorded time line of a program with ``layers`` layers."""
+        """Return the recorded timeline.
+
+        Parameters
+        ----------
+        layers
+            Number of layers of the program.
+
+        Returns
+        -------
+        Timeline
+            Spans by core, unit and start, joined across pauses if there are too many.
+        """
         self._join()
         spans = (
             WorkSpan(core, UNITS[unit], layer if layer < layers else None, begin, end, busy)

@@ -1,4 +1,4 @@
-"""Constants and scales of convolutions and fully connected layers as arrays."""
+"""Constants, scales and zero points of convolutions and fully connected layers, as arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmpsim.lir.opcodes import opcodes_by_kind
 Array: TypeAlias = npt.NDArray[Any]
 
 WEIGHTED = opcodes_by_kind(*KINDS)
-"""Opcodes with weights and a bias; operands are result, source, weights, bias."""
+"""Opcodes with weights and a bias; their operands are result, source, weights, bias."""
 
 
 @attrs.frozen(eq=False)
@@ -35,8 +35,8 @@ class LayerScales:
     """int64"""
 
 
-def constant_values(module: Module, view: View) -> Array | None:
-    """Return the values of a constant in the view's shape, or None if they are not known."""
+def read_constant(module: Module, view: View) -> Array | None:
+    """Return the values of a constant in the shape of a view, or None if they are unknown."""
     whole = module.constants.get(view.buffer.name)
     if whole is None:
         return None
@@ -45,15 +45,15 @@ def constant_values(module: Module, view: View) -> Array | None:
     return flat[start : start + view.type.elements].reshape(view.shape)
 
 
-def layer_scales(module: Module, op: Operation) -> LayerScales | None:
-    """Return the scales of a quantized layer with weights.
+def read_layer_scales(module: Module, op: Operation) -> LayerScales | None:
+    """Return the scales and zero points of a quantized layer with weights.
 
-    None if the layer is not quantized, or its scales are constants whose values are not known.
+    None if the layer is not quantized, or its scales are constants with unknown values.
     """
     result, source, weights, bias = op.operands[:4]
     if any(view.type.quant is None for view in op.operands[:3]):
         return None
-    tables = [constant_values(module, view) for view in op.operands[4:]]
+    tables = [read_constant(module, view) for view in op.operands[4:]]
     if any(table is None for table in tables):
         return None
     whole = [_one_scale(weights), _one_offset(weights), _one_scale(bias), _one_offset(bias)]
@@ -76,9 +76,9 @@ def _one_offset(view: View) -> Array:
     return np.array([view.offset], np.int64)
 
 
-def weight_rows(module: Module, op: Operation) -> Array | None:
-    """Return the weights as a view [outputs, inputs per output], or None if not known."""
-    values = constant_values(module, op.operands[2])
+def read_weight_rows(module: Module, op: Operation) -> Array | None:
+    """Return the weights as an array [outputs, inputs per output], or None if unknown."""
+    values = read_constant(module, op.operands[2])
     if values is None:
         return None
     if op.instruction.opcode == "fullyconnected":
@@ -86,7 +86,7 @@ def weight_rows(module: Module, op: Operation) -> Array | None:
     return values.reshape(values.shape[0], -1)
 
 
-def bias_values(module: Module, op: Operation) -> Array | None:
-    """Return the stored integers of a bias as int64 [outputs], or None if not known."""
-    values = constant_values(module, op.operands[3])
+def read_bias_values(module: Module, op: Operation) -> Array | None:
+    """Return the stored integers of a bias as int64 [outputs], or None if unknown."""
+    values = read_constant(module, op.operands[3])
     return None if values is None else values.astype(np.int64).reshape(-1)

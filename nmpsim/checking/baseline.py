@@ -62,7 +62,7 @@ class BaselineLayer:
     ]
     output: Annotated[str, "digest of its output"]
 
-    def describes(self, layer: LayerReport) -> bool:
+    def is_same_layer(self, layer: LayerReport) -> bool:
         """Return whether a layer of another run is the same one; its name may differ."""
         same_elem = self.elem is None or self.elem == layer.elem
         return same_elem and (self.op, self.shape) == (layer.op, layer.shape)
@@ -95,7 +95,7 @@ class BaselineOutput:
             return False
         return self.digest == digest_output(values)
 
-    def contradicts_itself(self, values: npt.NDArray[Any]) -> bool:
+    def has_wrong_digest(self, values: npt.NDArray[Any]) -> bool:
         """Return whether these bits were kept under another digest (False for NaN)."""
         kept = self.array()
         if kept is None or kept.tobytes() != values.tobytes():
@@ -253,7 +253,7 @@ def _first_difference(
 ) -> tuple[str, str] | None:
     """Return the first layer that differs, now and before; None if all are the same."""
     for then, layer in zip(before, now, strict=False):
-        if not then.describes(layer):
+        if not then.is_same_layer(layer):
             index = f"layer {layer.index} "
             return index + _layer_text(layer), index + _layer_text(then)
     if len(before) != len(now):

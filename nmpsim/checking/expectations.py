@@ -123,7 +123,7 @@ def check_outputs_against_baseline(
     for output in run.report.output_reports:
         before = baseline.outputs[output.name]
         if not before.matches(output.values):
-            if before.contradicts_itself(output.values):
+            if before.has_wrong_digest(output.values):
                 raise fail(
                     "BASE001",
                     f"the baseline's digest of output {output.name} does not match its values",
@@ -365,7 +365,7 @@ def _other_numbers(run: Run, layer: LayerReport, before: BaselineLayer) -> str:
 
 
 def _maker(run: Run, output: str, message: str) -> tuple[FailedLayer, ...]:
-    index = run.makers.get(output)
+    index = run.output_layers.get(output)
     return () if index is None else (make_failed_layer(run.report.layers[index], message),)
 
 

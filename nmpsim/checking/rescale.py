@@ -141,14 +141,14 @@ def _bytes_at(bundle: Bundle, addresses: Int64s, nbytes: int) -> npt.NDArray[np.
     return np.asarray(bundle.image[offsets], np.uint8)
 
 
-def rescale_words(descriptor: str) -> tuple[str, ...]:
+def list_rescale_words(descriptor: str) -> tuple[str, ...]:
     """Return the words of a descriptor that define how sums become results."""
     words = [word.name for word in DESCRIPTORS[descriptor]]
     return tuple(name for name in words if name in _NAMES or name.endswith(_ENDINGS))
 
 
 def _of_words(uses: _Uses) -> Iterator[_Number]:
-    names = rescale_words(uses.name)
+    names = list_rescale_words(uses.name)
     if "fill" in names:  # of transfers that pad
         uses = uses.select(np.any([uses.word(pad) for pad in _PADS], axis=0))
     if not names or not uses.order.size:

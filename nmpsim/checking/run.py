@@ -42,7 +42,7 @@ class Run:
     """Digest of each layer's constants by index; see :func:`digest_constants`."""
     rescale: tuple[str, ...]
     """Digest of each layer's rescale values by index; see :func:`digest_rescale_values`."""
-    makers: Mapping[str, int]
+    output_layers: Mapping[str, int]
     """Output of the program -> index of the layer that made it."""
 
     @property

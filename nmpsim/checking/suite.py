@@ -146,7 +146,7 @@ class Suite:
     file: str
     cases: tuple[Case, ...]
 
-    def checked(self) -> Suite:
+    def validate(self) -> Suite:
         """Return the suite; raise SUITE001 or SUITE002 unless each case can fail and is unique."""
         place = Place(self.file)
         findings = [finding for case in self.cases for finding in _findings(case, place)]

@@ -51,7 +51,7 @@ def read_suite(path: Path) -> Suite:
             findings += error.diagnostics
     if findings:
         raise UserError(findings)
-    return Suite(str(path), tuple(cases)).checked()
+    return Suite(str(path), tuple(cases)).validate()
 
 
 def _merged(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:

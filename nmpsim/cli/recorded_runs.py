@@ -27,15 +27,19 @@ class RecordedRun:
 
         ``bundle`` names dumps in a folder without a list of its files.
         """
-        from nmpsim.analysis.diff import console_tensors, folder_tensors, saved_tensors
+        from nmpsim.analysis.diff import (
+            list_saved_tensors,
+            read_console_tensors,
+            read_folder_tensors,
+        )
         from nmpsim.cli.arrays import ArrayFile
 
         if self.kind == "folder":
-            return folder_tensors(self.path, None if bundle is None else bundle.module())
+            return read_folder_tensors(self.path, None if bundle is None else bundle.module())
         if self.kind == "console":
-            return console_tensors(self.path)
+            return read_console_tensors(self.path)
         file = ArrayFile(self.path)
-        return list(saved_tensors(file.keys, file.read))
+        return list(list_saved_tensors(file.keys, file.read))
 
 
 def find_run(path: Path) -> RecordedRun:

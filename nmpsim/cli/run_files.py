@@ -112,7 +112,7 @@ def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> 
         return
     from nmpsim.analysis.trace import DramTrace, TimelineTrace, parse_selection
     from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
-    from nmpsim.timing import costs_of
+    from nmpsim.timing import get_costs
 
     cores = config.cores_count
     chosen = parse_selection(bundle.metadata, cores, options.trace_cores, options.trace_layer)
@@ -125,7 +125,7 @@ def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> 
             scratchpads = ScratchpadRecorder(bundle)
         if options.dram_trace is not None:
             file = files.enter_context(_open(options.dram_trace))
-            dram = DramTrace(file, costs_of(config), chosen)
+            dram = DramTrace(file, get_costs(config), chosen)
         yield RunTraces(timeline, dram, scratchpads, min(chosen.cores or [0]))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmpsim.atomic import file_name
+from nmpsim.atomic import make_file_name
 from nmpsim.checking import Case, CaseResult, CaseWork, ExpectedArrays
 from nmpsim.checking.expectations import layer_name, reject_unknown_names
 from nmpsim.cli.arrays import ArrayFile
@@ -14,7 +14,7 @@ from nmpsim.cli.inputs import load_inputs, sample_shapes
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions, InputOptions
 from nmpsim.config import load_device
-from nmpsim.diagnostics import UserError, about, fail
+from nmpsim.diagnostics import UserError, fail, locate_errors
 from nmpsim.session import is_model
 from nmpsim.views.text import shape_text
 
@@ -49,7 +49,7 @@ def case_work(
 
 def core_path(folder: Path | None, case: Case) -> Path | None:
     """Return the path of the core file of a case; None without a folder."""
-    return None if folder is None else folder / f"{file_name(case.name)}.core"
+    return None if folder is None else folder / f"{make_file_name(case.name)}.core"
 
 
 class BundleCache:
@@ -124,7 +124,7 @@ def _arrays(
     file: ArrayFile, keys: Mapping[str, str], tensors: Mapping[str, Tensor], what: str
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of these keys by the names of tensors, whose shapes they have."""
-    with about(file.path):
+    with locate_errors(file.path):
         reject_unknown_names(keys, tensors, what)
     stored = {name: file.array(key) for name, key in keys.items()}
     for name, array in stored.items():

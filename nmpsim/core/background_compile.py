@@ -133,12 +133,12 @@ def compile_all_kernels(parent: str, host: str) -> None:
             from nmpsim.core.compiled.replay import prepare_replay
             from nmpsim.core.load import make_empty_machine
             from nmpsim.kernels.entries import CACHE
-            from nmpsim.timing import costs_of
+            from nmpsim.timing import get_costs
 
             engine = CompiledEngine()
             engine.compile_all()
             prepare_replay()
-            engine.run(make_empty_machine(), costs_of(default_device()), 0, False)
+            engine.run(make_empty_machine(), get_costs(default_device()), 0, False)
             if CACHE is not None and engine.is_complete():
                 status.folder.write(status.note, CACHE.path.name.encode())
 

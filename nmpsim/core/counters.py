@@ -22,7 +22,7 @@ from nmpsim.records import frozen
 from nmpsim.report.analyses import UNITS
 from nmpsim.report.data import Bound, BytesMoved, ChannelCounts, LayerReport, Saturation
 from nmpsim.report.device_use import ACTIVITIES, CAUSES, PATH_CAUSES, use_of
-from nmpsim.timing import Costs, costs_of
+from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.bounds import (
     burst_efficiency,
     mac_bound,
@@ -133,7 +133,7 @@ def read_counters(machine: Machine, config: DeviceConfig) -> Counters:
     """Read all counters of a machine at once, because its records are slow to read one by one."""
     layers = machine.layers.view(np.ndarray)
     lists = {name: layers[name].tolist() for name in ("counts", "spent", "worked")}
-    return Counters(config, costs_of(config), **lists, values=ValueCounters.of(machine))
+    return Counters(config, get_costs(config), **lists, values=ValueCounters.of(machine))
 
 
 def compute_layer_bound(layer: Layer, of: Counters) -> Bound:

@@ -11,7 +11,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle.read import Bundle, BundleHolder, get_bundle
-from nmpsim.config import DeviceConfig, given_device
+from nmpsim.config import DeviceConfig, resolve_device
 from nmpsim.core.batch import BatchResult
 from nmpsim.core.engine_selection import AutoEngine, make_engine
 from nmpsim.core.host_steps import write_tensor
@@ -25,10 +25,10 @@ from nmpsim.core.run_modes import LASTING, TRANSITIONS, Event, Mode, Restart
 from nmpsim.core.state import Machine, reset, restart
 from nmpsim.core.work import WorkListener
 from nmpsim.diagnostics import fail
-from nmpsim.host_memory import checked_limit
+from nmpsim.host_memory import validate_memory_limit
 from nmpsim.report.data import RunReport
 from nmpsim.report.device_use import Throughput, batch_of
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 RUNS_BEFORE_PROOF = 4
 """Runs of a program before layer kernels are proved, because the proof takes longer than a run."""
@@ -64,11 +64,11 @@ class Device:
         max_memory: int | None = None,
         whole_layers: bool = True,
     ) -> None:
-        self.config = given_device(config)
+        self.config = resolve_device(config)
         self._arguments = (engine, threads, max_memory, whole_layers)
         self._whole_layers = whole_layers
         self._threads = check_threads(threads)
-        self._max_memory = checked_limit(max_memory)
+        self._max_memory = validate_memory_limit(max_memory)
         self._engine = make_engine(engine, self._threads)
         self._loaded: _LoadedBundle | None = None
         self._turn = threading.RLock()
@@ -309,7 +309,7 @@ class Device:
                 loaded.inputs, loaded.options = values, options
             return found, mode
         if number > 0:
-            restart(machine, costs_of(self.config))
+            restart(machine, get_costs(self.config))
         elif not loaded.is_at_rest:
             reset(machine)
         loaded.is_at_rest = False

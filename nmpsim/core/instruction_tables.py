@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nmpsim.isa.exhaustive import dispatches_on
-from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Kind, Scope, Unit, mnemonics_of_kind
+from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Kind, Scope, Unit, list_mnemonics
 from nmpsim.isa.words import KINDS
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -42,7 +42,7 @@ def decides_kinds(*kinds: Kind) -> Callable[[_Function], _Function]:
 
 def decides_instructions(*kinds: Kind) -> Callable[[_Function], _Function]:
     """Declare that a function distinguishes all instructions of these kinds."""
-    return dispatches_on(OP._fields, map(_identifier, mnemonics_of_kind(*kinds)))
+    return dispatches_on(OP._fields, map(_identifier, list_mnemonics(*kinds)))
 
 
 ILLEGAL = len(INSTRUCTIONS)

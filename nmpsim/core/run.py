@@ -40,7 +40,7 @@ from nmpsim.isa.table import Csr
 from nmpsim.records import frozen
 from nmpsim.report.data import RunReport
 from nmpsim.report.termination import ContractReport, TrapReport, ViolationReport
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 if TYPE_CHECKING:
     from nmpsim.core.contract_check import ContractCheck
@@ -171,7 +171,7 @@ class Run:
         self._config = config
         self._engine = engine
         self._limited = options.limits.of_device(config)
-        self._costs = costs_of(self._limited)
+        self._costs = get_costs(self._limited)
         self._mode = mode
         self._options = options
         self._contract: ContractCheck | None = None

@@ -46,10 +46,10 @@ from nmpsim.debugger.snapshots import (
     list_small_arrays,
     restore_machine,
 )
-from nmpsim.host_memory import checked_limit
+from nmpsim.host_memory import validate_memory_limit
 from nmpsim.report.data import RunReport
 from nmpsim.report.termination import ContractReport, TrapReport
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 TRACE_ROWS = 1 << 14
 MAX_TURNS = 1 << 14
@@ -116,10 +116,10 @@ class Execution:
 
         Raises :class:`~nmpsim.diagnostics.UserError`: BUN004, INPUT001, INPUT002, ARG001, MEM001.
         """
-        limit = checked_limit(max_memory)
+        limit = validate_memory_limit(max_memory)
         self.bundle, self.config = bundle, config
         self.machine: Machine = with_wait_log(load_machine(bundle, config, limit, save_layers=True))
-        self.engine, self.costs = make_engine(engine), costs_of(config)
+        self.engine, self.costs = make_engine(engine), get_costs(config)
         if isinstance(self.engine, AutoEngine):
             self.engine.choose(bundle, NO_LIMITS)
         self.inputs = prepare_inputs(bundle.metadata, inputs)

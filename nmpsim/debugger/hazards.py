@@ -30,7 +30,7 @@ import numpy.typing as npt
 from nmpsim.debugger.instructions import ExecutedInstruction, MemoryAccess
 from nmpsim.debugger.ordering import HappensBefore, RivalPosts
 from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import OUTSTANDING, SCRATCHPAD_BASE, UNIT, Kind, Unit, mnemonics_of_kind
+from nmpsim.isa.table import OUTSTANDING, SCRATCHPAD_BASE, UNIT, Kind, Unit, list_mnemonics
 
 MAX_OPEN = 1 << 13
 """Maximum number of DRAM accesses that are kept; the oldest half is dropped beyond it."""
@@ -384,7 +384,7 @@ _SYNC: dict[str, Callable[[_Accesses, ExecutedInstruction], None]] = exhaustive_
         "nmp.pend": _Accesses.pend,
         "nmp.halt": _Accesses.halt,
     },
-    mnemonics_of_kind(Kind.SYNC),
+    list_mnemonics(Kind.SYNC),
 )
 """Mnemonic -> function that updates the order."""
 

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.explain.layers import operand_roles
+from nmpsim.analysis.explain.layers import list_operand_roles
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.compiler.operations import View
 from nmpsim.compiler.resolve import resolve
@@ -65,7 +65,7 @@ def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
     for operation in operations:
         layer = owner.get(operation.instruction.name)
         for operand, (role, view) in zip(
-            operation.instruction.operands, operand_roles(operation), strict=True
+            operation.instruction.operands, list_operand_roles(operation), strict=True
         ):
             views.setdefault(view.name, view)
             if layer is None:

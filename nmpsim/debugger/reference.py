@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.diff.tensors import SavedKey, find_axis_order, parse_saved_key
-from nmpsim.analysis.difference import Difference, compare, nearest_stored
+from nmpsim.analysis.difference import Difference, compare, quantize_values
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.debugger.debugger import Debugger
@@ -167,7 +167,7 @@ def dequantize(tensor: Tensor, values: Array) -> Array:
 
 def quantize(tensor: Tensor, values: Array) -> Array:
     """Return real values as a tensor stores them, rounded to the nearest."""
-    return nearest_stored(values, tensor.elem, tensor.scale or 1.0, tensor.offset)
+    return quantize_values(values, tensor.elem, tensor.scale or 1.0, tensor.offset)
 
 
 def compare_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:

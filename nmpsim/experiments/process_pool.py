@@ -19,7 +19,7 @@ import attrs
 from nmpsim.core.limits import available_processors
 from nmpsim.diagnostics import fail
 from nmpsim.experiments.pool import Item, Job, Pool, Result
-from nmpsim.host_memory import checked_limit, share_of
+from nmpsim.host_memory import divide_memory_limit, validate_memory_limit
 
 MAX_WINDOWS_PROCESSES = 61
 """Number of processes that Python can wait for on Windows."""
@@ -42,8 +42,8 @@ def share_resources(
 
     The workers of a cluster (``scheduler``) have memory of their own.
     """
-    jobs, limit = choose_jobs(jobs, items), checked_limit(max_memory)
-    return jobs, share_of(limit, jobs) if scheduler is None else limit
+    jobs, limit = choose_jobs(jobs, items), validate_memory_limit(max_memory)
+    return jobs, divide_memory_limit(limit, jobs) if scheduler is None else limit
 
 
 @attrs.define

@@ -21,7 +21,7 @@ from nmpsim.core.load import make_empty_machine
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.samples import Arrays, is_scores
 from nmpsim.report.data import OutputReport, RunReport
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 if TYPE_CHECKING:
     from nmpsim.experiments.sweep_program import SweepProgram
@@ -40,7 +40,7 @@ def kernels_are_ready(_: object, __: object) -> bool:
 def compile_kernels(_: object, __: object) -> None:
     """Compile all kernels into the cache."""
     engine = make_compiled_engine()
-    engine.run(make_empty_machine(), costs_of(default_device()), 0, False)
+    engine.run(make_empty_machine(), get_costs(default_device()), 0, False)
     engine.compile_all()
 
 

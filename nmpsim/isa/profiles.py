@@ -341,7 +341,7 @@ PROFILES_OF = {
 """Descriptor -> supported profiles; another one is an operand fault."""
 
 
-def profiles_with_form(*forms: ScaleForm) -> tuple[int, ...]:
+def list_profiles_with_form(*forms: ScaleForm) -> tuple[int, ...]:
     """Return the numbers of the profiles whose scales have one of these forms."""
     return tuple(row.number for row in ROWS if row.form in forms)
 

@@ -39,7 +39,7 @@ __all__ = [
     "Scope",
     "Unit",
     "Word",
-    "mnemonics_of_kind",
+    "list_mnemonics",
 ]
 
 # --- address map (every core sees the same) -------------------------------------------------
@@ -304,7 +304,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
 )  # fmt: skip
 
 
-def mnemonics_of_kind(*kinds: Kind) -> tuple[str, ...]:
+def list_mnemonics(*kinds: Kind) -> tuple[str, ...]:
     """Return the mnemonics of the instructions of some kinds."""
     return tuple(i.mnemonic for i in INSTRUCTIONS if i.kind in kinds)
 

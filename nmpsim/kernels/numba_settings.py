@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmpsim.diagnostics import Place, fail
-from nmpsim.extras import incomplete
+from nmpsim.extras import make_missing_package_error
 
 _FILE = ".numba_config.yaml"
 """Settings that Numba reads from the current folder."""
@@ -38,7 +38,7 @@ def _config() -> Any:
     except ValueError:  # its import is blocked
         package = None
     if package is None or package.origin is None:
-        raise incomplete("numba")
+        raise make_missing_package_error("numba")
     alone = spec_from_file_location(
         "nmpsim_numba_config", Path(package.origin).parent / "core" / "config.py"
     )

@@ -26,7 +26,7 @@ from nmpsim.isa.profiles import (
     Q31_ONCE,
     REAL,
     dispatches_on_profiles,
-    profiles_with_form,
+    list_profiles_with_form,
 )
 from nmpsim.isa.words import INT16, OP_ADD
 from nmpsim.kernels.array_types import Float32s, Float64s, Int, Int64s
@@ -78,7 +78,7 @@ from nmpsim.kernels.scaling import (
     scale_wide,
 )
 
-_REAL = profiles_with_form(REAL)
+_REAL = list_profiles_with_form(REAL)
 _HELD_BIAS: Any = np.int64(1 << 61)
 
 # --- sums ------------------------------------------------------------------------------------

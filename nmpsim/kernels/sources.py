@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from nmpsim.extras import incomplete
+from nmpsim.extras import make_missing_package_error
 
 COMPILED_SOURCES = (
     "compiler/tiling/compiled/*.py",
@@ -57,7 +57,7 @@ def _installed_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        raise incomplete(package) from None
+        raise make_missing_package_error(package) from None
 
 
 def compute_source_digest(*chosen: str) -> str:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.isa.profiles import FIXED_POINT, FLOAT64, INTEGER, profiles_with_form
+from nmpsim.isa.profiles import FIXED_POINT, FLOAT64, INTEGER, list_profiles_with_form
 from nmpsim.isa.records import MAX_COUNT
 from nmpsim.isa.table import SCRATCHPAD_BASE
 
 OK = -1
 """Result of a check that finds no bad word."""
-_WITH_SHIFTS = profiles_with_form(INTEGER, FIXED_POINT, FLOAT64)
+_WITH_SHIFTS = list_profiles_with_form(INTEGER, FIXED_POINT, FLOAT64)
 """Profiles whose scales are an integer factor and two shifts."""
 MOST = MAX_COUNT
 """Largest count or stride within a scratchpad."""
@@ -27,7 +27,7 @@ def is_outside(address: int, extent: int, spm_bytes: int) -> bool:
     return bool(extent < 0 or start < 0 or start + extent > spm_bytes)
 
 
-def span(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> int:
+def count_spanned_bytes(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> int:
     """Return the bytes from the first to the end of the last of ``count_y * count_x`` runs."""
     if count_y <= 0 or count_x <= 0 or run <= 0:
         return 0
@@ -67,7 +67,7 @@ def exceeds_product(a: int, b: int, c: int, most: int) -> bool:
 
 FUNCTIONS = (
     is_outside,
-    span,
+    count_spanned_bytes,
     ranges_overlap,
     exceeds_element,
     is_bad_scale,

@@ -15,7 +15,7 @@ from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.layouts import Direction, Layout, RepeatAxis
 from nmpsim.isa.records import Word
 from nmpsim.isa.words import KINDS, PART_FIRST, PART_LAST, PART_MIDDLE, PART_ONLY
-from nmpsim.memory.limits import PART_WORD, bytes_of, element_at
+from nmpsim.memory.limits import PART_WORD, element_at, get_item_bytes
 from nmpsim.memory.weight_tail import BLOCK_BYTES, LANES
 
 _NAMES = dict.fromkeys(word.name for d in DESCRIPTORS.values() for word in d.operands)
@@ -177,9 +177,9 @@ def repeat_window(
         repeat(touches, row, out, stride * step)
 
 
-def run_of(kind: int, words: Any, layout: Any) -> int:
+def get_run_bytes(kind: int, words: Any, layout: Any) -> int:
     """Return the bytes of a run."""
-    size = bytes_of(kind, words, layout[OF_SIZE])
+    size = get_item_bytes(kind, words, layout[OF_SIZE])
     if layout[IS_BLOCKED]:
         channels, rows, columns, inputs = (
             words[layout[FIRST_FACTOR]],
@@ -237,7 +237,7 @@ def touch_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool
     address = words[layout[OF_ADDRESS]]
     if layout[IS_OPTIONAL] and address == 0:
         return
-    row = touch(touches, writes, layout[OF_NAME], address, run_of(kind, words, layout))
+    row = touch(touches, writes, layout[OF_NAME], address, get_run_bytes(kind, words, layout))
     if layout[IN_ANY_ORDER] and touches[0, IS_PLAIN] == 0:
         repeat_smallest_first(words, touches, row, layout)
         return
@@ -277,7 +277,7 @@ def footprint(kind: int, words: Any, touches: Any) -> None:
             touch_operand(kind, words, touches, layout, False)
 
 
-def runs_of(touches: Any, row: int) -> int:
+def count_runs(touches: Any, row: int) -> int:
     """Return the number of runs of a row."""
     count = 1
     for axis in range(AXES):
@@ -285,14 +285,14 @@ def runs_of(touches: Any, row: int) -> int:
     return count
 
 
-def first_near(start: int, base: int, inner: int, step: int) -> int:
+def first_index_near(start: int, base: int, inner: int, step: int) -> int:
     """Return the first index along an axis whose ``inner`` bytes end after ``start``."""
     if step == 0 or base + inner > start:
         return 0
     return int((start - base - inner) // step + 1)
 
 
-def behind_near(end: int, base: int, count: int, step: int) -> int:
+def end_index_near(end: int, base: int, count: int, step: int) -> int:
     """Return the end index along an axis of pieces that begin before ``end``."""
     if step == 0 or count == 1:
         return 1
@@ -312,13 +312,13 @@ def overlaps_range(touches: Any, row: int, start: int, end: int) -> bool:
     inner1 = inner2 + (n2 - 1) * s2
     inner0 = inner1 + (n1 - 1) * s1
     a = touches[row, START]
-    for i in range(first_near(start, a, inner0, s0), behind_near(end, a, n0, s0)):
+    for i in range(first_index_near(start, a, inner0, s0), end_index_near(end, a, n0, s0)):
         b = a + i * s0
-        for j in range(first_near(start, b, inner1, s1), behind_near(end, b, n1, s1)):
+        for j in range(first_index_near(start, b, inner1, s1), end_index_near(end, b, n1, s1)):
             c = b + j * s1
-            for k in range(first_near(start, c, inner2, s2), behind_near(end, c, n2, s2)):
+            for k in range(first_index_near(start, c, inner2, s2), end_index_near(end, c, n2, s2)):
                 d = c + k * s2
-                if first_near(start, d, run, s3) < behind_near(end, d, n3, s3):
+                if first_index_near(start, d, run, s3) < end_index_near(end, d, n3, s3):
                     return True
     return False
 
@@ -331,7 +331,7 @@ def rows_overlap(a: Any, row: int, b: Any, other: int) -> bool:
         return overlaps_range(b, other, a[row, START], a[row, END])
     if b[other, FIRST_AXIS] == 1:
         return overlaps_range(a, row, b[other, START], b[other, END])
-    if runs_of(b, other) < runs_of(a, row):
+    if count_runs(b, other) < count_runs(a, row):
         return runs_overlap(b, other, a, row)
     return runs_overlap(a, row, b, other)
 
@@ -347,13 +347,13 @@ def runs_overlap(a: Any, row: int, b: Any, other: int) -> bool:
     inner1 = inner2 + (n2 - 1) * s2
     inner0 = inner1 + (n1 - 1) * s1
     p = a[row, START]
-    for i in range(first_near(start, p, inner0, s0), behind_near(end, p, n0, s0)):
+    for i in range(first_index_near(start, p, inner0, s0), end_index_near(end, p, n0, s0)):
         q = p + i * s0
-        for j in range(first_near(start, q, inner1, s1), behind_near(end, q, n1, s1)):
+        for j in range(first_index_near(start, q, inner1, s1), end_index_near(end, q, n1, s1)):
             r = q + j * s1
-            for k in range(first_near(start, r, inner2, s2), behind_near(end, r, n2, s2)):
+            for k in range(first_index_near(start, r, inner2, s2), end_index_near(end, r, n2, s2)):
                 s = r + k * s2
-                for m in range(first_near(start, s, run, s3), behind_near(end, s, n3, s3)):
+                for m in range(first_index_near(start, s, run, s3), end_index_near(end, s, n3, s3)):
                     if overlaps_range(b, other, s + m * s3, s + m * s3 + run):
                         return True
     return False
@@ -364,16 +364,16 @@ FUNCTIONS = (
     touch,
     repeat,
     repeat_window,
-    run_of,
+    get_run_bytes,
     repeat_along,
     repeat_smallest_first,
     touch_operand,
     is_written,
     is_read,
     footprint,
-    runs_of,
-    first_near,
-    behind_near,
+    count_runs,
+    first_index_near,
+    end_index_near,
     overlaps_range,
     runs_overlap,
     rows_overlap,

@@ -104,7 +104,7 @@ def find_bad_clip(kind: int, words: Any) -> int:
     return find_out_of_range(kind, words, clip + 2, WORDS[kind]) if bad == OK else bad
 
 
-def bytes_of(kind: int, words: Any, size: int) -> int:
+def get_item_bytes(kind: int, words: Any, size: int) -> int:
     """Return the bytes of a :class:`~nmpsim.isa.layouts.Size` in a descriptor."""
     if size > 0:
         return size
@@ -122,7 +122,7 @@ def find_misaligned(kind: int, words: Any) -> int:
         unit = UNITS[kind, index]
         if unit == 1 or (unit == SUM and words[PART_WORD[kind]] == PART_ONLY):
             continue
-        if words[index] % bytes_of(kind, words, unit) != 0:
+        if words[index] % get_item_bytes(kind, words, unit) != 0:
             return index
     return OK
 
@@ -132,7 +132,7 @@ FUNCTIONS = (
     find_out_of_range,
     find_bad_size,
     find_bad_clip,
-    bytes_of,
+    get_item_bytes,
     find_misaligned,
 )
 """Functions for the compiled engine, callees first."""

@@ -9,7 +9,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import OperatorMapping
-from nmpsim.diagnostics import Place, about, fail
+from nmpsim.diagnostics import Place, fail, locate_errors
 from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.frontends.model_origin import import_lir
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
@@ -226,7 +226,7 @@ def _with_names(settings: Settings, module: Module) -> Settings:
         PlainLayer(index, one.number, one.span.line, one.name, display_name=shown)
         for index, (one, shown) in enumerate(zip(computing, names_shown, strict=True))
     ]
-    with about(module.file):
+    with locate_errors(module.file):
         names = {find_layer(layers, word, "QUANT004", opcodes).name for word in sorted(words)}
     return attrs.evolve(settings, keep_float=settings.keep_float - words | names)
 

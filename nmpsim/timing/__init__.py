@@ -4,6 +4,6 @@ Both engines and the compiler call them. They use integers only, so that the com
 compile them. ``costs`` is any object with the attributes of :class:`Costs`.
 """
 
-from nmpsim.timing.costs import Costs, costs_of
+from nmpsim.timing.costs import Costs, get_costs
 
-__all__ = ["Costs", "costs_of"]
+__all__ = ["Costs", "get_costs"]

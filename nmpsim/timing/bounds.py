@@ -7,13 +7,13 @@ units with their work, the DRAM with bursts. The largest of the three is a bound
 from __future__ import annotations
 
 from nmpsim.config import DeviceConfig
-from nmpsim.timing.compute import ceil_div, cycles_of, lanes_of
+from nmpsim.timing.compute import ceil_div, convert_to_cycles, count_lanes
 from nmpsim.timing.costs import Costs
 
 
 def macs_per_cycle(config: DeviceConfig, wide: int) -> int:
     """Return the multiplications of all MAC arrays in a cycle; ``wide`` is 1 for Int16."""
-    return config.cores_count * config.mac_out_lanes * lanes_of(config.mac_in_lanes, wide)
+    return config.cores_count * config.mac_out_lanes * count_lanes(config.mac_in_lanes, wide)
 
 
 def mac_bound(macs: int, wide: int, config: DeviceConfig) -> int:
@@ -28,7 +28,7 @@ def vector_bound(busy_cycles: int, config: DeviceConfig) -> int:
 
 def memory_bound(bursts: int, costs: Costs) -> int:
     """Return the cycles that the DRAM needs for bursts if all rows are open."""
-    return cycles_of(bursts * costs.dram_burst_bytes, costs)
+    return convert_to_cycles(bursts * costs.dram_burst_bytes, costs)
 
 
 def burst_efficiency(bytes_moved: int, bursts: int, config: DeviceConfig) -> float:

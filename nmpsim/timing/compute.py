@@ -17,7 +17,7 @@ def ceil_div(value: int, by: int) -> int:
     return (value + by - 1) // by
 
 
-def lanes_of(lanes: int, wide: int) -> int:
+def count_lanes(lanes: int, wide: int) -> int:
     """Return the lanes for elements of ``1 << wide`` bytes; at least one."""
     return max(lanes >> wide, 1)
 
@@ -33,7 +33,7 @@ def conv_cycles(
     costs: Any,
 ) -> int:
     """Return the cycles of a convolution; ``in_channels`` are those of one group."""
-    steps = kernel_h * ceil_div(kernel_w * in_channels, lanes_of(costs.mac_in_lanes, wide))
+    steps = kernel_h * ceil_div(kernel_w * in_channels, count_lanes(costs.mac_in_lanes, wide))
     blocks = groups * ceil_div(out_channels // groups, costs.mac_out_lanes)
     cycles: int = costs.mac_startup_cycles + pixels * steps * blocks
     return cycles
@@ -41,14 +41,14 @@ def conv_cycles(
 
 def depthwise_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
     """Return the cycles of a depthwise convolution: a tap of ``mac_out_lanes`` channels each."""
-    blocks = ceil_div(channels, lanes_of(costs.mac_out_lanes, wide))
+    blocks = ceil_div(channels, count_lanes(costs.mac_out_lanes, wide))
     cycles: int = costs.mac_startup_cycles + pixels * taps * blocks
     return cycles
 
 
 def gemm_cycles(rows: int, inner: int, columns: int, wide: int, costs: Any) -> int:
     """Return the cycles of a matrix product."""
-    steps = ceil_div(inner, lanes_of(costs.mac_in_lanes, wide))
+    steps = ceil_div(inner, count_lanes(costs.mac_in_lanes, wide))
     steps *= ceil_div(columns, costs.mac_out_lanes)
     cycles: int = costs.mac_startup_cycles + rows * steps
     return cycles
@@ -56,7 +56,7 @@ def gemm_cycles(rows: int, inner: int, columns: int, wide: int, costs: Any) -> i
 
 def vector_cycles(rows: int, columns: int, wide: int, costs: Any) -> int:
     """Return the cycles of the vector unit for rows of elements, ``vector_lanes`` per cycle."""
-    steps = ceil_div(columns, lanes_of(costs.vector_lanes, wide))
+    steps = ceil_div(columns, count_lanes(costs.vector_lanes, wide))
     cycles: int = costs.vector_startup_cycles + rows * steps
     return cycles
 
@@ -71,12 +71,12 @@ def transpose_cycles(elements: int, costs: Any) -> int:
     return int(costs.vector_startup_cycles + elements)
 
 
-def ticks_of(cycles: int, costs: Any) -> int:
+def convert_to_ticks(cycles: int, costs: Any) -> int:
     """Convert cycles to ticks of the DRAM; it moves a byte per tick, so that times are exact."""
     return int(cycles * costs.dram_bytes_per_cycle)
 
 
-def cycles_of(ticks: int, costs: Any) -> int:
+def convert_to_cycles(ticks: int, costs: Any) -> int:
     """Convert ticks of the DRAM to cycles, rounded up."""
     return ceil_div(ticks, costs.dram_bytes_per_cycle)
 
@@ -88,15 +88,15 @@ def grant_ticks(nbytes: int, costs: Any) -> int:
 
 FUNCTIONS = (
     ceil_div,
-    lanes_of,
+    count_lanes,
     conv_cycles,
     depthwise_cycles,
     gemm_cycles,
     vector_cycles,
     pool_cycles,
     transpose_cycles,
-    ticks_of,
-    cycles_of,
+    convert_to_ticks,
+    convert_to_cycles,
     grant_ticks,
 )
 """Functions for the compiled engine, callees first."""

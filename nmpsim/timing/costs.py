@@ -44,6 +44,6 @@ class Costs(NamedTuple):
     limits_cycles: int
 
 
-def costs_of(config: DeviceConfig) -> Costs:
+def get_costs(config: DeviceConfig) -> Costs:
     """Return the costs of a device."""
     return Costs(*(int(getattr(config, name)) for name in Costs._fields))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.timing.compute import ticks_of
+from nmpsim.timing.compute import convert_to_ticks
 
 FREE, REFRESHES, PHASE, WRITES, BANKS = range(5)
 """Words of a channel: the tick from which it is free; refreshes done; ticks before tick 0 from
@@ -35,25 +35,25 @@ def restart_dram(dram: Any, cycle: int, costs: Any) -> None:
 
     Without refreshes, states that no later grant can distinguish become equal.
     """
-    now = ticks_of(cycle, costs)
+    now = convert_to_ticks(cycle, costs)
     ready = dram[:, BANKS + READY :: BANK_WORDS]
     ready[:] = np.maximum(ready - now, 0)
     dram[:, FREE] -= now
-    interval = ticks_of(costs.dram_refresh_interval_cycles, costs)
+    interval = convert_to_ticks(costs.dram_refresh_interval_cycles, costs)
     if interval:
         over, dram[:, PHASE] = np.divmod(dram[:, PHASE] + now, interval)
         dram[:, REFRESHES] -= over
     else:
         turnaround = max(costs.dram_read_write_cycles, costs.dram_write_read_cycles)
-        dram[:, FREE] = np.maximum(dram[:, FREE], -ticks_of(turnaround, costs))
+        dram[:, FREE] = np.maximum(dram[:, FREE], -convert_to_ticks(turnaround, costs))
 
 
-def channel_of(row: int, costs: Any) -> int:
+def find_channel(row: int, costs: Any) -> int:
     """Return the channel of a row of the address space."""
     return int(row % costs.dram_channels)
 
 
-def bank_of(row: int, costs: Any) -> int:
+def find_bank(row: int, costs: Any) -> int:
     """Return the index of the first word of a row's bank in its channel."""
     bank = row // costs.dram_channels % costs.dram_banks
     return int(BANKS + bank * BANK_WORDS)
@@ -64,14 +64,14 @@ def refresh(channel: Any, tick: int, costs: Any) -> None:
 
     A refresh that is due while the channel is busy waits.
     """
-    interval = ticks_of(costs.dram_refresh_interval_cycles, costs)
+    interval = convert_to_ticks(costs.dram_refresh_interval_cycles, costs)
     if interval == 0:
         return
     due = (tick + channel[PHASE]) // interval
     missed = due - channel[REFRESHES]
     if missed <= 0:
         return
-    length = ticks_of(costs.dram_refresh_cycles, costs)
+    length = convert_to_ticks(costs.dram_refresh_cycles, costs)
     channel[FREE] = max(channel[FREE] + missed * length, due * interval - channel[PHASE] + length)
     channel[REFRESHES] = due
     channel[WRITES] = NONE
@@ -88,13 +88,13 @@ def first_burst(channel: Any, row: int, is_store: Any, known: int, request: int,
     begin = max(request, channel[FREE])
     if channel[WRITES] != NONE and channel[WRITES] != is_store:
         idle = costs.dram_read_write_cycles if is_store else costs.dram_write_read_cycles
-        begin = max(begin, channel[FREE] + ticks_of(idle, costs))
-    bank = bank_of(row, costs)
+        begin = max(begin, channel[FREE] + convert_to_ticks(idle, costs))
+    bank = find_bank(row, costs)
     if channel[bank + OPEN_ROW] != row:
         opening = costs.dram_row_miss_cycles
         if channel[bank + OPEN_ROW] == NONE:
             opening -= costs.dram_precharge_cycles
-        begin = max(begin, max(known, channel[bank + READY]) + ticks_of(opening, costs))
+        begin = max(begin, max(known, channel[bank + READY]) + convert_to_ticks(opening, costs))
     return int(begin)
 
 
@@ -106,14 +106,14 @@ def serve_grant(
     Returns the tick at which the channel is free again, and whether the row had to be opened.
     """
     refresh(channel, max(request, channel[FREE]), costs)
-    bank = bank_of(row, costs)
+    bank = find_bank(row, costs)
     is_miss = channel[bank + OPEN_ROW] != row
     end = first_burst(channel, row, is_store, known, request, costs) + ticks
     recovery = costs.dram_write_recovery_cycles if is_store else 0
     channel[FREE] = end
     channel[WRITES] = is_store
     channel[bank + OPEN_ROW] = row
-    channel[bank + READY] = end + ticks_of(recovery, costs)
+    channel[bank + READY] = end + convert_to_ticks(recovery, costs)
     return int(end), bool(is_miss)
 
 
@@ -125,10 +125,10 @@ def next_request(
     The same channel gets the request when it has served this grant; another one at once, but a
     transfer has at most two grants at a time: all earlier ones end at ``earlier_end``.
     """
-    if channel_of(next_row, costs) == channel_of(row, costs):
+    if find_channel(next_row, costs) == find_channel(row, costs):
         return int(end // costs.dram_bytes_per_cycle)
     return int(max(begin, earlier_end) // costs.dram_bytes_per_cycle)
 
 
-FUNCTIONS = (channel_of, bank_of, refresh, first_burst, serve_grant, next_request)
+FUNCTIONS = (find_channel, find_bank, refresh, first_burst, serve_grant, next_request)
 """Functions for the compiled engine, callees first."""

@@ -109,7 +109,7 @@ def make(folder: Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.bin").write_bytes(program(place, arrays, tensors))
     bundle = nmpsim.load(folder / "right.bin")
-    report = nmpsim.Device(nmpsim.device_of(bundle)).run(bundle, {"data": SEVEN}, save_layers=True)
+    report = nmpsim.Device(nmpsim.get_device(bundle)).run(bundle, {"data": SEVEN}, save_layers=True)
     np.savez(folder / "right.npz", **report.layer_outputs)
     np.savez(folder / "weights.npz", **arrays)
     np.save(folder / "seven.npy", SEVEN)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import nmpsim
-from nmpsim.analysis.data_flow import data_flow
+from nmpsim.analysis.data_flow import build_data_flow
 from nmpsim.lir.parser import parse
 from nmpsim.lir.verify import verify
 
@@ -34,7 +34,7 @@ code {
 def test_who_reads_whose_results():
     module = parse(PARTS)
     verify(module)
-    flow = data_flow(module)
+    flow = build_data_flow(module)
     assert flow.sources == {
         "a": ("x",),
         "zero": (),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmpsim.analysis.difference import NAN_ULP, Element, compare, ulp_between
+from nmpsim.analysis.difference import NAN_ULP, Element, compare, compute_ulp_distance
 from nmpsim.diagnostics import UserError
 
 
@@ -47,7 +47,7 @@ def test_scale_changes_no_ratio_but_offset_does() -> None:
 def test_the_ends_of_an_integer_type_are_its_whole_range_apart(elem, dtype) -> None:
     ends = np.iinfo(dtype)
     low, high = np.array([ends.min], dtype), np.array([ends.max], dtype)
-    (ulp,) = ulp_between(low, high, elem)
+    (ulp,) = compute_ulp_distance(low, high, elem)
     assert int(ulp) == int(ends.max) - int(ends.min)
 
 
@@ -57,7 +57,7 @@ def test_units_of_floats_count_the_numbers_between() -> None:
     below_zero = np.nextafter(np.float32(0), np.float32(-1))
     actual = np.array([one, above, -0.0, below_zero, np.inf], np.float32)
     expected = np.array([one, one, 0.0, -below_zero, np.finfo(np.float32).max], np.float32)
-    assert ulp_between(actual, expected, "float").tolist() == [0, 1, 0, 2, 1]
+    assert compute_ulp_distance(actual, expected, "float").tolist() == [0, 1, 0, 2, 1]
 
 
 def test_numbers_that_are_none() -> None:
@@ -99,5 +99,5 @@ def test_two_kinds_are_refused(other) -> None:
 @given(st.floats(width=32, allow_nan=False), st.floats(width=32, allow_nan=False))
 def test_units_are_symmetric_and_none_only_of_equals(a, b) -> None:
     left, right = np.array([a], np.float32), np.array([b], np.float32)
-    assert ulp_between(left, right, "float") == ulp_between(right, left, "float")
-    assert (int(ulp_between(left, right, "float")[0]) == 0) == (a == b)
+    assert compute_ulp_distance(left, right, "float") == compute_ulp_distance(right, left, "float")
+    assert (int(compute_ulp_distance(left, right, "float")[0]) == 0) == (a == b)

@@ -89,7 +89,7 @@ def test_who_evaluates_a_bundle_needs_neither_compiler_nor_front_ends() -> None:
 
 
 def test_a_run_needs_neither_the_compiler_nor_lint() -> None:
-    imported = imported_after("import nmpsim\nnmpsim.load, nmpsim.Device, nmpsim.device_of")
+    imported = imported_after("import nmpsim\nnmpsim.load, nmpsim.Device, nmpsim.get_device")
     assert "nmpsim.core.device" in imported
     assert imported.isdisjoint({"nmpsim.compiler", "nmpsim.analysis", "nmpsim.quantization"})
 

@@ -126,10 +126,10 @@ def test_without_locks_only_old_files_are_left_over(no_locks: None, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["con", "NUL", "aux.conv", "COM1", "lpt9.a.b"])
 def test_names_of_windows_devices_name_files(name: str) -> None:
-    found = atomic.file_name(name)
+    found = atomic.make_file_name(name)
     assert found.startswith(f"_{name}-")
-    assert found != atomic.file_name(f"_{name}")
-    assert atomic.file_name(f"{name[0]}_{name}") == f"{name[0]}_{name}"
+    assert found != atomic.make_file_name(f"_{name}")
+    assert atomic.make_file_name(f"{name[0]}_{name}") == f"{name[0]}_{name}"
 
 
 def test_kernels_are_kept_where_files_have_no_owner(

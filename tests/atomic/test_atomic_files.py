@@ -129,6 +129,6 @@ def test_names_stay_in_the_folder(tmp_path: Path) -> None:
     "text", ["../x", "..", "/etc/passwd", "a/b", "a\\b", "", "\x00", "x" * 999]
 )
 def test_file_names_for_any_text(tmp_path: Path, text: str) -> None:
-    path = tmp_path / f"{atomic.file_name(text)}.core"
+    path = tmp_path / f"{atomic.make_file_name(text)}.core"
     assert Path(os.path.normpath(path)).parent == tmp_path
     path.write_bytes(b"")

@@ -63,7 +63,7 @@ def test_there_is_no_other_limit(project, value):
 def test_many_hazards_are_told_layer_by_layer(project, racing):
     bundle = nmpsim.bundle.bundle_from_bytes(racing)
     inputs = {"data": np.load(project.folder / "images" / "7.npy")}
-    device = nmpsim.Device(nmpsim.device_of(bundle))
+    device = nmpsim.Device(nmpsim.get_device(bundle))
     found = find_hazards(bundle, inputs, device.config)
     check = check_hazards(MAX_HAZARDS * found, device.run(bundle, inputs).layers)
     assert check.message.startswith("1,000 or more hazards, the first: layer conv2__2: core 1")
@@ -77,6 +77,6 @@ def test_they_are_those_of_the_debugger(project, racing):
     debugger = Debugger(bundle, inputs)
     debugger.run_to_end()
     expected = [(one.position, one.what) for one in debugger.find_hazards()]
-    found = find_hazards(bundle, inputs, nmpsim.device_of(bundle))
+    found = find_hazards(bundle, inputs, nmpsim.get_device(bundle))
     assert [(one.position, one.what) for one in found] == expected
     assert len(expected) == 1

@@ -74,7 +74,7 @@ def test_a_bundle_that_has_changed_is_read_again(project):
     first, second = next(works), next(works)
     assert first.bundle is second.bundle
     text, weights = (project.folder / f"digits.{kind}" for kind in ("lir.txt", "npz"))
-    config = attrs.evolve(nmpsim.device_of(first.bundle), cores_count=2)
+    config = attrs.evolve(nmpsim.get_device(first.bundle), cores_count=2)
     nmpsim.save(nmpsim.compile(text, weights=weights, device=config), path)
     third = next(works)
     assert third.bundle.digest != first.bundle.digest

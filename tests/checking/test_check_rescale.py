@@ -12,7 +12,7 @@ from nmpsim.bundle import bundle_from_bytes
 from nmpsim.checking import Case, ExpectedArrays
 from nmpsim.checking.baseline import Baseline, make_baseline
 from nmpsim.checking.case import judge_run
-from nmpsim.checking.rescale import rescale_words
+from nmpsim.checking.rescale import list_rescale_words
 from nmpsim.checking.run import run_bundle
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.isa.table import DESCRIPTORS, SCALE_RECORD
@@ -78,7 +78,7 @@ def changes_of(net: Network, folder: Path, word: str, by: int):
     """Layer, and what becomes of the network if a word of one of its descriptors changes."""
     bundle = nmpsim.load(net.path)
     for kind in DESCRIPTORS:
-        if word not in rescale_words(kind):
+        if word not in list_rescale_words(kind):
             continue
         for layer in sorted({words["layer"] for _, words in descriptors(bundle, kind)}):
             path = net.copy(folder)
@@ -202,7 +202,7 @@ def test_every_word_of_a_descriptor_is_of_one_kind():
         "run_bytes", "count_x", "count_y", "event_origin", "event_stride_y", "event_stride_x",
     }  # fmt: skip
     for kind, record in DESCRIPTORS.items():
-        numbers = rescale_words(kind)
+        numbers = list_rescale_words(kind)
         for word in record:
             placed = word.address or word.name in geometry
             placed |= word.name.startswith(("pad_", "size_")) or "stride" in word.name

@@ -66,7 +66,7 @@ class Session(types.ModuleType):
     def load(self, path: Path, patch: Path | None = None, *, device: Any = None) -> Any:
         return read_bundle(path)
 
-    def device_of(self, bundle: Any) -> DeviceConfig:
+    def get_device(self, bundle: Any) -> DeviceConfig:
         return from_settings(bundle.metadata.device)
 
     def Device(  # noqa: N802

@@ -34,7 +34,7 @@ def compiled(folder, text=None, constants=None):
 
 
 def layers_of(bundle):
-    device = nmpsim.Device(nmpsim.device_of(nmpsim.load(bundle)))
+    device = nmpsim.Device(nmpsim.get_device(nmpsim.load(bundle)))
     return device.run(nmpsim.load(bundle), {"data": np.load(IMAGE)}, save_layers=True)
 
 
@@ -45,7 +45,7 @@ def rerun(folder):
     bundle = nmpsim.load(folder / "repro.bin")
     with np.load(folder / "inputs.npz") as stored:
         inputs = dict(stored)
-    report = nmpsim.Device(nmpsim.device_of(bundle)).run(bundle, inputs, save_layers=True)
+    report = nmpsim.Device(nmpsim.get_device(bundle)).run(bundle, inputs, save_layers=True)
     return bundle, report, json.loads((folder / "repro.json").read_text())
 
 
@@ -81,7 +81,7 @@ def test_a_wrong_weight_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
         assert expected[key].item() == good[at]
     with np.load(folder / "repro.npz") as constants:
         assert max(array.size for array in constants.values()) <= 9 * 16
-    config = nmpsim.device_of(bundle)
+    config = nmpsim.get_device(bundle)
     again = nmpsim.compile(folder / "repro.lir", folder / "repro.npz", device=config)
     (folder / "repro.bin").write_bytes(again.image)
     (values_again,) = rerun(folder)[1].layer_outputs.values()
@@ -279,7 +279,7 @@ def test_a_hazard_stays_the_same_one(nmpsim_cli, tmp_path, code, kept, hazard):
     assert result.exit_code == 0, result.stderr
     assert result.stderr.startswith(f"fails: {hazard}\n")
     assert f"/part: {kept}" in result.stderr
-    before = nmpsim.Device(nmpsim.device_of(nmpsim.load(net)))
+    before = nmpsim.Device(nmpsim.get_device(nmpsim.load(net)))
     violation = before.run(nmpsim.load(net), {"from": np.zeros(256, np.int8)}).contract.violation
     _, report, facts = rerun(tmp_path / "part")
     assert facts["failure"] == hazard

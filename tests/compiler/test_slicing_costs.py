@@ -30,9 +30,9 @@ from nmpsim.config import DeviceConfig, default_device, load_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
 from nmpsim.memory.dram import CURSOR_WORDS, next_address, start_transfer, take_grant
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
-COSTS = costs_of(default_device())
+COSTS = get_costs(default_device())
 ONE = attrs.evolve(default_device(), cores_count=1)
 ENTRY_CYCLES = 24
 """At most, of the jump to a core's code; beside it only an open row is not in a plan."""

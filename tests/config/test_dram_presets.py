@@ -49,7 +49,7 @@ def test_single_row_is_the_default(tmp_path: Path) -> None:
     assert loaded(tmp_path, '[dram]\npreset = "single-row"') == default_device()
 
 
-@pytest.mark.parametrize("name", dram_presets.names())
+@pytest.mark.parametrize("name", dram_presets.list_presets())
 @pytest.mark.parametrize("clock", [100, 800, 1600])
 def test_every_preset_is_a_device(tmp_path: Path, name: str, clock: int) -> None:
     rate = "bytes_per_cycle = 5\n"

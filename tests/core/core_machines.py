@@ -18,7 +18,7 @@ from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.state import Machine, Outcome, make_machine, start_cores
 from nmpsim.isa.codec import BY_MNEMONIC, encode
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE
-from nmpsim.timing import Costs, costs_of
+from nmpsim.timing import Costs, get_costs
 
 SPM = SCRATCHPAD_BASE
 IMAGE_BASE = 0x8000_0000
@@ -146,7 +146,7 @@ def record_and_replay(engine: Engine, machine: Machine, costs: Costs) -> bool:
 def run(
     name: str, program: Program, turns: int = FOREVER, stop_at_layers: bool = False
 ) -> tuple[Outcome, Machine]:
-    m, costs = program.machine(), costs_of(program.config)
+    m, costs = program.machine(), get_costs(program.config)
     if name == AT_ONCE:
         if record_and_replay(engine(name), m, costs):
             return Outcome.DONE, m

@@ -31,7 +31,7 @@ from nmpsim.isa.contract import CASES
 from nmpsim.report.data import RunReport
 from nmpsim.report.json import to_json
 from nmpsim.report.termination import ViolationReport
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)
 THREE_CORES = attrs.evolve(TWO_CORES, cores_count=3)
@@ -250,7 +250,7 @@ def test_more_pends_than_are_kept() -> None:
 
 
 def test_instructions_to_check_again_take_little_memory() -> None:
-    check = ContractCheck(make_empty_machine(), costs_of(TWO_CORES), lambda *_: True)
+    check = ContractCheck(make_empty_machine(), get_costs(TWO_CORES), lambda *_: True)
     words = np.zeros((1 << 14, 44), np.int64)
     events = np.zeros((len(words), len(ContractEvent)), np.int64)
     events[:, ContractEvent.ITEM] = events[:, ContractEvent.CYCLE] = np.arange(len(events))
@@ -273,7 +273,7 @@ def test_what_is_checked_again_is_what_was_shown() -> None:
         shown.append((events[:, : ContractEvent.ITEM].tobytes(), rows.tobytes()))
         return True
 
-    check = ContractCheck(make_empty_machine(), costs_of(TWO_CORES), note)
+    check = ContractCheck(make_empty_machine(), get_costs(TWO_CORES), note)
     for count in (1, 1, 50):
         events = rng.integers(0, 1 << 32, (count, len(ContractEvent)))
         events[:, ContractEvent.ITEM] = rng.permutation(count)

@@ -12,14 +12,14 @@ from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.instruction_tables import OP
 from nmpsim.core.state import Outcome
 from nmpsim.kernels import entries
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 FILL = from_descriptors(("nmp.fill", {"output": SPM, "count": 3, "value": 7}))
 
 
 def run(engine: object, program: Program = FILL) -> bytes:
     machine = program.machine()
-    outcome = engine.run(machine, costs_of(device()), 1 << 40, False)  # type: ignore[attr-defined]
+    outcome = engine.run(machine, get_costs(device()), 1 << 40, False)  # type: ignore[attr-defined]
     assert outcome == Outcome.DONE
     return machine.scratchpad[0, :4].tobytes()
 

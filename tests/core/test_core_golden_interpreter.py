@@ -114,7 +114,7 @@ def test_elementwise(shared: Path) -> None:
     assert ran == 100
 
 
-def rescale_words(in_scale: F32, in_offset: int, out_scale: F32, out_offset: int) -> Case:
+def list_rescale_words(in_scale: F32, in_offset: int, out_scale: F32, out_offset: int) -> Case:
     return {
         "profile": "glow_float",
         "in_offset": int(in_offset),
@@ -129,7 +129,7 @@ def test_rescale(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "rescale_quantize_dequantize.npz")):
         source, target = (case[f"{side}_scale"] for side in ("src", "dst"))
-        words = rescale_words(source, case["src_offset"], target, case["dst_offset"])
+        words = list_rescale_words(source, case["src_offset"], target, case["dst_offset"])
         y = unary(case["src"], words)
         y = np.clip(y, -128, 127) if y.dtype == np.int16 else y
         np.testing.assert_array_equal(y, case["rescale_interp"], err_msg=name)
@@ -142,7 +142,7 @@ def test_relu(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "pool_relu_i8.npz")):
         out_offset = int(case["avg_out_offset"])
-        words = rescale_words(
+        words = list_rescale_words(
             case["in_scale"], case["in_offset"], case["avg_out_scale"], out_offset
         )
         y = unary(case["input"], {**words, "clip_low": out_offset, "clip_wanted": 1})

@@ -7,10 +7,10 @@ import pytest
 from core_machines import device, from_descriptors, run_both
 from core_tensors import Layout, channel_records, pack_weights, scale
 
-from nmpsim.isa.profiles import PROFILES, PROFILES_OF, REAL, profiles_with_form
+from nmpsim.isa.profiles import PROFILES, PROFILES_OF, REAL, list_profiles_with_form
 
 CHANNELS, DEPTH, ROWS, COLUMNS = 32, 6, 6, 9
-REAL_NAMES = {PROFILES[number] for number in profiles_with_form(REAL)}
+REAL_NAMES = {PROFILES[number] for number in list_profiles_with_form(REAL)}
 BIAS_IS_REAL = ("fbgemm", "onednn")
 
 

@@ -39,7 +39,7 @@ def seven() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_limit_of_cycles(loop: Bundle, engine: str) -> None:
-    device = nmpsim.Device(nmpsim.device_of(loop), engine)
+    device = nmpsim.Device(nmpsim.get_device(loop), engine)
     report = device.run(loop, {}, limits=nmpsim.Limits(max_cycles=1000))
     assert report.trap is not None
     assert (report.trap.kind, report.trap.message) == (
@@ -51,7 +51,7 @@ def test_a_limit_of_cycles(loop: Bundle, engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_limit_of_time(loop: Bundle, engine: str) -> None:
-    device = nmpsim.Device(nmpsim.device_of(loop), engine)
+    device = nmpsim.Device(nmpsim.get_device(loop), engine)
     report = device.run(loop, {}, limits=nmpsim.Limits(timeout=0.05))
     assert report.trap is not None
     assert (report.trap.kind, report.trap.message) == (

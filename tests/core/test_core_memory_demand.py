@@ -69,7 +69,7 @@ def with_padded_step(bundle: Bundle, pads: tuple[int, ...]) -> Bundle:
 
 def refusal(bundle: Bundle, **options: Any) -> str:
     """The one error of a run, and that hardly anything was allocated for it."""
-    config = nmpsim.device_of(bundle)
+    config = nmpsim.get_device(bundle)
     tracemalloc.start()
     try:
         with pytest.raises(UserError) as error:
@@ -255,7 +255,7 @@ def test_shapes_that_would_be_stretched_are_refused(digits: Bundle) -> None:
     )
     steps[0] = attrs.evolve(steps[0], opcode="elementadd", operands=operands, attributes={})
     with pytest.raises(UserError) as error:
-        check_run_memory(with_metadata(digits, steps=tuple(steps)), nmpsim.device_of(digits))
+        check_run_memory(with_metadata(digits, steps=tuple(steps)), nmpsim.get_device(digits))
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.code == "BUN001"
     assert "<64 x 1>" in str(diagnostic)

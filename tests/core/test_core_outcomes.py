@@ -16,7 +16,7 @@ from core_machines import (
 from nmpsim.core.state import CoreStatus, Outcome, TrapField
 from nmpsim.core.stop_conditions import MAX_STEPS
 from nmpsim.isa.table import Cause
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 TWO = device(2)
 
@@ -57,7 +57,7 @@ def test_the_cycle_limit() -> None:
 def test_a_program_without_end_comes_back(name: str, most: int) -> None:
     program = from_text("loop: j loop", config=device(limits_cycles=1 << 62))
     m = program.machine()
-    assert engine(name).run(m, costs_of(program.config), 1 << 40, False) == Outcome.PAUSED
+    assert engine(name).run(m, get_costs(program.config), 1 << 40, False) == Outcome.PAUSED
     assert m.cores.retired.tolist() == [most]
 
 
@@ -67,7 +67,7 @@ def test_tensor_instructions_without_end_come_back_earlier(name: str) -> None:
     text = f"{fill}\n_start: la t0, fill\nagain: nmp.fill t0\nj again"
     program = from_text(text, config=device(limits_cycles=1 << 62))
     m = program.machine()
-    assert engine(name).run(m, costs_of(program.config), 1 << 40, False) == Outcome.PAUSED
+    assert engine(name).run(m, get_costs(program.config), 1 << 40, False) == Outcome.PAUSED
     assert 100 < m.cores.retired[0] < 10_000
 
 
@@ -136,7 +136,7 @@ def turning() -> Program:
 
 def test_turn_by_turn_both_engines_are_in_the_same_state() -> None:
     program = turning()
-    costs = costs_of(program.config)
+    costs = get_costs(program.config)
     machines = [program.machine() for _ in ENGINES]
     turns, outcomes = 0, {Outcome.PAUSED}
     while outcomes == {Outcome.PAUSED}:
@@ -153,7 +153,7 @@ def test_turn_by_turn_both_engines_are_in_the_same_state() -> None:
 @pytest.mark.parametrize("name", ENGINES)
 def test_stopping_at_layers(name: str) -> None:
     program = turning()
-    costs, m = costs_of(program.config), program.machine()
+    costs, m = get_costs(program.config), program.machine()
     for layer in (0, 1):
         assert engine(name).run(m, costs, 1 << 40, True) == Outcome.LAYER_END
         barrier = m.shared.last_barrier[0]

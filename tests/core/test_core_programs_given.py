@@ -20,8 +20,8 @@ def compiled():
 def test_a_compiled_program_runs_as_its_file_does(compiled, tmp_path):
     nmpsim.save(compiled, tmp_path / "net.bin")
     bundle = nmpsim.load(tmp_path / "net.bin")
-    assert nmpsim.device_of(compiled) == nmpsim.device_of(bundle)
-    device = nmpsim.Device(nmpsim.device_of(compiled))
+    assert nmpsim.get_device(compiled) == nmpsim.get_device(bundle)
+    device = nmpsim.Device(nmpsim.get_device(compiled))
     found, expected = device.run(compiled, SEVEN), device.run(bundle, SEVEN)
     assert found.cycles == expected.cycles == 2363
     assert np.array_equal(found.outputs["prob__1"], expected.outputs["prob__1"])
@@ -30,7 +30,7 @@ def test_a_compiled_program_runs_as_its_file_does(compiled, tmp_path):
 
 @pytest.mark.parametrize("program", ["net.bin", Path("net.bin"), None, b"\x7fELF", 5])
 def test_anything_else_is_refused_by_name(program):
-    for use in (nmpsim.device_of, lambda it: nmpsim.Device().run(it, SEVEN)):
+    for use in (nmpsim.get_device, lambda it: nmpsim.Device().run(it, SEVEN)):
         with pytest.raises(nmpsim.UserError) as caught:
             use(program)
         (error,) = caught.value.diagnostics
@@ -68,7 +68,7 @@ def test_the_array_of_the_only_input_needs_no_name(compiled):
 def test_a_bundle_without_a_device_says_so(compiled):
     bundle = compiled.bundle
     bundle = attrs.evolve(bundle, metadata=attrs.evolve(bundle.metadata, device={}))
-    for use in (nmpsim.device_of, lambda it: nmpsim.Device().run(it, SEVEN)):
+    for use in (nmpsim.get_device, lambda it: nmpsim.Device().run(it, SEVEN)):
         with pytest.raises(nmpsim.UserError) as caught:
             use(bundle)
         (error,) = caught.value.diagnostics

@@ -28,7 +28,7 @@ from tiers import examples
 from nmpsim.core.state import Count, Machine, Outcome
 from nmpsim.core.work import drain_work_log, with_work_log
 from nmpsim.isa.table import Unit
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 Instruction = tuple[str, Mapping[str, int]]
 
@@ -160,7 +160,7 @@ def test_cores_that_share(program: Program) -> None:
 @given(programs(), st.integers(1, 9), st.booleans())
 @examples(60)
 def test_pausing_changes_nothing(program: Program, turns: int, stop_at_layers: bool) -> None:
-    costs = costs_of(program.config)
+    costs = get_costs(program.config)
     machines = [program.machine() for _ in ENGINES]
     outcomes = {Outcome.PAUSED}
     while outcomes <= {Outcome.PAUSED, Outcome.LAYER_END}:
@@ -177,7 +177,7 @@ def run_noting(name: str, program: Program, room: int) -> tuple[Machine, NDArray
     """The machine at the end, without its notes, and what was noted on the way."""
     m, notes, outcome = with_work_log(program.machine(), room), [], Outcome.PAUSED
     while outcome == Outcome.PAUSED:
-        outcome = engine(name).run(m, costs_of(program.config), 1 << 30, False)
+        outcome = engine(name).run(m, get_costs(program.config), 1 << 30, False)
         notes.append(drain_work_log(m))
     return m._replace(work=m.work[:0]), np.concatenate(notes)
 

@@ -27,7 +27,7 @@ from nmpsim.core.compiled import recording
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.state import Machine, Outcome
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 pytestmark = pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 RECORD_BYTES = 28
@@ -63,7 +63,7 @@ def begin_anew(machine: Machine, program: Program) -> None:
 
 def test_data_that_decide_at_last() -> None:
     program, engine = scaled_by_data(3), threaded(1)
-    machine, costs = program.machine(), costs_of(program.config)
+    machine, costs = program.machine(), get_costs(program.config)
     for _ in range(2):
         assert record_and_replay(engine, machine, costs)
         assert_same(machine, run("reference", program)[1])
@@ -79,7 +79,7 @@ def test_data_that_decide_at_last() -> None:
 
 def test_data_that_decide_at_first() -> None:
     program, engine = scaled_by_data(99), threaded(1)
-    assert not record_and_replay(engine, program.machine(), costs_of(program.config))
+    assert not record_and_replay(engine, program.machine(), get_costs(program.config))
 
 
 @pytest.mark.parametrize(
@@ -89,27 +89,27 @@ def test_data_that_decide_at_first() -> None:
 def test_what_is_not_planned(text: str) -> None:
     program = from_text(f"_start: lui a1, {RAM_BASE >> 12}\n{text}")
     machine = program.machine()
-    assert not record_and_replay(threaded(1), machine, costs_of(program.config))
+    assert not record_and_replay(threaded(1), machine, get_costs(program.config))
     assert_same(machine, program.machine())
 
 
 def test_code_and_descriptors_in_memory_that_can_change() -> None:
     code = words(HALT)
     program = Program(image=code, entry=RAM_BASE, ram=code)
-    assert not record_and_replay(threaded(1), program.machine(), costs_of(program.config))
+    assert not record_and_replay(threaded(1), program.machine(), get_costs(program.config))
     text = f"lui a1, {RAM_BASE >> 12}\nnmp.fill a1\nnmp.halt"
     program = from_text(text)
-    assert not record_and_replay(threaded(1), program.machine(), costs_of(program.config))
+    assert not record_and_replay(threaded(1), program.machine(), get_costs(program.config))
 
 
 def test_a_program_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     program = from_descriptors(*[("nmp.fill", {"output": SPM, "count": 3, "value": 7})] * 3)
     machine = program.machine()
     monkeypatch.setattr(recording, "ROWS", 1)
-    assert record_and_replay(threaded(1), machine, costs_of(program.config))
+    assert record_and_replay(threaded(1), machine, get_costs(program.config))
     assert_same(machine, run("reference", program)[1])
     monkeypatch.setattr(recording, "MAX_ITEMS", 1)
-    assert not record_and_replay(threaded(1), program.machine(), costs_of(program.config))
+    assert not record_and_replay(threaded(1), program.machine(), get_costs(program.config))
 
 
 def test_two_machines_have_recordings_of_their_own() -> None:
@@ -118,14 +118,14 @@ def test_two_machines_have_recordings_of_their_own() -> None:
         fill = {"output": SPM, "count": 3, "value": value}
         program = from_descriptors(("nmp.fill", fill))
         machine = program.machine()
-        assert record_and_replay(engine, machine, costs_of(program.config))
+        assert record_and_replay(engine, machine, get_costs(program.config))
         assert_same(machine, run("reference", program)[1])
 
 
 def test_two_machines_of_one_image() -> None:
     load = {"dram": RAM_BASE, "spm": SPM, "run_bytes": 100, "count_x": 1, "count_y": 1}
     program = from_descriptors(("nmp.load", load))
-    engine, costs, machine = threaded(1), costs_of(program.config), program.machine()
+    engine, costs, machine = threaded(1), get_costs(program.config), program.machine()
     assert record_and_replay(engine, machine, costs)
     other = attrs.evolve(program, ram_bytes=64).machine()._replace(image=machine.image)
     assert not record_and_replay(engine, other, costs)
@@ -135,4 +135,4 @@ def test_two_machines_of_one_image() -> None:
 def test_the_reference_engine_takes_every_turn() -> None:
     program = Program(image=words(HALT), entry=IMAGE_BASE)
     machine = program.machine()
-    assert not record_and_replay(make_engine("reference"), machine, costs_of(program.config))
+    assert not record_and_replay(make_engine("reference"), machine, get_costs(program.config))

@@ -24,7 +24,7 @@ from nmpsim.core.compiled.rv32im import DECODED
 from nmpsim.core.state import Outcome
 from nmpsim.core.stop_conditions import make_stop_conditions
 from nmpsim.isa.codec import encode
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 ADD, SUB = (
     encode(name, {"rd": 10, "rs1": 10, "imm": imm}) for name, imm in (("addi", 5), ("addi", -1))
@@ -98,7 +98,7 @@ pause:
 def test_cores_that_share_a_word_take_turns(turns: int) -> None:
     """Nothing orders them but simulated time, in which both engines come to the same states."""
     program = from_text(TURNS.format(ram=RAM_BASE), config=device(3, control_dram_access_cycles=7))
-    costs, machines = costs_of(program.config), [program.machine() for _ in ENGINES]
+    costs, machines = get_costs(program.config), [program.machine() for _ in ENGINES]
     outcomes = {Outcome.PAUSED}
     while outcomes == {Outcome.PAUSED}:
         outcomes = {
@@ -112,7 +112,7 @@ def test_cores_that_share_a_word_take_turns(turns: int) -> None:
 @pytest.mark.parametrize("cycle", [30, 57, 58, 200])
 def test_a_core_with_nobody_before_it_stops_at_a_cycle(cycle: int) -> None:
     program = from_text(TURNS.format(ram=RAM_BASE), config=device(2))
-    costs, machines = costs_of(program.config), [program.machine() for _ in ENGINES]
+    costs, machines = get_costs(program.config), [program.machine() for _ in ENGINES]
     for name, m in zip(ENGINES, machines, strict=True):
         stops = make_stop_conditions(2, until_cycle=cycle, steps_per_turn=1000)
         assert engine(name).run(m, costs, 1 << 40, False, stops) == Outcome.STOPPED

@@ -30,7 +30,7 @@ from nmpsim.core.state import (
     start_cores,
 )
 from nmpsim.isa.table import Unit
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 from nmpsim.timing.dram import (
     BANK_WORDS,
     BANKS,
@@ -172,7 +172,7 @@ def test_another_run_finds_memory_and_open_rows() -> None:
     m.cores.registers[:] = 77
     m.layers.counts[...] = 77
     m.barriers.cycle[:] = 77
-    restart(m, costs_of(default_device()))
+    restart(m, get_costs(default_device()))
     assert (m.ram == 77).all() and (m.scratchpad == 77).all()
     assert m.shared.dram[0, 0, BANKS + OPEN_ROW] == 5
     assert m.shared.dram[0, 0, FREE] == 0, "no turnaround: what is past does not matter"

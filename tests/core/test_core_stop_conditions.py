@@ -18,7 +18,7 @@ from nmpsim.core.stop_conditions import (
     make_stop_conditions,
 )
 from nmpsim.isa.table import INSTRUCTIONS, Unit
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 TRACE_ROWS = 4096
 WENT_ON = (Outcome.PAUSED, Outcome.LAYER_END, Outcome.STOPPED)
@@ -28,7 +28,7 @@ def finish(
     name: str, program: Program, turns: int, stops: StopConditions
 ) -> tuple[Outcome, Machine]:
     """Run to the end, asking again each time the engine comes back."""
-    machine, costs = program.machine(), costs_of(program.config)
+    machine, costs = program.machine(), get_costs(program.config)
     outcome = Outcome.PAUSED
     while outcome in WENT_ON:
         outcome = engine(name).run(machine, costs, turns, True, stops)
@@ -58,7 +58,7 @@ def test_single_steps_change_nothing(
 @given(programs(), st.integers(0, 3000))
 @examples(30)
 def test_nothing_begins_at_the_cycle_asked_for_or_later(program: Program, cycle: int) -> None:
-    costs, states = costs_of(program.config), []
+    costs, states = get_costs(program.config), []
     for name in ENGINES:
         machine, stops = program.machine(), make_stop_conditions(3, until_cycle=cycle)
         outcome = engine(name).run(machine, costs, 1 << 40, False, stops)
@@ -84,7 +84,7 @@ def test_an_address_stops_each_time_it_is_reached() -> None:
     program = from_text(LOOP)
     again = program.entry + 4
     for name in ENGINES:
-        machine, costs = program.machine(), costs_of(program.config)
+        machine, costs = program.machine(), get_costs(program.config)
         cores = machine.cores.size
         stops, seen = make_stop_conditions(cores, addresses=[(0, again)]), []
         while engine(name).run(machine, costs, 1 << 40, False, stops) == Outcome.STOPPED:

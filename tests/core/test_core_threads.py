@@ -37,7 +37,7 @@ from nmpsim.core.compiled import replay
 from nmpsim.core.compiled.engine import CompiledEngine
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.state import Machine, Outcome
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 CORES = 4
 DIGITS = Path(nmpsim.__file__).parents[1] / "programs" / "digits"
@@ -56,7 +56,7 @@ def seven() -> dict[str, Any]:
 
 def machine_after(digits: Path, threads: int) -> tuple[Machine, nmpsim.RunReport]:
     bundle = nmpsim.load(digits)
-    tested = nmpsim.Device(nmpsim.device_of(bundle), threads=threads)
+    tested = nmpsim.Device(nmpsim.get_device(bundle), threads=threads)
     tested._engine = threaded(threads)
     for _ in range(2):
         report = tested.run(bundle, seven())
@@ -170,7 +170,7 @@ def test_a_run_that_is_cut_into_many_pieces() -> None:
     machine, engine = program.machine(), threaded(2)
     outcome = Outcome.PAUSED
     while outcome == Outcome.PAUSED:
-        outcome = engine.run(machine, costs_of(program.config), 3, False)
+        outcome = engine.run(machine, get_costs(program.config), 3, False)
     assert_same(whole, machine)
 
 
@@ -180,7 +180,7 @@ def test_workers_come_when_runs_last() -> None:
     engine = CompiledEngine(threads=2)
     for patience, expected in ((3600.0, 0), (0.0, 1)):
         engine._workers.min_seconds = patience
-        assert record_and_replay(engine, program.machine(), costs_of(program.config))
+        assert record_and_replay(engine, program.machine(), get_costs(program.config))
         assert len(engine._workers._workers) == expected
 
 
@@ -197,7 +197,7 @@ def test_a_run_that_is_interrupted_leaves_no_counts(monkeypatch: pytest.MonkeyPa
         raise InterruptError
 
     program, engine = racing(7), threaded(2)
-    costs, known = costs_of(program.config), run_both(program)
+    costs, known = get_costs(program.config), run_both(program)
     for _ in range(2):
         assert record_and_replay(engine, program.machine(), costs)
     with monkeypatch.context() as patched, pytest.raises(InterruptError):
@@ -215,7 +215,7 @@ def test_workers_of_an_interrupted_run_come_to_rest(monkeypatch: pytest.MonkeyPa
         raise InterruptError
 
     program, engine = racing(7), threaded(2)
-    costs = costs_of(program.config)
+    costs = get_costs(program.config)
     for _ in range(2):
         assert record_and_replay(engine, program.machine(), costs)
     before = threading.active_count()
@@ -232,7 +232,7 @@ def test_workers_of_an_interrupted_run_come_to_rest(monkeypatch: pytest.MonkeyPa
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 def test_python_threads_that_share_a_device(digits: Path) -> None:
     bundle = nmpsim.load(digits)
-    tested = nmpsim.Device(nmpsim.device_of(bundle), threads=2)
+    tested = nmpsim.Device(nmpsim.get_device(bundle), threads=2)
     tested._engine = threaded(2)
     images = [np.load(DIGITS / "images" / f"{n}.npy") for n in range(8)]
     known = [tested.run(bundle, {"data": image}) for image in images]
@@ -256,9 +256,9 @@ def test_where_the_host_allows_fewer_threads_these_do_the_work(
 
     bundle = nmpsim.load(digits)
     image = {"data": np.load(DIGITS / "images" / "7.npy")}
-    expected = nmpsim.Device(nmpsim.device_of(bundle)).run(bundle, image)
+    expected = nmpsim.Device(nmpsim.get_device(bundle)).run(bundle, image)
     monkeypatch.setattr(threading.Thread, "start", refusing)
-    tested = nmpsim.Device(nmpsim.device_of(bundle), threads=4)
+    tested = nmpsim.Device(nmpsim.get_device(bundle), threads=4)
     tested._engine = threaded(4)
     for _ in range(2):
         found = tested.run(bundle, image)
@@ -276,7 +276,7 @@ RUN = """
 import json, sys, hashlib
 import numpy as np, nmpsim
 bundle = nmpsim.load(sys.argv[1])
-report = nmpsim.Device(nmpsim.device_of(bundle)).run(
+report = nmpsim.Device(nmpsim.get_device(bundle)).run(
     bundle, {"data": np.load(sys.argv[2])}, save_layers=True
 )
 print(json.dumps([report.cycles, *(

@@ -190,7 +190,7 @@ descriptors.DESCRIPTORS["twist"] = new
 import nmpsim
 from nmpsim.isa.words import KINDS
 from nmpsim.memory import checks, footprint
-from nmpsim.timing import costs_of, work
+from nmpsim.timing import get_costs, work
 kind, touches = KINDS["twist"], defaultdict(int)
 words = [0, 1, 0x2000_0010, 9, 5]
 print(checks.check(kind, words, 64, touches))
@@ -200,7 +200,7 @@ print(checks.check(kind, words, 33, touches))
 touches = defaultdict(int)
 footprint.footprint(kind, words, touches)
 print(touches[0, footprint.COUNT], touches[1, footprint.START], touches[1, footprint.RUN])
-costs = costs_of(nmpsim.default_device())
+costs = get_costs(nmpsim.default_device())
 print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs) > 0)
 """
     assert in_a_process(code).split() == ["-1", "2", "3", "2", "1", str(0x2000_0010), "18", "True"]

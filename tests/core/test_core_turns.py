@@ -16,7 +16,7 @@ from nmpsim.core.stop_conditions import (
     StopState,
     make_stop_conditions,
 )
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 CORES = 4
 SEEDS = 12
@@ -91,7 +91,7 @@ def same(seed: int) -> None:
     )
     turns = random.Random(seed + 2).choice([7, 1 << 40])
     for kind in range(3):
-        costs, machines, traces = costs_of(program.config), [], []
+        costs, machines, traces = get_costs(program.config), [], []
         for name in ENGINES:
             machine, stops, outcome = program.machine(), stops_of(kind), Outcome.PAUSED
             while outcome == Outcome.PAUSED:

@@ -40,7 +40,7 @@ def test_a_patch_does_what_the_session_did(
     path = tmp_path / "changes.json"
     shell.execute(f"export {path}")
     bundle = bundle_from_bytes(apply_patch(image, load_patch(path), "digits"))
-    report = nmpsim.Device(nmpsim.device_of(bundle)).run(bundle, seven, save_layers=True)
+    report = nmpsim.Device(nmpsim.get_device(bundle)).run(bundle, seven, save_layers=True)
     for layer in shell.debugger.layers:
         saved = report.layer_outputs[f"{layer.number:04d}:{layer.name}"]
         np.testing.assert_array_equal(saved, shell.debugger.layer_outputs[layer.index])

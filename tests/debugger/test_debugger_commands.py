@@ -39,7 +39,7 @@ def shell(debugger: Debugger) -> Shell:
 
 @pytest.fixture
 def saved(digits: Bundle, seven: dict[str, Any], tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    device = nmpsim.Device(nmpsim.device_of(digits))
+    device = nmpsim.Device(nmpsim.get_device(digits))
     outputs = dict(device.run(digits, seven, save_layers=True).layer_outputs)
     path = tmp_path / "saved layers.npz"
     np.savez(path, **outputs)

@@ -62,7 +62,7 @@ def without_what_differs(told: Any) -> Any:
 
 @cache
 def straight() -> tuple[Any, list[bytes]]:
-    device = nmpsim.Device(nmpsim.device_of(program()))
+    device = nmpsim.Device(nmpsim.get_device(program()))
     told = without_what_differs(to_json(device.run(program(), {"data": image()})))
     debugger = fresh()
     debugger.run()

@@ -114,7 +114,7 @@ def folder(prepared, tmp_path, monkeypatch):
 def names():
     """Names that the Python blocks of pages use without defining them."""
     bundle = nmpsim.load("NET.bin")
-    device = nmpsim.Device(nmpsim.device_of(bundle))
+    device = nmpsim.Device(nmpsim.get_device(bundle))
     x = np.load("X.npy")
     inputs = {"data": x}
     return {

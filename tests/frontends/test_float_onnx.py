@@ -212,7 +212,7 @@ def test_from_a_float_model_to_where_its_errors_come_from(tmp_path: Path) -> Non
     right = expected(path, held[0])
     assert sqnr_db(right, reports[0].outputs["y"] - right) > 30
     shadows = [
-        nmpsim.Shadow(one).beside(report, {"image": held[0]}).shadow
+        nmpsim.Shadow(one).evaluate(report, {"image": held[0]}).shadow
         for one, report in zip(bundles, reports, strict=True)
     ]
     assert shadows[0] is not None

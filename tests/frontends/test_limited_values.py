@@ -243,7 +243,7 @@ SLOW = pytest.param("model_qdq_tf2onnx.onnx", marks=pytest.mark.slow)
 def test_a_network_of_relu6_does_not_saturate(file: str, shared: Path, tmp_path: Path) -> None:
     folder = shared / "models/mobilenet_v1_0.5_160_quant"
     compiled = nmpsim.compile(folder / file)
-    device = nmpsim.Device(nmpsim.device_of(compiled.bundle))
+    device = nmpsim.Device(nmpsim.get_device(compiled.bundle))
     (name,) = (tensor.name for tensor in compiled.bundle.metadata.inputs)
     report = device.run(compiled.bundle, {name: np.load(folder / "inputs.npy")[:1]})
     kinds = [{(one.stage, one.side) for one in layer.saturation} for layer in report.layers]

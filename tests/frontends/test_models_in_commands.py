@@ -119,7 +119,7 @@ def test_python_loads_a_model_for_a_device(model: Path) -> None:
     device = attrs.evolve(default_device(), cores_count=2)
     bundle = nmpsim.load(model, device=device)
     assert (bundle.path, bundle.metadata.channel_order) == (str(model), "RGB")
-    assert nmpsim.device_of(bundle) == device
+    assert nmpsim.get_device(bundle) == device
     assert bundle.digest == nmpsim.compile(model, device=device).bundle.digest
 
 

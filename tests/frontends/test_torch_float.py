@@ -209,7 +209,7 @@ def test_a_live_float_model() -> None:
     inputs = {"input": example.numpy()}
     report = nmpsim.Device().run(bundle, inputs, save_layers=True)
     assert sqnr_db(right, report.outputs["output"] - right) > 25
-    shadow = nmpsim.Shadow(bundle).beside(report, inputs).shadow
+    shadow = nmpsim.Shadow(bundle).evaluate(report, inputs).shadow
     assert shadow is not None
     assert shadow.float_weights == "the bundle"
     with pytest.raises(nmpsim.UserError, match="for x, _ in loader"):

@@ -13,8 +13,8 @@ from nmpsim.isa.profiles import (
     PROFILES_OF,
     ROWS,
     ScaleKind,
+    list_profiles_with_form,
     profile_mask,
-    profiles_with_form,
     real_factor,
 )
 
@@ -37,7 +37,7 @@ def test_masks_and_forms_are_those_of_the_rows() -> None:
         assert profile_mask(descriptor) == sum(1 << number for number in numbers)
         assert all(descriptor in ROWS[number].instructions for number in numbers)
     for row in ROWS:
-        assert row.number in profiles_with_form(row.form)
+        assert row.number in list_profiles_with_form(row.form)
 
 
 def test_the_page_on_numerics_begins_with_the_references() -> None:

@@ -13,11 +13,11 @@ from nmpsim.isa.profiles import PROFILES_OF, ROWS
 from nmpsim.isa.words import KINDS
 from nmpsim.memory.bounds import (
     OK,
+    count_spanned_bytes,
     exceeds_element,
     exceeds_product,
     is_outside,
     ranges_overlap,
-    span,
 )
 from nmpsim.memory.checks import bad_scale_table, check, overlaps_itself
 from nmpsim.memory.footprint import (
@@ -38,14 +38,14 @@ INFINITY = 0x7F80_0000
 
 
 def test_span() -> None:
-    assert span(1, 0, 1, 0, 5) == 5
-    assert span(3, 100, 4, 10, 5) == 235
-    assert span(3, 0, 4, 0, 5) == 5
-    assert span(3, 100, 4, 10, 1) == 231
+    assert count_spanned_bytes(1, 0, 1, 0, 5) == 5
+    assert count_spanned_bytes(3, 100, 4, 10, 5) == 235
+    assert count_spanned_bytes(3, 0, 4, 0, 5) == 5
+    assert count_spanned_bytes(3, 100, 4, 10, 1) == 231
     for nothing in ((0, 100, 4, 10, 5), (3, 100, 0, 10, 5), (3, 100, 4, 10, 0)):
-        assert span(*nothing) == 0
+        assert count_spanned_bytes(*nothing) == 0
     for nothing in ((-1, 100, 4, 10, 5), (3, 100, -1, 10, 5), (3, 100, 4, 10, -1)):
-        assert span(*nothing) == 0
+        assert count_spanned_bytes(*nothing) == 0
 
 
 def test_outside() -> None:

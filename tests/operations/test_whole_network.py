@@ -97,7 +97,7 @@ def test_quantized_and_float_agree(folder: Path) -> None:
     outputs = []
     for name in ("q.bin", "f.bin"):
         bundle = nmpsim.load(folder / name)
-        device = nmpsim.Device(nmpsim.device_of(bundle), engine="reference")
+        device = nmpsim.Device(nmpsim.get_device(bundle), engine="reference")
         outputs.append(device.run(bundle, {"data": np.load(folder / "x.npy")}).outputs)
     # Two Int8 layers lie before the exponential, so its argument is compared.
     np.testing.assert_allclose(*(np.log(each["out"]) for each in outputs), atol=0.2)

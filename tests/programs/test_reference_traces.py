@@ -16,7 +16,7 @@ from nmpsim.analysis.trace import DramTrace, Selection, TimelineTrace
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.report.json import to_json
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,7 @@ def test_units_and_dram_of_two_cores(engine: str) -> None:
     bundle = bundle_from_bytes(assembled.bundle())
     file, addresses = io.BytesIO(), io.BytesIO()
     timeline = TimelineTrace(file, bundle, 2, Selection())
-    dram = DramTrace(addresses, costs_of(config), Selection())
+    dram = DramTrace(addresses, get_costs(config), Selection())
 
     def listen(work: Any) -> None:
         timeline(work)

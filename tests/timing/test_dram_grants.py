@@ -30,8 +30,8 @@ from nmpsim.memory.dram import (
     start_transfer,
     take_grant,
 )
-from nmpsim.timing import Costs, costs_of
-from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
+from nmpsim.timing import Costs, get_costs
+from nmpsim.timing.compute import convert_to_cycles, convert_to_ticks, grant_ticks
 from nmpsim.timing.dram import CHANNEL_WORDS, reset_dram, serve_grant
 
 Box = tuple[int, int, int, int, int, int]
@@ -40,7 +40,7 @@ RANDOM_BOXES = 1500
 
 
 def costs(**settings: int) -> Costs:
-    return costs_of(attrs.evolve(default_device(), **settings))
+    return get_costs(attrs.evolve(default_device(), **settings))
 
 
 def addresses(box: Box) -> list[int]:
@@ -196,5 +196,12 @@ def test_cycles_of_a_grant() -> None:
 def test_ticks_and_cycles() -> None:
     """A tick moves one byte; what is not a whole cycle is seen in the next one."""
     numbers = costs(dram_bytes_per_cycle=12)
-    assert ticks_of(5, numbers) == 60
-    assert [cycles_of(ticks, numbers) for ticks in (0, 1, 11, 12, 13, 24)] == [0, 1, 1, 1, 2, 2]
+    assert convert_to_ticks(5, numbers) == 60
+    assert [convert_to_cycles(ticks, numbers) for ticks in (0, 1, 11, 12, 13, 24)] == [
+        0,
+        1,
+        1,
+        1,
+        2,
+        2,
+    ]

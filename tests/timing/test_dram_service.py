@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nmpsim.config import default_device
-from nmpsim.timing import Costs, costs_of
+from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.dram import (
     BANKS,
     CHANNEL_WORDS,
@@ -25,8 +25,8 @@ from nmpsim.timing.dram import (
     READY,
     REFRESHES,
     WRITES,
-    bank_of,
-    channel_of,
+    find_bank,
+    find_channel,
     first_burst,
     next_request,
     refresh,
@@ -40,7 +40,7 @@ LOAD, STORE = 0, 1
 
 def costs(**dram: int) -> Costs:
     settings = {"bytes_per_cycle": 10, "row_bytes": 100, "row_miss_cycles": 7, **dram}
-    return costs_of(
+    return get_costs(
         attrs.evolve(default_device(), **{f"dram_{name}": v for name, v in settings.items()})
     )
 
@@ -62,10 +62,10 @@ def test_at_first_nothing_is_open() -> None:
 
 def test_rows_go_round_channels_then_banks() -> None:
     numbers = costs(channels=2, banks=4)
-    assert [channel_of(row, numbers) for row in range(5)] == [0, 1, 0, 1, 0]
-    banks = [(bank_of(row, numbers) - BANKS) // 2 for row in range(18)]
+    assert [find_channel(row, numbers) for row in range(5)] == [0, 1, 0, 1, 0]
+    banks = [(find_bank(row, numbers) - BANKS) // 2 for row in range(18)]
     assert banks == [0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3, 0, 0]
-    assert [bank_of(row, costs()) for row in (0, 1, 7)] == [BANKS] * 3
+    assert [find_bank(row, costs()) for row in (0, 1, 7)] == [BANKS] * 3
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from toy_rows import add_descriptor
 
 from nmpsim.config import default_device
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 from nmpsim.timing.work import count_named_cycles, count_named_macs, cycles, macs
 
-COSTS = costs_of(default_device())
+COSTS = get_costs(default_device())
 KINDS = list(DESCRIPTORS)
 INT8, INT16 = 0, 1
 OTHER = 11

@@ -94,7 +94,7 @@ def test_laws_on_random_devices(config: DeviceConfig) -> None:
     check_laws(nmpsim.Device(config).run(digits(), seven()), config)
 
 
-@pytest.mark.parametrize("preset", dram_presets.names())
+@pytest.mark.parametrize("preset", dram_presets.list_presets())
 def test_laws_of_presets(preset: str, tmp_path: Path) -> None:
     path = tmp_path / "device.toml"
     path.write_text(f'[cores]\ncount = {CORES}\n[dram]\npreset = "{preset}"\n', encoding="utf-8")

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from nmpsim.config import DeviceConfig, default_device
-from nmpsim.timing import Costs, costs_of
+from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.bounds import (
     burst_efficiency,
     mac_bound,
@@ -19,9 +19,9 @@ from nmpsim.timing.bounds import (
 from nmpsim.timing.compute import (
     ceil_div,
     conv_cycles,
+    count_lanes,
     depthwise_cycles,
     gemm_cycles,
-    lanes_of,
     pool_cycles,
     transpose_cycles,
     vector_cycles,
@@ -59,12 +59,12 @@ def halved(lanes: int, wide: int) -> int:
 
 def test_costs_are_the_settings_of_the_same_name() -> None:
     settings = {name: 1000 + place for place, name in enumerate(Costs._fields)}
-    assert costs_of(device(**settings))._asdict() == settings
+    assert get_costs(device(**settings))._asdict() == settings
 
 
 def test_the_numbers_of_the_page_for_int8_and_int16() -> None:
     """Default device: 8 x 8 MACs after 8 cycles, 16 vector lanes after 4."""
-    costs = costs_of(default_device())
+    costs = get_costs(default_device())
     # 6 pixels, a 3x3 window of 5 channels: 3 rows of ceil(15 / 8) = 2 steps; 20 channels, 3 blocks.
     assert conv_cycles(6, 3, 3, 5, 20, 1, INT8, costs) == 8 + 6 * (3 * 2) * 3
     # Half the input lanes: ceil(15 / 4) = 4 steps a row.
@@ -89,7 +89,7 @@ def test_the_numbers_of_the_page_for_int8_and_int16() -> None:
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
 def test_convolutions(config: DeviceConfig, wide: int) -> None:
-    costs = costs_of(config)
+    costs = get_costs(config)
     in_lanes = halved(config.mac_in_lanes, wide)
     shapes = product((1, 6, 49), (1, 3), (1, 2, 5), (1, 3, 8, 17), (1, 2), (1, 7, 8, 9, 33))
     for pixels, kernel_h, kernel_w, depth, groups, channels in shapes:
@@ -106,7 +106,7 @@ def test_convolutions(config: DeviceConfig, wide: int) -> None:
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
 def test_depthwise_convolutions(config: DeviceConfig, wide: int) -> None:
-    costs, out_lanes = costs_of(config), halved(config.mac_out_lanes, wide)
+    costs, out_lanes = get_costs(config), halved(config.mac_out_lanes, wide)
     for pixels, taps, channels in product((1, 6, 49), (1, 9, 25), (1, 3, 4, 8, 9, 33)):
         cycles = config.mac_startup_cycles + pixels * taps * batches(channels, out_lanes)
         assert depthwise_cycles(pixels, taps, channels, wide, costs) == cycles
@@ -115,7 +115,7 @@ def test_depthwise_convolutions(config: DeviceConfig, wide: int) -> None:
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
 def test_matrix_products(config: DeviceConfig, wide: int) -> None:
-    costs, in_lanes = costs_of(config), halved(config.mac_in_lanes, wide)
+    costs, in_lanes = get_costs(config), halved(config.mac_in_lanes, wide)
     for rows, inner, columns in product((1, 7, 40), (1, 3, 8, 17, 70), (1, 5, 8, 9, 200)):
         steps = batches(inner, in_lanes) * batches(columns, config.mac_out_lanes)
         assert gemm_cycles(rows, inner, columns, wide, costs) == (
@@ -126,7 +126,7 @@ def test_matrix_products(config: DeviceConfig, wide: int) -> None:
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
 def test_the_vector_unit(config: DeviceConfig, wide: int) -> None:
-    costs, lanes = costs_of(config), halved(config.vector_lanes, wide)
+    costs, lanes = get_costs(config), halved(config.vector_lanes, wide)
     for rows, columns in product((1, 7, 40), (1, 3, 8, 16, 17, 65, 200)):
         cycles = config.vector_startup_cycles + rows * batches(columns, lanes)
         assert vector_cycles(rows, columns, wide, costs) == cycles
@@ -137,14 +137,14 @@ def test_the_vector_unit(config: DeviceConfig, wide: int) -> None:
 
 @pytest.mark.parametrize("config", DEVICES)
 def test_a_transpose_takes_a_cycle_for_each_element(config: DeviceConfig) -> None:
-    costs = costs_of(config)
+    costs = get_costs(config)
     for elements in (*range(1, 300), 4096, 100_000):
         assert transpose_cycles(elements, costs) == config.vector_startup_cycles + elements
 
 
 def test_lanes_and_batches() -> None:
-    assert [lanes_of(lanes, INT8) for lanes in (1, 2, 3, 8)] == [1, 2, 3, 8]
-    assert [lanes_of(lanes, INT16) for lanes in (1, 2, 3, 8)] == [1, 1, 1, 4]
+    assert [count_lanes(lanes, INT8) for lanes in (1, 2, 3, 8)] == [1, 2, 3, 8]
+    assert [count_lanes(lanes, INT16) for lanes in (1, 2, 3, 8)] == [1, 1, 1, 4]
     for value, by in product(range(1, 40), range(1, 12)):
         assert ceil_div(value, by) == batches(value, by)
 
@@ -168,7 +168,7 @@ def test_bounds(config: DeviceConfig, wide: int, cores: int) -> None:
 def test_the_bound_of_the_memory(burst: int, width: int) -> None:
     config = device(dram_burst_bytes=burst, dram_bytes_per_cycle=width)
     for bursts in (0, 1, 3, 64, 1000):
-        assert memory_bound(bursts, costs_of(config)) == batches(bursts * burst, width)
+        assert memory_bound(bursts, get_costs(config)) == batches(bursts * burst, width)
 
 
 def test_burst_efficiency() -> None:

@@ -11,10 +11,10 @@ from nmpsim.analysis.diff.compare import (
     compare_runs,
 )
 from nmpsim.analysis.diff.document import report_document, run_document
-from nmpsim.analysis.diff.glow_console import console_tensors, is_console_text
-from nmpsim.analysis.diff.glow_folder import folder_tensors
+from nmpsim.analysis.diff.glow_console import is_console_text, read_console_tensors
+from nmpsim.analysis.diff.glow_folder import read_folder_tensors
 from nmpsim.analysis.diff.reports import Change, ReportDifference, compare_reports
-from nmpsim.analysis.diff.tensors import LAYOUTS, Tensor, saved_tensors
+from nmpsim.analysis.diff.tensors import LAYOUTS, Tensor, list_saved_tensors
 
 __all__ = [
     "LAYOUTS",
@@ -26,10 +26,10 @@ __all__ = [
     "TensorDifference",
     "compare_reports",
     "compare_runs",
-    "console_tensors",
-    "folder_tensors",
+    "read_console_tensors",
+    "read_folder_tensors",
     "is_console_text",
     "report_document",
     "run_document",
-    "saved_tensors",
+    "list_saved_tensors",
 ]

@@ -1,4 +1,4 @@
-"""Compare two runs tensor by tensor, matched by the names of LIR instructions."""
+"""Comparison of two runs, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nmpsim.analysis.difference import (
     Element,
     Tolerance,
     compare,
-    real_values,
+    dequantize_values,
 )
 from nmpsim.diagnostics import fail
 from nmpsim.lir.nodes import ELEM_DTYPES
@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen
 class QuantizationParameters:
-    """Scale and offset of a quantized result."""
+    """Scale and zero point of a quantized result."""
 
     scale: float
     offset: int
@@ -43,7 +43,7 @@ class QuantizationParameters:
 
 @attrs.frozen
 class TensorDifference:
-    """Comparison of a tensor that both runs have."""
+    """Comparison of one tensor of two runs."""
 
     name: str
     operand: str | None
@@ -52,23 +52,23 @@ class TensorDifference:
     elem: str
     shape: tuple[int, ...]
     compared: int
-    """Number of elements known in both runs."""
+    """Number of elements that are known in both runs."""
     difference: Difference | None
-    """None if they cannot be compared."""
+    """Measures of the difference; None if the tensors cannot be compared."""
     problem: str = ""
-    """Why the tensors cannot be compared."""
+    """Reason why the tensors cannot be compared; empty if they can."""
     name_in_first: str = ""
-    """Name in the first run, if it is different."""
+    """Name in the first run; empty if it is the same."""
     source_layout: str = ""
-    """Layout of the first run's tensor, if it differs from the second's."""
+    """Layout of the first run's tensor; empty if it is the same."""
     has_scale: bool = False
-    """Whether real values, and so the SQNR, are known."""
+    """Whether real values, and therefore the SQNR, are known."""
     is_real: bool = False
     """Whether real values are compared because one of the tensors is not quantized."""
 
     @property
     def worst_ulp(self) -> int:
-        """Largest distance in units of the last place; 0 if it is not known."""
+        """Largest difference in units of the last place; 0 if it is unknown."""
         return 0 if self.difference is None else self.difference.worst_ulp
 
     @property
@@ -79,32 +79,32 @@ class TensorDifference:
 
 @attrs.frozen
 class RunDifference:
-    """Comparison of two runs; tensors are in the order of the second run."""
+    """Comparison of the tensors of two runs, in the order of the second run."""
 
     tensors: tuple[TensorDifference, ...]
     only_first: tuple[str, ...]
-    """Instructions whose result only the first run has."""
+    """Names of results that only the first run has."""
     only_second: tuple[str, ...]
     tolerance: Tolerance
-    """Limits within which elements count as equal."""
+    """Differences up to which elements count as equal."""
     float_unknown: str | None = None
-    """Last float32 result before the first difference, if only the second run has it."""
+    """Last float32 result before the first difference, if the first run lacks it."""
 
     @property
     def differing(self) -> tuple[TensorDifference, ...]:
-        """Tensors that differ."""
+        """Tensors that differ or cannot be compared."""
         return tuple(one for one in self.tensors if one.differs)
 
     @property
     def float_before(self) -> TensorDifference | None:
-        """Float32 result that differs before any quantized one; None if there is none."""
+        """First differing tensor, if it is float32 and a quantized one differs too; else None."""
         first = next(iter(self.differing), None)
         quantized = any(one.elem != "float" for one in self.differing)
         return first if first is not None and first.elem == "float" and quantized else None
 
     @property
     def worst(self) -> TensorDifference | None:
-        """Tensor with the lowest SQNR, or with the largest distance if an SQNR is unknown."""
+        """Tensor with the lowest SQNR, or with the largest difference where an SQNR is unknown."""
         told = [one for one in self.differing if one.difference is not None]
         if all(one.has_scale for one in told):
             return min(told, key=_sqnr, default=None)
@@ -122,21 +122,32 @@ def compare_runs(
     origins: Mapping[str, str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> RunDifference:
-    """Compare the tensors that two runs have in common.
+    """Compare all tensors that two runs have in common.
 
-    Args:
-        first: tensors of the reference run.
-        second: tensors of the run to check.
-        layout: one of LAYOUTS; auto transposes a tensor if its shape requires it.
-        tolerance: limits within which elements count as equal.
-        parameters: scale and offset of results by instruction.
-        names: name in the first run -> name in the second run.
-        origins: instruction of the second run -> operation of the model's file it comes from.
-        progress: called after each tensor with its number, the count and its name.
+    Parameters
+    ----------
+    first
+        Tensors of the reference run.
+    second
+        Tensors of the run to check.
+    layout
+        One of LAYOUTS; auto transposes a tensor if its shape requires it.
+    tolerance
+        Limits within which elements count as equal.
+    parameters
+        Scale and offset of results by instruction.
+    names
+        Name in the first run -> name in the second run.
+    origins
+        Instruction of the second run -> operation of the model's file it comes from.
+    progress
+        Called after each tensor with its number, the count and its name.
 
-    Raises:
-        UserError: DIFF001 if the runs have no common tensor, or lack one in ``names``; errors of
-            reading a tensor.
+    Raises
+    ------
+    UserError
+        DIFF001 if the runs have no common tensor, or lack one in ``names``; errors of
+        reading a tensor.
     """
     mine, theirs = list(second), list(first)
     pairs = pair_tensors(mine, theirs, names or {}, origins or {})
@@ -174,7 +185,21 @@ def compare_tensors(
     parameters: Mapping[str, QuantizationParameters],
     tolerance: Tolerance = EXACT,
 ) -> TensorDifference:
-    """Compare ``one``, of the run to check, with ``other``."""
+    """Compare a tensor of the run to check with the matching tensor of the reference run.
+
+    Parameters
+    ----------
+    one
+        Tensor of the run to check.
+    other
+        Tensor of the reference run.
+    layout
+        Layout of ``other``; one of LAYOUTS.
+    parameters
+        Scale and zero point of results by instruction.
+    tolerance
+        Differences up to which elements count as equal.
+    """
     values, source_layout, problem = _with_equal_shapes(one.load(), other.load(), layout)
     type = one.type or other.type
     known = _parameters(one, other, parameters)
@@ -183,7 +208,7 @@ def compare_tensors(
     is_real = not problem and known is not None and sorted(kinds) in (["f", "i"], ["f", "u"])
     if is_real and known is not None and kinds[0] == "f":
         stored_elem = _element_kind(values[1].array.dtype, known)
-        real = real_values(values[1].array, stored_elem, known.scale, known.offset)
+        real = dequantize_values(values[1].array, stored_elem, known.scale, known.offset)
         values = values[0], attrs.evolve(values[1], array=real.astype(values[0].array.dtype))
     if not (problem or is_real) and values[0].array.dtype != values[1].array.dtype:
         problem = f"types differ: {values[1].array.dtype} in the first, "

@@ -25,7 +25,7 @@ def _number(value: float) -> int | RealText:
 
 
 class ElementDocument(TypedDict):
-    """JSON form of an element of two tensors."""
+    """JSON form of one element of two compared tensors."""
 
     at: Annotated[list[int], "its coordinates"]
     first: Annotated[int | RealText, From(lambda element: _number(element.expected))]
@@ -34,7 +34,7 @@ class ElementDocument(TypedDict):
 
 
 class TensorDocument(TypedDict):
-    """JSON form of a tensor that both runs have."""
+    """JSON form of the comparison of one tensor."""
 
     name: str
     name_in_first: Annotated[
@@ -133,11 +133,11 @@ class ReportDifferenceDocument(TypedDict):
 
 
 def run_document(found: RunDifference) -> RunDifferenceDocument:
-    """Return the document of two runs, with tensors in the order of the second."""
+    """Return the JSON document of the comparison of two runs."""
     tensors = to_json(found, TensorsDocument)
     return {"schema": SCHEMA, "kind": "runs", "equal": not found.differing, **tensors}
 
 
 def report_document(found: ReportDifference) -> ReportDifferenceDocument:
-    """Return the document of two reports."""
+    """Return the JSON document of the comparison of two reports."""
     return to_json(found, ReportDifferenceDocument)

@@ -32,7 +32,7 @@ _NUMBER = re.compile(NUMBER)
 
 
 def is_console_text(path: Path) -> bool:
-    """Return whether a file begins like the output of an instrumented program."""
+    """Return whether a file begins with the console output of an instrumented program."""
     try:
         with path.open("rb") as file:
             return b"debug_print." in file.read(1 << 16)
@@ -40,10 +40,15 @@ def is_console_text(path: Path) -> bool:
         return False
 
 
-def console_tensors(path: Path) -> list[Tensor]:
-    """Return all tensors of a text in order; the last one if a name repeats.
+def read_console_tensors(path: Path) -> list[Tensor]:
+    """Read the tensors that an instrumented program printed, in order.
 
-    Raises FILE001 if it cannot be read, DUMP001 if it is damaged.
+    Of several tensors with one name, the last one is returned.
+
+    Raises
+    ------
+    UserError
+        FILE001 if the file cannot be read, DUMP001 if it is damaged.
     """
     found: dict[tuple[str, str], Tensor] = {}
     for line, lines in _split_tensors(read_text(path).splitlines()):

@@ -32,7 +32,7 @@ _OPERAND = re.compile(r"\[(\d{1,4})\]\s+([^:\s]+):\s+(data\d{1,9}\.(?:bin|txt))\
 _ENDINGS = ("bin", "txt")
 _NOT_DUMPED = NO_WORK - {"touch"}
 MAX_TEXT_BYTES = 256 << 20
-"""Largest text file that is read."""
+"""Size limit of text files."""
 _MAX_TYPE_BYTES = 400
 _DIGITS = 32
 """Largest length of a printed number with its comma."""
@@ -40,7 +40,7 @@ _DIGITS = 32
 
 @attrs.frozen
 class DumpFile:
-    """A ``dataNNNN`` file and the operand it contains."""
+    """A ``dataNNNN`` file and the operand whose values it contains."""
 
     instruction: str
     index: int
@@ -49,28 +49,33 @@ class DumpFile:
     type: TensorType
 
 
-def info_file(folder: Path) -> Path | None:
-    """Return the file that lists a folder's ``dataNNNN`` files, or None."""
+def find_info_file(folder: Path) -> Path | None:
+    """Return the file that lists the ``dataNNNN`` files of a folder, or None."""
     return next((folder / name for name in INFO_FILES if (folder / name).is_file()), None)
 
 
-def folder_tensors(folder: Path, module: Module | None = None) -> list[Tensor]:
-    """Return all tensors of a folder in program order.
+def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Tensor]:
+    """Return the tensors of a folder of dumps in program order; values are read on demand.
 
-    Args:
-        folder: with ``dataNNNN`` files.
-        module: the program that wrote them; it tells what they are where no list does.
+    Parameters
+    ----------
+    folder
+        With ``dataNNNN`` files.
+    module
+        The program that wrote them; it tells what they are where no list does.
 
-    Raises:
-        UserError: FILE001, DUMP001; DUMP002 if nothing tells what the files are.
+    Raises
+    ------
+    UserError
+        FILE001, DUMP001; DUMP002 if nothing tells what the files are.
     """
-    path = info_file(folder)
+    path = find_info_file(folder)
     if path is not None:
         format, files = read_info(path)
         return [_tensor(folder / entry.file, format, entry) for entry in files]
     first = next((folder / f"data0000.{e}" for e in _ENDINGS if _is_there(folder, e)), None)
     if module is not None and first is not None:
-        files = numbered_files(module, first.suffix)
+        files = list_numbered_files(module, first.suffix)
         return [_tensor(folder / one.file, _format_of(first, files[0]), one) for one in files]
     raise fail(
         "DUMP002",
@@ -81,8 +86,8 @@ def folder_tensors(folder: Path, module: Module | None = None) -> list[Tensor]:
     )
 
 
-def numbered_files(module: Module, ending: str) -> list[DumpFile]:
-    """Return the operand of each ``dataNNNN`` file of a program, as Glow numbers them."""
+def list_numbered_files(module: Module, ending: str) -> list[DumpFile]:
+    """List the ``dataNNNN`` files of a program with their operands, as Glow numbers them."""
     places = locate(module)
     operands = (
         (instruction, index, role.name, operand.name)
@@ -110,7 +115,18 @@ def _format_of(path: Path, entry: DumpFile) -> str:
 
 
 def read_info(path: Path) -> tuple[str, list[DumpFile]]:
-    """Return the format and the files that an ``instrument-debug.info`` lists."""
+    """Read the list of a folder's dumps.
+
+    Parameters
+    ----------
+    path
+        An ``instrument-debug.info`` file.
+
+    Returns
+    -------
+    tuple of str and list of DumpFile
+        Format of the dumps, one of FORMATS, and their files.
+    """
     lines = read_text(path).splitlines()
     found = lines[0].partition(":")[2].strip() if lines else ""
     if not lines or not lines[0].startswith("Format:") or found not in FORMATS:
@@ -126,7 +142,13 @@ def read_info(path: Path) -> tuple[str, list[DumpFile]]:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file; UserError FILE001, or DUMP001 if it is not text."""
+    """Read a UTF-8 text file of at most MAX_TEXT_BYTES.
+
+    Raises
+    ------
+    UserError
+        FILE001 if the file cannot be read, DUMP001 if it is too large or not UTF-8.
+    """
     data = _read(path, MAX_TEXT_BYTES)
     if len(data) > MAX_TEXT_BYTES:
         expected = f"at most {MAX_TEXT_BYTES:,} bytes"

@@ -1,4 +1,4 @@
-"""Compare two reports: outputs, costs and saturation of each layer."""
+"""Comparison of two reports: outputs, costs and saturation of each layer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LAYER_FACTS = (
 
 @attrs.frozen
 class Change:
-    """A value that differs between two reports."""
+    """A fact with different values in two reports."""
 
     what: str
     first: str | Number | None
@@ -44,7 +44,7 @@ class Change:
 
 @attrs.frozen
 class LayerChange:
-    """A layer with values that differ between two reports."""
+    """A layer whose facts differ between two reports."""
 
     name: str
     display_name: str
@@ -55,20 +55,20 @@ class LayerChange:
 
 @attrs.frozen
 class ReportDifference:
-    """Comparison of two reports, without wall time and engine."""
+    """Comparison of two reports; wall time and engine are not compared."""
 
     facts: tuple[Change, ...]
-    """Changes of the whole run: program, numerics, cycles, trap, device settings."""
+    """Changed facts of the whole run: program, numerics, cycles, trap, device settings."""
     layers: tuple[LayerChange, ...]
     only_first: tuple[str, ...]
-    """Layers that only the first report has."""
+    """Names of layers that only the first report has."""
     only_second: tuple[str, ...]
     outputs: RunDifference | None
-    """Comparison of outputs; None if the reports have none in common."""
+    """Comparison of outputs; None if the reports have no output in common."""
 
     @property
     def differs(self) -> bool:
-        """Whether anything differs."""
+        """Whether any compared fact or output differs."""
         return bool(
             self.facts
             or self.layers
@@ -84,7 +84,17 @@ class ReportDifference:
 def compare_reports(
     first: RunReport, second: RunReport, *, tolerance: Tolerance = EXACT
 ) -> ReportDifference:
-    """Compare two reports; ``tolerance`` applies to outputs."""
+    """Compare two reports layer by layer.
+
+    Parameters
+    ----------
+    first
+        The earlier report, or the reference.
+    second
+        The report to check.
+    tolerance
+        Differences of outputs up to which elements count as equal.
+    """
     mine = {layer.name: layer for layer in first.layers}
     theirs = {layer.name: layer for layer in second.layers}
     return ReportDifference(

@@ -1,4 +1,4 @@
-"""Tensors of two runs, and pairs of them by the names of LIR instructions."""
+"""Tensors of recorded runs, and the pairing of the tensors of two runs."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ _OUTPUT = "output/"
 
 @attrs.frozen(eq=False)
 class Values:
-    """Elements of a tensor and their precision."""
+    """Known elements of a tensor and their precision."""
 
     shape: tuple[int, ...]
     array: Array
-    """First known elements in row-major order, flat."""
+    """First known elements in row-major order: one-dimensional."""
     tolerance: float | Array = 0.0
-    """Half a unit of the last printed digit of each number; 0 if all bits are known."""
+    """Half a unit of the last printed digit of each number; 0 if the values are exact."""
     is_typed: bool = True
     """Whether the array has the tensor's element type; otherwise it is float64."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether every element is known."""
+        """Whether all elements are known."""
         return self.array.size == math.prod(self.shape)
 
     @classmethod
     def from_array(cls, array: Array) -> Values:
-        """Return the exact values of an array."""
+        """Return an array as exact values."""
         return cls(array.shape, array.reshape(-1))
 
 
 @attrs.frozen(eq=False)
 class Tensor:
-    """A tensor of a run; elements are read on demand."""
+    """A tensor of a recorded run, whose elements are read on demand."""
 
     name: str
     """Name of the LIR instruction."""
@@ -61,7 +61,7 @@ class Tensor:
     type: TensorType | None
     load: Callable[[], Values]
     number: int | None = None
-    """Number of the LIR instruction, if known."""
+    """Number of the LIR instruction; None if unknown."""
 
 
 def parse_saved_key(key: str) -> SavedKey | None:
@@ -79,8 +79,8 @@ def parse_saved_key(key: str) -> SavedKey | None:
     return int(number), name, operand
 
 
-def saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator[Tensor]:
-    """Yield the results of a run in an ``.npz`` file, without constants and inputs.
+def list_saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator[Tensor]:
+    """Yield the results in an ``.npz`` file of a run, without constants and inputs.
 
     Parameters
     ----------
@@ -112,13 +112,13 @@ def _load(read: Callable[[str], Array], key: str) -> Values:
 
 
 LAYOUTS = ("auto", "same", "nchw", "nhwc")
-"""Layouts of the first run's 4-D tensors, if the second run has the other one."""
+"""Layouts that the first run's 4-D tensors may have; ``auto`` follows the shapes."""
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 _ORDERS = {"nchw": (_TO_NHWC, "NCHW"), "nhwc": (_TO_NCHW, "NHWC")}
 _ONNX_OUTPUT = "_output_0"
 """Suffix that PyTorch's exporter appends to an operation's name for its result."""
 Pair = tuple[Tensor, Tensor]
-"""A tensor of the second run and the matching one of the first."""
+"""A tensor of the second run and the matching tensor of the first run."""
 
 
 def pair_tensors(
@@ -219,7 +219,23 @@ def _shape_key(one: Tensor) -> Hashable:
 def find_axis_order(
     mine: tuple[int, ...], theirs: tuple[int, ...], layout: str
 ) -> tuple[tuple[int, ...], str] | None:
-    """Return the axis permutation of ``theirs`` to ``mine`` (() if none) and the layout."""
+    """Find how to permute the axes of one shape to get another.
+
+    Parameters
+    ----------
+    mine
+        The wanted shape.
+    theirs
+        The shape to permute.
+    layout
+        Layout of ``theirs``; one of LAYOUTS.
+
+    Returns
+    -------
+    tuple or None
+        The permutation, () if a reshape suffices, and the name of the layout. None if no
+        permutation fits.
+    """
     if layout in _ORDERS and len(mine) == len(theirs) == 4:
         axes, name = _ORDERS[layout]
         return (axes, name) if permute_shape(theirs, axes) == mine else None
@@ -233,7 +249,7 @@ def find_axis_order(
 
 
 def permute_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape with its axes permuted."""
+    """Return a shape with permuted axes."""
     return tuple(shape[axis] for axis in axes)
 
 
@@ -246,16 +262,23 @@ _STREAM_DIGITS = 6
 def parse_printed_values(
     tokens: list[str], shape: tuple[int, ...], dtype: np.dtype[Any] | None, place: Place
 ) -> Values:
-    """Return the tensor, or its first elements, from printed numbers.
+    """Parse the printed numbers of a tensor, or of its first elements.
 
-    Args:
-        tokens: texts that match NUMBER.
-        shape: of the tensor.
-        dtype: of its elements; None if the text does not say.
-        place: where the text is, for messages.
+    Parameters
+    ----------
+    tokens
+        Texts that match NUMBER.
+    shape
+        Of the tensor.
+    dtype
+        Of its elements; None if the text does not say.
+    place
+        Where the text is, for messages.
 
-    Raises:
-        UserError: DUMP001 if there are more numbers than elements.
+    Raises
+    ------
+    UserError
+        DUMP001 if there are more numbers than elements.
     """
     size = math.prod(shape)
     if len(tokens) > size:
@@ -278,7 +301,7 @@ def parse_printed_values(
 def convert_to_type(
     numbers: npt.NDArray[np.float64], dtype: np.dtype[Any] | None
 ) -> npt.NDArray[Any]:
-    """Convert numbers to a dtype, saturated; unchanged if the dtype is None."""
+    """Convert numbers to a dtype, rounded and saturated; return them unchanged for None."""
     if dtype is None:
         return numbers
     if dtype.kind == "f":

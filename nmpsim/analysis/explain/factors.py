@@ -261,7 +261,7 @@ class SchemaFit:
 
 
 def fit_schemas(low: float, high: float) -> tuple[SchemaFit, ...]:
-    """Choose Glow's scale and offset for a range of real numbers, by schema and precision.
+    """Compute Glow's scale and offset for a range of real numbers, by schema and precision.
 
     The range is widened to include zero.
     """

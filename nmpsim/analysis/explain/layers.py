@@ -121,7 +121,7 @@ def explain_layers(
     indices: Mapping[str, int] | None = None,
     shown: Mapping[str, str] | None = None,
 ) -> tuple[LayerFacts, ...]:
-    """Return operands, rescalings and integers of every operation of a module, in order.
+    """Explain the rescalings of every operation of a module, in order.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _explain(module: Module, op: Operation, index: int, shown: str) -> LayerFact
             view.type.quant.scale if view.type.quant else None,
             view.type.quant.offset if view.type.quant else None,
         )
-        for role, view in operand_roles(op)
+        for role, view in list_operand_roles(op)
     )
     return LayerFacts(
         index,
@@ -303,7 +303,7 @@ def get_formula(op: Operation) -> str:
     return "y = clip(out(sum(x - O_in)) / taps that are not padding, halves away from 0, + O_out)"
 
 
-def operand_roles(op: Operation) -> tuple[tuple[str, View], ...]:
+def list_operand_roles(op: Operation) -> tuple[tuple[str, View], ...]:
     """Return each operand of an operation with its role, such as ``Filter``."""
     roles = OPCODES[op.instruction.opcode].operands
     return tuple((role.name, view) for role, view in zip(roles, op.operands, strict=True))

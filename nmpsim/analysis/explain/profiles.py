@@ -8,7 +8,7 @@ from typing import Annotated, TypedDict
 import attrs
 import numpy as np
 
-from nmpsim.analysis.weighted import WEIGHTED, constant_values, layer_scales
+from nmpsim.analysis.weighted import WEIGHTED, read_constant, read_layer_scales
 from nmpsim.compiler.numerics import (
     PROFILES,
     AveragePool,
@@ -116,7 +116,7 @@ def find_float_bias_forms(
         fbgemm and onednn, a real number. None if the bias is not float or not known.
     """
     layer = read_weighted_scales(module, op) if op.instruction.opcode in WEIGHTED else None
-    if layer is None or not layer.bias.is_float or constant_values(module, op.operands[3]) is None:
+    if layer is None or not layer.bias.is_float or read_constant(module, op.operands[3]) is None:
         return None
     channel = int(np.argmax(np.abs(layer.bias.reals)))
     kept: dict[str, float] = {}
@@ -140,12 +140,12 @@ def read_weighted_scales(module: Module, op: Operation) -> WeightedScales | None
         A bias whose values are not known is 0. None if the layer is not quantized, or if its
         scales are constants whose values are not known.
     """
-    scales = layer_scales(module, op)
+    scales = read_layer_scales(module, op)
     if scales is None:
         return None
     target, source, _, view = op.operands[:4]
     channels = view.type.elements
-    payload = constant_values(module, view)
+    payload = read_constant(module, view)
     one_each = np.ones(channels, np.float32)
     return WeightedScales(
         source=source,

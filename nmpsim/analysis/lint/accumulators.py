@@ -1,4 +1,4 @@
-"""The rule ``accumulator-overflow``: sums that may not fit, from geometry and weights."""
+"""The rule ``accumulator-overflow``: accumulators that can overflow for some inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.lint.findings import Problem
 from nmpsim.analysis.lint.subject import Bias, LintSubject
-from nmpsim.analysis.weighted import WEIGHTED, constant_values, layer_scales, weight_rows
+from nmpsim.analysis.weighted import WEIGHTED, read_constant, read_layer_scales, read_weight_rows
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.opcode import Kind
 
@@ -22,14 +22,14 @@ _CHUNK_WEIGHTS = 1 << 18
 
 @attrs.frozen(eq=False)
 class SumBounds:
-    """Smallest and largest value of each channel's accumulator at any time: float64 [channels]."""
+    """Bounds of each channel's accumulator during the summation: float64 [channels]."""
 
     low: Array
     high: Array
 
     @property
     def magnitudes(self) -> Array:
-        """Largest magnitude of each channel: float64 [channels]."""
+        """Largest possible magnitude of each channel's accumulator: float64 [channels]."""
         largest: Array = np.maximum(-self.low, self.high)
         return largest
 
@@ -47,7 +47,22 @@ def check_accumulators(subject: LintSubject) -> Iterator[Problem]:
 
 
 def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -> SumBounds | None:
-    """Bound the accumulators over all inputs of the input's type; None if nothing is summed."""
+    """Compute bounds of a layer's accumulators over all inputs of the input's type.
+
+    Parameters
+    ----------
+    subject
+        The program.
+    op
+        The layer.
+    bias
+        Its bias, or None if it has none or its values are unknown.
+
+    Returns
+    -------
+    SumBounds or None
+        None for an operation without sums, or with unknown weights.
+    """
     weights = _weight_matrix(subject, op)
     if weights is None:
         return _matrix_product_bounds(op) if op.kind is Kind.PRODUCT else None
@@ -57,7 +72,7 @@ def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -
     # lies between the sum of the negative and that of the positive ones.
     worst_low = (above * low + below * high).astype(np.float64)
     worst_high = (above * high + below * low).astype(np.float64)
-    is_added_later = bias is None or subject.numerics_of(op) == "nmp"
+    is_added_later = bias is None or subject.get_numerics(op) == "nmp"
     start = 0.0 if bias is None or is_added_later else bias.reals / bias.product_scales
     return SumBounds(worst_low + start, worst_high + start)
 
@@ -65,11 +80,11 @@ def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -
 def _weight_matrix(subject: LintSubject, op: Operation) -> tuple[Array, Array] | None:
     """Return weights [outputs, inputs] and zero points [outputs or 1]; None if not constant."""
     if op.kind is Kind.PRODUCT:
-        matrix = constant_values(subject.module, op.operands[2])
+        matrix = read_constant(subject.module, op.operands[2])
         return None if matrix is None else (matrix.T, np.array([op.operands[2].offset]))
     if op.instruction.opcode not in WEIGHTED:
         return None
-    rows, scales = weight_rows(subject.module, op), layer_scales(subject.module, op)
+    rows, scales = read_weight_rows(subject.module, op), read_layer_scales(subject.module, op)
     return None if rows is None or scales is None else (rows, scales.weight_offsets)
 
 

@@ -23,12 +23,12 @@ import numpy.typing as npt
 
 from nmpsim.analysis.lint.findings import Problem, Severity
 from nmpsim.analysis.lint.subject import Bias, LintSubject, OriginalBias, scales_equal
-from nmpsim.analysis.shadow.constants import array_variants
+from nmpsim.analysis.shadow.constants import list_array_variants
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 
 def check_bias_payloads(subject: LintSubject) -> Iterator[Problem]:
-    """Compare each bias with a reference, or check its plausibility if there is none."""
+    """Report biases whose stored integers do not fit their declared scale."""
     systematic = is_systematic(subject.biases)
     for bias in subject.biases:
         answered, finding = _compare_with_references(bias, subject)
@@ -58,7 +58,9 @@ def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) ->
     if not certain and not is_outlier(bias, biases):
         return None
     severity: Severity = "error" if certain else "warning"
-    where = "the scale of the result" if bias.is_on_result_scale else f"scale {bias.scale_text()}"
+    where = (
+        "the scale of the result" if bias.is_on_result_scale else f"scale {bias.format_scales()}"
+    )
     parts = np.abs(bias.reals) / bias.result_magnitude
     return Problem(
         severity,
@@ -67,7 +69,7 @@ def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) ->
         bias.op,
         tensor=bias.view,
         found=_describe_evidence(bias, evidence),
-        expected=f"integers for scale {bias.scale_text()}; these may be for"
+        expected=f"integers for scale {bias.format_scales()}; these may be for"
         f" {float(np.median(bias.product_scales)):.9g}, that of input times weights",
         hint=f"{REQUANTIZE_HINT}; --float-weights or --original-weights make sure",
         facts={
@@ -89,18 +91,19 @@ def _describe_evidence(bias: Bias, evidence: BiasEvidence) -> str:
 
 
 BiasEvidence: TypeAlias = Literal["beyond", "fills", "large"]
-"""``beyond``: the bias of most channels is larger than the result can hold. ``fills``: the integers
-use at least half of their range, as on a scale chosen for the bias alone. ``large``: the bias of a
-channel is larger than the result can hold, and most are at least a quarter of that."""
+"""Sign that a bias has the wrong scale. ``beyond``: the bias of most channels is larger than the
+result's range. ``fills``: the integers use at least half of their range, as on a scale chosen
+for the bias alone. ``large``: the bias of a channel is larger than the result's range, and most
+are at least a quarter of it."""
 
 MIN_SYSTEMATIC_SHARE = 0.9
-"""Smallest share of a program's biases that must look wrong for all of them to be reported."""
+"""Smallest share of implausible biases at which all of them are reported."""
 MIN_FINER_OCTAVES = 2.0
 """Median octaves between the other biases' scales and their results' for one to be an outlier."""
 
 
 def find_evidence(bias: Bias) -> BiasEvidence | None:
-    """Return the evidence against a bias's declared scale, or None if it is plausible."""
+    """Return the evidence that a bias's declared scale is wrong, or None if it is plausible."""
     if bias.is_on_product_scale or not bias.integers.any():
         return None
     parts = np.abs(bias.reals) / bias.result_magnitude
@@ -125,7 +128,7 @@ def _uses_all_bits(bias: Bias) -> bool:
 
 
 def is_systematic(biases: Sequence[Bias]) -> bool:
-    """Return whether nearly all biases are declared on their results' scales and look wrong."""
+    """Return whether nearly all biases have their results' scales and implausible values."""
     telling = [bias for bias in biases if bias.integers.any()]
     wrong = [bias for bias in telling if find_evidence(bias) is not None]
     on_result = [bias for bias in telling if bias.is_on_result_scale]
@@ -133,9 +136,9 @@ def is_systematic(biases: Sequence[Bias]) -> bool:
 
 
 def is_outlier(bias: Bias, biases: Sequence[Bias]) -> bool:
-    """Return whether the scale of the result is unusual for a bias of this program.
+    """Return whether a bias is unusual in its program for having the scale of the result.
 
-    That is so if most other biases have scales of their own, and these are much finer than those of
+    This is so if most other biases have scales of their own, and these are much finer than those of
     their results, or this scale is not a power of two, which could equal the result's by chance.
     """
     own = [other for other in biases if not other.is_on_result_scale]
@@ -158,7 +161,7 @@ REQUANTIZE_HINT = "requantize the payload with the type: nmpsim compile --rescal
 
 
 def compare_with_original(bias: Bias, original: OriginalBias) -> Problem | None:
-    """Compare a bias with the constant before its type was changed."""
+    """Compare a bias with the constant before its type was changed; return the problem or None."""
     if original.payload is not None and not np.array_equal(original.payload, bias.payload):
         return None
     if not bias.integers.any():
@@ -179,7 +182,7 @@ def compare_with_original(bias: Bias, original: OriginalBias) -> Problem | None:
         f"the type of bias %{bias.view.name} was changed, its payload was not",
         bias.op,
         tensor=bias.view,
-        found=f"scale {bias.scale_text()} with the integers of scale {old:.9g}",
+        found=f"scale {bias.format_scales()} with the integers of scale {old:.9g}",
         expected=_describe_integers(wanted, bias.payload),
         hint=REQUANTIZE_HINT,
         facts={
@@ -200,7 +203,7 @@ def _compare_with_untyped_original(bias: Bias) -> Problem | None:
         " the original has",
         bias.op,
         tensor=bias.view,
-        found=f"scale {bias.scale_text()}, payload unchanged",
+        found=f"scale {bias.format_scales()}, payload unchanged",
         expected="integers for that scale",
         hint=f"{REQUANTIZE_HINT}; with --original-tensors the original's scale is compared too",
         facts={"evidence": "original"},
@@ -209,23 +212,30 @@ def _compare_with_untyped_original(bias: Bias) -> Problem | None:
 
 @attrs.frozen(eq=False)
 class FloatBias:
-    """Float values of a bias, and the array of the float model that holds them."""
+    """Float values of a bias and the name of their array in the float model."""
 
     source: str
     values: Array
-    """float64, one a channel."""
+    """Values: float64 [channels]."""
 
 
 def find_float_bias(bias: Bias, arrays: Mapping[str, Array]) -> FloatBias | None:
-    """Return the array of the float model that a bias was made from, or None.
+    """Find the array of the float model from which a bias was quantized.
 
-    The array is found by its name in the LIR, by that name without Glow's ``__N`` suffix if the
-    arrays have the same direction, or by its direction alone, which no scale changes.
+    The array has the bias's name in the LIR, or that name without Glow's ``__N`` suffix and values
+    proportional to the bias, or such values alone.
+
+    Parameters
+    ----------
+    bias
+        The bias.
+    arrays
+        Arrays of the float model by name.
     """
     legal = {make_legal_name(name): name for name in arrays}
     exact = legal.get(bias.view.buffer.name)
     if exact is not None and arrays[exact].size == bias.payload.size:
-        forms = array_variants(exact, arrays)
+        forms = list_array_variants(exact, arrays)
         near = [form for form in forms if _has_direction_of(bias, arrays[form])]
         return _float_bias((near or forms)[0], arrays)
     stem = legal.get(strip_numeric_suffix(bias.view.buffer.name))
@@ -257,7 +267,7 @@ def _same_direction(a: Array, b: Array) -> bool:
 
 
 def compare_with_float(bias: Bias, reference: FloatBias) -> Problem | None:
-    """Compare a bias with its float values."""
+    """Compare a bias with its float values; return the problem or None."""
     wanted = _quantize(bias, reference.values)
     apart = _integers_differ(bias.payload, wanted)
     if not apart.any():

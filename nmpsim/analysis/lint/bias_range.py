@@ -1,7 +1,7 @@
-"""The rules ``bias-saturates`` and ``bias-loses-bits``: the precision of a bias on a scale.
+"""The rules ``bias-saturates`` and ``bias-loses-bits``: biases that do not fit a scale.
 
-On the declared scale the error is measured against a float reference. On the scale of the result,
-which the NMP's library needs, it is measured against the declared bias.
+On the declared scale, a bias is compared with its float values. On the scale of the result, which
+the NMP's library requires, it is compared with its declared values.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ MIN_KEPT_BITS = 0.5
 _NMP_COMPATIBLE = ("nmp", "glow-int", "glow-float")
 """Profiles of networks that may also be compiled with ``--numerics nmp``."""
 NEGLIGIBLE_ERROR_STEPS = 1.0 / 16.0
-"""Error in steps of the result that is not reported, however few bits are left."""
+"""Largest error, in steps of the result, that is never reported."""
 
 
 @attrs.frozen(eq=False)
 class ScaledBias:
-    """A real-valued bias quantized onto a scale; each array has one entry per channel."""
+    """A real-valued bias and a scale to quantize it to; arrays have one entry per channel."""
 
     scale_text: str
-    """Description of the scale."""
+    """Description of the scale for messages."""
     is_declared: bool
     """Whether the program declares this scale, rather than a profile requiring it."""
     reals: Array
@@ -40,7 +40,7 @@ class ScaledBias:
     offsets: Array
     limits: tuple[int, int]
     reference_bits: float
-    """Bits of the reference, without the sign."""
+    """Bits of the unquantized bias, without the sign."""
 
     @property
     def ideal(self) -> Array:
@@ -50,14 +50,14 @@ class ScaledBias:
 
     @property
     def is_saturated(self) -> Array:
-        """Channels whose integer is outside the type's limits: bool [channels]."""
+        """Whether the integer of each channel is outside the type's limits: bool [channels]."""
         low, high = self.limits
         beyond: Array = (self.ideal < low) | (self.ideal > high)
         return beyond
 
     @property
     def errors(self) -> Array:
-        """Absolute error of saturation and rounding in real values: float64 [channels]."""
+        """Absolute error of each channel's quantized bias in real values: float64 [channels]."""
         integers = np.clip(self.ideal, *self.limits) - self.offsets
         lost: Array = np.abs(integers * self.scales - self.reals)
         return lost
@@ -68,15 +68,19 @@ class ScaledBias:
         return float(np.log2(np.abs(self.ideal - self.offsets).max() + 1.0))
 
 
-def scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]:
-    """Yield the bias on its declared scale if a reference is known, and on the one nmp needs."""
+def list_scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]:
+    """Yield a bias on each scale that is checked.
+
+    These are the declared scale, if float values of the bias are known, and the scale of the
+    result, if the program may be compiled with numerics nmp.
+    """
     reference = (
         find_float_bias(bias, subject.float_weights) if subject.float_weights is not None else None
     )
     if reference is not None:
         result_bits = np.iinfo(bias.op.operands[0].type.dtype).bits - 1.0
         yield ScaledBias(
-            f"its declared scale, {bias.scale_text()}",
+            f"its declared scale, {bias.format_scales()}",
             True,
             reference.values,
             bias.scales,
@@ -84,7 +88,7 @@ def scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]:
             bias.limits,
             result_bits,
         )
-    if not bias.is_on_result_scale and subject.numerics_of(bias.op) in _NMP_COMPATIBLE:
+    if not bias.is_on_result_scale and subject.get_numerics(bias.op) in _NMP_COMPATIBLE:
         yield ScaledBias(
             f"the scale of the result, {bias.result_scale:.9g}, which nmp needs",
             False,
@@ -97,9 +101,9 @@ def scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]:
 
 
 def check_bias_saturation(subject: LintSubject) -> Iterator[Problem]:
-    """Report biases that saturate in some channels."""
+    """Report biases that saturate on a scale in some channels."""
     for bias in subject.biases:
-        for scaled in scaled_biases(bias, subject):
+        for scaled in list_scaled_biases(bias, subject):
             if scaled.is_saturated.any():
                 yield _saturation_finding(bias, scaled, subject)
 
@@ -128,9 +132,9 @@ def _saturation_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) ->
 
 
 def check_bias_precision(subject: LintSubject) -> Iterator[Problem]:
-    """Report biases that lose more than half of their bits on a scale."""
+    """Report biases that keep less than half of their bits on a scale."""
     for bias in subject.biases:
-        for scaled in scaled_biases(bias, subject):
+        for scaled in list_scaled_biases(bias, subject):
             visible = scaled.errors.max() > NEGLIGIBLE_ERROR_STEPS * bias.result_scale
             if visible and scaled.bits < MIN_KEPT_BITS * scaled.reference_bits:
                 yield _precision_finding(bias, scaled, subject)
@@ -164,4 +168,4 @@ def _verb(scaled: ScaledBias, verb: str) -> str:
 
 def _is_used(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> bool:
     """Return whether the program runs with the bias on this scale."""
-    return scaled.is_declared or subject.numerics_of(bias.op) == "nmp"
+    return scaled.is_declared or subject.get_numerics(bias.op) == "nmp"

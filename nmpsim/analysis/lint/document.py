@@ -12,7 +12,7 @@ from nmpsim.report.json import to_json
 
 
 class FindingDocument(TypedDict):
-    """JSON form of a finding."""
+    """JSON form of a finding of lint."""
 
     rule: str
     severity: Severity
@@ -45,7 +45,7 @@ class LintDocument(TypedDict):
 
 
 def lint_json(subject: LintSubject, report: LintReport) -> LintDocument:
-    """Return the JSON document of a report."""
+    """Return the JSON document of a lint report."""
     data = {
         "program": subject.module.name,
         "file": subject.module.file,

@@ -1,4 +1,4 @@
-"""Problems that lint rules find, and findings: problems with their rule and place."""
+"""Records of problems that lint rules find in a program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fact: TypeAlias = float | int | str | bool
 
 @attrs.frozen
 class Problem:
-    """A problem of a program, as a rule reports it."""
+    """A problem that a lint rule reports."""
 
     severity: Severity
     message: str
@@ -40,7 +40,7 @@ class Problem:
 
 @attrs.frozen
 class Finding:
-    """A problem with the name of its rule and its place."""
+    """A problem of a program with the lint rule that found it and its place."""
 
     rule: str
     severity: Severity

@@ -1,4 +1,4 @@
-"""The rules about constants: ``splat-saturates``, ``constant-unused`` and ``weights-differ``."""
+"""The rules ``splat-saturates``, ``constant-unused`` and ``weights-differ``, about constants."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ import numpy.typing as npt
 from nmpsim.analysis.lint.bias_payload import MAX_INTEGER_ERROR, MAX_RELATIVE_ERROR
 from nmpsim.analysis.lint.findings import Fact, Problem, Severity
 from nmpsim.analysis.lint.subject import LintSubject, are_valid_scales
-from nmpsim.analysis.shadow.constants import FOLDED, array_variants, layouts, quantized_constants
+from nmpsim.analysis.shadow.constants import (
+    FOLDED,
+    list_array_variants,
+    list_layouts,
+    quantized_constants,
+)
 from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, match_constants
-from nmpsim.analysis.weighted import WEIGHTED, layer_scales
+from nmpsim.analysis.weighted import WEIGHTED, read_layer_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.opcode import Kind
 
 
 def check_splat_values(subject: LintSubject) -> Iterator[Problem]:
-    """Report fills whose value the type cannot hold, beyond rounding."""
+    """Report fills with values that are beyond the range of their type."""
     for op in subject.operations:
         view, value = op.operands[0], op.instruction.attributes.get("Value")
         if (
@@ -73,19 +78,25 @@ class QuantizedWeights:
     reals: Array
     """Real values: float64, in the LIR's layout."""
     steps: Array
-    """Scales, one or one per output; same number of dimensions as ``reals``."""
+    """Scales, one or one per output, with as many dimensions as ``reals``."""
     inside: Array
     """Mask of integers that are not saturated: bool, same shape as ``reals``."""
 
     def fits(self, floats: Array) -> bool:
-        """Return whether the weights are these values, apart from rounding and saturation."""
+        """Return whether float values equal the weights up to rounding and saturation."""
         allowed = self.steps * MAX_INTEGER_ERROR + MAX_RELATIVE_ERROR * np.abs(floats)
         near = np.abs(self.reals - floats) <= allowed
         return bool(near[self.inside].all()) and bool(self.inside.any() or near.all())
 
 
-def quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
-    """Return the weights of all quantized layers and constant matrices by constant name."""
+def read_quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
+    """Read the constant weights of all quantized layers and matrix products.
+
+    Returns
+    -------
+    dict
+        Weights by name of the constant; unknown, non-finite and badly scaled ones are left out.
+    """
     reals = quantized_constants(subject.module)
     found: dict[str, QuantizedWeights] = {}
     for op in subject.operations:
@@ -95,7 +106,7 @@ def quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
         values = reals.get(view.buffer.name)
         if values is None or values.size != view.type.elements or not np.isfinite(values).all():
             continue
-        own = layer_scales(subject.module, op) if op.instruction.opcode in WEIGHTED else None
+        own = read_layer_scales(subject.module, op) if op.instruction.opcode in WEIGHTED else None
         steps = np.array([view.scale]) if own is None else own.weights.astype(np.float64)
         if not are_valid_scales(steps):
             continue
@@ -112,11 +123,11 @@ def quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
 
 
 def check_weights(subject: LintSubject) -> Iterator[Problem]:
-    """Compare weights with the float array of their name, or with any that explains them."""
+    """Report weights that differ from the float model's."""
     arrays = subject.float_weights
     if arrays is None:
         return
-    weights = quantized_weights(subject)
+    weights = read_quantized_weights(subject)
     matches = match_constants({name: one.reals for name, one in weights.items()}, arrays)
     sources = {found.constant: found.source for found in matches.found}
     others = {name: arrays[name] for name in arrays if name not in sources.values()}
@@ -136,7 +147,7 @@ def check_weights(subject: LintSubject) -> Iterator[Problem]:
 
 @attrs.frozen
 class WeightFault:
-    """A known way in which weights differ from the float model's."""
+    """An explanation of how weights differ from the float model's."""
 
     text: str
     hint: str
@@ -152,7 +163,9 @@ def _compare_by_name(
     """Compare weights with the float array of their name, with and without folded batch norm."""
     if one.fits(floats):
         return None
-    forms = {form: arrays[form] for form in array_variants(source.removesuffix(FOLDED), arrays)}
+    forms = {
+        form: arrays[form] for form in list_array_variants(source.removesuffix(FOLDED), arrays)
+    }
     cause = _find_fault(one, floats)
     explained = (source, cause) if cause else _find_explanation(one, forms)
     if explained is not None:
@@ -173,7 +186,7 @@ def _find_explanation(
     for name, array in arrays.items():
         if array.size != one.reals.size or np.ptp(array) == 0:
             continue
-        for layout in layouts(array, one.reals.shape):
+        for layout in list_layouts(array, one.reals.shape):
             cause = _find_fault(one, layout.values())
             if cause is not None:
                 return name, cause

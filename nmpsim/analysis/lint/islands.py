@@ -1,4 +1,4 @@
-"""The rules ``not-compiled``, ``nothing-quantized`` and ``float-islands``: where layers run."""
+"""The rules ``not-compiled``, ``nothing-quantized`` and ``float-islands``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MAX_SHOWN = 4
 
 @attrs.frozen
 class FloatIsland:
-    """A connected group of float operations between quantized ones."""
+    """A connected group of float operations with quantized inputs and outputs."""
 
     operations: tuple[Operation, ...]
-    """Operations without the conversions; empty if a tensor is dequantized and quantized again."""
+    """Float operations of the group; empty if a tensor is only dequantized and quantized."""
     entries: tuple[Operation, ...]
     """``dequantize`` operations at its inputs."""
     exits: tuple[Operation, ...]
@@ -31,7 +31,7 @@ class FloatIsland:
 
 
 def check_any_quantized(subject: LintSubject) -> Iterator[Problem]:
-    """Report a program whose convolutions and matrix products are all float."""
+    """Report a program without quantized convolutions or matrix products."""
     products = [op for op in subject.operations if op.kind in _MULTIPLYING]
     quantized = [op for op in subject.operations if _is_quantized(op)]
     idle = products and not any(_is_quantized(op) for op in products)
@@ -57,7 +57,7 @@ def _is_quantized(op: Operation) -> bool:
 
 
 def check_islands(subject: LintSubject) -> Iterator[Problem]:
-    """Report float islands, and layers with weights that are still float."""
+    """Report float operations between quantized ones, and float layers with weights."""
     found = find_islands(subject.operations)
     for island in found:
         yield _describe_island(island)
@@ -71,7 +71,7 @@ def check_islands(subject: LintSubject) -> Iterator[Problem]:
 
 
 def find_islands(operations: Sequence[Operation]) -> tuple[FloatIsland, ...]:
-    """Return connected groups of float operations with quantized inputs and outputs."""
+    """Find the connected groups of float operations with quantized inputs and outputs."""
     parts = _connected_components(operations)
     found = []
     for members in parts:
@@ -170,7 +170,20 @@ def _island_hint(island: FloatIsland) -> str:
 
 
 def find_reason_if_quantized(op: Operation, elem: str) -> str:
-    """Return why the device could not execute an operation if quantized, or an empty string."""
+    """Return why the device could not execute an operation on quantized operands.
+
+    Parameters
+    ----------
+    op
+        A float operation.
+    elem
+        Element type of the quantized operands, such as ``i8``.
+
+    Returns
+    -------
+    str
+        The reason; empty if the device could execute it.
+    """
     views = tuple(
         attrs.evolve(view, type=attrs.evolve(view.type, elem=elem, quant=_ANY_QUANTIZATION))
         if _is_float(view)
@@ -196,7 +209,7 @@ def _describe_float_layer(op: Operation) -> Problem:
 
 
 def check_compilation(subject: LintSubject) -> Iterator[Problem]:
-    """Report what the compiler would refuse, layer by layer."""
+    """Report operations that the compiler refuses."""
     found = find_refusals(
         subject.module,
         subject.device,

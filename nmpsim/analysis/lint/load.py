@@ -1,4 +1,4 @@
-"""Load the program to check and its references from files."""
+"""Loading of the program to check, and of the files that it is compared with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.subject import LintSubject, OriginalBias
-from nmpsim.analysis.program import from_bundle, load_compiled_or_model
+from nmpsim.analysis.program import load_compiled_or_model, program_from_bundle
 from nmpsim.analysis.shadow.constants import read_floats
 from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.bundle import Bundle
@@ -51,7 +51,7 @@ class BiasConstant:
 
     view: View
     tables: tuple[str, ...]
-    """Constants with the scales and zero points per channel; empty if the type has them."""
+    """Constants with the scales and zero points per channel; empty without such constants."""
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class BiasConstant:
         return self.view.buffer.name
 
 
-def bias_constants(module: Module) -> tuple[BiasConstant, ...]:
+def list_bias_constants(module: Module) -> tuple[BiasConstant, ...]:
     """Return the constants that are biases of layers with weights, each once."""
     _, operations = resolve(module)
     found: dict[str, BiasConstant] = {}
@@ -72,10 +72,12 @@ def bias_constants(module: Module) -> tuple[BiasConstant, ...]:
 
 
 def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
-    """Return the float arrays of a file with the size of one of the program's weights or biases.
+    """Read the arrays of a float model that have the size of one of the program's constants.
 
-    Raises:
-        UserError: FILE001, CONST001 or PKG001, or CONST002 if no array has.
+    Raises
+    ------
+    UserError
+        FILE001, CONST001 or PKG001, or CONST002 if no array has.
     """
     weighted = [op for op in resolve(module)[1] if op.kind in (*KINDS, Kind.PRODUCT)]
     views = [view for op in weighted for view in op.operands[2:4] if view.buffer.constant]
@@ -92,17 +94,30 @@ def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
 def read_original_biases(
     module: Module, weights: Path, tensors: Path | None
 ) -> dict[str, OriginalBias]:
-    """Return the program's biases as they are in another program's files.
+    """Read the biases that a program had before its bias types were changed.
 
-    ``tensors`` is the sidecar with that program's scales; without it ``X.tensors.json`` next to
-    ``X.npz`` is taken, if it is there.
+    Parameters
+    ----------
+    module
+        The program to check.
+    weights
+        ``.npz`` file with the earlier program's constants.
+    tensors
+        Sidecar file with its scales; if None, ``X.tensors.json`` next to ``X.npz``, if it exists.
 
-    Raises:
-        UserError: FILE001, CONST001, CONST004, or CONST002 if the file has none of the biases.
+    Returns
+    -------
+    dict of str to OriginalBias
+        Earlier biases by constant name.
+
+    Raises
+    ------
+    UserError
+        FILE001, CONST001, CONST004, or CONST002 if the file has none of the biases.
     """
     sidecar = _sidecar_of(weights) if tensors is None else tensors
     types = parse_scales(read_scales_file(sidecar), Place(str(sidecar))) if sidecar else {}
-    originals = dict(_original_biases(bias_constants(module), weights, types))
+    originals = dict(_original_biases(list_bias_constants(module), weights, types))
     if not originals:
         raise _nothing_comparable(weights, "integer array with the name and size of a bias")
     return originals
@@ -157,23 +172,34 @@ def _nothing_comparable(path: Path, what: str) -> UserError:
 
 @attrs.frozen
 class StaleTypes:
-    """A sidecar file that is older than the types in the text."""
+    """Sidecar entries of a program whose bias types were changed in the text only."""
 
     tensors: Mapping[str, Any]
-    """Content of the sidecar without the entries that the text contradicts."""
+    """Entries of the sidecar that agree with the text."""
     originals: Mapping[str, OriginalBias]
-    """Biases whose type was changed in the text while the payload is still the sidecar's."""
+    """Biases whose type was changed in the text although their payload was not."""
 
 
 def split_stale_types(
     printed: Module, tensors: Mapping[str, Any], payloads: Mapping[str, Array], place: Place
 ) -> StaleTypes:
-    """Separate the biases whose types differ between the text and the sidecar.
+    """Separate sidecar entries that contradict the text about the type of a bias.
 
-    Any other difference of text and sidecar stays: attaching the scales refuses it.
-    The sidecar's digest of a payload shows whether the payload is unchanged.
+    Other contradictions remain, and attaching the scales reports them as errors. The digest of a
+    payload in the sidecar shows whether the payload is unchanged.
+
+    Parameters
+    ----------
+    printed
+        The module as read from text.
+    tensors
+        Content of the sidecar.
+    payloads
+        Values of constants by name.
+    place
+        The sidecar file, for errors.
     """
-    biases, exact = bias_constants(printed), parse_scales(tensors, place)
+    biases, exact = list_bias_constants(printed), parse_scales(tensors, place)
     stale = {
         bias.name: exact[bias.name]
         for bias in biases
@@ -205,7 +231,7 @@ def _digest_fits(entry: Mapping[str, Any], payload: Array) -> bool:
 
 @attrs.frozen
 class References:
-    """Files to compare a program with."""
+    """Files that a program is compared with; None for files that are not given."""
 
     float_weights: Path | None = None
     original_weights: Path | None = None
@@ -220,19 +246,27 @@ def load_subject(
     numerics: str | None = None,
     references: References | None = None,
 ) -> LintSubject:
-    """Load a program to check.
+    """Load a program and the files that it is compared with.
 
-    Args:
-        program: a verified module with exact scales, a bundle, or a file of LIR, of a model or of
-            a bundle.
-        weights: constants of a file of LIR; without them many rules cannot look.
-        tensors: its exact scales; the sidecar next to it if None. Where it contradicts the text
-            about a bias, the text holds and the sidecar is what the bias was before.
-        numerics: profile; that of the bundle or model, or ``glow-int``, if None.
-        references: files to compare with.
+    Parameters
+    ----------
+    program
+        A verified module with exact scales, a bundle, or a file of LIR, of a model or of
+        a bundle.
+    weights
+        Constants of a file of LIR; without them many rules cannot look.
+    tensors
+        Its exact scales; the sidecar next to it if None. Where it contradicts the text
+        about a bias, the text holds and the sidecar is what the bias was before.
+    numerics
+        Profile; that of the bundle or model, or ``glow-int``, if None.
+    references
+        Files to compare with.
 
-    Raises:
-        UserError: codes of FILE, LIR, CONST, MODEL, BUN, ARG and PKG.
+    Raises
+    ------
+    UserError
+        Codes of FILE, LIR, CONST, MODEL, BUN, ARG and PKG.
     """
     if numerics is not None and numerics not in NUMERICS_NAMES:
         known = ", ".join(NUMERICS_NAMES)
@@ -249,7 +283,7 @@ def _load_program(
     if isinstance(program, Module):
         return LintSubject(program, DEFAULT_NUMERICS)
     carried = (
-        from_bundle(program)
+        program_from_bundle(program)
         if isinstance(program, Bundle)
         else load_compiled_or_model(program, weights, tensors)
     )

@@ -1,4 +1,4 @@
-"""The rules about ranges: a type against its values, and a profile against the program.
+"""The rules about value ranges of types and of recorded profiles.
 
 These are ``range-wasted``, ``range-too-narrow``, ``ranges-foreign`` and ``ranges-unknown``.
 """
@@ -14,23 +14,23 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.lint.findings import Problem, Severity
-from nmpsim.analysis.lint.fixed_values import quantized_weights
+from nmpsim.analysis.lint.fixed_values import read_quantized_weights
 from nmpsim.analysis.lint.subject import Array, LintSubject
-from nmpsim.analysis.weighted import WEIGHTED, LayerScales, layer_scales, weight_rows
+from nmpsim.analysis.weighted import WEIGHTED, LayerScales, read_layer_scales, read_weight_rows
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.quantization import SCHEMAS, Range, choose_parameters
 from nmpsim.quantization.profile import ProfileLookup
 
 MAX_WASTED_SHARE = 1.0 / 4.0
-"""Used share of the range below which a tensor is reported: two bits are unused."""
+"""Used share of a type's range below which a tensor is reported: two bits are unused."""
 MAX_WASTED_SHARE_FOR_WARNING = 1.0 / 16.0
 """Used share below which the finding is a warning: four bits are unused."""
 
 
 def check_wasted_ranges(subject: LintSubject) -> Iterator[Problem]:
-    """Report weights and recorded results that use a small share of their range."""
-    ranges = usable_ranges(subject)
+    """Report weights and results that use a small share of their type's range."""
+    ranges = get_usable_ranges(subject)
     for op in subject.operations:
         if op.instruction.opcode in WEIGHTED:
             yield from _check_weights_range(op, subject)
@@ -39,15 +39,15 @@ def check_wasted_ranges(subject: LintSubject) -> Iterator[Problem]:
             yield from _check_result_range(op, recorded)
 
 
-def used_share(low: float, high: float, view: View) -> float:
-    """Return the share of a type's integers between two integers."""
+def compute_used_share(low: float, high: float, view: View) -> float:
+    """Compute the share of a type's range between two integers, 0 to 1."""
     lowest, highest = view.limits
     return (high - low) / (highest - lowest)
 
 
 def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Problem]:
     """Check weights, channel by channel if each channel has its own scale."""
-    rows, scales = weight_rows(subject.module, op), layer_scales(subject.module, op)
+    rows, scales = read_weight_rows(subject.module, op), read_layer_scales(subject.module, op)
     if rows is None or scales is None or not rows.size:
         return
     parts = _used_shares(rows, scales, op.operands[2])
@@ -77,7 +77,7 @@ def _used_shares(rows: Array, scales: LayerScales, view: View) -> Array:
     axis = 1 if scales.weights.size > 1 else None
     low = np.minimum(rows.min(axis=axis), scales.weight_offsets)
     high = np.maximum(rows.max(axis=axis), scales.weight_offsets)
-    parts = np.array([used_share(a, b, view) for a, b in zip(low, high, strict=True)])
+    parts = np.array([compute_used_share(a, b, view) for a, b in zip(low, high, strict=True)])
     idle: Array = np.where(low == high, 1.0, parts)  # a channel of zeros needs no range
     return idle
 
@@ -85,7 +85,7 @@ def _used_shares(rows: Array, scales: LayerScales, view: View) -> Array:
 def _check_result_range(op: Operation, recorded: Range) -> Iterator[Problem]:
     view = op.operands[0]
     low, high = min(recorded.low, 0.0) / view.scale, max(recorded.high, 0.0) / view.scale
-    part = used_share(low, high, view)
+    part = compute_used_share(low, high, view)
     if not 0.0 < part < MAX_WASTED_SHARE:
         return
     yield Problem(
@@ -108,23 +108,23 @@ def _describe_share(part: float) -> str:
 
 
 MAX_UNKNOWN_RATIO = 3
-"""A profile that covers fewer than one in this many result names is reported."""
+"""A profile is reported if it covers fewer than one in this many results."""
 MIN_RESULTS = 3
-"""Smallest number of results to judge a profile by."""
+"""Smallest number of results from which a profile is judged."""
 MAX_SCALE_RATIO = 2.0
-"""Largest ratio of a scale and the one its range requires in the closest schema."""
+"""Largest ratio between a scale and the scale that the recorded range requires."""
 
 
 @attrs.frozen
 class ProfileMatch:
-    """How well a recorded profile matches the program."""
+    """Result of comparing a recorded profile with the program."""
 
     compared: str
-    """``constants`` or ``results``."""
+    """``constants`` or ``results``: the values that were compared."""
     known: int
-    """Compared names that the profile covers."""
+    """Number of compared values."""
     mismatches: tuple[str, ...]
-    """Names whose values the recorded range does not fit."""
+    """Names of values outside their recorded range."""
     example: str
     """Description of a mismatch, or of a match if there is none."""
     recorded: Range
@@ -132,25 +132,28 @@ class ProfileMatch:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether more than a third does not match, so the profile is another network's."""
+        """Whether more than half of the compared values mismatch: a profile of another network."""
         return 2 * len(self.mismatches) > self.known
 
 
-def usable_ranges(subject: LintSubject) -> ProfileLookup:
+def get_usable_ranges(subject: LintSubject) -> ProfileLookup:
     """Return the recorded ranges; empty if there are none or they are another network's."""
     found = match_profile(subject)
     return ProfileLookup({} if found is not None and found.is_foreign else subject.ranges or {})
 
 
-def unusable_reason(subject: LintSubject) -> str:
-    """Return why ranges cannot be compared, or an empty string if they can."""
+def find_unusable_reason(subject: LintSubject) -> str:
+    """Return why recorded ranges are not used, or an empty string if they are."""
     found = match_profile(subject)
     return "the profile is that of another network" if found and found.is_foreign else ""
 
 
 @lru_cache(maxsize=1)  # several rules ask
 def match_profile(subject: LintSubject) -> ProfileMatch | None:
-    """Match a profile by its constants, or else by its results; None if neither can be judged."""
+    """Compare a recorded profile with the program's constants, or else with its results.
+
+    None without a profile, or if neither constants nor results are known well enough.
+    """
     if not subject.ranges:
         return None
     recorded = ProfileLookup(subject.ranges)
@@ -159,7 +162,7 @@ def match_profile(subject: LintSubject) -> ProfileMatch | None:
 
 
 def _match_constants(subject: LintSubject, recorded: ProfileLookup) -> ProfileMatch | None:
-    values = {name: (one.reals, one.steps) for name, one in quantized_weights(subject).items()}
+    values = {name: (one.reals, one.steps) for name, one in read_quantized_weights(subject).items()}
     values |= {one.view.buffer.name: (one.reals, one.scales) for one in subject.biases}
     known = {
         name: (reals, float(steps.max()), range_)
@@ -188,7 +191,7 @@ def _match_results(
 ) -> ProfileMatch | None:
     known = {
         op.instruction.name: (view, range_)
-        for op, view in quantized_results(subject)
+        for op, view in list_quantized_results(subject)
         if (range_ := recorded.find(op.instruction.name)) is not None
     }
     if len(known) < MIN_RESULTS:
@@ -196,7 +199,7 @@ def _match_results(
     others = [
         name
         for name, (view, range_) in known.items()
-        if min(_scale_ratio(view, one) for one in possible_ranges(range_, ranges.values()))
+        if min(_scale_ratio(view, one) for one in list_possible_ranges(range_, ranges.values()))
         > MAX_SCALE_RATIO
     ]
     name = (others or list(known))[0]
@@ -217,11 +220,18 @@ def _scale_ratio(view: View, recorded: Range) -> float:
     return float(np.exp2(np.abs(np.log2(view.scale / wanted))).min()) if view.scale > 0 else 1.0
 
 
-def possible_ranges(own: Range, ranges: Iterable[Range]) -> list[Range]:
-    """Return an operation's range and the ranges of activations that may be fused into it.
+def list_possible_ranges(own: Range, ranges: Iterable[Range]) -> list[Range]:
+    """Return the recorded ranges that may apply to an operation's result.
 
     Glow fuses an activation and uses its type. Any ReLU keeps the highest value exactly; a clip has
     the limits zero and a whole number.
+
+    Parameters
+    ----------
+    own
+        Recorded range of the operation.
+    ranges
+        All recorded ranges.
     """
     after = [
         one
@@ -235,15 +245,15 @@ def possible_ranges(own: Range, ranges: Iterable[Range]) -> list[Range]:
     return [own, *after]
 
 
-def quantized_results(subject: LintSubject) -> Iterator[tuple[Operation, View]]:
-    """Yield every operation with a quantized result, and the result."""
+def list_quantized_results(subject: LintSubject) -> Iterator[tuple[Operation, View]]:
+    """Yield each operation with a quantized result, and the view of the result."""
     for op in subject.operations:
         if op.operands[0].type.quant is not None:
             yield op, op.operands[0]
 
 
 def check_foreign_profile(subject: LintSubject) -> Iterator[Problem]:
-    """Report a profile with matching names but values of another network."""
+    """Report a profile that was recorded from another network."""
     found = match_profile(subject)
     if found is None or not found.is_foreign:
         return
@@ -259,12 +269,12 @@ def check_foreign_profile(subject: LintSubject) -> Iterator[Problem]:
 
 
 def check_profile_coverage(subject: LintSubject) -> Iterator[Problem]:
-    """Report a profile that covers few of the results."""
+    """Report a profile that has ranges for few of the quantized results."""
     if subject.ranges is None:
         return
     recorded = ProfileLookup(subject.ranges)
     stems: dict[str, bool] = defaultdict(bool)
-    for op, _ in quantized_results(subject):
+    for op, _ in list_quantized_results(subject):
         name = op.instruction.name
         stems[strip_numeric_suffix(name)] |= recorded.find(name) is not None
     known = sum(stems.values())
@@ -287,9 +297,9 @@ MIN_COVERED_SHARE_FOR_WARNING = 0.5
 
 
 def check_narrow_ranges(subject: LintSubject) -> Iterator[Problem]:
-    """Report results whose type does not cover the recorded range."""
-    ranges = usable_ranges(subject)
-    for op, view in quantized_results(subject):
+    """Report results whose type does not cover their recorded range."""
+    ranges = get_usable_ranges(subject)
+    for op, view in list_quantized_results(subject):
         recorded = ranges.find(op.instruction.name)
         if recorded is not None:
             yield from _check_narrow_result(op, view, recorded, subject)
@@ -299,7 +309,7 @@ def _check_narrow_result(
     op: Operation, view: View, recorded: Range, subject: LintSubject
 ) -> Iterator[Problem]:
     low, high = view.real_limits
-    meant = possible_ranges(recorded, (subject.ranges or {}).values())
+    meant = list_possible_ranges(recorded, (subject.ranges or {}).values())
     part = max(_covered_share(low, high, view.scale, one) for one in meant)
     if part >= MIN_COVERED_SHARE:
         return

@@ -1,4 +1,4 @@
-"""The rule ``result-differs``: scales and zero points of results against the float model."""
+"""The rule ``result-differs``: scales and zero points that contradict the float model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from nmpsim.analysis.lint.bias_payload import compare_with_float, find_float_bias
 from nmpsim.analysis.lint.findings import Problem
-from nmpsim.analysis.lint.fixed_values import QuantizedWeights, quantized_weights
+from nmpsim.analysis.lint.fixed_values import QuantizedWeights, read_quantized_weights
 from nmpsim.analysis.lint.scales import HALF_PRINTED_DIGIT
 from nmpsim.analysis.lint.subject import SAME_SCALE, Array, Bias, LintSubject
 from nmpsim.analysis.shadow.constants import map_biases_to_filters, quantized_constants
@@ -24,7 +24,7 @@ from nmpsim.quantization import Range
 MAX_ADDED_BITS = 2.75
 """Largest change of surplus bits between a result and its sources."""
 MAX_OPPOSED_BITS = 1.75
-"""Largest change if all its consumers have the opposite one, so the scale in between is wrong."""
+"""Largest change that is opposite to the change of all consumers of the result."""
 SCALE_TOLERANCE = 0.01
 """Relative error of a scale that is reported."""
 NEGATIVE_SHARE_TOLERANCE = 0.4
@@ -32,7 +32,7 @@ NEGATIVE_SHARE_TOLERANCE = 0.4
 
 
 def check_results(subject: LintSubject) -> Iterator[Problem]:
-    """Check results against scales that biases imply, then against a float run on random inputs."""
+    """Report results whose scale or zero point contradicts the float model."""
     if subject.float_weights is None:
         return
     proved = dict(_compare_bias_scales(subject))
@@ -64,7 +64,7 @@ def _compare_bias_scales(subject: LintSubject) -> Iterator[tuple[str, Problem]]:
     ]
     if 2 * len(others) >= len(wide):
         return
-    weights = quantized_weights(subject)
+    weights = read_quantized_weights(subject)
     for bias in others:
         one = weights.get(bias.op.operands[2].buffer.name)
         factors = bias.product_scales / bias.scales
@@ -209,15 +209,15 @@ _PROPORTIONAL = {
 
 @attrs.define(eq=False)
 class RangeEstimate:
-    """Estimated range of a quantized buffer, up to the last result computed in place."""
+    """Estimated value range of a quantized buffer."""
 
     op: Operation
-    """Operation that writes the buffer first."""
+    """First operation that writes the buffer."""
     view: View
     range: Range
     """Range of the last result in the buffer."""
     source_surplus: float | None
-    """Largest ``surplus`` of its sources; None without sources."""
+    """Largest surplus of its sources; None without sources."""
     consumers: list[RangeEstimate] = attrs.field(factory=list)
     """Results computed from this one and from no source with a larger surplus."""
     is_moved: bool = False
@@ -225,18 +225,24 @@ class RangeEstimate:
 
     @property
     def surplus(self) -> float:
-        """Bits by which the type's range exceeds the estimated one."""
+        """Bits by which the type's range exceeds the estimated range."""
         low, high = self.view.real_limits
         return float(np.log2(max(high, -low) / max(self.range.high, -self.range.low)))
 
     @property
     def added_surplus(self) -> float:
-        """Surplus of this result minus that of its sources, in bits."""
+        """Difference of this surplus and that of the sources, in bits; 0 without sources."""
         return 0.0 if self.source_surplus is None else self.surplus - self.source_surplus
 
 
 def estimate_ranges(subject: LintSubject) -> list[RangeEstimate]:
-    """Estimate the range of every quantized result; UserError if the program cannot be run."""
+    """Estimate the range of each quantized result by runs of the float model on random inputs.
+
+    Raises
+    ------
+    UserError
+        If the float model cannot be run.
+    """
     ranges = _float_ranges(subject)
     holding: dict[str, RangeEstimate] = {}
     found: list[RangeEstimate] = []

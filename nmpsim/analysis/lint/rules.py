@@ -27,18 +27,18 @@ from nmpsim.report.fields import NOT_IN_JSON
 
 @attrs.frozen
 class Rule:
-    """A rule of ``nmpsim lint``; docs/lint.md has a section for each, by its name."""
+    """A rule of ``nmpsim lint``; docs/lint.md has a section for each rule."""
 
     name: str
     summary: str
     check: Annotated[Callable[[LintSubject], Iterator[Problem]], NOT_IN_JSON] = attrs.field(
         eq=False
     )
-    """Yields the problems of a program."""
+    """Function that yields the problems of a program."""
     skip_reason: Annotated[Callable[[LintSubject], str], NOT_IN_JSON] = attrs.field(
         default=lambda _: "", eq=False
     )
-    """Returns why the rule cannot be applied to a program, or an empty string if it can."""
+    """Function that returns why the rule cannot be applied, or an empty string."""
 
     def apply(self, subject: LintSubject) -> Iterator[Finding]:
         """Yield the findings of this rule in a program."""
@@ -64,13 +64,13 @@ def _find_place(
     subject: LintSubject, source: Operation | Span | None, tensor: View | str | None
 ) -> Place:
     if isinstance(source, Operation):
-        return subject.place_of(source, tensor if isinstance(tensor, View) else None)
+        return subject.find_place(source, tensor if isinstance(tensor, View) else None)
     return source.place(subject.module.file) if source else Place(subject.module.file)
 
 
 @attrs.frozen
 class SkippedRule:
-    """A rule that was not applied."""
+    """A rule that could not be applied to a program, and the reason."""
 
     rule: str
     reason: str
@@ -131,7 +131,7 @@ RULES: tuple[Rule, ...] = (
         "scales-lost-in-print",
         "a scale of which only the printed decimals are known",
         scales.check_printed_scales,
-        scales.missing_text_reason,
+        scales.find_missing_text_reason,
     ),
     Rule(
         "accumulator-overflow",
@@ -149,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         "range-too-narrow",
         "results whose type does not hold their recorded range",
         ranges.check_narrow_ranges,
-        ranges.unusable_reason,
+        ranges.find_unusable_reason,
     ),
     Rule(
         "ranges-foreign",
@@ -160,7 +160,7 @@ RULES: tuple[Rule, ...] = (
         "ranges-unknown",
         "a profile that covers few of the results",
         ranges.check_profile_coverage,
-        ranges.unusable_reason,
+        ranges.find_unusable_reason,
     ),
     Rule(
         "splat-saturates",
@@ -178,12 +178,12 @@ RULES: tuple[Rule, ...] = (
         islands.check_islands,
     ),
 )
-"""All rules in the order of their findings in a report. A name never changes its meaning."""
+"""All rules in the order in which a report lists their findings; names never change meaning."""
 
 
 @attrs.frozen
 class LintReport:
-    """Findings, most severe first, and the rules that could not be applied."""
+    """Findings of all rules, most severe first, and the rules that were skipped."""
 
     findings: tuple[Finding, ...]
     skipped: tuple[SkippedRule, ...]
@@ -194,7 +194,7 @@ class LintReport:
 
 
 def run_rules(subject: LintSubject) -> LintReport:
-    """Apply every rule to a program."""
+    """Apply all rules to a program."""
     findings: list[Finding] = []
     skipped: list[SkippedRule] = []
     for rule in RULES:

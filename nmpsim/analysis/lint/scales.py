@@ -9,7 +9,7 @@ import attrs
 
 from nmpsim.analysis.lint.findings import Problem, Severity
 from nmpsim.analysis.lint.subject import LintSubject
-from nmpsim.analysis.weighted import constant_values
+from nmpsim.analysis.weighted import read_constant
 from nmpsim.compiler.operations import Operation
 from nmpsim.lir.nodes import Span, TensorType
 from nmpsim.lir.opcodes import OPCODES
@@ -18,13 +18,13 @@ from nmpsim.lir.printer import format_scale
 HALF_PRINTED_DIGIT = 0.5e-9
 """Half a unit of the last of nine printed decimals."""
 MAX_INTEGER_FORM_ERROR = 2.0**-9
-"""Relative error of Glow's integer form of a factor; a larger error of a scale changes results."""
+"""Relative error of Glow's integer form; a larger error of a scale changes results."""
 _SCALE_TABLES = {"FilterScales", "BiasScales", "Scales"}
 
 
 @attrs.frozen
 class ScaledTensor:
-    """A weight, buffer or view with a scale of its own."""
+    """A weight, buffer or view with its own scale."""
 
     name: str
     type: TensorType
@@ -32,8 +32,11 @@ class ScaledTensor:
     span: Span
 
 
-def scaled_tensors(subject: LintSubject) -> Iterator[ScaledTensor]:
-    """Yield every tensor whose own scale is used; channelwise tensors have tables of scales."""
+def list_scaled_tensors(subject: LintSubject) -> Iterator[ScaledTensor]:
+    """Yield each tensor whose own scale is used.
+
+    Tensors of channelwise operations, which have tables of scales, are left out.
+    """
     module = subject.module
     idle = {name for op in subject.operations for name in _unused_scales(op)}
     typed = [(w.name, w.type, w.span) for w in module.weights]
@@ -58,10 +61,10 @@ def _unused_scales(op: Operation) -> Iterator[str]:
 
 
 def check_powers_of_two(subject: LintSubject) -> Iterator[Problem]:
-    """Report scales that are not powers of two, where the profile needs them to be."""
-    operations = [op for op in subject.operations if subject.numerics_of(op) == "nmp"]
+    """Report scales that are not powers of two although the numerics profile requires it."""
+    operations = [op for op in subject.operations if subject.get_numerics(op) == "nmp"]
     concerned = {n for op in operations for v in op.operands for n in (v.name, v.buffer.name)}
-    for tensor in scaled_tensors(subject):
+    for tensor in list_scaled_tensors(subject):
         if tensor.name in concerned and not _is_power_of_two(tensor.scale):
             yield _describe_scale(tensor.name, tensor.scale, tensor.span)
     for op in operations:
@@ -71,7 +74,7 @@ def check_powers_of_two(subject: LintSubject) -> Iterator[Problem]:
 def _check_scale_tables(subject: LintSubject, op: Operation) -> Iterator[Problem]:
     roles = OPCODES[op.instruction.opcode].operands
     for role, view in zip(roles, op.operands, strict=True):
-        values = constant_values(subject.module, view) if role.name in _SCALE_TABLES else None
+        values = read_constant(subject.module, view) if role.name in _SCALE_TABLES else None
         odd = [] if values is None else [float(v) for v in values if not _is_power_of_two(float(v))]
         if odd:
             yield _describe_scale(view.name, odd[0], op.instruction.span, len(odd))
@@ -96,7 +99,7 @@ def _describe_scale(name: str, scale: float, span: Span, count: int = 1) -> Prob
     )
 
 
-def missing_text_reason(subject: LintSubject) -> str:
+def find_missing_text_reason(subject: LintSubject) -> str:
     """Return why printed scales cannot be checked, or an empty string if they can."""
     return "" if subject.printed_only is not None else "the program was not read from LIR text"
 
@@ -104,19 +107,19 @@ def missing_text_reason(subject: LintSubject) -> str:
 def check_printed_scales(subject: LintSubject) -> Iterator[Problem]:
     """Report scales of which only the nine printed decimals are known."""
     known_only = subject.printed_only or frozenset()
-    for tensor in scaled_tensors(subject):
+    for tensor in list_scaled_tensors(subject):
         if tensor.name in known_only or tensor.scale == 0:
             yield _describe_lost_digits(tensor)
     yield from _list_snapped_scales(subject)
 
 
-def significant_digits(scale: float) -> int:
-    """Return the number of significant digits in a scale printed with nine decimals."""
+def count_significant_digits(scale: float) -> int:
+    """Count the significant digits of a scale that is printed with nine decimals."""
     return len(format_scale(scale).replace(".", "").lstrip("0"))
 
 
 def _describe_lost_digits(tensor: ScaledTensor) -> Problem:
-    digits = significant_digits(tensor.scale)
+    digits = count_significant_digits(tensor.scale)
     error = HALF_PRINTED_DIGIT / tensor.scale if digits else math.inf
     severity: Severity = "error" if error > MAX_INTEGER_FORM_ERROR else "warning"
     plural = "" if digits == 1 else "s"
@@ -135,11 +138,11 @@ def _describe_lost_digits(tensor: ScaledTensor) -> Problem:
 
 def _list_snapped_scales(subject: LintSubject) -> Iterator[Problem]:
     """Report all scales that are assumed to be the power of two they print as, in one note."""
-    tensors = [t for t in scaled_tensors(subject) if t.name in subject.snapped]
+    tensors = [t for t in list_scaled_tensors(subject) if t.name in subject.snapped]
     if not tensors:
         return
-    fewest = min(tensors, key=lambda tensor: significant_digits(tensor.scale))
-    digits = significant_digits(fewest.scale)
+    fewest = min(tensors, key=lambda tensor: count_significant_digits(tensor.scale))
+    digits = count_significant_digits(fewest.scale)
     yield Problem(
         "note",
         f"{len(tensors)} scales are taken to be the powers of two that they print as",

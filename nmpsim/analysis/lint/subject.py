@@ -1,4 +1,4 @@
-"""The program that lint rules check, and the references it is compared with."""
+"""The program that lint rules check, with the references that it is compared with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.weighted import WEIGHTED, bias_values, layer_scales
+from nmpsim.analysis.weighted import WEIGHTED, read_bias_values, read_layer_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import instruction_place, resolve
 from nmpsim.config import DeviceConfig, default_device
@@ -24,19 +24,19 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @attrs.frozen(eq=False)
 class OriginalBias:
-    """A bias before its type was changed."""
+    """A bias as it was before its type was changed."""
 
     payload: Array | None
-    """int64 [channels]; None if a digest shows that it is unchanged."""
+    """Stored integers: int64 [channels]; None if a digest shows that they are unchanged."""
     scales: Array | None
-    """float64, one or one per channel; None if the type is not known."""
+    """Scales: float64, one or one per channel; None if the type is unknown."""
     offsets: Array | None
     """Zero points: int64, same shape as ``scales``."""
 
 
 @attrs.define(eq=False, slots=False, frozen=True)
 class LintSubject:
-    """A program to check, with optional references."""
+    """A program to check, with the references that it is compared with."""
 
     module: Module
     numerics: str
@@ -54,7 +54,7 @@ class LintSubject:
     ranges: Mapping[str, Range] | None = None
     """Recorded ranges of results by name, from Glow's profile."""
     printed_only: frozenset[str] | None = None
-    """Tensors of whose scale only nine printed decimals are known; None if not read from text."""
+    """Tensors of which only nine decimals of the scale are known; None for other formats."""
     snapped: frozenset[str] = frozenset()
     """Tensors whose printed scale is assumed to be a power of two."""
     warnings: tuple[str, ...] = ()
@@ -92,12 +92,12 @@ class LintSubject:
         """Whether the values of constants are known."""
         return bool(self.module.constants) or not any(w.constant for w in self.module.weights)
 
-    def numerics_of(self, op: Operation) -> str:
+    def get_numerics(self, op: Operation) -> str:
         """Return the numerics profile of an operation."""
         return self.layer_numerics.get(op.instruction.name, self.numerics)
 
-    def place_of(self, op: Operation, tensor: View | None = None) -> Place:
-        """Return the line of an instruction, or of a constant's declaration."""
+    def find_place(self, op: Operation, tensor: View | None = None) -> Place:
+        """Return the place of an instruction, or of the declaration of one of its constants."""
         if tensor is not None:
             for weight in self.module.weights:
                 if weight.name == tensor.buffer.name:
@@ -111,18 +111,18 @@ SAME_SCALE = 1e-6
 
 @attrs.frozen(eq=False)
 class Bias:
-    """A quantized bias; each array has one entry per channel."""
+    """A quantized bias with its scales; arrays have one entry per channel."""
 
     op: Operation
     view: View
     payload: Array
-    """Stored integers: int64."""
+    """Stored integers: int64 [channels]."""
     offsets: Array
-    """Zero points: int64."""
+    """Zero points: int64 [channels]."""
     scales: Array
-    """Scales as declared, or from a channelwise operation's table: float64."""
+    """Declared scales, or those of a channelwise operation's table: float64 [channels]."""
     product_scales: Array
-    """Scales of the accumulator, input times weights: float64."""
+    """Scales of the accumulator, input times weights: float64 [channels]."""
     result_scale: float
     result_offset: int
     result_magnitude: float
@@ -130,39 +130,39 @@ class Bias:
 
     @property
     def integers(self) -> Array:
-        """Payload minus zero points: int64."""
+        """Stored integers minus zero points: int64 [channels]."""
         centred: Array = self.payload - self.offsets
         return centred
 
     @property
     def reals(self) -> Array:
-        """Real values with the declared scales: float64."""
+        """Real values on the declared scales: float64 [channels]."""
         values: Array = self.scales * self.integers
         return values
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Lowest and highest integer of the element kind."""
+        """Smallest and largest integer of the element type."""
         return self.view.limits
 
     @property
     def is_on_product_scale(self) -> bool:
-        """Whether the declared scale is the accumulator's, Glow's choice if it fits."""
+        """Whether the declared scale equals the scale of the accumulator."""
         return scales_equal(self.scales, self.product_scales)
 
     @property
     def is_on_result_scale(self) -> bool:
-        """Whether the declared scale is the result's, as the NMP's library requires."""
+        """Whether the declared scale equals the scale of the result."""
         return scales_equal(self.scales, np.full_like(self.scales, self.result_scale))
 
-    def scale_text(self) -> str:
-        """Return the declared scales as text for messages."""
+    def format_scales(self) -> str:
+        """Return the declared scale, or its range over the channels, as text for messages."""
         low, high = float(self.scales.min()), float(self.scales.max())
         return f"{low:.9g}" if low == high else f"{low:.9g} to {high:.9g} by channel"
 
 
 def scales_equal(a: Array, b: Array) -> bool:
-    """Return whether two arrays of scales are equal up to rounding."""
+    """Return whether two arrays of scales are equal up to float32 rounding."""
     return bool(np.allclose(a, b, rtol=SAME_SCALE, atol=0.0))
 
 
@@ -172,12 +172,12 @@ def are_valid_scales(values: Array) -> bool:
 
 
 def read_bias(module: Module, op: Operation) -> Bias | None:
-    """Return the bias of a layer with weights, or None.
+    """Read the bias of a layer with weights.
 
-    None if the bias is not quantized, empty or not known, or if a channel has an invalid scale.
+    None if the bias is not quantized, empty or unknown, or if the scale of a channel is invalid.
     """
-    scales = layer_scales(module, op)
-    payload = bias_values(module, op)
+    scales = read_layer_scales(module, op)
+    payload = read_bias_values(module, op)
     if scales is None or scales.bias is None or payload is None or payload.size == 0:
         return None
     if not (are_valid_scales(scales.weights) and are_valid_scales(scales.bias)):

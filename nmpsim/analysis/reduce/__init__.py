@@ -1,4 +1,4 @@
-"""Find the smallest part of a program that still fails.
+"""Reduction of a failing program to the smallest part that still fails.
 
 ``failures`` defines failures, ``extract`` copies layers of a module, ``crop`` reduces a layer to
 one element, ``instruction`` makes a program of one instruction or removes instructions, ``search``
@@ -12,20 +12,20 @@ from nmpsim.analysis.reduce.failures import (
     TrapFailure,
     ViolationFailure,
     add_program_outputs,
-    first_difference,
+    find_first_difference,
 )
 from nmpsim.analysis.reduce.repro import write_repro
-from nmpsim.analysis.reduce.search import Reduced, reduce
+from nmpsim.analysis.reduce.search import Reduction, reduce
 
 __all__ = [
     "DifferenceFailure",
     "Failure",
-    "Reduced",
+    "Reduction",
     "SaturationFailure",
     "TrapFailure",
     "ViolationFailure",
     "add_program_outputs",
-    "first_difference",
+    "find_first_difference",
     "reduce",
     "write_repro",
 ]

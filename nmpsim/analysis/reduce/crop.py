@@ -1,4 +1,4 @@
-"""Crop a layer to one element of its result and the inputs of that element."""
+"""Cropping of a layer to one element of its result and the inputs of that element."""
 
 from __future__ import annotations
 
@@ -43,23 +43,35 @@ class _Crop:
 
 
 def find_computed_element(part: Part, places: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Return the first of these result elements that the layer computes, or None.
+    """Find the first of some elements of a result that the layer computes.
 
-    An insertion leaves the other elements unchanged.
+    An insertion computes only the inserted elements.
+
+    Parameters
+    ----------
+    part
+        A module of one layer.
+    places
+        Coordinates of elements of its result.
     """
     tensors = _Tensors(part)
     return next((at for at in places if _crop_of(part, tensors, at) is not None), None)
 
 
 def crop(part: Part, at: Sequence[int]) -> Part:
-    """Crop a part's layer to the element ``at`` of its result.
+    """Crop a module of one layer to one element of the layer's result.
 
-    Args:
-        part: a module of one layer, and its inputs.
-        at: coordinates in the layer's result.
+    Parameters
+    ----------
+    part
+        A module of one layer, and its inputs.
+    at
+        Coordinates in the layer's result.
 
-    Raises:
-        UserError: COMP001 for an operation without a rule, LIR codes if the result is not valid.
+    Raises
+    ------
+    UserError
+        COMP001 for an operation without a rule, LIR codes if the result is not valid.
     """
     tensors = _Tensors(part)
     found = _crop_of(part, tensors, at)

@@ -1,4 +1,4 @@
-"""Extract layers of a module as a program."""
+"""Extraction of layers of a module as a program."""
 
 from __future__ import annotations
 
@@ -34,20 +34,28 @@ def extract(
     given: Mapping[str, Array],
     outputs: Mapping[str, Array],
 ) -> Part:
-    """Extract layers as a program.
+    """Extract layers of a module as a program.
 
     Tensors that they read but do not write become inputs with their contents at the start of the
     first layer; results become outputs.
 
-    Args:
-        module: the whole program, with its constants.
-        layers: all of its layers, in the order of the run.
-        wanted: indices of the layers to extract.
-        given: inputs of the run as the device stored them, by name.
-        outputs: outputs of all earlier layers by the keys of saved layers.
+    Parameters
+    ----------
+    module
+        The whole program, with its constants.
+    layers
+        All of its layers, in the order of the run.
+    wanted
+        Indices of the layers to extract.
+    given
+        Inputs of the run as the device stored them, by name.
+    outputs
+        Outputs of all earlier layers by the keys of saved layers.
 
-    Raises:
-        UserError: LIR codes if the result is not a valid program.
+    Raises
+    ------
+    UserError
+        LIR codes if the result is not a valid program.
     """
     kept = _instructions(module, [layers[index] for index in wanted])
     used = {operand.name for instruction in kept for operand in instruction.operands}

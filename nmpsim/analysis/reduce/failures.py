@@ -1,4 +1,4 @@
-"""Failures of a run, which can be checked in a run of a part of the program."""
+"""Kinds of failures of a run, and whether a part of the program shows the same failure."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class _Failure:
         """Yield the coordinates of the failing elements of a result; none by default."""
         return iter(())
 
-    def at(self, place: Sequence[int]) -> Self:
+    def restrict_to(self, place: Sequence[int]) -> Self:
         """Return the failure restricted to one element; by default the failure itself."""
         return self
 
 
 @attrs.frozen
 class TrapFailure(_Failure):
-    """Failure of a run that ends with a trap."""
+    """A run that ends with a trap."""
 
     kind: str
     cause: int | None
@@ -42,8 +42,8 @@ class TrapFailure(_Failure):
     """Description of the invalid descriptor word in the message; empty for other traps."""
 
     @classmethod
-    def of(cls, trap: TrapReport) -> TrapFailure:
-        """Return the failure of a run that ended with this trap."""
+    def from_trap(cls, trap: TrapReport) -> TrapFailure:
+        """Return the failure of a run that ended with a trap."""
         return cls(trap.kind, trap.cause, _fault(trap))
 
     @property
@@ -52,35 +52,35 @@ class TrapFailure(_Failure):
         return f"{self.kind.replace('_', ' ')} {self.fault}".rstrip()
 
     def occurs_in(self, report: RunReport) -> bool:
-        """Return whether a run of a part ends with the same trap."""
+        """Return whether a run of a part ended with the same trap."""
         trap = report.trap
-        return trap is not None and TrapFailure.of(trap) == self
+        return trap is not None and TrapFailure.from_trap(trap) == self
 
 
 @attrs.frozen
 class ViolationFailure(_Failure):
-    """Failure of a program that violates the contract of the instruction set."""
+    """A program that violates the contract of the instruction set."""
 
     category: str
     case: str
     operand: str
     instruction: str
-    """Mnemonic; empty for the host. ``other`` is empty without an earlier instruction."""
+    """Mnemonic of the violating instruction; empty for the host."""
     other: str
     place: tuple[int | None, ...] | None = None
-    """Cores and addresses of both; None for a part that is recompiled."""
+    """Cores and addresses of both instructions; None for a recompiled part."""
 
     @classmethod
-    def of(cls, found: ViolationReport) -> ViolationFailure:
-        """Return the failure of a run that ended with this violation."""
+    def from_violation(cls, found: ViolationReport) -> ViolationFailure:
+        """Return the failure of a run with a violation."""
         names = (_mnemonic(found.instruction), _mnemonic(found.other_instruction))
         return cls(found.category, found.case, found.operand, *names)
 
     @classmethod
-    def at_instructions(cls, found: ViolationReport) -> ViolationFailure:
+    def at_same_instructions(cls, found: ViolationReport) -> ViolationFailure:
         """Return the failure restricted to the same instructions of the same cores."""
         place = (found.core, found.pc, found.other_core, found.other_pc)
-        return attrs.evolve(cls.of(found), place=place)
+        return attrs.evolve(cls.from_violation(found), place=place)
 
     @property
     def text(self) -> str:
@@ -89,20 +89,20 @@ class ViolationFailure(_Failure):
         return f"{self.category}: {self.operand} of {self.instruction or 'the host'}{after}"
 
     def occurs_in(self, report: RunReport) -> bool:
-        """Return whether the first violation in a run of a part is this one."""
+        """Return whether the first violation in a run of a part is this failure."""
         found = report.contract.violation
         if found is None:
             return False
         return self == (
-            ViolationFailure.of(found)
+            ViolationFailure.from_violation(found)
             if self.place is None
-            else ViolationFailure.at_instructions(found)
+            else ViolationFailure.at_same_instructions(found)
         )
 
 
 @attrs.frozen(eq=False)
 class DifferenceFailure(_Failure):
-    """Failure of a layer whose result differs from the expected one."""
+    """A layer whose result differs from the expected result."""
 
     layer: str
     expected: Array
@@ -122,19 +122,19 @@ class DifferenceFailure(_Failure):
         )
 
     def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
-        """Return the coordinates of the layer's wrong elements."""
+        """Yield the coordinates of the layer's wrong elements."""
         values = next(v for k, v in report.layer_outputs.items() if _name(k) == self.layer)
         for place in np.argwhere(values != self.expected.reshape(values.shape)):
             yield tuple(place.tolist())
 
-    def at(self, place: Sequence[int]) -> DifferenceFailure:
-        """Return the failure restricted to one element."""
+    def restrict_to(self, place: Sequence[int]) -> DifferenceFailure:
+        """Return the failure restricted to one element of the result."""
         return DifferenceFailure(self.layer, self.expected[tuple(slice(i, i + 1) for i in place)])
 
 
 @attrs.frozen
 class SaturationFailure(_Failure):
-    """Failure of a layer with saturated values."""
+    """A layer with saturated values."""
 
     layer: str
 
@@ -150,7 +150,7 @@ class SaturationFailure(_Failure):
         )
 
     def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
-        """Return the coordinates of saturated values of a part's only layer."""
+        """Yield the coordinates of saturated values of a part's only layer."""
         return (one.first for layer in report.layers for one in layer.saturation if not one.wanted)
 
 
@@ -158,7 +158,10 @@ Failure = TrapFailure | ViolationFailure | DifferenceFailure | SaturationFailure
 
 
 def add_program_outputs(report: RunReport, layers: Sequence[Layer]) -> RunReport:
-    """Add the program's outputs to a report as outputs of layers without a closing barrier."""
+    """Return a report in which the program's outputs are also outputs of their layers.
+
+    A layer without a closing barrier has no saved output otherwise.
+    """
     if report.trap is not None:
         return report
     last = {
@@ -169,12 +172,29 @@ def add_program_outputs(report: RunReport, layers: Sequence[Layer]) -> RunReport
     return attrs.evolve(report, layer_outputs={**report.layer_outputs, **last})
 
 
-def first_difference(
+def find_first_difference(
     report: RunReport, layers: Sequence[Layer], reference: Mapping[str, Array]
 ) -> DifferenceFailure | None:
-    """Return the first layer of a run whose output differs from the reference, by name.
+    """Find the first layer of a run whose output differs from the reference.
 
-    Raises DIFF001 if the reference has no result to compare with.
+    Parameters
+    ----------
+    report
+        Report of the run, with outputs of layers.
+    layers
+        Layers of the program in order.
+    reference
+        Expected results by name of the layer.
+
+    Returns
+    -------
+    DifferenceFailure or None
+        None if no output differs.
+
+    Raises
+    ------
+    UserError
+        DIFF001 if the reference has no result to compare with.
     """
     done = [layer for layer in layers if layer_key(layer) in report.layer_outputs]
     pairs = [

@@ -1,4 +1,4 @@
-"""Reduce a compiled program to one instruction, or remove instructions from it.
+"""Reduction of a compiled program to one instruction, or by removing instructions.
 
 One instruction with its descriptor, registers and scratchpad becomes a program in assembly. For a
 violation of the contract, whose order of accesses depends on the code, removed instructions are
@@ -35,7 +35,7 @@ from nmpsim.isa.codec import decode, encode
 from nmpsim.isa.shared_words import ELEMENTS
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Unit
 from nmpsim.memory.address_map import word_at
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 Array = npt.NDArray[Any]
 
@@ -58,9 +58,22 @@ def find_computing_instruction(
     layer: Layer,
     at: Sequence[int],
 ) -> InstructionPart | None:
-    """Return the last instruction of a layer that writes the element ``at`` of its result.
+    """Extract the last instruction of a layer that writes one element of its result.
 
-    None if it is not known; only instructions that can saturate record their elements.
+    Parameters
+    ----------
+    bundle, inputs, config, engine
+        The program, its inputs, the device and the engine of the run.
+    layer
+        The layer.
+    at
+        Coordinates of the element.
+
+    Returns
+    -------
+    InstructionPart or None
+        None if the instruction is unknown; only instructions that can saturate record their
+        elements.
     """
     flat = int(np.ravel_multi_index(tuple(at), layer.output.shape))
     work = _record_work(Device(config, engine), bundle, inputs)
@@ -99,7 +112,7 @@ def _element(
 ) -> InstructionElement | None:
     """Return where an instruction writes a layer element; None if it does not write it."""
     found = decode_tensor_instruction(bundle, pc, descriptor)
-    offset = None if found is None else found.offset_of(flat)
+    offset = None if found is None else found.find_offset(flat)
     if found is None or offset is None:
         return None
     words = found.words
@@ -138,7 +151,7 @@ def _run(
     machine: Machine, config: DeviceConfig, engine: str, stops: StopConditions, core: int, left: int
 ) -> tuple[Outcome, int]:
     """Run to the end of a segment, or until ``left`` issues of the instruction have passed."""
-    runner, costs = make_engine(engine), costs_of(config)
+    runner, costs = make_engine(engine), get_costs(config)
     while True:
         outcome = runner.run(machine, costs, TURNS, False, stops)
         if outcome == Outcome.STOPPED and left > 0:
@@ -154,7 +167,7 @@ SCRATCHPAD, RESULT = "scratchpad", "result"
 
 @attrs.frozen(eq=False)
 class InstructionPart:
-    """A program that executes one instruction."""
+    """A program in assembly that executes one instruction."""
 
     text: str
     bundle: bytes
@@ -163,7 +176,7 @@ class InstructionPart:
 
 @attrs.frozen
 class InstructionElement:
-    """An element that a tensor instruction computes, and its layer."""
+    """An element of a layer's result and its address in the scratchpad."""
 
     layer: str
     elem: str
@@ -179,17 +192,25 @@ def extract_instruction(
     config: DeviceConfig,
     wanted: InstructionElement | None = None,
 ) -> InstructionPart | None:
-    """Return a one-core program of a core's next instruction; None if it cannot be decoded.
+    """Extract the next instruction of a core as a program for one core.
 
-    Args:
-        machine: state just before the instruction.
-        core: the core.
-        pc: address of the instruction.
-        config: the device.
-        wanted: an element of the instruction's result that is the program's output.
+    Parameters
+    ----------
+    machine
+        State just before the instruction.
+    core
+        The core.
+    pc
+        Address of the instruction.
+    config
+        The device.
+    wanted
+        An element of the instruction's result that is the program's output.
 
-    Raises:
-        UserError: ASM codes if the result is not a valid program.
+    Raises
+    ------
+    UserError
+        ASM codes if the result is not a valid program.
     """
     word = word_at(machine, core, pc)
     if word is None:
@@ -268,7 +289,7 @@ Inputs = Mapping[str, npt.NDArray[Any]]
 
 @attrs.frozen(eq=False)
 class ReducedProgram:
-    """A program with instructions removed."""
+    """A program from which tensor instructions were removed."""
 
     image: bytes
     kept: int
@@ -279,7 +300,7 @@ class ReducedProgram:
 def remove_instructions(
     bundle: Bundle, inputs: Inputs, device: Device, failure: ViolationFailure
 ) -> ReducedProgram:
-    """Return the program with few tensor instructions that still has the violation."""
+    """Remove the tensor instructions of a program that a contract violation does not need."""
     issued = _record_work(device, bundle, inputs)
     order = np.lexsort((issued["begin"], issued["core"], issued["layer"]))
     all_of_them = [pc for pc in dict.fromkeys(issued["pc"][order].tolist()) if _is_code(bundle, pc)]
@@ -306,7 +327,14 @@ def remove_instructions(
 def minimize(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
     """Return a part of ``items`` that fails and from which no item can be removed.
 
-    This is the ddmin algorithm of Zeller and Hildebrandt, which removes larger parts first.
+    Source: the ddmin algorithm of Zeller and Hildebrandt, which removes larger parts first.
+
+    Parameters
+    ----------
+    items
+        Items that fail together.
+    fails
+        Function that returns whether a part of the items fails.
     """
     kept, pieces = list(items), 2
     while len(kept) > 1:

@@ -1,4 +1,4 @@
-"""Write a reduced program as a folder that checks itself."""
+"""Writing of a reduced program as a folder that checks itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 import numpy.typing as npt
 
 from nmpsim.analysis.reduce.failures import DifferenceFailure, SaturationFailure
-from nmpsim.analysis.reduce.search import Reduced
+from nmpsim.analysis.reduce.search import Reduction
 from nmpsim.atomic import cannot_write, write_file, write_npz
 from nmpsim.core.run import layer_key
 from nmpsim.diagnostics import Place, fail
@@ -35,11 +35,27 @@ class ReproDocument(TypedDict):
     parts_tried: int
 
 
-def write_repro(folder: Path, found: Reduced) -> tuple[str, ...]:
-    """Write a new folder and return the names of its files.
+def write_repro(folder: Path, found: Reduction) -> tuple[str, ...]:
+    """Write a reduced program as a new folder with a suite for ``nmpsim check``.
 
-    ``nmpsim check FOLDER/suite.toml`` fails as long as the failure exists. UserError FILE002 if the
-    folder exists and is not empty.
+    The suite fails as long as the program fails.
+
+    Parameters
+    ----------
+    folder
+        A new or empty folder.
+    found
+        The reduced program.
+
+    Returns
+    -------
+    tuple of str
+        Names of the files in the folder.
+
+    Raises
+    ------
+    UserError
+        FILE002 if the folder cannot be written or is not empty.
     """
     _make(folder)
     image = bytes(found.bundle.file) if found.image is None else found.image
@@ -72,7 +88,7 @@ def _write_text(path: Path, text: str) -> None:
     write_file(path, lambda file: file.write(text.encode()))
 
 
-def _expected(found: Reduced) -> Mapping[str, npt.NDArray[Any]]:
+def _expected(found: Reduction) -> Mapping[str, npt.NDArray[Any]]:
     failure = found.failure
     if not isinstance(failure, DifferenceFailure):
         return {}
@@ -83,7 +99,7 @@ def _expected(found: Reduced) -> Mapping[str, npt.NDArray[Any]]:
     }
 
 
-def _suite(found: Reduced) -> str:
+def _suite(found: Reduction) -> str:
     lines = [
         f"# {found.failure.text}",
         "[[case]]",
@@ -99,7 +115,7 @@ def _suite(found: Reduced) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _facts(found: Reduced) -> ReproDocument:
+def _facts(found: Reduction) -> ReproDocument:
     trap = found.report.trap
     return {
         "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""Try parts of a program, the smallest first, until one fails as the whole program did."""
+"""Search for the smallest part of a program that fails like the whole program."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _TILINGS = (DEFAULT_TILING, *(one for one in TILINGS if one != DEFAULT_TILING))
 
 
 @attrs.frozen(eq=False)
-class Reduced:
-    """A part of a program that fails as the whole program does."""
+class Reduction:
+    """A part of a program that fails like the whole program."""
 
     failure: Failure
     image: bytes | None
@@ -86,21 +86,28 @@ def reduce(
     report: RunReport,
     failure: Failure,
     progress: Callable[[str], None] | None = None,
-) -> Reduced:
-    """Return the smallest part found that fails in the same way, or the whole program.
+) -> Reduction:
+    """Find the smallest part of a program that fails in the same way.
 
     Tried in this order: the instruction that trapped, on one core; the failing layer with each
     tiling mode, and ever more layers before it, recompiled for one core and for all; the
     instruction that computes a wrong element, or the program without instructions that a violation
     does not need. If a single layer fails, one element of its result is tried too.
 
-    Args:
-        bundle: the program.
-        inputs: inputs of the run.
-        device: the device of the last run.
-        report: report of that run, with ``save_layers=True`` (and ``add_program_outputs``).
-        failure: the failure to reproduce.
-        progress: called with a description of each attempt.
+    Parameters
+    ----------
+    bundle
+        The program.
+    inputs
+        Inputs of the run.
+    device
+        The device of the last run.
+    report
+        Report of that run, with ``save_layers=True`` (and ``add_program_outputs``).
+    failure
+        The failure to reproduce.
+    progress
+        Called with a description of each attempt.
     """
     whole = _FailedRun(bundle, inputs, device, report, failure)
     tried, told = 0, progress or (lambda what: None)
@@ -116,7 +123,7 @@ def reduce(
         if found is not None:
             smaller = _crop_to_element(whole, found, attempt.config)
             return attrs.evolve(smaller or found, tried=tried + (smaller is not None))
-    return Reduced(failure, None, bundle, inputs, report, "the whole program", tried)
+    return Reduction(failure, None, bundle, inputs, report, "the whole program", tried)
 
 
 @attrs.frozen(eq=False)
@@ -129,7 +136,7 @@ class _Attempt:
     slicing: str | None = None
     """Tiling mode, if the part is recompiled."""
 
-    def run(self, failure: Failure, engine: str) -> Reduced | None:
+    def run(self, failure: Failure, engine: str) -> Reduction | None:
         """Return the part if it can be made and fails."""
         try:
             image, inputs, module, assembly = self.make()
@@ -143,7 +150,7 @@ class _Attempt:
         if not failure.occurs_in(report):
             return None
         what, slicing = self.what, self.slicing
-        return Reduced(failure, image, bundle, inputs, report, what, 0, module, assembly, slicing)
+        return Reduction(failure, image, bundle, inputs, report, what, 0, module, assembly, slicing)
 
 
 def _trap_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
@@ -175,7 +182,7 @@ def _instruction_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
             lambda: find_computing_instruction(bundle, inputs, config, engine, layer, at),
         ),
         attrs.evolve(config, cores_count=1),
-        whole.failure.at(at),
+        whole.failure.restrict_to(at),
     )
 
 
@@ -184,7 +191,7 @@ def _removal_attempts(whole: _FailedRun, told: Callable[[str], None]) -> Iterato
     found = whole.report.contract.violation
     if not isinstance(whole.failure, ViolationFailure) or found is None:
         return
-    there = ViolationFailure.at_instructions(found)
+    there = ViolationFailure.at_same_instructions(found)
     told("the program with fewer and fewer tensor instructions")
     rest = remove_instructions(whole.bundle, whole.inputs, whole.device, there)
     made: BuiltPart = (rest.image, whole.inputs, None, None)
@@ -259,7 +266,7 @@ def _compile_part(whole: _FailedRun, part: Part, config: DeviceConfig, slicing: 
     return bytes(made), part.inputs, part.module, None
 
 
-def _crop_to_element(whole: _FailedRun, found: Reduced, config: DeviceConfig) -> Reduced | None:
+def _crop_to_element(whole: _FailedRun, found: Reduction, config: DeviceConfig) -> Reduction | None:
     """Return the part cropped to one element of its result, if it still fails."""
     slicing = found.slicing
     if found.module is None or slicing is None or len(found.bundle.metadata.layers) != 1:
@@ -275,7 +282,7 @@ def _crop_to_element(whole: _FailedRun, found: Reduced, config: DeviceConfig) ->
 
     what = f"element [{', '.join(map(str, at))}] of {found.what}"
     attempt = _Attempt(what, make, config, slicing=slicing)
-    return attempt.run(found.failure.at(at), whole.report.engine)
+    return attempt.run(found.failure.restrict_to(at), whole.report.engine)
 
 
 def _failing_layer(whole: _FailedRun) -> int:

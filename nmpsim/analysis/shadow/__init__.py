@@ -1,16 +1,16 @@
-"""Find the sources of each layer's error by a second evaluation in real arithmetic.
+"""Attribution of each layer's error to its sources, by an evaluation in real arithmetic.
 
 ``compare`` defines the parts of an error and compares a run; ``run`` restores the operands of each
 layer; ``constants`` and ``matching`` find the float values of quantized constants.
 """
 
 from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
-from nmpsim.analysis.shadow.run import ShadowEvaluation, float_weights
+from nmpsim.analysis.shadow.run import ShadowEvaluation, match_float_weights
 
 __all__ = [
     "RecordedRun",
     "RunLayer",
     "ShadowEvaluation",
     "compare_run",
-    "float_weights",
+    "match_float_weights",
 ]

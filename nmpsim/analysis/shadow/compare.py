@@ -61,14 +61,20 @@ def compare_layer(
     network: Real | None,
     saturated_channels: Collection[int] = (),
 ) -> ShadowLayer:
-    """Compute the errors of one layer.
+    """Compute the errors of one layer of a run.
 
-    Args:
-        index: position of the layer in the report.
-        layer: its operands and its output on the device.
-        floats: float values of constants; None without float weights.
-        network: output of the float network; None without float weights.
-        saturated_channels: channels in which the device saturated values before the result.
+    Parameters
+    ----------
+    index
+        Position of the layer in the report.
+    layer
+        Its operands and its output on the device.
+    floats
+        Float values of constants; None without float weights.
+    network
+        Output of the float network; None without float weights.
+    saturated_channels
+        Channels in which the device saturated values before the result.
     """
     name = layer.steps[-1].instruction.name
     if reason := _not_comparable(layer):
@@ -80,7 +86,7 @@ def compare_layer(
     def against(right: Real | None, found: Real | None = values.device) -> ErrorSize | None:
         if right is None or found is None:
             return None
-        return error_size(right, found - right, unit)
+        return measure_error(right, found - right, unit)
 
     return ShadowLayer(
         index,
@@ -102,11 +108,23 @@ def evaluate(
     network: Real | None,
     saturated_channels: Collection[int] = (),
 ) -> Evaluations:
-    """Compute a layer in real arithmetic: with its quantized constants, and with float ones."""
+    """Evaluate a layer in real arithmetic, with its quantized and with its float constants.
+
+    Parameters
+    ----------
+    layer
+        Operands of the layer and its output on the device.
+    floats
+        Float values of constants; None without float weights.
+    network
+        Output of the float network; None without float weights.
+    saturated_channels
+        Channels in which the device saturated values before the result.
+    """
     type_ = layer.result.type
     real = _real(layer, {}, {})
     device = dequantize(layer.output, type_)
-    in_range = with_saturation(clip_to_range(real, type_), device, saturated_channels, type_)
+    in_range = add_early_saturation(clip_to_range(real, type_), device, saturated_channels, type_)
     if floats is None:
         return Evaluations(device, real, in_range)
     bias, weights = (
@@ -171,7 +189,7 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen
 class RunLayer:
-    """Instructions of a layer of a recorded run."""
+    """Instructions of one layer of a recorded run."""
 
     numbers: tuple[int, ...]
     """Numbers of its instructions, in order."""
@@ -186,7 +204,7 @@ class RecordedRun:
     inputs: Mapping[str, Array]
     """Stored values of the program's inputs by name."""
     real_inputs: Mapping[str, Array]
-    """Real values of the inputs: those before quantization, if the inputs are quantized."""
+    """Real values of the inputs, before quantization if the inputs are quantized."""
     layers: Sequence[RunLayer]
     outputs: Mapping[int, Array]
     """Output in the logical shape by the number of a layer's last instruction."""
@@ -197,11 +215,15 @@ def compare_run(
 ) -> Iterator[ShadowLayer]:
     """Compute the errors of every layer of a run, in program order.
 
-    Args:
-        module: the program, with its constants.
-        run: the recorded run.
-        floats: float values of constants, in the LIR's layout; without them only some errors
-            are known.
+    Parameters
+    ----------
+    module
+        The program, with its constants.
+    run
+        The recorded run.
+    floats
+        Float values of constants, in the LIR's layout; without them only some errors
+        are known.
     """
     network = None if floats is None else _FloatNetwork(module, run, floats)
     chains = [layer.numbers for layer in run.layers]
@@ -237,7 +259,7 @@ class _FloatNetwork:
 
 @attrs.frozen(eq=False)
 class Evaluations:
-    """A layer's output on the device and in real arithmetic; all arrays have the same shape."""
+    """A layer's output on the device and in real arithmetic: arrays of one shape."""
 
     device: Real
     """``y``: the device's dequantized output."""
@@ -253,13 +275,17 @@ class Evaluations:
     """``F``: of the float network."""
 
 
-def error_size(reference: Real, error: Real, step: float | None) -> ErrorSize:
+def measure_error(reference: Real, error: Real, step: float | None) -> ErrorSize:
     """Measure an error relative to the expected values.
 
-    Args:
-        reference: the expected values.
-        error: actual values minus expected ones.
-        step: real size of one unit of the last place; None if the output is float.
+    Parameters
+    ----------
+    reference
+        The expected values.
+    error
+        Actual values minus expected ones.
+    step
+        Real size of one unit of the last place; None if the output is float.
     """
     size = np.abs(error)
     return ErrorSize(
@@ -270,7 +296,7 @@ def error_size(reference: Real, error: Real, step: float | None) -> ErrorSize:
 
 
 def clip_to_range(real: Real, type_: TensorType) -> Real:
-    """Clip real values to a type's range; a float type has none."""
+    """Clip real values to the range of a quantized type; a float type has no range."""
     if type_.quant is None:
         return real
     limits = np.iinfo(type_.dtype)
@@ -278,13 +304,24 @@ def clip_to_range(real: Real, type_: TensorType) -> Real:
     return np.clip(real, low, high)
 
 
-def with_saturation(
+def add_early_saturation(
     in_range: Real, device: Real, channels: Collection[int], type_: TensorType
 ) -> Real:
-    """Return ``C`` with saturation before the result, in an accumulator or a scale.
+    """Add the effect of saturation before the result, in an accumulator or a scale, to ``C``.
 
     In the channels that the device reports, an error of more than one unit of the last place is
     saturation; rounding errors are smaller.
+
+    Parameters
+    ----------
+    in_range
+        ``C``: real values clipped to the type's range.
+    device
+        ``y``: values of the device.
+    channels
+        Channels in which the device saturated values before the result.
+    type_
+        Type of the result.
     """
     if not channels or type_.quant is None:
         return in_range
@@ -311,9 +348,9 @@ def split_error(values: Evaluations, step: float | None) -> Split:
     reference = values.real if values.network is None else values.network
     steps = (values.network, values.isolated, values.quantized_bias, values.real)
     inherited, bias, weights = (
-        None if right is None or found is None else error_size(reference, found - right, step)
+        None if right is None or found is None else measure_error(reference, found - right, step)
         for right, found in pairwise(steps)
     )
-    saturation = error_size(reference, values.in_range - values.real, step)
-    rescale = error_size(reference, values.device - values.in_range, step)
+    saturation = measure_error(reference, values.in_range - values.real, step)
+    rescale = measure_error(reference, values.device - values.in_range, step)
     return Split(inherited, bias, weights, saturation, rescale)

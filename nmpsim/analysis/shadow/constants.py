@@ -1,4 +1,4 @@
-"""Real values of quantized constants, float weights in files, and their layouts.
+"""Real values of quantized constants, and float weights from files.
 
 Glow converts convolution filters from OIHW to OHWI, transposes the weights of fully connected
 layers if necessary, and permutes those after a flattened NCHW activation, because its own
@@ -32,16 +32,21 @@ Array = npt.NDArray[Any]
 
 
 def read_floats(path: Path, sizes: Collection[int]) -> dict[str, Array]:
-    """Return the float arrays of a file with one of these numbers of elements, by name.
+    """Read the float arrays of a file that have one of the given sizes, by name.
 
-    Args:
-        path: an ``.npz`` file, or an ONNX model (``.onnx``), of which only the initializers are
-            read and nothing is run; its batch norms are folded, into arrays of their own.
-        sizes: numbers of elements; other arrays are not read.
+    Parameters
+    ----------
+    path
+        An ``.npz`` file, or an ONNX model (``.onnx``), of which only the initializers are
+        read and nothing is run; its batch norms are folded, into arrays of their own.
+    sizes
+        Numbers of elements; other arrays are not read.
 
-    Raises:
-        UserError: FILE001 if the file cannot be read, CONST001 if it is damaged or something
-            else, PKG001 for an ONNX model without the package onnx.
+    Raises
+    ------
+    UserError
+        FILE001 if the file cannot be read, CONST001 if it is damaged or something
+        else, PKG001 for an ONNX model without the package onnx.
     """
     read = _from_onnx if path.suffix.lower() == ".onnx" else _from_npz
     return dict(read(path, sizes))
@@ -106,7 +111,7 @@ def quantized_constants(module: Module) -> dict[str, Real]:
 
 
 def map_biases_to_filters(module: Module) -> dict[str, str]:
-    """Return the filter's name by the bias's name for each layer with both."""
+    """Return the name of the layer's filter by the name of its bias."""
     return {
         places[3].storage: places[2].storage
         for instruction, places in _uses(module)
@@ -140,9 +145,17 @@ FOLDED = " with its batch norm"
 
 
 def fold_batch_norms(graph: Any, values: Values) -> Iterator[tuple[str, Array]]:
-    """Return folded filters and biases of convolutions that only a batch norm reads: float64.
+    """Yield the names and values of filters and biases with a folded batch norm.
 
-    The folded bias of a convolution without one has the name of the batch norm's result.
+    Only convolutions whose result is read by a batch norm alone are folded. The folded bias of a
+    convolution without bias has the name of the batch norm's result.
+
+    Parameters
+    ----------
+    graph
+        Graph of an ONNX model.
+    values
+        Function from a tensor's name to its values.
     """
     readers = Counter(name for node in graph.node for name in node.input)
     readers.update(output.name for output in graph.output)
@@ -170,8 +183,8 @@ def _fold(node: Any, convolution: Any, values: Values) -> Iterator[tuple[str, Ar
         yield (own_bias or node.output[0]) + FOLDED, (bias - mean) * factors + beta
 
 
-def array_variants(name: str, arrays: Mapping[str, Array]) -> list[str]:
-    """Return the existing names of an array, unfolded and folded."""
+def list_array_variants(name: str, arrays: Mapping[str, Array]) -> list[str]:
+    """Return the names under which an array exists, unfolded and with a folded batch norm."""
     return [form for form in (name, name + FOLDED) if form in arrays]
 
 
@@ -182,7 +195,7 @@ _SAMPLES = 4096
 
 @attrs.frozen(eq=False)
 class Layout:
-    """A way to convert an array to the shape of a constant."""
+    """A conversion of an array to the shape of a constant."""
 
     name: str
     base: Array
@@ -192,12 +205,12 @@ class Layout:
     """Order of the indices along ``axis`` in the constant; None if unchanged."""
 
     def values(self) -> npt.NDArray[np.float64]:
-        """Return the whole array in this layout."""
+        """Return all values in this layout: float64."""
         moved = self.base if self.order is None else np.take(self.base, self.order, self.axis)
         return np.asarray(moved, np.float64)
 
     def sample(self, places: tuple[Array, ...]) -> Array:
-        """Return the elements at these indices, one array per dimension."""
+        """Return the values at the given indices, an array of indices for each dimension."""
         if self.order is not None:
             moved = self.order[places[self.axis]]
             places = (*places[: self.axis], moved, *places[self.axis + 1 :])
@@ -205,14 +218,19 @@ class Layout:
         return elements
 
 
-def best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | None:
-    """Return the layout of ``array`` that is closest to ``real``.
+def find_best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | None:
+    """Find the layout in which an array is closest to a constant.
 
-    Args:
-        array: values of the float model, any shape.
-        real: real values of the constant, in the LIR's shape.
+    Parameters
+    ----------
+    array
+        Values of the float model, any shape.
+    real
+        Real values of the constant, in the LIR's shape.
 
-    Returns:
+    Returns
+    -------
+    Layout or None
         None if no layout has the constant's shape.
     """
     flat = np.arange(real.size)
@@ -221,14 +239,14 @@ def best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | None:
     places = np.unravel_index(flat, real.shape)
     wanted = real[places]
     return min(
-        layouts(array, real.shape),
+        list_layouts(array, real.shape),
         key=lambda layout: float(np.square(layout.sample(places) - wanted).sum()),
         default=None,
     )
 
 
-def layouts(array: Array, shape: tuple[int, ...]) -> Iterator[Layout]:
-    """Yield every layout with this shape, the simplest first."""
+def list_layouts(array: Array, shape: tuple[int, ...]) -> Iterator[Layout]:
+    """Yield all layouts of an array that have a shape, the simplest first."""
     if array.shape == shape:
         yield Layout(AS_IS, array)
     if array.ndim == len(shape) == 4 and array.transpose(0, 2, 3, 1).shape == shape:

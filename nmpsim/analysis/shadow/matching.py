@@ -1,4 +1,4 @@
-"""Match quantized constants with the arrays of a float model.
+"""Matching of quantized constants with the arrays of a float model.
 
 Glow keeps the model's names if they are legal, appends ``__N`` to names of changed constants, and
 renames the constants of channelwise operations. So a constant is matched by its name, by its name
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import Real
-from nmpsim.analysis.shadow.constants import AS_IS, Layout, array_variants, best_layout
+from nmpsim.analysis.shadow.constants import AS_IS, Layout, find_best_layout, list_array_variants
 from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 from nmpsim.report.analyses import FloatWeight
@@ -33,13 +33,13 @@ MULTIPLE = ", by channel times a factor"
 
 @attrs.frozen
 class Matches:
-    """Float values for the constants of a program."""
+    """Float values that were found for the constants of a program."""
 
     floats: Mapping[str, Real] = attrs.field(eq=False)
     """Float values in the LIR's layout by constant name."""
     found: tuple[FloatWeight, ...]
     unmatched: tuple[str, ...]
-    """Constants without float values."""
+    """Names of constants without float values."""
 
 
 @attrs.frozen(eq=False)
@@ -62,13 +62,17 @@ class _Match:
 def match_constants(
     constants: Mapping[str, Real], arrays: Arrays, filters: Mapping[str, str] | None = None
 ) -> Matches:
-    """Find the float values of constants, each in the closest layout.
+    """Find the float values of constants by name and by value, each in the closest layout.
 
-    Args:
-        constants: real values of the quantized constants, in the LIR's layout.
-        arrays: the float model's, by their names.
-        filters: bias -> filter of its layer. If a batch norm is folded into the filter but not into
-            the model's array, the array of the bias's name is not used if it differs too much.
+    Parameters
+    ----------
+    constants
+        Real values of the quantized constants, in the LIR's layout.
+    arrays
+        The float model's, by their names.
+    filters
+        Bias -> filter of its layer. If a batch norm is folded into the filter but not into
+        the model's array, the array of the bias's name is not used if it differs too much.
     """
     legal = {make_legal_name(name): name for name in arrays}
     named = {n: m for n, real in constants.items() if (m := _by_name(n, real, arrays, legal))}
@@ -86,8 +90,8 @@ def match_constants(
     return _make_matches(constants, found)
 
 
-def known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
-    """Return float values of constants with the same names and shapes."""
+def match_known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
+    """Match constants with float values of the same names and shapes."""
     matches = {
         name: _Match(name, "name", Layout(AS_IS, floats[name]))
         for name in constants
@@ -108,8 +112,8 @@ def _by_name(name: str, real: Real, arrays: Arrays, legal: Mapping[str, str]) ->
     """Return the array with a constant's name, with or without the suffix, if it fits."""
     for how, wanted in (("name", name), ("name without suffix", strip_numeric_suffix(name))):
         source = legal.get(wanted)
-        forms = [] if source is None else array_variants(source, arrays)
-        layouts = [(form, best_layout(arrays[form], real)) for form in forms]
+        forms = [] if source is None else list_array_variants(source, arrays)
+        layouts = [(form, find_best_layout(arrays[form], real)) for form in forms]
         found = [_Match(form, how, layout) for form, layout in layouts if layout is not None]
         if len(found) == 1:
             return _times_factors(found[0], real)
@@ -136,7 +140,7 @@ def _by_values(real: Real, arrays: Arrays) -> _Match | None:
     """Return the array with the closest values, if they are close enough."""
     best, best_db = None, MIN_MATCH_SQNR_DB
     for name, array in arrays.items():
-        layout = best_layout(array, real)
+        layout = find_best_layout(array, real)
         if layout is None:
             continue
         match = _Match(name, "values", layout)

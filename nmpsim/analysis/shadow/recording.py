@@ -1,4 +1,4 @@
-"""Operands of each layer of a run, restored from the recorded outputs.
+"""Restoration of each layer's operands from the recorded outputs of a run.
 
 A run keeps each layer's output. Buffers are shared and written in place, so the operands of a layer
 are restored by replaying the program with the recorded outputs.
@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen
 class Operand:
-    """An operand and its contents before the layer."""
+    """An operand of an instruction and its contents before the layer."""
 
     place: Location
     is_constant: bool
@@ -56,17 +56,17 @@ class LayerInstruction:
 
 @attrs.frozen
 class ExecutedLayer:
-    """An executed layer: an instruction and the ones fused into it."""
+    """A layer of a run: an instruction and the instructions fused into it."""
 
     steps: tuple[LayerInstruction, ...]
     output: Array = attrs.field(eq=False)
     """Stored output of the device."""
     complete: bool
-    """Whether all parts of the output's buffer have been written."""
+    """Whether all elements of the output's buffer have been written."""
 
     @property
     def result(self) -> Operand:
-        """The written operand, with its previous contents."""
+        """The operand that the layer writes, with its previous contents."""
         return self.steps[-1].operands[self.steps[-1].written]
 
     @property
@@ -81,13 +81,18 @@ def replay_layers(
     inputs: Mapping[str, Array],
     outputs: Mapping[int, Array],
 ) -> Iterator[ExecutedLayer]:
-    """Yield the layers of a run in program order, up to the first without an output.
+    """Yield the layers of a run in program order, up to the first layer without an output.
 
-    Args:
-        module: the program, with its constants.
-        chains: for each layer the numbers of its instructions, in order.
-        inputs: stored values of the program's inputs.
-        outputs: output in the logical shape by the number of a layer's last instruction.
+    Parameters
+    ----------
+    module
+        The program, with its constants.
+    chains
+        For each layer the numbers of its instructions, in order.
+    inputs
+        Stored values of the program's inputs.
+    outputs
+        Output in the logical shape by the number of a layer's last instruction.
     """
     memory = _Memory(module, inputs)
     by_start = {chain[0]: tuple(chain) for chain in chains}
@@ -154,7 +159,7 @@ class _Memory:
 
 
 def part(values: Array, place: Location) -> Array:
-    """Return the part of a weight or buffer at a location, in its logical shape."""
+    """Return the elements of a weight or buffer at a location, in their logical shape."""
     flat = values.reshape(-1)
     return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)
 

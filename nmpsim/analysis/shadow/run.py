@@ -1,4 +1,4 @@
-"""Evaluate a device run in real arithmetic, from its report to the parts of each error."""
+"""Evaluation of a device run in real arithmetic, from its report to the parts of each error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
 from nmpsim.analysis.shadow.constants import map_biases_to_filters, quantized_constants, read_floats
-from nmpsim.analysis.shadow.matching import Matches, known_floats, match_constants
+from nmpsim.analysis.shadow.matching import Matches, match_constants, match_known_floats
 from nmpsim.diagnostics import Place, fail
 from nmpsim.interpreter import dequantize
 from nmpsim.lir.nodes import Module
@@ -29,43 +29,54 @@ _CUT_LAST = ("input", "result", "activation")
 
 @attrs.frozen(eq=False)
 class ShadowEvaluation:
-    """A program with float values of its constants, to evaluate its runs."""
+    """A program and the float values of its constants, for evaluating runs."""
 
     module: Module
     weights: str | None
-    """Source of the float values."""
+    """Source of the float values: a file or the bundle; None without float values."""
     matches: Matches | None
     """Matched float values; None without float weights."""
 
     @classmethod
-    def of(cls, module: Module, weights: Path | None) -> ShadowEvaluation:
-        """Return the evaluation of a module, with float values from a file or the module itself.
+    def load(cls, module: Module, weights: Path | None) -> ShadowEvaluation:
+        """Load the float values of a program's constants from a file or from the module itself.
 
-        Raises:
-            UserError: FILE001, CONST001, PKG001 (see :func:`read_floats`), or CONST003 if no
-                array of the file is the float form of one of the program's constants.
+        Raises
+        ------
+        UserError
+            FILE001, CONST001, PKG001 (see :func:`read_floats`), or CONST003 if no
+            array of the file is the float form of one of the program's constants.
         """
         if weights is not None:
-            return cls(module, str(weights), float_weights(module, weights))
+            return cls(module, str(weights), match_float_weights(module, weights))
         if not module.floats:
             return cls(module, None, None)
-        return cls(module, IN_BUNDLE, known_floats(quantized_constants(module), module.floats))
+        return cls(
+            module, IN_BUNDLE, match_known_floats(quantized_constants(module), module.floats)
+        )
 
-    def beside(
+    def evaluate(
         self, report: RunReport, stored: Arrays, given: Arrays, done: Listener | None = None
     ) -> ShadowReport:
-        """Split the errors of a run by layer and source.
+        """Compute the errors of a run by layer and source.
 
-        Args:
-            report: the run, with ``layer_outputs`` of all its layers.
-            stored: stored values of the program's inputs.
-            given: the same inputs as passed by the user, real numbers or integers.
-            done: called with each layer.
+        Parameters
+        ----------
+        report
+            The run, with ``layer_outputs`` of all its layers.
+        stored
+            Stored values of the program's inputs.
+        given
+            The same inputs as passed by the user, real numbers or integers.
+        done
+            Called with each layer.
 
-        Raises:
-            UserError: INPUT002 for an infinite input.
+        Raises
+        ------
+        UserError
+            INPUT002 for an infinite input.
         """
-        run = recorded_run(self.module, report, stored, given)
+        run = make_recorded_run(self.module, report, stored, given)
         layers = []
         for layer in compare_run(self.module, run, self.matches.floats if self.matches else None):
             layers.append(layer)
@@ -79,8 +90,14 @@ class ShadowEvaluation:
         )
 
 
-def float_weights(module: Module, path: Path) -> Matches:
-    """Return the float values of a program's constants from a file."""
+def match_float_weights(module: Module, path: Path) -> Matches:
+    """Match a program's constants with the float arrays of a file.
+
+    Raises
+    ------
+    UserError
+        FILE001, CONST001 or PKG001 for the file, CONST003 if no array matches a constant.
+    """
     constants = quantized_constants(module)
     arrays = read_floats(path, {real.size for real in constants.values()})
     matches = match_constants(constants, arrays, map_biases_to_filters(module))
@@ -96,7 +113,9 @@ def float_weights(module: Module, path: Path) -> Matches:
     return matches
 
 
-def recorded_run(module: Module, report: RunReport, stored: Arrays, given: Arrays) -> RecordedRun:
+def make_recorded_run(
+    module: Module, report: RunReport, stored: Arrays, given: Arrays
+) -> RecordedRun:
     """Return the recorded run of a report, by numbers of LIR instructions."""
     numbers = {instruction.name: instruction.number for instruction in module.instructions}
 

@@ -1,7 +1,6 @@
-"""Write traces of a run for other tools.
+"""Traces of a run for other tools, written during the run.
 
-``timeline`` writes a trace for Perfetto and Chrome, ``dram`` a trace for a DRAM simulator; both
-listen to the work of units and write during the run.
+``timeline`` writes a trace for Perfetto and Chrome, ``dram`` a trace for a DRAM simulator.
 """
 
 from nmpsim.analysis.trace.dram import DramTrace

@@ -1,4 +1,4 @@
-"""Write DRAM accesses in the format of DRAMsim3.
+"""A trace of DRAM accesses in the format of DRAMsim3.
 
 Each line is a burst: address in hexadecimal, ``READ`` or ``WRITE``, and cycle, as ``src/common.cc``
 of DRAMsim3 parses a transaction.
@@ -17,7 +17,7 @@ from nmpsim.timing.compute import grant_ticks
 
 
 class DramTrace:
-    """Writer of the DRAM's bursts in the order of service."""
+    """Writer of a trace of the DRAM's bursts, in the order of service."""
 
     def __init__(self, file: IO[bytes], costs: Costs, chosen: Selection) -> None:
         """Create a writer to an open binary file."""
@@ -26,8 +26,8 @@ class DramTrace:
         self._chosen = chosen
 
     def __call__(self, work: Any) -> None:
-        """Write the bursts of an array of WORK."""
-        chosen = self._chosen.of(work)
+        """Write the bursts of an array of ``nmpsim.core.state.WORK``."""
+        chosen = self._chosen.select(work)
         lines = [line for entry in chosen[chosen["is_grant"] == 1] for line in self._lines(entry)]
         self._file.write("".join(lines).encode("ascii"))
 

@@ -54,7 +54,7 @@ class TraceDocument(TypedDict):
 
 
 class EventStream:
-    """Writer of events up to a size limit; further events are counted."""
+    """Writer of trace events up to a size limit; further events are only counted."""
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
         """Create a writer of at most ``limit`` bytes of optional events."""
@@ -66,7 +66,7 @@ class EventStream:
         file.write(b'{"traceEvents":[\n')
 
     def add(self, *events: str) -> bool:
-        """Write related events, all or none; return False if they do not fit."""
+        """Write related events, all or none; return whether they fit the limit."""
         text = ",\n".join(events).encode()
         self._left -= len(text)
         if self._left < 0:
@@ -76,11 +76,11 @@ class EventStream:
         return True
 
     def add_always(self, event: dict[str, Any]) -> None:
-        """Write an event regardless of the limit."""
+        """Write an event even beyond the size limit."""
         self._write(compact_json(event).encode())
 
     def close(self, facts: dict[str, Any]) -> None:
-        """End the document with facts about the whole trace."""
+        """Write facts about the whole trace and end the document."""
         self._file.write(b'\n],"otherData":' + compact_json(facts).encode() + b"}\n")
 
     def _write(self, text: bytes) -> None:
@@ -89,12 +89,12 @@ class EventStream:
 
 
 def compact_json(data: dict[str, Any] | str | None) -> str:
-    """Return compact JSON."""
+    """Return data as JSON without spaces."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
 
 WINDOWS = 2048
-"""Largest number of windows; their length doubles when a run needs more."""
+"""Largest number of windows; the length of a window doubles when a run needs more."""
 _FIRST_CYCLES = 16
 """Initial length of a window in cycles."""
 TRANSFERS = {Unit.LOAD: "load", Unit.STORE: "store"}
@@ -104,7 +104,7 @@ _SERIES = (_BUSY, *TRANSFERS.values(), *UNITS.values())
 
 
 class ActivityCounters:
-    """Counters of simultaneous work over time, in memory independent of the run's length.
+    """Counters of how many units work at the same time, in windows of a run.
 
     For each window it keeps the number of work items that begin and end in it and the sums of these
     cycles. That gives the exact sum of overlaps: work from b to e overlaps the time before x by
@@ -117,7 +117,7 @@ class ActivityCounters:
         self._sums = np.zeros((len(_SERIES), 2, 2, WINDOWS))
 
     def __call__(self, work: Any) -> None:
-        """Count an array of WORK."""
+        """Count the work items of an array of ``nmpsim.core.state.WORK``."""
         if not work.size:
             return
         while int(work["end"].max()) >= self._cycles * WINDOWS:
@@ -130,7 +130,18 @@ class ActivityCounters:
             self._count(series, work[~is_grant & (work["unit"] == unit)])
 
     def means(self, cycles: int) -> Iterator[tuple[int, Mapping[str, float]]]:
-        """Return the first cycle of each window before ``cycles`` and the mean counts in it."""
+        """Yield the mean counts of each window of a run.
+
+        Parameters
+        ----------
+        cycles
+            Length of the run.
+
+        Yields
+        ------
+        tuple of int and mapping
+            First cycle of the window, and mean number of units at work by series.
+        """
         ends = self._cycles * np.arange(1, WINDOWS + 1)
         counts, sums = np.cumsum(self._sums, axis=-1).swapaxes(0, 2)
         before = (ends * counts - sums)[0] - (ends * counts - sums)[1]

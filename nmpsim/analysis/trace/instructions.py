@@ -1,4 +1,4 @@
-"""Traced tensor instructions, the times at which they end, and the selection of a trace."""
+"""Traced tensor instructions, the cycles in which they end, and the selection of a trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.diagnostics import fail
 from nmpsim.isa.table import DESCRIPTORS
 from nmpsim.lir.layers import find_layer
-from nmpsim.memory.bounds import span
+from nmpsim.memory.bounds import count_spanned_bytes
 
 _RESULTS = frozenset({"output", "partial", "dram", "spm"})
 """Address words of a descriptor that are not sources in the scratchpad."""
@@ -25,7 +25,7 @@ _RESULTS = frozenset({"output", "partial", "dram", "spm"})
 
 @attrs.frozen
 class TracedInstruction:
-    """A tensor instruction with its descriptor."""
+    """A tensor instruction with the scratchpad addresses that it uses."""
 
     mnemonic: str
     """Mnemonic without ``nmp.``; empty if the code is not in the program's image."""
@@ -36,14 +36,14 @@ class TracedInstruction:
 
 
 class InstructionCache:
-    """Cache of decoded tensor instructions."""
+    """Cache of the decoded tensor instructions of a program."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
         self._known: dict[tuple[int, int], TracedInstruction] = {}
 
-    def at(self, pc: int, descriptor: int) -> TracedInstruction:
-        """Return the instruction at ``pc`` with the descriptor at ``descriptor``."""
+    def get(self, pc: int, descriptor: int) -> TracedInstruction:
+        """Return the decoded instruction at an address with the descriptor at another address."""
         key = (pc, descriptor)
         if key not in self._known:
             self._known[key] = self._read(pc, descriptor)
@@ -67,20 +67,22 @@ class InstructionCache:
 def _filled(words: Mapping[str, int]) -> tuple[int, int]:
     high = words["pad_y_before"] + words["count_y"] + words["pad_y_after"]
     wide = words["pad_x_before"] + words["count_x"] + words["pad_x_after"]
-    extent = span(high, words["spm_stride_y"], wide, words["spm_stride_x"], words["run_bytes"])
+    extent = count_spanned_bytes(
+        high, words["spm_stride_y"], wide, words["spm_stride_x"], words["run_bytes"]
+    )
     return words["spm"], words["spm"] + extent
 
 
 @attrs.frozen
 class Finish:
-    """Time at which an instruction ended."""
+    """Cycle and core in which an instruction ended."""
 
     cycle: int
     core: int
 
 
 class FinishTimes:
-    """Record of when each instruction of each layer first ended."""
+    """Record of the cycle in which each instruction of each layer first ended."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
@@ -90,13 +92,17 @@ class FinishTimes:
         """Record the end of an instruction of the MAC array or the vector unit."""
         self._ends[layer].setdefault((pc, descriptor), finish)
 
-    def of(self, layer: int, shape: Sequence[int], at: Sequence[int]) -> Finish | None:
-        """Return when the element ``at`` of a layer's result was computed, or None.
+    def find(self, layer: int, shape: Sequence[int], at: Sequence[int]) -> Finish | None:
+        """Find when an element of a layer's result was computed; return None if unknown.
 
-        Args:
-            layer: index of the layer.
-            shape: shape of its result.
-            at: coordinates; () if they are not known.
+        Parameters
+        ----------
+        layer
+            Index of the layer.
+        shape
+            Shape of its result.
+        at
+            Coordinates; () if they are not known.
         """
         if len(at) != len(shape) or not math.prod(shape):
             return None
@@ -105,7 +111,7 @@ class FinishTimes:
             finish
             for (pc, descriptor), finish in self._ends[layer].items()
             if (found := decode_tensor_instruction(self._bundle, pc, descriptor)) is not None
-            and found.offset_of(element) is not None
+            and found.find_offset(element) is not None
         ]
         return min(ends, key=lambda finish: finish.cycle, default=None)
 
@@ -115,14 +121,14 @@ _CORES = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
 @attrs.frozen
 class Selection:
-    """Cores and layers of a trace; None selects all."""
+    """Cores and layers that a trace includes; None includes all."""
 
     cores: frozenset[int] | None = None
     layers: frozenset[int] | None = None
     """Layer indices."""
 
-    def of(self, work: Any) -> Any:
-        """Return the selected entries of an array of WORK."""
+    def select(self, work: Any) -> Any:
+        """Return the selected entries of an array of ``nmpsim.core.state.WORK``."""
         for field, wanted in (("core", self.cores), ("layer", self.layers)):
             if wanted is not None:
                 work = work[np.isin(work[field], list(wanted))]
@@ -132,16 +138,23 @@ class Selection:
 def parse_selection(
     metadata: Metadata, count: int, cores: str | None, layers: Iterable[str]
 ) -> Selection:
-    """Parse the selection of cores and layers.
+    """Parse the cores and layers that a trace includes.
 
-    Args:
-        metadata: metadata of the bundle.
-        count: number of cores of the device.
-        cores: numbers and ranges, such as ``0-3,8``; None for all.
-        layers: names as in :func:`~nmpsim.lir.layers.find_layer`; empty for all.
+    Parameters
+    ----------
+    metadata
+        Metadata of the bundle.
+    count
+        Number of cores of the device.
+    cores
+        Numbers and ranges, such as ``0-3,8``; None for all.
+    layers
+        Names as in :func:`~nmpsim.lir.layers.find_layer`; empty for all.
 
-    Raises:
-        UserError: ARG001 for cores that do not exist, LAYER001 for layers.
+    Raises
+    ------
+    UserError
+        ARG001 for cores that do not exist, LAYER001 for layers.
     """
     wanted = frozenset(find_layer(metadata.layers, name).index for name in layers)
     return Selection(None if cores is None else _cores(cores, count), wanted or None)

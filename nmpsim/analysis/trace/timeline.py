@@ -1,4 +1,4 @@
-"""Write a trace for Perfetto and Chrome with tracks for units, the DRAM and layers."""
+"""A trace for Perfetto and Chrome with tracks for units, the DRAM and layers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nmpsim.memory.dram import next_address
 from nmpsim.report.data import LayerReport, RunReport, Saturation
 
 DEFAULT_LIMIT = 100 << 20
-"""Default limit in bytes; Perfetto reads a few hundred MB."""
+"""Default size limit in bytes; Perfetto reads a few hundred MB."""
 LAYERS, DRAM, CORES = 1, 2, 10
 """Process numbers of the layers, the DRAM and core 0; core 1 is the next."""
 LAYER_TRACK, SATURATION_TRACK, DRAM_TRACK = 11, 12, 21
@@ -68,7 +68,7 @@ class _Load:
 
 
 class TimelineTrace:
-    """Writer of a run's work, and of layers and saturation from the report."""
+    """Writer of a run's work, layers and saturation as trace events."""
 
     def __init__(
         self,
@@ -80,12 +80,18 @@ class TimelineTrace:
     ) -> None:
         """Start a trace.
 
-        Args:
-            file: open binary file, written during the run.
-            bundle: the program.
-            cores: number of cores of the device.
-            chosen: cores and layers whose work is traced; all layers have a slice.
-            limit: largest size of the units' events in bytes; further events are counted.
+        Parameters
+        ----------
+        file
+            Open binary file, written during the run.
+        bundle
+            The program.
+        cores
+            Number of cores of the device.
+        chosen
+            Cores and layers whose work is traced; all layers have a slice.
+        limit
+            Largest size of the units' events in bytes; further events are counted.
         """
         self._events = EventStream(file, limit)
         self._instructions = InstructionCache(bundle)
@@ -103,20 +109,20 @@ class TimelineTrace:
 
     @property
     def dropped(self) -> int:
-        """Number of events left out because of the limit."""
+        """Number of events that were left out because of the size limit."""
         return self._events.dropped
 
     def __call__(self, work: Any) -> None:
-        """Write the events of an array of WORK."""
+        """Write the events of an array of ``nmpsim.core.state.WORK``."""
         self._record_ends(work)
         self._counters(work)
-        work = self._chosen.of(work)
+        work = self._chosen.select(work)
         cursors = iter(work["cursor"][work["is_grant"] != 0].tolist())
         columns = [work[name].tolist() for name in _FIELDS]
         for core, unit, is_grant, pc, descriptor, layer, begin, end, done, nbytes in zip(
             *columns, strict=True
         ):
-            instruction = self._instructions.at(pc, descriptor)
+            instruction = self._instructions.get(pc, descriptor)
             name = instruction.mnemonic or _UNIT_WORDS[unit]
             facts = f'"layer":{self._layer(layer)},"pc":"{pc:#x}"'
             if unit in _MOVING:
@@ -132,14 +138,14 @@ class TimelineTrace:
                 self._tie(core, unit, begin, instruction)
 
     def finish(self, report: RunReport) -> None:
-        """Write layers and saturation from the report, and end the trace."""
+        """Write the layers and the saturation of a report, and end the trace."""
         begin = 0
         for layer in report.layers:
             self._events.add_always(_layer_slice(layer, begin))
             begin += layer.device_cycles
             for found in layer.saturation:
                 if not found.wanted:
-                    done = self._finished.of(layer.index, layer.shape, found.first)
+                    done = self._finished.find(layer.index, layer.shape, found.first)
                     self._events.add_always(_saturated(layer, found, begin, done))
         for event in self._counted(report):
             self._events.add_always(event)

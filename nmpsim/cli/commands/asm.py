@@ -29,10 +29,10 @@ def command(request: Request) -> None:
     config = load_device(request.device)
     from nmpsim.bundle import bundle_from_bytes
     from nmpsim.bundle.assembly import assemble
-    from nmpsim.config import given_device
+    from nmpsim.config import resolve_device
 
     text = read_text(source, "program", code="ASM001")
-    image = assemble(text, str(source), given_device(config).settings()).bundle()
+    image = assemble(text, str(source), resolve_device(config).settings()).bundle()
     bundle_from_bytes(image, str(output))  # a bundle that cannot be loaded is not written
     write_file(output, lambda file: file.write(image))
     print_message(f"wrote {output}: {len(image):,} bytes")

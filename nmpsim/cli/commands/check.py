@@ -148,7 +148,7 @@ def command(request: Request) -> int:
 
 def _init(request: Request) -> int:
     """Run the program once; if that passes, write the baseline, the suite and the workflow."""
-    from nmpsim.atomic import file_name
+    from nmpsim.atomic import make_file_name
     from nmpsim.checking.new_suite import format_suite, format_workflow
 
     if not _is_program(request.program):
@@ -161,7 +161,7 @@ def _init(request: Request) -> int:
         name = given[0] if given else "an option for images"
         hint = "set it in the suite" if given else "prepare the input: --input X.npy"
         raise fail("ARG001", f"--init does not take {name}", hint=hint)
-    baseline = Path("baselines") / f"{file_name(request.program.stem)}.json"
+    baseline = Path("baselines") / f"{make_file_name(request.program.stem)}.json"
     options = attrs.evolve(request.case_options, baseline=baseline)
     request = attrs.evolve(request, case_options=options, update_baseline=True)
     case = _case(request)
@@ -218,7 +218,7 @@ def _load_suite(request: Request) -> Suite:
     from nmpsim.checking import Suite, read_suite
 
     if _is_program(request.program):
-        return Suite(str(request.program), (_case(request),)).checked()
+        return Suite(str(request.program), (_case(request),)).validate()
     inputs = ["--input"] if request.inputs.arguments else []
     given = [*inputs, *request.case_options.given().values()]
     if given:

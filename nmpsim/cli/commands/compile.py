@@ -110,7 +110,7 @@ def _save(compiled: Compiled, request: Request) -> str:
     compiled.file.check(str(output))
     if request.patch is None:
         return session.save(compiled, output)
-    image = session.patched(compiled.image, request.patch, str(output))
+    image = session.apply_patch_file(compiled.image, request.patch, str(output))
     digest = bundle_from_bytes(image, str(output)).digest
     write_bundle(output, image)
     return digest

@@ -250,7 +250,7 @@ def _make_debugger(request: Request, core: CoreDump | None) -> Debugger:
     else:
         device, arguments = load_device(request.device), request.inputs.arguments
         bundle = load_program(request.bundle, request.patch, device=device, inputs=arguments)
-        config = device or session.device_of(bundle)
+        config = device or session.get_device(bundle)
         arrays = load_inputs(request.inputs, bundle.metadata)
         engine = choose_engine(request.engine)
     return Debugger(

@@ -20,10 +20,10 @@ class Request:
 @define_command
 def command(request: Request) -> None:
     """Show all settings of a device; without a file, those of the NMP."""
-    from nmpsim.config import given_device
+    from nmpsim.config import resolve_device
     from nmpsim.views.device_table import device_json, print_device
 
-    config = given_device(load_device(request.device))
+    config = resolve_device(load_device(request.device))
     emit_result(
         request.format, lambda: device_json(config), lambda console: print_device(config, console)
     )

@@ -30,7 +30,7 @@ from nmpsim.cli.parameters import (
     define_command,
     option,
 )
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, about
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, locate_errors
 from nmpsim.records import frozen
 
 
@@ -85,7 +85,7 @@ def command(request: Request) -> int:
         request.limit,
     )
     classes = count_classes(bundle)
-    with about(data.source):
+    with locate_errors(data.source):
         check_labels(data.labels, len(data.samples), classes)
     names = data.class_names
     if request.classes is not None:

@@ -100,7 +100,7 @@ def command(request: Request) -> None:
     from nmpsim.cli.calibration import calibration_arrays
     from nmpsim.cli.inputs import sample_shapes
     from nmpsim.quantization import compare, parse_settings
-    from nmpsim.session import calibrate, float_program
+    from nmpsim.session import calibrate, load_float_program
     from nmpsim.views.quantize_text import print_quantization, quantization_document
 
     sources = [Path(argument.rpartition("=")[2]) for argument in given]
@@ -116,7 +116,7 @@ def command(request: Request) -> None:
         keep_float=request.keep_float,
     )
     with announce_loading(request.model):
-        network = float_program(
+        network = load_float_program(
             request.model,
             request.weights,
             input_shapes=request.shapes.parse(),

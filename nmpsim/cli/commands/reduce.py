@@ -19,7 +19,7 @@ from nmpsim.cli.options import (
 )
 from nmpsim.cli.output import show_progress
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, about, fail
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail, locate_errors
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def command(request: Request) -> int:
     bundle = load_program(request.bundle, device=config, inputs=request.inputs.arguments)
     arrays = load_inputs(request.inputs, bundle.metadata)
     engine = choose_engine(request.engine)
-    device = session.Device(config or session.device_of(bundle), engine=engine)
+    device = session.Device(config or session.get_device(bundle), engine=engine)
     with show_progress() as progress:
         # A wrong or saturated result may come after a violation of the contract.
         strict = request.reference is None and request.saturates is None
@@ -91,20 +91,20 @@ def _find_failure(request: Request, bundle: Bundle, report: RunReport) -> Failur
         SaturationFailure,
         TrapFailure,
         ViolationFailure,
-        first_difference,
+        find_first_difference,
     )
     from nmpsim.lir.layers import find_layer
 
     if request.reference is not None:
         reference = _load_results(request.reference)
-        with about(request.reference):
-            return first_difference(report, bundle.metadata.layers, reference)
+        with locate_errors(request.reference):
+            return find_first_difference(report, bundle.metadata.layers, reference)
     if request.saturates is not None:
         layer = report.layers[find_layer(bundle.metadata.layers, request.saturates).index]
         return SaturationFailure(layer.name) if layer.saturated else None
     if report.contract.violation is not None:
-        return ViolationFailure.of(report.contract.violation)
-    return None if report.trap is None else TrapFailure.of(report.trap)
+        return ViolationFailure.from_violation(report.contract.violation)
+    return None if report.trap is None else TrapFailure.from_trap(report.trap)
 
 
 def _load_results(path: Path) -> dict[str, Any]:

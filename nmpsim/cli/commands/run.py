@@ -140,7 +140,7 @@ def command(request: Request) -> int:
     arrays = samples[0].load()
     print_image_formats(samples)
     device = session.Device(
-        config or session.device_of(bundle),
+        config or session.get_device(bundle),
         engine=choose_engine(request.engine, runs_often=request.sensitivity),
         threads=request.threads,
         max_memory=request.max_memory,
@@ -295,9 +295,9 @@ def _find_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
     """
     if not words:
         return ()
-    from nmpsim.analysis.histograms import chosen_layers
+    from nmpsim.analysis.histograms import select_layers
 
-    layers = chosen_layers(bundle.metadata.layers, words)
+    layers = select_layers(bundle.metadata.layers, words)
     on_host = {i for step in bundle.metadata.steps if step.kind == "host" for i in step.layers}
     if layers and all(one.barrier is None and one.index not in on_host for one in layers):
         raise fail(
@@ -324,7 +324,7 @@ def _add_shadow(
         progress(state)
         budget.check(time.perf_counter() - begin)
 
-    report = shadow.beside(report, arrays, progress=check_time)
+    report = shadow.evaluate(report, arrays, progress=check_time)
     budget.spend(time.perf_counter() - begin)
     return report
 

@@ -16,7 +16,7 @@ from nmpsim.compiler.tiling.cost_model import Memory, RoughCost
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.timing import Costs, costs_of
+from nmpsim.timing import Costs, get_costs
 
 
 @attrs.frozen(eq=False)
@@ -43,7 +43,7 @@ class Context:
     @property
     def costs(self) -> Costs:
         """Costs of the device."""
-        return costs_of(self.config)
+        return get_costs(self.config)
 
     def row_offsets(self, *addresses: int) -> tuple[int, ...]:
         """Return the offsets of addresses in their DRAM rows."""

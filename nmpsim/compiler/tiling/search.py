@@ -20,7 +20,7 @@ from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.simulate import Estimate, complete, simulate
 from nmpsim.config import DeviceConfig
 from nmpsim.report.fields import FLAT, Before, Key
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 TILINGS = ("burst", "bytes", "simple")
 DEFAULT_TILING = "burst"
@@ -115,7 +115,7 @@ class Search:
         self, slicing: str, config: DeviceConfig, on_slicing: Callable[[TiledLayer], None] | None
     ) -> None:
         self._slicing = slicing
-        self._memory = Memory(costs_of(config))
+        self._memory = Memory(get_costs(config))
         self._on_slicing = on_slicing
         self._decisions: dict[Hashable, _Decision] = {}
 

@@ -52,8 +52,8 @@ from nmpsim.memory.footprint import (
     RUN,
     START,
     TOUCH_WORDS,
+    count_runs,
     rows_overlap,
-    runs_of,
 )
 from nmpsim.memory.footprint import WRITES as WRITE_COUNT
 
@@ -76,7 +76,7 @@ def accesses_overlap(c: ContractState, a: Int64s, row: int, b: Int64s, other: in
     if c.numbers[COMPARISONS] > MAX_COMPARISONS:
         c.numbers[IS_INCOMPLETE] = 1
         return False
-    c.numbers[COMPARISONS] += min(runs_of(a, row), runs_of(b, other))
+    c.numbers[COMPARISONS] += min(count_runs(a, row), count_runs(b, other))
     return rows_overlap(a, row, b, other)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpsim.core.state import NEVER, CoreStatus, Machine
 from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import INSTRUCTIONS, Kind, mnemonics_of_kind
+from nmpsim.isa.table import INSTRUCTIONS, Kind, list_mnemonics
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 
@@ -25,7 +25,7 @@ _RELEASES = exhaustive_table(
         "nmp.pend": False,
         "nmp.halt": False,
     },
-    mnemonics_of_kind(Kind.SYNC),
+    list_mnemonics(Kind.SYNC),
 )
 MAY_RELEASE = np.array([*(_RELEASES.get(i.mnemonic, False) for i in INSTRUCTIONS), False])
 """[instructions + 1] whether an instruction may release other cores; the last is ILLEGAL."""

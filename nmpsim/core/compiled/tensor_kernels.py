@@ -8,13 +8,13 @@ from typing import Any
 from nmpsim.core.compiled import mac, transfers, vector
 from nmpsim.core.compiled.kernel_context import context_at, descriptor_words_at
 from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import INSTRUCTIONS, Kind, mnemonics_of_kind
+from nmpsim.isa.table import INSTRUCTIONS, Kind, list_mnemonics
 from nmpsim.kernels.array_types import Int
 
 KERNEL_OF = exhaustive_table(
     f"{__name__}.KERNEL_OF",
     {**transfers.KERNELS, **mac.KERNELS, **vector.KERNELS},
-    mnemonics_of_kind(Kind.TENSOR),
+    list_mnemonics(Kind.TENSOR),
 )
 PYTHON_KERNELS: dict[int, Callable[..., Any]] = {
     number: KERNEL_OF[i.mnemonic] for number, i in enumerate(INSTRUCTIONS) if i.kind is Kind.TENSOR

@@ -16,7 +16,7 @@ from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import copy_strided, fill_rows
 from nmpsim.kernels.operands import CopyShape
-from nmpsim.memory.bounds import span
+from nmpsim.memory.bounds import count_spanned_bytes
 from nmpsim.memory.dram import start_transfer
 from nmpsim.timing import Costs
 
@@ -33,7 +33,7 @@ def padding_bytes(d: Int64s) -> Any:
 def dram_extent(d: Int64s) -> Any:
     """Return the DRAM bytes from the first to the last one of a transfer."""
     rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
-    return span(rows, d[LOAD.dram_stride_y], runs, d[LOAD.dram_stride_x], run)
+    return count_spanned_bytes(rows, d[LOAD.dram_stride_y], runs, d[LOAD.dram_stride_x], run)
 
 
 @jit

@@ -31,8 +31,8 @@ from nmpsim.memory.dram import (
     take_grant,
 )
 from nmpsim.timing import Costs
-from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
-from nmpsim.timing.dram import FREE, channel_of, first_burst, next_request, serve_grant
+from nmpsim.timing.compute import convert_to_cycles, convert_to_ticks, grant_ticks
+from nmpsim.timing.dram import FREE, find_channel, first_burst, next_request, serve_grant
 
 LAYER, READY, SETUP, BEGIN, PC, DESCRIPTOR, KNOWN, END = map(int, Job)
 BUSY_LOAD = int(Count.BUSY_LOAD)
@@ -204,7 +204,7 @@ def begin_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
             m.cores[core].queueing_charged[unit] = m.cores[core].queueing[unit]  # no delay
         if not is_served(job):
             m.cores[core].request[unit] = start
-            job[KNOWN], job[END] = ticks_of(start, costs), 0
+            job[KNOWN], job[END] = convert_to_ticks(start, costs), 0
             return
         finish_transfer(m, core, unit, slot, start, start)
     m.cores[core].request[unit] = NEVER
@@ -253,7 +253,7 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
     now, chooses = np.int64(NEVER), 0
     for queue in range(requests.size):
         if requests[queue] != NEVER:
-            number = channel_of(get_next_request(m, costs, queue)[0], costs)
+            number = find_channel(get_next_request(m, costs, queue)[0], costs)
             free = m.shared[0].dram[number, FREE] // costs.dram_bytes_per_cycle
             if max(requests[queue], free) < now:
                 now, chooses = max(requests[queue], free), number
@@ -261,7 +261,7 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
     for queue in range(requests.size):
         if (
             requests[queue] < oldest
-            and channel_of(get_next_request(m, costs, queue)[0], costs) == chooses
+            and find_channel(get_next_request(m, costs, queue)[0], costs) == chooses
         ):
             oldest = requests[queue]
     latest = min(now, oldest + costs.dram_lookahead_cycles - 1)
@@ -270,9 +270,9 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
         if requests[queue] > latest:
             continue
         row, known = get_next_request(m, costs, queue)
-        if channel_of(row, costs) != chooses:
+        if find_channel(row, costs) != chooses:
             continue
-        channel, request = m.shared[0].dram[chooses], ticks_of(requests[queue], costs)
+        channel, request = m.shared[0].dram[chooses], convert_to_ticks(requests[queue], costs)
         tick = first_burst(channel, row, queue & 1, known, request, costs)
         if tick < best_tick or (tick == best_tick and requests[queue] < best_request):
             best, best_tick, best_request = np.int64(queue), tick, requests[queue]
@@ -286,18 +286,18 @@ def fetch(m: Machine, costs: Costs, core: Int, layer: Int, first: Any, nbytes: I
     It is the core's turn, so all earlier requests are served.
     """
     now, there = m.cores[core].clock, m.cores[core].clock
-    request = ticks_of(now, costs)
+    request = convert_to_ticks(now, costs)
     address, end = first, first + nbytes
     while address < end:
         row = address // costs.dram_row_bytes
         last = min(end, (row + 1) * costs.dram_row_bytes) - 1
         bursts = last // costs.dram_burst_bytes - address // costs.dram_burst_bytes + 1
         moved = bursts * costs.dram_burst_bytes
-        channel = m.shared[0].dram[channel_of(row, costs)]
-        begin = cycles_of(max(request, channel[FREE]), costs)
+        channel = m.shared[0].dram[find_channel(row, costs)]
+        begin = convert_to_cycles(max(request, channel[FREE]), costs)
         ticks = grant_ticks(moved, costs)
         end_tick, miss = serve_grant(channel, row, 0, request, request, ticks, costs)
-        free = cycles_of(end_tick, costs)
+        free = convert_to_cycles(end_tick, costs)
         m.layers[layer].counts[BUSY_LOAD] += free - begin
         m.layers[layer].counts[BURSTS] += bursts
         m.layers[layer].counts[ROW_MISSES] += 1 if miss else 0
@@ -313,7 +313,7 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     slot = m.cores[core].served[unit] % costs.queues_depth
     job = m.cores[core].jobs[unit, slot]
     row = next_address(job) // costs.dram_row_bytes
-    channel = m.shared[0].dram[channel_of(row, costs)]
+    channel = m.shared[0].dram[find_channel(row, costs)]
     runs_done, bytes_done = job[RUNS_DONE], job[BYTES_DONE]
     bursts = take_grant(job, costs)
     nbytes = bursts * costs.dram_burst_bytes
@@ -322,7 +322,7 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     end_tick, miss = serve_grant(
         channel, row, unit, job[KNOWN], request * per_cycle, grant_ticks(nbytes, costs), costs
     )
-    start, end = cycles_of(begin_tick, costs), cycles_of(end_tick, costs)
+    start, end = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
     m.cores[core].queueing[unit] += begin_tick // per_cycle - request
     m.layers[job[LAYER]].counts[BUSY_LOAD + unit] += end - start
     m.layers[job[LAYER]].counts[BURSTS] += bursts
@@ -330,7 +330,7 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     record_grant(m, core, unit, job, runs_done, bytes_done, start, end, nbytes)
     all_end = max(job[END], end_tick)
     if is_served(job):
-        free = cycles_of(all_end, costs)
+        free = convert_to_cycles(all_end, costs)
         finish_transfer(m, core, unit, slot, free, free + costs.dram_latency_cycles)
         begin_transfer(m, costs, core, unit)
     else:

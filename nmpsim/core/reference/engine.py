@@ -41,7 +41,7 @@ from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
 from nmpsim.core.work import count_loggable_steps
 from nmpsim.isa.codec import decode
 from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import Cause, Kind, Unit, mnemonics_of_kind
+from nmpsim.isa.table import Cause, Kind, Unit, list_mnemonics
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 INSTRUCTIONS: dict[str, Callable[[InstructionContext], None]] = exhaustive_table(
     f"{__name__}.INSTRUCTIONS",
     {**INTEGER, **CONTROL, **ACCESS, **SYSTEM, **TENSOR, **SYNC},
-    mnemonics_of_kind(*Kind),
+    list_mnemonics(*Kind),
 )
 """Mnemonic -> definition, for every instruction of the instruction table."""
 MAX_STEPS = 1 << 11

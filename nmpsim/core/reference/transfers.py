@@ -11,7 +11,7 @@ from nmpsim.core.reference.units import UnitQueue, begin_transfers
 from nmpsim.core.state import Count, Job
 from nmpsim.isa.table import Unit
 from nmpsim.memory.address_map import Region
-from nmpsim.memory.bounds import span
+from nmpsim.memory.bounds import count_spanned_bytes
 from nmpsim.memory.dram import start_transfer
 from nmpsim.timing.compute import ceil_div
 
@@ -67,7 +67,7 @@ def locate_dram(
     s: InstructionContext, d: Descriptor, allowed: tuple[Region, ...]
 ) -> MemoryLocation | None:
     """Return where the DRAM side of a transfer begins; None if the box is empty."""
-    extent = span(
+    extent = count_spanned_bytes(
         d["count_y"], d["dram_stride_y"], d["count_x"], d["dram_stride_x"], d["run_bytes"]
     )
     if extent == 0:

@@ -23,8 +23,8 @@ from nmpsim.memory.dram import (
     take_grant,
 )
 from nmpsim.timing import Costs
-from nmpsim.timing.compute import cycles_of, grant_ticks, ticks_of
-from nmpsim.timing.dram import FREE, channel_of, first_burst, next_request, serve_grant
+from nmpsim.timing.compute import convert_to_cycles, convert_to_ticks, grant_ticks
+from nmpsim.timing.dram import FREE, find_channel, first_burst, next_request, serve_grant
 
 WAIT = exhaustive_table(
     f"{__name__}.WAIT",
@@ -105,7 +105,7 @@ class UnitQueue:
 
     def channel(self, machine: Machine) -> Any:
         """Return the DRAM channel of that row; see :mod:`nmpsim.timing.dram`."""
-        return machine.shared["dram"][0, channel_of(self.next_row(), self.costs)]
+        return machine.shared["dram"][0, find_channel(self.next_row(), self.costs)]
 
     def decision_cycle(self, machine: Machine) -> int:
         """Return the first cycle in which the channel is free and the request has arrived."""
@@ -115,7 +115,7 @@ class UnitQueue:
     def first_burst(self, machine: Machine) -> int:
         """Return the tick of the first burst if the DRAM served the request next."""
         known = int(self.transfer(self.served)[Job.KNOWN])
-        request = ticks_of(self.request, self.costs)
+        request = convert_to_ticks(self.request, self.costs)
         channel, row = self.channel(machine), self.next_row()
         return first_burst(channel, row, int(self.unit), known, request, self.costs)
 
@@ -198,7 +198,7 @@ def begin_transfers(queue: UnitQueue) -> None:
         if int(transfer[Job.READY]) >= queue.free:
             queue.charged_queueing = queue.queueing  # earlier delay affects nothing later
         if not is_served(transfer):
-            transfer[Job.KNOWN], transfer[Job.END] = ticks_of(start, queue.costs), 0
+            transfer[Job.KNOWN], transfer[Job.END] = convert_to_ticks(start, queue.costs), 0
             queue.request = start
             return
         finish_transfer(queue, start, start)
@@ -229,8 +229,8 @@ def choose_with_lookahead(
     it serves the one whose first burst is earliest; ties by age, then by core number.
     """
     first = min(asking, key=lambda queue: queue.decision_cycle(machine))
-    now, number = first.decision_cycle(machine), channel_of(first.next_row(), costs)
-    here = [queue for queue in asking if channel_of(queue.next_row(), costs) == number]
+    now, number = first.decision_cycle(machine), find_channel(first.next_row(), costs)
+    here = [queue for queue in asking if find_channel(queue.next_row(), costs) == number]
     too_late = min(queue.request for queue in here) + costs.dram_lookahead_cycles
     known = [queue for queue in here if queue.request <= now and queue.request < too_late]
     return min(known, key=lambda queue: (queue.first_burst(machine), queue.request)), now
@@ -242,17 +242,17 @@ def fetch(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> in
     It is the core's turn, so all earlier requests are served.
     """
     counts = core.machine.layers[layer]["counts"]
-    request, there = ticks_of(core.clock, costs), core.clock
+    request, there = convert_to_ticks(core.clock, costs), core.clock
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     start_transfer(cursor, address, nbytes, 1, 1, 0, 0)
     while not is_served(cursor):
         row, before = next_address(cursor) // costs.dram_row_bytes, cursor.copy()
         bursts = take_grant(cursor, costs)
-        channel = core.machine.shared["dram"][0, channel_of(row, costs)]
-        begin = cycles_of(max(request, int(channel[FREE])), costs)
+        channel = core.machine.shared["dram"][0, find_channel(row, costs)]
+        begin = convert_to_cycles(max(request, int(channel[FREE])), costs)
         ticks = grant_ticks(bursts * costs.dram_burst_bytes, costs)
         end_tick, is_miss = serve_grant(channel, row, 0, request, request, ticks, costs)
-        free = cycles_of(end_tick, costs)
+        free = convert_to_cycles(end_tick, costs)
         counts[Count.BUSY_LOAD] += free - begin
         counts[Count.BURSTS] += bursts
         counts[Count.ROW_MISSES] += int(is_miss)
@@ -270,12 +270,12 @@ def serve(machine: Machine, queue: UnitQueue) -> None:
     before = transfer[:CURSOR_WORDS].copy()
     bursts = take_grant(transfer, costs)
     nbytes = bursts * costs.dram_burst_bytes
-    request = ticks_of(queue.request, costs)
+    request = convert_to_ticks(queue.request, costs)
     known, begin_tick = int(transfer[Job.KNOWN]), max(request, int(channel[FREE]))
     end_tick, is_miss = serve_grant(
         channel, row, int(queue.unit), known, request, grant_ticks(nbytes, costs), costs
     )
-    start, end = cycles_of(begin_tick, costs), cycles_of(end_tick, costs)
+    start, end = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
     queue.queueing += begin_tick // costs.dram_bytes_per_cycle - queue.request
     counts = machine.layers[int(transfer[Job.LAYER])]["counts"]
     counts[BUSY[queue.unit]] += end - start
@@ -286,7 +286,7 @@ def serve(machine: Machine, queue: UnitQueue) -> None:
     earlier_end = int(transfer[Job.END])
     all_end = max(earlier_end, end_tick)
     if is_served(transfer):
-        free = cycles_of(all_end, costs)
+        free = convert_to_cycles(all_end, costs)
         finish_transfer(queue, free, free + costs.dram_latency_cycles)
         begin_transfers(queue)
     else:

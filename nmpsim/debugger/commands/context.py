@@ -26,7 +26,7 @@ from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import Edit, list_scale_changes
 from nmpsim.debugger.reference import ArrayOpener, Reference, compare_layer
 from nmpsim.debugger.scale_changes import rescale_module
-from nmpsim.diagnostics import about, fail
+from nmpsim.diagnostics import fail, locate_errors
 from nmpsim.lir.names import display_names
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
@@ -81,7 +81,7 @@ class Context:
     def load_reference(self, path: Path) -> Reference:
         """Load the reference to compare with."""
         arrays = self.open_arrays(path)
-        with about(path):
+        with locate_errors(path):
             layers = self.debugger.bundle.metadata.layers
             self.reference = Reference(layers, arrays.keys, arrays.read)
         self.debugger.events.differs = self._differs

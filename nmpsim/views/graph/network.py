@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from nmpsim.analysis.data_flow import DataFlow, data_flow, layer_flow
+from nmpsim.analysis.data_flow import DataFlow, build_data_flow, build_layer_flow
 from nmpsim.analysis.program import is_bundle, load_program
 from nmpsim.bundle import Bundle, Layer, Tensor, read_bundle
 from nmpsim.diagnostics import Place, UserError
@@ -77,7 +77,7 @@ def node_id(name: str) -> str:
 def _bundle_network(bundle: Bundle) -> Network:
     metadata = bundle.metadata
     try:
-        flow = layer_flow(bundle)
+        flow = build_layer_flow(bundle)
     except UserError:
         flow = DataFlow({}, {})
     layers = (
@@ -120,7 +120,7 @@ def _operand(name: str, graph: Graph) -> str:
 
 
 def _module_network(module: Module) -> Network:
-    flow = data_flow(module)
+    flow = build_data_flow(module)
     types = {weight.name: weight.type for weight in module.weights}
     for instruction in module.instructions:
         type = instruction.attributes.get("Ty")

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
-from nmpsim.analysis.diff import compare_runs, console_tensors, folder_tensors, saved_tensors
+from nmpsim.analysis.diff import (
+    compare_runs,
+    list_saved_tensors,
+    read_console_tensors,
+    read_folder_tensors,
+)
 from nmpsim.diagnostics import UserError
 from nmpsim.lir.parser import parse
 
@@ -32,12 +37,12 @@ def saved(**changed):
     """The results of the tensors above as a run saves them."""
     results = {t.instruction: t.values for t in TENSORS if t.operand == "Dest"} | changed
     keyed = {f"{n:04d}:{name}": values for n, (name, values) in enumerate(results.items())}
-    return list(saved_tensors(keyed, keyed.__getitem__))
+    return list(list_saved_tensors(keyed, keyed.__getitem__))
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format_is_equal_to_what_it_was_made_from(tmp_path, format):
-    tensors = folder_tensors(write_folder(tmp_path, format, TENSORS))
+    tensors = read_folder_tensors(write_folder(tmp_path, format, TENSORS))
     assert [(t.name, t.operand) for t in tensors] == [(t.instruction, t.operand) for t in TENSORS]
     for tensor, written in zip(tensors, TENSORS, strict=True):
         values = tensor.load()
@@ -53,9 +58,9 @@ def test_one_wrong_element_is_found(tmp_path, format):
     wrong[0, 2, 3, 1] ^= 4
     if format == "console":
         (tmp_path / "log").write_text(console_text(TENSORS))
-        tensors = console_tensors(tmp_path / "log")
+        tensors = read_console_tensors(tmp_path / "log")
     else:
-        tensors = folder_tensors(write_folder(tmp_path, format, TENSORS))
+        tensors = read_folder_tensors(write_folder(tmp_path, format, TENSORS))
     (found,) = compare_runs(tensors, saved(conv1__2=wrong)).differing
     assert found.name == "conv1__2"
     assert found.difference.first.at == (0, 2, 3, 1)
@@ -65,7 +70,7 @@ def test_one_wrong_element_is_found(tmp_path, format):
 
 @pytest.mark.parametrize("format", ["txt", "rawtxt"])
 def test_a_float_is_wrong_from_the_last_printed_digit_on(tmp_path, format):
-    tensors = folder_tensors(write_folder(tmp_path, format, TENSORS))
+    tensors = read_folder_tensors(write_folder(tmp_path, format, TENSORS))
     near, far = FLOAT.copy(), FLOAT.copy()
     near[0, 3] = np.nextafter(near[0, 3], np.float32(9))
     far[0, 3] += np.float32(2e-6)
@@ -79,15 +84,15 @@ def test_six_significant_digits_of_a_stream(tmp_path):
     write_folder(tmp_path, "rawtxt", [Dumped("a", "Dest", values)])
     (tmp_path / "data0000.txt").write_text("0.125, -1.5, 1.23457e+06, 1e-09, 3, ")
     keyed = {"0001:a": values}
-    run = list(saved_tensors(keyed, keyed.__getitem__))
-    assert not compare_runs(folder_tensors(tmp_path), run).differing
+    run = list(list_saved_tensors(keyed, keyed.__getitem__))
+    assert not compare_runs(read_folder_tensors(tmp_path), run).differing
     keyed["0001:a"] = values * np.float32(1.0001)
-    assert compare_runs(folder_tensors(tmp_path), run).differing
+    assert compare_runs(read_folder_tensors(tmp_path), run).differing
 
 
 def test_the_console_tells_a_hundred_elements(tmp_path):
     (tmp_path / "log").write_text("noise\n" + console_text(TENSORS) + "Result: 7\n")
-    found = compare_runs(console_tensors(tmp_path / "log"), saved())
+    found = compare_runs(read_console_tensors(tmp_path / "log"), saved())
     assert not found.differing
     assert [(t.name, t.compared) for t in found.tensors] == [
         ("conv1__2", 100),
@@ -96,18 +101,20 @@ def test_the_console_tells_a_hundred_elements(tmp_path):
     ]
     hidden = INT8.copy()
     hidden[0, 4, 5, 3] += 1
-    assert not compare_runs(console_tensors(tmp_path / "log"), saved(conv1__2=hidden)).differing
+    assert not compare_runs(
+        read_console_tensors(tmp_path / "log"), saved(conv1__2=hidden)
+    ).differing
 
 
 def test_the_last_inference_on_the_console_counts(tmp_path):
     other = Dumped("conv1__2", "Dest", INT8 // 2, QUANT)
     (tmp_path / "log").write_text(console_text([other]) + console_text(TENSORS))
-    assert not compare_runs(console_tensors(tmp_path / "log"), saved()).differing
+    assert not compare_runs(read_console_tensors(tmp_path / "log"), saved()).differing
 
 
 def test_a_scalar(tmp_path):
     (tmp_path / "log").write_text(console_text([Dumped("a", "Dest", np.float32(1.5).reshape(()))]))
-    (tensor,) = console_tensors(tmp_path / "log")
+    (tensor,) = read_console_tensors(tmp_path / "log")
     assert (tensor.load().shape, tensor.load().array.tolist()) == ((), [1.5])
 
 
@@ -116,7 +123,7 @@ def test_an_older_list_and_windows_line_ends(tmp_path):
     info = (tmp_path / "instrument-debug.info").read_bytes().replace(b"\n", b"\r\n")
     (tmp_path / "instrument-debug.info").unlink()
     (tmp_path / "debug.info").write_bytes(info)
-    assert not compare_runs(folder_tensors(tmp_path), saved()).differing
+    assert not compare_runs(read_folder_tensors(tmp_path), saved()).differing
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -131,7 +138,7 @@ def test_a_damaged_dump(tmp_path, format, damage):
     else:
         file.write_bytes(changed[damage])
     with pytest.raises(UserError) as caught:
-        compare_runs(folder_tensors(tmp_path), saved())
+        compare_runs(read_folder_tensors(tmp_path), saved())
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == ("FILE001" if damage == "gone" else "DUMP001")
     assert file.name in str(diagnostic)
@@ -153,7 +160,7 @@ def test_a_damaged_dump(tmp_path, format, damage):
 def test_a_damaged_list(tmp_path, text):
     (tmp_path / "instrument-debug.info").write_text(text)
     with pytest.raises(UserError):
-        folder_tensors(tmp_path)
+        read_folder_tensors(tmp_path)
 
 
 MODULE = parse(
@@ -188,9 +195,9 @@ def test_without_a_list_the_program_says_what_the_files_are(tmp_path, format):
         Dumped("b", "LHS", relu, quant),
         Dumped("b", "RHS", data, quant),
     ]
-    listed = folder_tensors(write_folder(tmp_path, format, tensors))
+    listed = read_folder_tensors(write_folder(tmp_path, format, tensors))
     (tmp_path / "instrument-debug.info").unlink()
-    found = folder_tensors(tmp_path, MODULE)
+    found = read_folder_tensors(tmp_path, MODULE)
     assert [(t.name, t.operand) for t in found] == [(t.instruction, t.operand) for t in tensors]
     assert not compare_runs(listed, found).differing
     assert len(compare_runs(listed, found).tensors) == 5
@@ -199,7 +206,7 @@ def test_without_a_list_the_program_says_what_the_files_are(tmp_path, format):
 def test_a_folder_without_a_list(tmp_path):
     (tmp_path / "data0000.bin").write_bytes(b"")
     with pytest.raises(UserError, match="DUMP002"):
-        folder_tensors(tmp_path)
+        read_folder_tensors(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -214,14 +221,14 @@ def test_a_folder_without_a_list(tmp_path):
 def test_a_damaged_console(tmp_path, text):
     (tmp_path / "log").write_text(text)
     with pytest.raises(UserError, match="DUMP001"):
-        console_tensors(tmp_path / "log")
+        read_console_tensors(tmp_path / "log")
 
 
 def test_a_huge_tensor_of_zeros_needs_no_memory(tmp_path):
     shape = "30000 30000"
     text = f"debug_print.after.conv1__2.Dest.conv\nshape: ( {shape} )\n[ Zero tensor ]\n"
     Path(tmp_path / "log").write_text(text)
-    (found,) = compare_runs(console_tensors(tmp_path / "log"), saved()).differing
+    (found,) = compare_runs(read_console_tensors(tmp_path / "log"), saved()).differing
     assert "shapes differ" in found.problem
 
 
@@ -245,9 +252,9 @@ def test_whatever_the_bytes_are_there_is_a_result_or_an_error(whole, data):
     path.write_bytes(whole[path][:start] + noise + whole[path][end:])
     try:
         if path.name == "log":
-            compare_runs(console_tensors(path), saved())
+            compare_runs(read_console_tensors(path), saved())
         else:
-            compare_runs(folder_tensors(path.parent), saved())
+            compare_runs(read_folder_tensors(path.parent), saved())
     except UserError as error:
         assert str(error)
     finally:

@@ -5,7 +5,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from nmpsim.analysis.diff import QuantizationParameters, compare_runs, run_document, saved_tensors
+from nmpsim.analysis.diff import (
+    QuantizationParameters,
+    compare_runs,
+    list_saved_tensors,
+    run_document,
+)
 from nmpsim.analysis.difference import Tolerance
 from nmpsim.diagnostics import UserError
 from nmpsim.views.console import text_of
@@ -16,11 +21,11 @@ A = RNG.integers(-128, 128, (1, 5, 6, 4), np.int8)
 
 
 def run(**arrays):
-    return list(saved_tensors(arrays, arrays.__getitem__))
+    return list(list_saved_tensors(arrays, arrays.__getitem__))
 
 
 def keyed(arrays):
-    return list(saved_tensors(arrays, arrays.__getitem__))
+    return list(list_saved_tensors(arrays, arrays.__getitem__))
 
 
 def test_equal_runs():

@@ -15,7 +15,7 @@ from traced_memory import at_most
 import nmpsim
 from nmpsim.analysis.lint import RULES, LintSubject, lint_json, run_rules
 from nmpsim.analysis.lint.accumulators import compute_sum_bounds
-from nmpsim.analysis.lint.scales import significant_digits
+from nmpsim.analysis.lint.scales import count_significant_digits
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range
 from nmpsim.report.json import json_text
@@ -165,7 +165,7 @@ def test_digits_that_print_leaves(scale: float, digits: int, severity: str) -> N
     [(1.5, 10), (0.5, 9), (0.0625, 8), (0.000030517578125, 5), (3e-10, 0), (2.0**-30, 1)],
 )
 def test_digits(scale: float, digits: int) -> None:
-    assert significant_digits(scale) == digits
+    assert count_significant_digits(scale) == digits
 
 
 # accumulator-overflow

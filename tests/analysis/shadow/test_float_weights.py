@@ -11,8 +11,8 @@ import onnx
 import pytest
 from shadow_samples import module_of
 
-from nmpsim.analysis.shadow import float_weights
-from nmpsim.analysis.shadow.constants import best_layout, quantized_constants, read_floats
+from nmpsim.analysis.shadow import match_float_weights
+from nmpsim.analysis.shadow.constants import find_best_layout, quantized_constants, read_floats
 from nmpsim.analysis.shadow.matching import match_constants
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.extras import install_command
@@ -65,7 +65,7 @@ MATRIX = reals(60, 7)
 )
 def test_layouts_are_found_by_their_values(array: Array, real: Array | None, name: str) -> None:
     wanted = array.transpose(0, 2, 3, 1) if real is None else real
-    found = best_layout(array, quantized(wanted))
+    found = find_best_layout(array, quantized(wanted))
     assert found is not None
     assert found.name == name
     assert np.array_equal(found.values(), wanted)
@@ -74,14 +74,14 @@ def test_layouts_are_found_by_their_values(array: Array, real: Array | None, nam
 def test_a_square_matrix_and_its_transpose_are_told_apart() -> None:
     square = reals(100, 100)
     for real, name in ((square, "as it is"), (square.T, "transposed")):
-        found = best_layout(square, quantized(real))
+        found = find_best_layout(square, quantized(real))
         assert found is not None
         assert found.name == name
 
 
 def test_no_layout_has_another_number_of_elements() -> None:
-    assert best_layout(reals(3, 4), reals(4, 4)) is None
-    assert best_layout(reals(3, 4), reals(12)) is None
+    assert find_best_layout(reals(3, 4), reals(4, 4)) is None
+    assert find_best_layout(reals(3, 4), reals(12)) is None
 
 
 # Names
@@ -234,7 +234,7 @@ def test_a_file_without_any_of_the_weights(tmp_path: Path) -> None:
     )
     np.savez(tmp_path / "f.npz", other=np.array([[3.0, -4.0]]), w=np.ones((1, 2), np.int8))
     with pytest.raises(UserError) as caught:
-        float_weights(module, tmp_path / "f.npz")
+        match_float_weights(module, tmp_path / "f.npz")
     (found,) = caught.value.diagnostics
     assert found.code == "CONST003"
     assert found.found == "1 float arrays of fitting sizes"

@@ -12,11 +12,11 @@ from hypothesis.extra import numpy as st_numpy
 
 from nmpsim.analysis.shadow.compare import (
     Evaluations,
+    add_early_saturation,
     clip_to_range,
-    error_size,
+    measure_error,
     split_error,
     sqnr_db,
-    with_saturation,
 )
 from nmpsim.lir.nodes import Quantization, TensorType
 
@@ -35,9 +35,9 @@ def test_sqnr_of_known_powers() -> None:
 
 
 def test_size_in_units_of_the_last_place() -> None:
-    size = error_size(np.array([1.0, 1.0]), np.array([0.25, -0.75]), 0.25)
+    size = measure_error(np.array([1.0, 1.0]), np.array([0.25, -0.75]), 0.25)
     assert (size.mean_units, size.worst_units) == (2.0, 3.0)
-    size = error_size(np.array([1.0, 1.0]), np.array([0.25, -0.75]), None)
+    size = measure_error(np.array([1.0, 1.0]), np.array([0.25, -0.75]), None)
     assert size.mean_units is size.worst_units is None
 
 
@@ -50,11 +50,11 @@ def test_the_range_of_a_type() -> None:
 def test_what_was_cut_on_the_way_counts_as_saturation() -> None:
     in_range = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
     device = np.array([[9.0, 9.0, 1.5], [1.5, 0.9, 9.0]])
-    found = with_saturation(in_range, device, {1, 2}, INT8)
+    found = add_early_saturation(in_range, device, {1, 2}, INT8)
     # Channel 0 was not cut; half a unit and less is rounding.
     assert found.tolist() == [[1.0, 9.0, 1.0], [1.0, 1.0, 9.0]]
-    assert with_saturation(in_range, device, (), INT8) is in_range
-    assert with_saturation(in_range, device, {0}, FLOAT) is in_range
+    assert add_early_saturation(in_range, device, (), INT8) is in_range
+    assert add_early_saturation(in_range, device, {0}, FLOAT) is in_range
 
 
 @given(REALS, REALS, REALS, REALS, REALS)

@@ -51,7 +51,7 @@ def shadow_layers(
     bundle: Bundle, inputs: dict[str, Array], weights: Path, engine: str
 ) -> dict[int, ShadowLayer]:
     report = device(engine).run(bundle, inputs, save_layers=True)
-    shadow = nmpsim.Shadow(bundle, weights).beside(report, inputs).shadow
+    shadow = nmpsim.Shadow(bundle, weights).evaluate(report, inputs).shadow
     assert shadow is not None
     assert [layer.index for layer in shadow.layers] == [layer.index for layer in report.layers]
     assert [layer.name for layer in shadow.layers] == [layer.name for layer in report.layers]
@@ -91,7 +91,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 def digit_report(digits: Bundle, weights: Path | None) -> nmpsim.RunReport:
     inputs = {"data": np.load(DIGITS / "images" / "7.npy")}
     report = device().run(digits, inputs, save_layers=True)
-    return nmpsim.Shadow(digits, weights).beside(report, inputs)
+    return nmpsim.Shadow(digits, weights).evaluate(report, inputs)
 
 
 def test_the_json_fits_the_schema(digits: Bundle) -> None:
@@ -157,7 +157,7 @@ def test_an_input_that_the_device_quantizes_has_its_own_error(tmp_path: Path) ->
     np.savez(tmp_path / "f.npz", none=np.zeros(3))
     for x, lost in ((np.array([[0.25, 7.0]]), 0.25), (np.array([[1, 7]], np.int8), 0.0)):
         report = device().run(bundle, {"x": x}, save_layers=True)
-        found = nmpsim.Shadow(bundle, tmp_path / "f.npz").beside(report, {"x": x}).shadow
+        found = nmpsim.Shadow(bundle, tmp_path / "f.npz").evaluate(report, {"x": x}).shadow
         assert found is not None
         (layer,) = found.layers
         assert layer.split is not None
@@ -171,7 +171,7 @@ def test_a_run_without_layer_outputs_is_told(digits: Bundle) -> None:
     inputs = {"data": np.load(DIGITS / "images" / "7.npy")}
     report = device().run(digits, inputs)
     with pytest.raises(UserError) as caught:
-        nmpsim.Shadow(digits).beside(report, inputs)
+        nmpsim.Shadow(digits).evaluate(report, inputs)
     assert caught.value.diagnostics[0].code == "ARG001"
     assert "save_layers=True" in (caught.value.diagnostics[0].hint or "")
 

@@ -17,7 +17,7 @@ from nmpsim.isa.codec import decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, DRAM_BASE, Unit
 from nmpsim.report.analyses import ScratchpadBlock
 from nmpsim.report.data import Saturation
-from nmpsim.timing import costs_of
+from nmpsim.timing import get_costs
 
 DIGITS = Path(__file__).parents[3] / "programs" / "digits"
 TRACKS = {"load DMA": "load", "store DMA": "store", "MAC array": "mac", "vector unit": "vector"}
@@ -35,7 +35,7 @@ def run(bundle, engine="compiled", chosen=None, limit=1 << 30):
     file, lines = io.BytesIO(), io.BytesIO()
     device = nmpsim.Device(engine=engine)
     timeline = TimelineTrace(file, bundle, device.config.cores_count, chosen, limit)
-    dram = DramTrace(lines, costs_of(device.config), chosen)
+    dram = DramTrace(lines, get_costs(device.config), chosen)
 
     def both(work):
         timeline(work)

@@ -40,10 +40,10 @@ from nmpsim.memory.dram import (
     start_transfer,
     take_grant,
 )
-from nmpsim.timing.compute import ceil_div, cycles_of, grant_ticks, ticks_of
+from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, grant_ticks
 from nmpsim.timing.dram import FREE as CHANNEL_FREE
 from nmpsim.timing.dram import (
-    channel_of,
+    find_channel,
     next_request,
     serve_grant,
 )
@@ -126,7 +126,7 @@ def _begin(p: Any, s: Any, costs: Any, core: int, kind: int) -> None:
         )
         if not is_served(cursor):
             s.next[p.begins.size - 1 + 2 * core + kind] = start
-            s.queues[core, kind, KNOWN] = ticks_of(start, costs)
+            s.queues[core, kind, KNOWN] = convert_to_ticks(start, costs)
             s.queues[core, kind, END] = 0
             return
         _finish(s, core, kind, start, start)
@@ -137,10 +137,10 @@ def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> 
     """Serve a grant of a queue."""
     cursor, queue, at = s.cursors[core, kind], s.queues[core, kind], p.begins.size - 1 + 2 * core
     row = next_address(cursor) // costs.dram_row_bytes
-    channel = s.dram[channel_of(row, costs)]
+    channel = s.dram[find_channel(row, costs)]
     before = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE]
     bursts = take_grant(cursor, costs)
-    request = ticks_of(s.next[at + kind], costs)
+    request = convert_to_ticks(s.next[at + kind], costs)
     begin, is_miss = max(request, channel[CHANNEL_FREE]), False
     if is_blind:
         taken = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE] - before
@@ -149,7 +149,7 @@ def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> 
     else:
         ticks = grant_ticks(bursts * costs.dram_burst_bytes, costs)
         end, is_miss = serve_grant(channel, row, kind, queue[KNOWN], request, ticks, costs)
-    s.sums[BUSY] += cycles_of(end, costs) - cycles_of(begin, costs)
+    s.sums[BUSY] += convert_to_cycles(end, costs) - convert_to_cycles(begin, costs)
     s.sums[GRANTS] += 1
     s.sums[BURSTS] += bursts
     if is_miss:
@@ -161,7 +161,7 @@ def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> 
         queue[KNOWN], queue[END] = begin, all_end
     else:
         s.next[at + kind] = NEVER
-        free = cycles_of(all_end, costs)
+        free = convert_to_cycles(all_end, costs)
         _finish(s, core, kind, free, free + costs.dram_latency_cycles)
         _begin(p, s, costs, core, kind)
 
@@ -209,7 +209,7 @@ def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
             state[CLOCK] = max(state[CLOCK], end) + costs.control_descriptor_cycles
             if costs.control_descriptor_fetch:
                 one_burst = grant_ticks(costs.dram_burst_bytes, costs)
-                state[CLOCK] += cycles_of(one_burst, costs) + costs.dram_latency_cycles
+                state[CLOCK] += convert_to_cycles(one_burst, costs) + costs.dram_latency_cycles
             _issue(p, s, costs, core, kind, argument)
             state[ADDRESSED] = 0
         state[CLOCK] += 1

@@ -77,10 +77,10 @@ def dequantize_operand(side: str, values: Int64s, scale: Scale) -> FormulaSteps:
     """Compute ``f32(side * m + a)`` in float64; ``post`` holds the float32 addend."""
     factor, addend = scale.factor, scale.addend
     product = values.astype(np.float64) * factor.astype(np.float64)
-    real_values: Float32s = (product + addend.astype(np.float64)).astype(np.float32)
+    dequantize_values: Float32s = (product + addend.astype(np.float64)).astype(np.float32)
     formula = "* {factor:.9g} + {addend:.9g}, as float32"
-    yield make_step(f"{side} scaled", real_values, formula, factor=factor, addend=addend)
-    return real_values
+    yield make_step(f"{side} scaled", dequantize_values, formula, factor=factor, addend=addend)
+    return dequantize_values
 
 
 def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) -> FormulaSteps:
