@@ -8,7 +8,6 @@ from nmpsim.frontends.graph import (
     conversions,
     convolution,
     float_ops,
-    integer_matmul,
     integer_ops,
     matmul,
     movement,
@@ -88,7 +87,7 @@ OPERATORS: dict[str, OperatorFunction] = {
     "Clip": float_ops.lower_clip,
     "Concat": movement.lower_concatenation,
     "Conv": convolution.lower_convolution,
-    "ConvInteger": integer_matmul.lower_conv_integer,
+    "ConvInteger": matmul.lower_conv_integer,
     "ConvTranspose": convolution.lower_transposed_convolution,
     "DepthToSpace": movement.lower_depth_to_space,
     "DequantizeLinear": conversions.lower_dequantize,
@@ -108,7 +107,7 @@ OPERATORS: dict[str, OperatorFunction] = {
     "LeakyRelu": float_ops.lower_leaky_relu,
     "LogSoftmax": pooling.lower_softmax,
     "MatMul": matmul.lower_matmul,
-    "MatMulInteger": integer_matmul.lower_matmul_integer,
+    "MatMulInteger": matmul.lower_matmul_integer,
     "MaxPool": pooling.lower_max_pool,
     "PRelu": float_ops.lower_prelu,
     "Pad": movement.lower_pad,
@@ -130,6 +129,6 @@ OPERATORS: dict[str, OperatorFunction] = {
     "Unsqueeze": movement.lower_unsqueeze,
     "Upsample": resizing.lower_resize,
     "Where": float_ops.lower_where,
-    "com.microsoft.QGemm": integer_matmul.lower_qgemm,
+    "com.microsoft.QGemm": matmul.lower_qgemm,
 }
 """Operator on floats, or on elements of any type -> its lowering."""

@@ -19,13 +19,14 @@ from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.onnx.function_inlining import inline_functions
-from nmpsim.frontends.onnx.model import damaged_error, load_model, read_graph
-from nmpsim.frontends.onnx.qdq_fusion import QUANTIZE, fuse_qdq
-from nmpsim.frontends.onnx.qlinear_operators import (
+from nmpsim.frontends.onnx.integer_operations import (
     QLINEAR_OPERATORS,
+    QUANTIZE,
     as_integer_operation,
+    fuse_qdq,
     infer_quantization,
 )
+from nmpsim.frontends.onnx.model import damaged_error, load_model, read_graph
 from nmpsim.frontends.onnx.weight_folding import fold_into_weights
 from nmpsim.lir.names import make_legal_name
 

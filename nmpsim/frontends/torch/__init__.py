@@ -18,18 +18,15 @@ from nmpsim.frontends.imported_model import (
     require,
 )
 from nmpsim.frontends.module_builder import ModuleBuilder
-from nmpsim.frontends.torch import pointwise
 from nmpsim.frontends.torch.float_operators import FLOAT_OPERATIONS
-from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation, kind_of
-from nmpsim.frontends.torch.movement import MOVEMENTS, translate_pad, translate_select
+from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, kind_of
 from nmpsim.frontends.torch.pt2e import convert_pt2e, is_pt2e
+from nmpsim.frontends.torch.quantized_operators import QUANTIZED_OPERATIONS
 from nmpsim.frontends.torch.recording import (
-    ELEMENTWISE_FUNCTIONS,
     ENGINE_PROFILES,
     ModelRecording,
     RecordedTensor,
 )
-from nmpsim.frontends.torch.weighted import translate_convolution, translate_linear
 from nmpsim.lir.names import make_legal_name
 
 PLACE = "a PyTorch module"
@@ -98,37 +95,12 @@ def _check_interface(recording: ModelRecording, place: Place) -> None:
 def _translate(builder: TorchGraphBuilder) -> None:
     call = builder.call
     require(
-        call.operation in OPERATIONS,
+        call.operation in QUANTIZED_OPERATIONS,
         "an operation that nmpsim does not know"
         if call.results
         else "control flow or a number that depends on the values of a tensor",
     )
-    OPERATIONS[call.operation](builder)
-
-
-OPERATIONS: dict[str, Translation] = {
-    **MOVEMENTS,
-    **dict.fromkeys(ELEMENTWISE_FUNCTIONS, pointwise.translate_elementwise),
-    "aten._adaptive_avg_pool2d": pointwise.translate_adaptive_average_pool,
-    "aten._softmax": pointwise.translate_softmax,
-    "aten.avg_pool2d": pointwise.translate_average_pool,
-    "aten.cat": pointwise.translate_concatenation,
-    "aten.constant_pad_nd": translate_pad,
-    "aten.dequantize": pointwise.translate_dequantize,
-    "aten.quantize_per_tensor": pointwise.translate_quantize,
-    "aten.quantized_max_pool2d": pointwise.translate_max_pool,
-    "aten.select": translate_select,
-    "quantized.add": pointwise.binary_translation("elementadd"),
-    "quantized.add_relu": pointwise.binary_translation("elementadd"),
-    "quantized.cat": pointwise.translate_concatenation,
-    "quantized.conv2d": translate_convolution,
-    "quantized.conv2d_relu": translate_convolution,
-    "quantized.linear": translate_linear,
-    "quantized.linear_relu": translate_linear,
-    "quantized.mul": pointwise.binary_translation("elementmul"),
-    "quantized.mul_relu": pointwise.binary_translation("elementmul"),
-}
-"""Operation of a quantized model, by namespace and name -> translation."""
+    QUANTIZED_OPERATIONS[call.operation](builder)
 
 
 _QUANTIZED_PREFIXES = ("quantized.", "quantized_decomposed.", "aten.quantize", "aten.dequantize")

@@ -12,8 +12,7 @@ import numpy as np
 from nmpsim.frontends.graph.nodes import Shape
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
-from nmpsim.frontends.torch.movement import MOVEMENTS, onnx_pads, translate_identity
-from nmpsim.frontends.torch.pointwise import pair_of
+from nmpsim.frontends.torch.movement import MOVEMENTS, translate_identity, translate_pad
 from nmpsim.frontends.torch.recording import RecordedTensor
 
 
@@ -88,7 +87,15 @@ def _clip(low: str, high: str) -> Translation:
     return translate
 
 
-def _pool(op: str) -> Translation:
+def pair_of(value: Any) -> tuple[int, int]:
+    """Return an argument for rows and columns as two numbers; one may stand for both."""
+    sizes = value if isinstance(value, tuple) else (value,)
+    return int(sizes[0]), int(sizes[-1])
+
+
+def pool_translation(op: str) -> Translation:
+    """Return the translation of a pool to an ONNX operator."""
+
     def translate(builder: TorchGraphBuilder) -> None:
         given = builder.arguments
         _check(given.get("divisor_override") is None)
@@ -97,10 +104,10 @@ def _pool(op: str) -> Translation:
             op,
             _tensors(builder, "self"),
             kernel_shape=pair_of(given["kernel_size"]),
-            strides=pair_of(given["stride"] or given["kernel_size"]),
-            pads=pair_of(given["padding"]) * 2,
-            dilations=pair_of(given["dilation"]) if "dilation" in given else None,
-            ceil_mode=int(given["ceil_mode"]),
+            strides=pair_of(given.get("stride") or given["kernel_size"]),
+            pads=pair_of(given.get("padding") or 0) * 2,
+            dilations=pair_of(given.get("dilation") or 1),
+            ceil_mode=int(given.get("ceil_mode", 0)),
             count_include_pad=None if counts is None else int(counts),
         )
 
@@ -251,13 +258,6 @@ def _prelu(builder: TorchGraphBuilder) -> None:
     builder.add("PRelu", [source, name])
 
 
-def _pad(builder: TorchGraphBuilder) -> None:
-    given = builder.arguments
-    pads = builder.add_integers(onnx_pads(given["pad"], len(builder.result.shape)))
-    value = _number(builder, "value", float(given.get("value") or 0))
-    builder.add("Pad", [*_tensors(builder, "self"), pads, value])
-
-
 def _upsample_nearest(builder: TorchGraphBuilder) -> None:
     sizes = builder.add_integers(builder.result.shape)
     builder.add(
@@ -351,7 +351,7 @@ FLOAT_OPERATIONS: dict[str, Translation] = {
     "aten.adaptive_max_pool2d": _adaptive_pool("MaxPool"),
     "aten.add": _binary("Add"),
     "aten.addmm": _addmm,
-    "aten.avg_pool2d": _pool("AveragePool"),
+    "aten.avg_pool2d": pool_translation("AveragePool"),
     "aten.bmm": _operator("MatMul", "self", "mat2"),
     "aten.cat": _concatenation,
     "aten.celu": _formula(_elu),
@@ -359,7 +359,7 @@ FLOAT_OPERATIONS: dict[str, Translation] = {
     "aten.clamp": _clip("min", "max"),
     "aten.clamp_max": _clip("", "max"),
     "aten.clamp_min": _clip("min", ""),
-    "aten.constant_pad_nd": _pad,
+    "aten.constant_pad_nd": translate_pad,
     "aten.convolution": _convolution,
     "aten.div": _binary("Div"),
     "aten.elu": _formula(_elu),
@@ -373,7 +373,7 @@ FLOAT_OPERATIONS: dict[str, Translation] = {
     "aten.leaky_relu": _with_argument("LeakyRelu", "negative_slope", "alpha"),
     "aten.linear": _linear,
     "aten.log": _operator("Log"),
-    "aten.max_pool2d_with_indices": _pool("MaxPool"),
+    "aten.max_pool2d_with_indices": pool_translation("MaxPool"),
     "aten.maximum": _operator("Max", "self", "other"),
     "aten.mean": _mean,
     "aten.minimum": _operator("Min", "self", "other"),

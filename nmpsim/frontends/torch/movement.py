@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 
@@ -56,14 +54,6 @@ def _translate_slice(builder: TorchGraphBuilder) -> None:
     builder.add("Slice", [name], starts=(first,), ends=(end,), axes=(axis,))
 
 
-def translate_select(builder: TorchGraphBuilder) -> None:
-    """Translate the selection of one index of a dimension of a quantized tensor."""
-    given, source = builder.arguments, builder.source()
-    axis = int(given["dim"]) % len(source.shape)
-    index = builder.add_integers(int(given["index"]) % source.shape[axis])
-    builder.add("Gather", [source, index], axis=axis)
-
-
 def _translate_split(builder: TorchGraphBuilder) -> None:
     source, call = builder.source(), builder.call
     axis = int(call.arguments.get("dim", 0)) % len(source.shape)
@@ -71,21 +61,16 @@ def _translate_split(builder: TorchGraphBuilder) -> None:
     builder.add("Split", [source], *builder.outputs(), axis=axis, split=sizes)
 
 
-def onnx_pads(given: Any, rank: int) -> tuple[int, ...]:
-    """Return ONNX's pads, given PyTorch's: before and after each dimension from the last one on."""
-    before, after = [0] * rank, [0] * rank
-    for index in range(len(given) // 2):
-        before[rank - 1 - index], after[rank - 1 - index] = map(int, given[2 * index :][:2])
-    return (*before, *after)
-
-
 def translate_pad(builder: TorchGraphBuilder) -> None:
-    """Translate zero padding of a quantized tensor."""
+    """Translate padding with a number; that of a quantized tensor must be zero."""
     source, result, given = builder.source(), builder.result, builder.arguments
-    pads = onnx_pads(given["pad"], len(source.shape))
+    pads, value, rank = given["pad"], float(given.get("value") or 0), len(source.shape)
+    before, after = [0] * rank, [0] * rank
+    for index in range(len(pads) // 2):  # PyTorch's are pairs, from the last dimension on
+        before[rank - 1 - index], after[rank - 1 - index] = map(int, pads[2 * index :][:2])
     require(
-        not given.get("value") and min(pads, default=0) >= 0,
-        f"paddings {list(given['pad'])} with {given.get('value')}",
+        builder.is_float or (not value and min(pads, default=0) >= 0),
+        f"paddings {list(pads)} with {value:g}",
     )
     require(
         (source.scale, source.zero_point) == (result.scale, result.zero_point),
@@ -94,7 +79,7 @@ def translate_pad(builder: TorchGraphBuilder) -> None:
     inputs = [builder.name(source)]
     if source.scale is not None:
         inputs += ["", builder.add_integers(source.zero_point)]
-    builder.add("Pad", inputs, pads=pads)
+    builder.add("Pad", inputs, pads=(*before, *after), value=value)
 
 
 MOVEMENTS: dict[str, Translation] = {

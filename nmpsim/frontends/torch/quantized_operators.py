@@ -1,23 +1,117 @@
-"""Quantized PyTorch operations without weights: elementwise functions, pools, conversions."""
+"""Operations of quantized PyTorch models, as LIR instructions with PyTorch's arithmetic."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import UNSIGNED
+from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
 from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.torch.float_operators import pair_of, pool_translation
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
+from nmpsim.frontends.torch.movement import MOVEMENTS, translate_pad
 from nmpsim.frontends.torch.recording import (
     CHANNEL_BLOCK,
+    ELEMENTWISE_FUNCTIONS,
     ENGINE_PROFILES,
+    QuantizedWeights,
     RecordedCall,
     RecordedTensor,
 )
-from nmpsim.frontends.torch.weighted import add_with_relu
+
+
+def _convolution(builder: TorchGraphBuilder) -> None:
+    """Translate ``quantized::conv2d`` and its fused ReLU."""
+    weights, source = _weights(builder), builder.tensor("qx")
+    require(weights.weights.ndim == len(source.shape) == 4, f"an input {list(source.shape)}")
+    words: dict[str, Any] = {
+        "Kernels": weights.weights.shape[2:],
+        "Strides": tuple(weights.stride),
+        "Pads": tuple(weights.padding) * 2,
+        "Group": weights.groups,
+        "Dilation": tuple(weights.dilation),
+    }
+    if builder.call.operation.endswith("_relu"):
+        words["FusedActivation"] = "RELU"
+    constants = _parameters(builder, weights, weights.weights)
+    opcode = "convolution"
+    if weights.is_per_channel:
+        opcode, ones = "channelwisequantizedconvolution", np.ones(len(weights.scales), np.float32)
+        constants += _vectors(builder, "weight", weights.scales, weights.zero_points)
+        constants += _vectors(builder, "bias", ones, np.zeros(ones.size))  # it is float
+    numerics = _numerics(builder, weights)
+    operands = [builder.name(source), *constants]
+    builder.add_instruction(opcode, operands, image=True, numerics=numerics, **words)
+
+
+def _linear(builder: TorchGraphBuilder) -> None:
+    """Translate ``quantized::linear`` and its fused ReLU."""
+    weights, source = _weights(builder), builder.tensor("X")
+    outs, ins = weights.weights.shape
+    require(
+        source.shape and source.shape[-1] == ins,
+        f"weights {[outs, ins]} for an input {list(source.shape)}",
+    )
+    rows = math.prod(source.shape[:-1])
+    opcode, matrix = "fullyconnected", weights.weights.T
+    if weights.is_per_channel:
+        opcode, matrix = "rowwisequantizedfullyconnected", weights.weights
+    operands = [builder.name(source), *_parameters(builder, weights, matrix)]
+    if weights.is_per_channel:
+        operands += _vectors(builder, "weight", weights.scales, weights.zero_points)
+    views, numerics = ((rows, outs), (rows, ins)), _numerics(builder, weights)
+    _add_with_relu(builder, opcode, operands, views=views, numerics=numerics)
+
+
+def _add_with_relu(
+    builder: TorchGraphBuilder, opcode: str, operands: list[str], **given: Any
+) -> None:
+    """Add an instruction and, if the operation has one, the ReLU after it."""
+    if not builder.call.operation.endswith("_relu"):
+        builder.add_instruction(opcode, operands, **given)
+        return
+    kind = builder.quantization(builder.first_output())
+    total = builder.add_temporary("sum", kind, builder.result.shape)
+    builder.add_instruction("relu", [builder.add_instruction(opcode, operands, total, **given)])
+
+
+def _weights(builder: TorchGraphBuilder) -> QuantizedWeights:
+    given = builder.arguments
+    weights = given.get("packed_weight", given.get("W_prepack"))
+    if not isinstance(weights, QuantizedWeights):
+        raise UnsupportedError("weights of a kind that nmpsim does not know")
+    return weights
+
+
+def _numerics(builder: TorchGraphBuilder, weights: QuantizedWeights) -> str | None:
+    """Return the arithmetic profile of a layer if it differs from the model's."""
+    own = ENGINE_PROFILES[weights.engine]
+    return None if own == ENGINE_PROFILES[builder.recording.engine] else own
+
+
+def _parameters(builder: TorchGraphBuilder, weights: QuantizedWeights, values: Array) -> list[str]:
+    """Add the weights and the bias, which stays float."""
+    scales, zeros = weights.scales[:1], weights.zero_points[:1]
+    if weights.is_per_channel:
+        scales, zeros = np.ones(1, np.float32), np.zeros(1, np.int64)
+    kind, name = QuantizedTensor("", "int8", scales, zeros), builder.call.name
+    bias = np.zeros(len(weights.weights), np.float32) if weights.bias is None else weights.bias
+    return [
+        builder.add_constant(f"{name}.weight", values, kind),
+        builder.add_constant(f"{name}.bias", bias, "float32"),
+    ]
+
+
+def _vectors(builder: TorchGraphBuilder, suffix: str, scales: Array, zeros: Array) -> list[str]:
+    name = f"{builder.call.name}.{suffix}"
+    return [
+        builder.add_constant(f"{name}_scales", scales, "float32"),
+        builder.add_constant(f"{name}_zero_points", zeros.astype(np.int32), "int32"),
+    ]
+
 
 _LATE_PROFILE = "float-qnnpack"
 """Its averages add the zero point after rounding, and always count padding."""
@@ -27,17 +121,17 @@ _AVERAGED_CHANNELS = 16
 """Number of adjacent channels that PyTorch averages at once."""
 
 
-def translate_quantize(builder: TorchGraphBuilder) -> None:
+def _quantize(builder: TorchGraphBuilder) -> None:
     """Translate a conversion from float32 to integers."""
     builder.add_instruction("quantize", [builder.tensor("self", "float32")])
 
 
-def translate_dequantize(builder: TorchGraphBuilder) -> None:
+def _dequantize(builder: TorchGraphBuilder) -> None:
     """Translate a conversion from integers to float32."""
     builder.add_instruction("dequantize", builder.names("self"), plain=True)
 
 
-def binary_translation(opcode: str) -> Translation:
+def _binary_translation(opcode: str) -> Translation:
     """Return the translation of an instruction on two tensors, one of them broadcast."""
 
     def translate(builder: TorchGraphBuilder) -> None:
@@ -46,12 +140,12 @@ def binary_translation(opcode: str) -> Translation:
             builder.result.shape in [side.shape for side in sides],
             " and ".join(str(list(side.shape)) for side in sides),
         )
-        add_with_relu(builder, opcode, [builder.name(side) for side in sides], is_broadcast=True)
+        _add_with_relu(builder, opcode, [builder.name(side) for side in sides], is_broadcast=True)
 
     return translate
 
 
-def translate_elementwise(builder: TorchGraphBuilder) -> None:
+def _elementwise(builder: TorchGraphBuilder) -> None:
     """Translate a function of each value to a clip, if its table is one, or to the table."""
     call = builder.call
     if call.operation == "aten.relu" and builder.tensor("self", "quint8", "float32").scale is None:
@@ -97,16 +191,20 @@ def _real_bounds(call: RecordedCall) -> tuple[float | None, float | None]:
     return None if low is None else float(low), None if high is None else float(high)
 
 
-def translate_softmax(builder: TorchGraphBuilder) -> None:
-    """Translate a softmax in float32 along the last dimension."""
-    shape = builder.tensor("self", "float32").shape
-    axis, rank = builder.arguments["dim"], len(shape)
-    require(rank and int(axis) % rank == rank - 1, f"softmax along dimension {axis}")
-    rows = (math.prod(shape[:-1]), shape[-1])
-    builder.add_instruction("softmax", [builder.source()], views=(rows, rows))
+def _softmax(builder: TorchGraphBuilder) -> None:
+    rank, axis = len(builder.tensor("self", "float32").shape), int(builder.arguments["dim"])
+    require(rank and axis % rank == rank - 1, f"softmax along dimension {axis}")
+    builder.add("Softmax", [builder.source()], axis=axis)
 
 
-def translate_concatenation(builder: TorchGraphBuilder) -> None:
+def _select(builder: TorchGraphBuilder) -> None:
+    given, source = builder.arguments, builder.source()
+    axis = int(given["dim"]) % len(source.shape)
+    index = builder.add_integers(int(given["index"]) % source.shape[axis])
+    builder.add("Gather", [source, index], axis=axis)
+
+
+def _concatenation(builder: TorchGraphBuilder) -> None:
     """Translate a concatenation; inputs of another scale are rescaled by a table."""
     call = builder.call
     parts = next(iter(call.arguments.values()))
@@ -162,44 +260,36 @@ def _rescaled(
 # --- pools -----------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class _Window:
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    pads: tuple[int, ...] = (0, 0)
-    """Padding at the top and left; at the bottom and right there is ``excess`` more."""
-    excess: tuple[int, ...] = (0, 0)
-    """Rows and columns of the last windows beyond the padding."""
-
-    @property
-    def words(self) -> dict[str, Any]:
-        """Attributes of the LIR instruction."""
-        after = (pad + more for pad, more in zip(self.pads, self.excess, strict=True))
-        return {"Kernels": self.kernel, "Strides": self.strides, "Pads": (*self.pads, *after)}
+def _max_pool(builder: TorchGraphBuilder) -> None:
+    shape, dilation = builder.tensor("self").shape, builder.arguments.get("dilation") or 1
+    require(len(shape) == 4, f"an input {list(shape)}")
+    require(pair_of(dilation) == (1, 1), f"a window with gaps, dilation {dilation}")
+    pool_translation("MaxPool")(builder)
 
 
-def translate_max_pool(builder: TorchGraphBuilder) -> None:
-    """Translate a max pool."""
-    words = _window(builder).words
-    builder.add_instruction("maxpool", builder.names("self"), image=True, **words)
-
-
-def translate_average_pool(builder: TorchGraphBuilder) -> None:
+def _average_pool(builder: TorchGraphBuilder) -> None:
     """Translate an average pool; its kernel adds the zero point before or after rounding."""
-    source, window, given = builder.tensor("self"), _window(builder), builder.arguments
+    source, given = builder.tensor("self"), builder.arguments
+    require(len(source.shape) == 4, f"an input {list(source.shape)}")
     require(given.get("divisor_override") is None, "a divisor of its own")
+    kernel = pair_of(given["kernel_size"])
+    strides, pads = pair_of(given.get("stride") or kernel), pair_of(given.get("padding") or 0)
+    sizes = zip(source.shape[2:], builder.result.shape[2:], kernel, strides, pads, strict=True)
+    excess = [max((out - 1) * s + k - size - 2 * p, 0) for size, out, k, s, p in sizes]
     is_qnnpack = builder.recording.engine == "qnnpack" and not given.get("ceil_mode")
     counts = bool(given.get("count_include_pad", True))
-    require(
-        not any(window.excess) or not (counts or is_qnnpack),
-        "windows that reach beyond the padding",
-    )
+    require(not any(excess) or not (counts or is_qnnpack), "windows that reach beyond the padding")
     late = source.shape[1] // _AVERAGED_CHANNELS * _AVERAGED_CHANNELS
     late = late if source.channels_last else 0
+    window = {
+        "Kernels": kernel,
+        "Strides": strides,
+        "Pads": (*pads, pads[0] + excess[0], pads[1] + excess[1]),
+    }
     _add_average(builder, window, counts, None if is_qnnpack else late)
 
 
-def translate_adaptive_average_pool(builder: TorchGraphBuilder) -> None:
+def _adaptive_average_pool(builder: TorchGraphBuilder) -> None:
     """Translate an adaptive average pool whose windows divide the input evenly."""
     shape = builder.tensor("self").shape
     require(len(shape) == 4, f"an input {list(shape)}")
@@ -210,24 +300,25 @@ def translate_adaptive_average_pool(builder: TorchGraphBuilder) -> None:
     )
     kernel = tuple(i // o for i, o in zip(sizes, out, strict=True))
     is_qnnpack = builder.recording.engine == "qnnpack"
-    _add_average(builder, _Window(kernel, kernel), True, None if is_qnnpack else 0)
+    window = {"Kernels": kernel, "Strides": kernel, "Pads": (0, 0, 0, 0)}
+    _add_average(builder, window, True, None if is_qnnpack else 0)
 
 
 def _add_average(
-    builder: TorchGraphBuilder, window: _Window, counts: bool, late: int | None
+    builder: TorchGraphBuilder, window: dict[str, Any], counts: bool, late: int | None
 ) -> None:
     """Add an average pool whose first ``late`` channels add the zero point after rounding.
 
     With None all channels are computed as qnnpack does.
     """
-    words = {**window.words, "CountIncludePads": int(counts)}
+    words = {**window, "CountIncludePads": int(counts)}
     source, engine = builder.tensor("self"), builder.recording.engine
     name, channels, own = builder.name(source), source.shape[1], ENGINE_PROFILES[engine]
     if late is None:
         builder.add_instruction("avgpool", [name], image=True, **words)
         return
     require(
-        not late or counts or not any((*window.pads, *window.excess)),
+        not late or counts or not any(window["Pads"]),
         "an average that does not count padding, of channels that come last",
     )
     early_profile = _EARLY_PROFILE if engine == "qnnpack" else own
@@ -249,23 +340,26 @@ def _add_average(
         builder.add("Concat", means, axis=1)
 
 
-def _window(builder: TorchGraphBuilder) -> _Window:
-    given, shape = builder.arguments, builder.tensor("self").shape
-    require(len(shape) == 4, f"an input {list(shape)}")
-    kernel = pair_of(given["kernel_size"])
-    strides = pair_of(given.get("stride") or kernel)
-    pads, dilation = pair_of(given.get("padding") or 0), pair_of(given.get("dilation") or 1)
-    require(dilation == (1, 1), f"a window with gaps, dilation {list(dilation)}")
-    excess = tuple(
-        max((out - 1) * stride + window - size - 2 * pad, 0)
-        for size, out, window, stride, pad in zip(
-            shape[2:], builder.result.shape[2:], kernel, strides, pads, strict=True
-        )
-    )
-    return _Window(kernel, strides, pads, excess)
-
-
-def pair_of(value: Any) -> tuple[int, int]:
-    """Return an argument for rows and columns as two numbers; one may stand for both."""
-    sizes = value if isinstance(value, tuple) else (value,)
-    return int(sizes[0]), int(sizes[-1])
+QUANTIZED_OPERATIONS: dict[str, Translation] = {
+    **MOVEMENTS,
+    **dict.fromkeys(ELEMENTWISE_FUNCTIONS, _elementwise),
+    "aten._adaptive_avg_pool2d": _adaptive_average_pool,
+    "aten._softmax": _softmax,
+    "aten.avg_pool2d": _average_pool,
+    "aten.cat": _concatenation,
+    "aten.constant_pad_nd": translate_pad,
+    "aten.dequantize": _dequantize,
+    "aten.quantize_per_tensor": _quantize,
+    "aten.quantized_max_pool2d": _max_pool,
+    "aten.select": _select,
+    "quantized.add": _binary_translation("elementadd"),
+    "quantized.add_relu": _binary_translation("elementadd"),
+    "quantized.cat": _concatenation,
+    "quantized.conv2d": _convolution,
+    "quantized.conv2d_relu": _convolution,
+    "quantized.linear": _linear,
+    "quantized.linear_relu": _linear,
+    "quantized.mul": _binary_translation("elementmul"),
+    "quantized.mul_relu": _binary_translation("elementmul"),
+}
+"""Operation, by namespace and name -> translation."""
