@@ -24,7 +24,9 @@ from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.verify import verify
 
 
-def quantized_type(elem: str, shape: tuple[int, ...], scale: float, zero_point: int) -> TensorType:
+def make_quantized_type(
+    elem: str, shape: tuple[int, ...], scale: float, zero_point: int
+) -> TensorType:
     """Return the LIR type of a quantized tensor; ``scale`` is a float32 value."""
     half = 1 << (int(elem[1:]) - 1)
     low, high = (scale * (limit - zero_point) for limit in (-half, half - 1))
@@ -74,7 +76,7 @@ class ModuleBuilder:
         self._names.add(candidate)
         return candidate
 
-    def add_variable(self, name: str, type: TensorType) -> Value:
+    def add_input(self, name: str, type: TensorType) -> Value:
         """Add an input of the program."""
         return self.add_output(self.unique_name(name), type)
 

@@ -150,7 +150,7 @@ class CalibratedProgram:
                 number=node.instruction.number,
                 name=name,
                 opcode=node.opcode,
-                type=scales.type_of(value) if value in placements.quantized else value.type,
+                type=scales.get_type(value) if value in placements.quantized else value.type,
                 reason=placements.reasons.get(value, ""),
                 narrowed=value in scales.narrowed,
                 bias_saturated=rewritten.saturated.get(value, 0),

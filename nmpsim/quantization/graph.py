@@ -86,7 +86,7 @@ class Graph:
     views: dict[Value, tuple[Value, int]]
     """View -> its source and the index of its first element there."""
 
-    def consumers(self) -> dict[Value, list[Node]]:
+    def find_consumers(self) -> dict[Value, list[Node]]:
         """Return the nodes that read each value, in order."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
@@ -94,7 +94,7 @@ class Graph:
                 found.setdefault(value, []).append(node)
         return found
 
-    def producers(self) -> dict[Value, list[Node]]:
+    def find_producers(self) -> dict[Value, list[Node]]:
         """Return the nodes that write each value, in order; constants and inputs have none."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
@@ -102,14 +102,14 @@ class Graph:
                 found.setdefault(value, []).append(node)
         return found
 
-    def constant(self, value: Value) -> npt.NDArray[Any] | None:
+    def get_constant(self, value: Value) -> npt.NDArray[Any] | None:
         """Return the elements of a constant or of a view of one; None for other values."""
         if value.kind == "constant":
             return self.module.constants[value.name]
         if value not in self.views:
             return None
         source, start = self.views[value]
-        whole = self.constant(source)
+        whole = self.get_constant(source)
         if whole is None:
             return None
         return whole.reshape(-1)[start : start + value.type.elements].reshape(value.type.shape)

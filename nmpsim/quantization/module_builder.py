@@ -27,7 +27,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
         self.graph = graph
         self.quantized = quantized
         self.scales = scales
-        self.producers = graph.producers()
+        self.producers = graph.find_producers()
         self.variables = {
             weight.name: Tensor(self.unique_name(weight.name), weight.type, weight.name)
             for weight in graph.module.weights
@@ -62,7 +62,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
         self._names.add(candidate)
         return candidate
 
-    def begin(self, instruction: Instruction) -> None:
+    def begin_instruction(self, instruction: Instruction) -> None:
         """Begin to rewrite an instruction of the float program."""
         self.reader, self.span = instruction, instruction.span
 
@@ -71,20 +71,20 @@ class QuantizedModuleBuilder(ModuleBuilder):
         variables = [weight for weight in self.graph.module.weights if not weight.constant]
         return attrs.evolve(self.build(variables), floats=self._floats)
 
-    def type_of(self, value: Value) -> TensorType:
+    def get_type(self, value: Value) -> TensorType:
         """Return the type in which a value is computed."""
-        return self.scales.type_of(value) if value in self.quantized else value.type
+        return self.scales.get_type(value) if value in self.quantized else value.type
 
     def set_tensor(self, value: Value, tensor: Tensor) -> None:
         """Set the tensor that holds a value in its own type."""
-        self._tensors[value, self.type_of(value)] = tensor
+        self._tensors[value, self.get_type(value)] = tensor
 
     def get_tensor(self, value: Value, type_: TensorType) -> Tensor:
         """Return a tensor that holds a value in a type; a missing one is added."""
         known = self._tensors.get((value, type_))
         if known is not None:
             return known
-        array = self.graph.constant(value)
+        array = self.graph.get_constant(value)
         if array is None:
             tensor = self._convert(value, type_)
         else:
@@ -107,7 +107,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
         return self.add_constant(name, array, type_)
 
     def _convert(self, value: Value, type_: TensorType) -> Tensor:
-        own = self.type_of(value)
+        own = self.get_type(value)
         if own.quant is None:
             opcode, name = "quantize", f"{self.reader.name}_quantize"
         elif type_.quant is None:
@@ -118,9 +118,9 @@ class QuantizedModuleBuilder(ModuleBuilder):
         self.add_instruction(opcode, name, (buffer, self._tensors[value, own]))
         return buffer
 
-    def target(self, node: Node, value: Value) -> Tensor:
+    def get_target(self, node: Node, value: Value) -> Tensor:
         """Return the tensor that a node writes: a buffer, an output, or a part of one."""
-        type_, output = self.type_of(value), self.direct_outputs.get(value)
+        type_, output = self.get_type(value), self.direct_outputs.get(value)
         if (value, type_) not in self._tensors:
             self._tensors[value, type_] = (
                 self.variables[output]

@@ -79,11 +79,11 @@ def _spread(graph: Graph, computed: set[Value], settings: Settings) -> set[Value
 def _moved(graph: Graph, settings: Settings) -> dict[Value, list[Value]]:
     """Return float values made by moving others that may be quantized -> those others."""
     found: dict[Value, list[Value]] = {}
-    for value, producers in graph.producers().items():
+    for value, producers in graph.find_producers().items():
         if (
             all(node.opcode in MOVES and not _asked(node, settings) for node in producers)
             and value.type.elem == "float"
-            and graph.constant(value) is None
+            and graph.get_constant(value) is None
         ):
             found[value] = [source for node in producers for source in node.sources]
     return found
@@ -121,7 +121,7 @@ def _probe(node: Node, graph: Graph, settings: Settings) -> Operation:
 
 def _view(value: Value, elem: str, graph: Graph) -> View:
     type_ = TensorType(elem, value.type.shape, _PROBE)
-    constant = graph.constant(value) is not None
+    constant = graph.get_constant(value) is not None
     buffer = Buffer(f"{value.name}.{value.number}", type_.nbytes, constant)
     return View(value.name, buffer, 0, type_)
 
@@ -154,7 +154,7 @@ def find_lookup_chains(graph: Graph, settings: Settings) -> dict[Value, Elementw
     does itself.
     """
     found: dict[Value, ElementwiseChain] = {}
-    producers = graph.producers()
+    producers = graph.find_producers()
     for node in graph.nodes if settings.elem == "i8" else ():
         if not _is_by_element(node, settings) or len(producers[node.results[0]]) > 1:
             continue
@@ -184,7 +184,7 @@ def _is_by_element(node: Node, settings: Settings) -> bool:
 
 def _number(value: Value, graph: Graph) -> float | None:
     """Return the common value of all elements of a constant, or None."""
-    array = graph.constant(value)
+    array = graph.get_constant(value)
     if array is None or not array.size or (array != array.flat[0]).any():
         return None
     return float(array.flat[0])

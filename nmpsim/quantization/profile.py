@@ -170,7 +170,7 @@ class ProfileLookup:
         for name, range_ in profile.items():
             self._alike[strip_numeric_suffix(name)].add(range_)
 
-    def named(self, name: str) -> Range | None:
+    def get(self, name: str) -> Range | None:
         """Return the range under exactly this name."""
         return self._profile.get(name)
 
@@ -197,7 +197,7 @@ def find_profile_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Valu
         if node.part is None:
             for number, value in enumerate(node.results):
                 _set_range(ranges, value, _range_of(node, number, ranges, recorded))
-    for value, producers in graph.producers().items():
+    for value, producers in graph.find_producers().items():
         if any(node.part for node in producers):
             _set_range(ranges, value, recorded.find(value.name))
     return ranges
@@ -217,7 +217,7 @@ def _range_of(
         return Range.from_values(np.array(node.instruction.attributes["Value"], np.float32))
     before = ranges.get(node.sources[0]) if node.sources else None
     if node.is_implicit or (node.keeps_scale and node.kind is not Kind.CLIP):
-        return recorded.named(name) or before
+        return recorded.get(name) or before
     found = recorded.find(name, but=before)
     return found and _activated(node, found)
 

@@ -33,11 +33,11 @@ from nmpsim.quantization.parameters import (
     quantize,
 )
 from nmpsim.quantization.placement import ElementwiseChain
-from nmpsim.quantization.scales import ValueScales, get_parameters, make_quantized_type
+from nmpsim.quantization.scales import ValueScales, get_parameters, make_tensor_type
 
 
 @attrs.frozen(eq=False)
-class Rewritten:
+class RewrittenProgram:
     """The quantized module, and facts about its values."""
 
     module: Module
@@ -55,7 +55,7 @@ def rewrite(
     scales: ValueScales,
     settings: Settings,
     chains: Mapping[Value, ElementwiseChain],
-) -> Rewritten:
+) -> RewrittenProgram:
     """Return the quantized program of a float program.
 
     ``quantized`` says which values are, ``scales`` how, ``chains`` which are looked up.
@@ -80,13 +80,13 @@ class _Rewriter:
         self._last_writers: dict[Value, tuple[Node, str]] = {}
         self._names: dict[str, str] = {}
 
-    def rewritten(self) -> Rewritten:
+    def rewritten(self) -> RewrittenProgram:
         """Write all nodes that matter, then the outputs that are not written yet."""
         for node in self._needed():
             self._write(node)
         self._write_outputs()
         module = self._builder.build_module()
-        return Rewritten(module, self._last_writers, self._builder.saturated, self._names)
+        return RewrittenProgram(module, self._last_writers, self._builder.saturated, self._names)
 
     def _needed(self) -> list[Node]:
         """Return the nodes that outputs depend on."""
@@ -109,7 +109,7 @@ class _Rewriter:
         return found
 
     def _write(self, node: Node) -> None:
-        self._builder.begin(node.instruction)
+        self._builder.begin_instruction(node.instruction)
         if node.opcode == "tensorview":
             self._write_view(node)
         else:
@@ -122,7 +122,7 @@ class _Rewriter:
             read = tuple(self._builder.get_tensor(s, s.type) for s in node.sources)
             return InstructionForm(node.opcode, read, attributes)
         if chain := self._chains.get(node.results[0]):
-            type_ = self._builder.scales.type_of(chain.source)
+            type_ = self._builder.scales.get_type(chain.source)
             source = self._builder.get_tensor(chain.source, type_)
             return InstructionForm("intlookuptable", (source, self._table_of(node, chain)), {})
         if node.kind in WEIGHTED:
@@ -135,20 +135,20 @@ class _Rewriter:
     def _sources(self, node: Node) -> tuple[Tensor, ...]:
         """Return the sources as a quantized operation reads them."""
         builder = self._builder
-        types = [builder.scales.type_of(source) for source in node.sources]
+        types = [builder.scales.get_type(source) for source in node.sources]
         if node.part:
-            whole = builder.type_of(node.results[0])
+            whole = builder.get_type(node.results[0])
             types = [attrs.evolve(whole, shape=type_.shape) for type_ in types]
         if node.kind is Kind.BATCHED_ADD and (
-            bias := quantize_slice(node, builder, self._settings)
+            bias := quantize_slice_bias(node, builder, self._settings)
         ):
             return builder.get_tensor(node.sources[0], types[0]), bias
         return tuple(map(builder.get_tensor, node.sources, types))
 
     def _table_of(self, node: Node, chain: ElementwiseChain) -> Tensor:
         """Return the table of a node's function for each integer of its source."""
-        type_of = self._builder.scales.type_of
-        source, result = type_of(chain.source), type_of(node.results[0])
+        get_type = self._builder.scales.get_type
+        source, result = get_type(chain.source), get_type(node.results[0])
         limits = np.iinfo(ELEM_DTYPES[source.elem])
         integers = np.arange(limits.min, int(limits.max) + 1)
         reals = dequantize(integers, attrs.evolve(source, shape=integers.shape))
@@ -160,7 +160,7 @@ class _Rewriter:
     def _emit(self, node: Node, form: InstructionForm) -> None:
         instruction = node.instruction
         kinds = ["@out", IN] if node.is_implicit else [o.kind for o in instruction.operands]
-        results = iter([self._builder.target(node, value) for value in node.results])
+        results = iter([self._builder.get_target(node, value) for value in node.results])
         read = iter(form.sources)
         operands = [next(read) if kind == IN else next(results) for kind in kinds]
         operands += read  # an opcode in place of another one may have more, after the others
@@ -173,9 +173,9 @@ class _Rewriter:
 
     def _write_view(self, node: Node) -> None:
         (result,), (source,) = node.results, node.sources
-        if self._graph.constant(result) is not None:
+        if self._graph.get_constant(result) is not None:
             return  # what reads it gets a constant of its own
-        builder, type_ = self._builder, self._builder.type_of(result)
+        builder, type_ = self._builder, self._builder.get_type(result)
         whole = builder.get_tensor(source, attrs.evolve(type_, shape=source.type.shape))
         view = builder.add_view(whole, type_, _offsets(node.instruction), result.name)
         builder.set_tensor(result, view)
@@ -193,12 +193,12 @@ class _Rewriter:
 
     def _begin_output(self, weight: str) -> None:
         span = next(w.span for w in self._graph.module.weights if w.name == weight)
-        self._builder.begin(Instruction(0, f"{weight}_copy", "copy", (), {}, span))
+        self._builder.begin_instruction(Instruction(0, f"{weight}_copy", "copy", (), {}, span))
 
     def _final(self, weight: str, value: Value) -> Tensor:
         """Return a tensor with an output's value and shape that no other output overwrites."""
         self._begin_output(weight)
-        builder, own = self._builder, self._builder.type_of(value)
+        builder, own = self._builder, self._builder.get_type(value)
         shown = attrs.evolve(own, shape=builder.variables[weight].shape)
         tensor = builder.get_tensor(value, own)
         if own.shape != shown.shape:
@@ -239,7 +239,7 @@ def quantize_weighted_layer(
         return _channelwise(node, builder, settings)
     if settings.per_channel and settings.elem == "i8":  # there is no row-wise Int16
         return _rowwise(node, builder, settings)
-    weights = builder.scales.type_of(node.sources[1])
+    weights = builder.scales.get_type(node.sources[1])
     names = (
         _source(node, builder),
         builder.get_tensor(node.sources[1], weights),
@@ -248,7 +248,7 @@ def quantize_weighted_layer(
     return InstructionForm(node.opcode, names, node.instruction.attributes)
 
 
-def quantize_slice(
+def quantize_slice_bias(
     node: Node, builder: QuantizedModuleBuilder, settings: Settings
 ) -> Tensor | None:
     """Return the quantized bias that ``batchedadd`` adds to a constant product, or None.
@@ -257,30 +257,32 @@ def quantize_slice(
     """
     batch, bias = node.sources
     producers = builder.producers.get(batch, [])
-    if [node.kind for node in producers] != [Kind.PRODUCT] or builder.graph.constant(bias) is None:
+    if [node.kind for node in producers] != [Kind.PRODUCT] or builder.graph.get_constant(
+        bias
+    ) is None:
         return None
     source, weights = producers[0].sources
-    if batch not in builder.quantized or builder.graph.constant(weights) is None:
+    if batch not in builder.quantized or builder.graph.get_constant(weights) is None:
         return None
     chosen = _on_product(bias, source, weights, builder, settings)
-    type_ = make_quantized_type(settings.bias_elem, bias.type.shape, chosen)
+    type_ = make_tensor_type(settings.bias_elem, bias.type.shape, chosen)
     return builder.get_tensor(bias, type_)
 
 
 def _source(node: Node, builder: QuantizedModuleBuilder) -> Tensor:
     source = node.sources[0]
-    return builder.get_tensor(source, builder.scales.type_of(source))
+    return builder.get_tensor(source, builder.scales.get_type(source))
 
 
 def _bias(node: Node, builder: QuantizedModuleBuilder, settings: Settings) -> Tensor:
     """Return a bias with one scale: the result's if so chosen, else Glow's."""
     source, weights, bias = node.sources
     if settings.bias_on_result:
-        chosen = get_parameters(builder.type_of(node.results[0]))
+        chosen = get_parameters(builder.get_type(node.results[0]))
     else:
         chosen = _on_product(bias, source, weights, builder, settings)
     _record_saturation(node, _array(bias, builder), chosen, builder, settings)
-    type_ = make_quantized_type(settings.bias_elem, bias.type.shape, chosen)
+    type_ = make_tensor_type(settings.bias_elem, bias.type.shape, chosen)
     return builder.get_tensor(bias, type_)
 
 
@@ -299,8 +301,8 @@ def _on_product(
     array = _array(bias, builder)
     return choose_bias_parameters(
         choose_parameters(array.min(), array.max(), settings.schema, settings.bias_elem),
-        get_parameters(builder.scales.type_of(source)).scale,
-        get_parameters(builder.scales.type_of(weights)).scale,
+        get_parameters(builder.scales.get_type(source)).scale,
+        get_parameters(builder.scales.get_type(weights)).scale,
         settings.bias_elem,
         not array.any(),
     )
@@ -351,19 +353,19 @@ def _channel_parameters(
     low, high = filters.min((1, 2, 3)), filters.max((1, 2, 3))
     chosen = choose_parameters(low, high, schema, settings.elem)
     if settings.bias_on_result:
-        result = get_parameters(builder.type_of(node.results[0]))
+        result = get_parameters(builder.get_type(node.results[0]))
         return chosen, Parameters(
             np.full(bias.shape, result.scale), np.full(bias.shape, result.offset)
         )
     own = choose_parameters(bias, bias, schema, settings.bias_elem)
-    source = get_parameters(builder.scales.type_of(node.sources[0])).scale
+    source = get_parameters(builder.scales.get_type(node.sources[0])).scale
     of_bias, chosen = choose_bias_and_weights(own, source, chosen, settings.bias_elem, bias == 0)
     return chosen, of_bias
 
 
 def _array(value: Value, builder: QuantizedModuleBuilder) -> Array:
     """Return the elements of weights or a bias, which are constant on the device."""
-    array = builder.graph.constant(value)
+    array = builder.graph.get_constant(value)
     if array is None:
         raise TypeError(f"%{value.name} is not a constant")
     return array

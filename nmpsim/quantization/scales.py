@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, fail
-from nmpsim.frontends.module_builder import quantized_type
+from nmpsim.frontends.module_builder import make_quantized_type
 from nmpsim.lir.nodes import Quantization, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
 from nmpsim.quantization.graph import Graph, Node, Value
@@ -35,8 +35,8 @@ class ValueScales:
         self._quantized = quantized
         self._ranges = ranges
         self._settings = settings
-        self._consumers = graph.consumers()
-        self._producers = graph.producers()
+        self._consumers = graph.find_consumers()
+        self._producers = graph.find_producers()
         self._parent: dict[Value, Value] = {}
         """Value -> another value with the same parameters; the last one's range decides."""
         self.narrowed: dict[Value, Node] = {}
@@ -48,16 +48,18 @@ class ValueScales:
                 self._gather(value, producers)
         self._require_ranges()
 
-    def type_of(self, value: Value) -> TensorType:
+    def get_type(self, value: Value) -> TensorType:
         """Return the value's type as a quantized tensor."""
         elem, range_ = self._settings.elem, self._shared_range(self._root(value))
         chosen = choose_parameters(range_.low, range_.high, self._settings.schema, elem)
-        return make_quantized_type(elem, value.type.shape, chosen)
+        return make_tensor_type(elem, value.type.shape, chosen)
 
     def _require_ranges(self) -> None:
         """Raise QUANT002 if a profile lacks the range of a result."""
         roots = {self._root(value): value for value in self._quantized}
-        unknown = [r for r in roots if r not in self._ranges and self._graph.constant(r) is None]
+        unknown = [
+            r for r in roots if r not in self._ranges and self._graph.get_constant(r) is None
+        ]
         if not unknown:
             return
         unknown.sort(key=lambda value: value.number)
@@ -134,7 +136,7 @@ class ValueScales:
         return range_
 
     def _range(self, value: Value) -> Range:
-        array = self._graph.constant(value)
+        array = self._graph.get_constant(value)
         return self._ranges[value] if array is None else find_constant_range(array, value.name)
 
 
@@ -150,9 +152,9 @@ def find_constant_range(array: npt.NDArray[Any], name: str) -> Range:
     )
 
 
-def make_quantized_type(elem: str, shape: tuple[int, ...], chosen: Parameters) -> TensorType:
+def make_tensor_type(elem: str, shape: tuple[int, ...], chosen: Parameters) -> TensorType:
     """Return a type with these parameters (of a whole tensor)."""
-    return quantized_type(elem, shape, float(chosen.scale), int(chosen.offset))
+    return make_quantized_type(elem, shape, float(chosen.scale), int(chosen.offset))
 
 
 def get_parameters(type_: TensorType) -> Parameters:

@@ -151,7 +151,7 @@ def extract_constants(
     """
     constants, nodes = dict(graph.constants), []
     for node in graph.nodes:
-        is_renamed = node.op == "Identity" and node.input(0) in constants
+        is_renamed = node.op == "Identity" and node.get_input(0) in constants
         if node.op != "Constant" and not is_renamed:
             nodes.append(node)
             continue
@@ -169,7 +169,7 @@ def _constant(node: Node) -> Array:
     raise UnsupportedError(f"a constant of {', '.join(node.attributes) or 'nothing'}")
 
 
-def fold(lowering: Lowering, node: Node) -> Array | None:
+def fold_node(lowering: Lowering, node: Node) -> Array | None:
     """Return the values of a node if all its inputs are known, otherwise None.
 
     Raises
@@ -178,11 +178,11 @@ def fold(lowering: Lowering, node: Node) -> Array | None:
         If the values cannot be computed, or are too large.
     """
     if node.op == "Shape":
-        shape = np.array(lowering.shape(node.inputs[0]), np.int64)
+        shape = np.array(lowering.get_shape(node.inputs[0]), np.int64)
         end = node.attributes.get("end")
         return shape[int(node.attributes.get("start", 0)) : None if end is None else int(end)]
     if node.op == "Size":
-        return np.array(math.prod(lowering.shape(node.inputs[0])), np.int64)
+        return np.array(math.prod(lowering.get_shape(node.inputs[0])), np.int64)
     if node.op not in _FOLDS or not node.inputs:
         return None
     if not all(name and lowering.is_constant(name) for name in node.inputs):
@@ -193,7 +193,7 @@ def fold(lowering: Lowering, node: Node) -> Array | None:
     )
     is_old_slice = node.op == "Slice" and "starts" in node.attributes
     require(not is_old_slice, "a slice of a constant by attributes")
-    inputs = [lowering.constant(name) for name in node.inputs]
+    inputs = [lowering.get_constant(name) for name in node.inputs]
     if node.op in _GROWING and any(x.size > 1 for x in inputs[1:]):
         count = np.prod([max(x.size, 1) for x in inputs], dtype=float)
         require(count <= _MAX_ELEMENTS, f"a constant of up to {count:g} elements")

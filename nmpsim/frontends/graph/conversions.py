@@ -15,21 +15,21 @@ from nmpsim.frontends.graph.nodes import (
     Kind,
     QuantizedTensor,
     Shape,
+    make_unit_quantization,
     read_quantization,
-    unit_quantization,
 )
 from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorContext
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import Value
 
 
-def kind_of_value(lowering: Lowering, name: str, value: Value) -> Kind:
+def get_value_kind(lowering: Lowering, name: str, value: Value) -> Kind:
     """Return the kind of a tensor, given its value."""
     quant, dtype = value.type.quant, np.dtype(value.type.dtype).name
     if quant is None:
         return dtype
-    quantization = lowering.quantization(name)
-    if quantization is None or lowering.tensor_type(quantization, value.shape) != value.type:
+    quantization = lowering.get_quantization(name)
+    if quantization is None or lowering.make_tensor_type(quantization, value.shape) != value.type:
         scales = np.array([quant.scale], np.float32)
         return QuantizedTensor(name, dtype, scales, np.array([quant.offset], np.int64))
     return quantization
@@ -37,7 +37,9 @@ def kind_of_value(lowering: Lowering, name: str, value: Value) -> Kind:
 
 def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     """Lower QuantizeLinear; several scales or zero points become separate operations."""
-    result = read_quantization(op.lowering.constants, op.name, op.node.input(1), op.node.input(2))
+    result = read_quantization(
+        op.lowering.constants, op.name, op.node.get_input(1), op.node.get_input(2)
+    )
     result = attrs.evolve(result, dtype=result.dtype or "uint8")
     value = op.read()
     require(result.dtype in ("int8", "uint8", "int16", "uint16"), f"a result of {result.dtype}")
@@ -47,33 +49,33 @@ def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     scales, zeros = _parameter_constants(op, result, axis)
     rounded = op.emit("elementround", op.emit("elementdiv", value, scales))
     moved = op.emit("elementadd", rounded, zeros)
-    return op.emit("quantize", moved, kind=unit_quantization(op.name, result.dtype))
+    return op.emit("quantize", moved, kind=make_unit_quantization(op.name, result.dtype))
 
 
 def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     """Lower DequantizeLinear; a constant is folded."""
     lowering, name = op.lowering, op.names[0]
-    given = read_quantization(lowering.constants, name, op.node.input(1), op.node.input(2))
+    given = read_quantization(lowering.constants, name, op.node.get_input(1), op.node.get_input(2))
     if lowering.is_constant(name):
-        values = op.values(0)
+        values = op.get_constant(0)
         scales, zeros = _aligned_parameters(op, given, axis, values.shape)
         floats = (values.astype(np.int64) - zeros).astype(np.float32) * scales
         lowering.define_constant(op.name, floats)
         return IS_CONSTANT
     if given.scales.size == 1:
-        value = op.read_any(0, None, given)
+        value = op.read_any_type(0, None, given)
         require(value.type.quant, f"{name} is {value.type.elem}")
-        return dequantize(op, value)
-    quantization = lowering.quantization(name)
+        return emit_dequantize(op, value)
+    quantization = lowering.get_quantization(name)
     if quantization is None:
         raise UnsupportedError(f"{name} has {given.scales.size} scales")
     factors, offsets = _parameter_constants(op, given, axis)
-    value = op.read_any(0, PLAIN, unit_quantization(name, quantization.dtype))
-    centered = op.emit("elementsub", dequantize(op, value), offsets)
+    value = op.read_any_type(0, PLAIN, make_unit_quantization(name, quantization.dtype))
+    centered = op.emit("elementsub", emit_dequantize(op, value), offsets)
     return op.emit("elementmul", centered, factors)
 
 
-def dequantize(op: OperatorContext, value: Value) -> Value:
+def emit_dequantize(op: OperatorContext, value: Value) -> Value:
     """Emit the conversion of integers to float32."""
     return op.emit("dequantize", value, kind=FLOAT)
 
@@ -98,9 +100,9 @@ def _parameter_constants(
     op: OperatorContext, given: QuantizedTensor, axis: int
 ) -> tuple[Value, Value]:
     """Return scales and zero points as float constants of the operand's shape."""
-    shape = op.shape()
+    shape = op.get_shape()
     scales, zeros = (
-        op.float_constant(name, np.broadcast_to(one, shape).astype(np.float32))
+        op.add_float_constant(name, np.broadcast_to(one, shape).astype(np.float32))
         for name, one in zip(
             ("scales", "zeros"), _aligned_parameters(op, given, axis, shape), strict=True
         )
@@ -115,12 +117,12 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
     point is ``rint(0 - smallest / scale)``. The integers are stored with scale 1.
     """
     result, scale_name, zero_name = op.node.outputs
-    shape = op.shape()
-    kinds = [op.lowering.quantization(name) for name in (result, zero_name)]
+    shape = op.get_shape()
+    kinds = [op.lowering.get_quantization(name) for name in (result, zero_name)]
     require(kinds[0] and kinds[1], "outputs that are left out")
 
     def number(value: float) -> Value:
-        return op.filled((1,), value)
+        return op.add_filled_constant((1,), value)
 
     count = math.prod(shape)
     x = op.view(op.read(0, PLAIN), (count,))
@@ -141,13 +143,13 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
     zero = op.emit("elementround", zero)
     stored_zero = op.emit("quantize", zero, kind=kinds[1], name=zero_name)
     op.define(zero_name, op.view(stored_zero, ()))
-    steps = op.emit("elementdiv", x, repeat_number(op, scale, (count,)))
+    steps = op.emit("elementdiv", x, broadcast_scalar(op, scale, (count,)))
     rounded = op.emit("elementround", steps)
-    moved = op.emit("elementadd", rounded, repeat_number(op, zero, (count,)))
+    moved = op.emit("elementadd", rounded, broadcast_scalar(op, zero, (count,)))
     return op.view(op.emit("quantize", moved, kind=kinds[0]), shape)
 
 
-def repeat_number(op: OperatorContext, value: Value, shape: Shape) -> Value:
+def broadcast_scalar(op: OperatorContext, value: Value, shape: Shape) -> Value:
     """Return a float tensor filled with the number in a value of one element."""
     count = math.prod(shape)
     wide = op.allocate(FLOAT, (count,))
@@ -165,26 +167,26 @@ def lower_cast(op: OperatorContext, *, to: int = 0) -> LoweringResult:
 
 def lower_cast_like(op: OperatorContext) -> LoweringResult:
     """Lower CastLike: Cast to the type of the second operand."""
-    lowering, (name, like) = op.lowering, (op.names[0], op.node.input(1))
+    lowering, (name, like) = op.lowering, (op.names[0], op.node.get_input(1))
     if lowering.is_constant(like):
-        dtype = str(lowering.constant(like).dtype)
+        dtype = str(lowering.get_constant(like).dtype)
     else:
-        kind = kind_of_value(lowering, like, op.read_any(1))
+        kind = get_value_kind(lowering, like, op.read_any_type(1))
         dtype = kind if isinstance(kind, str) else kind.dtype
     if lowering.is_constant(name):
-        lowering.define_constant(op.name, lowering.constant(name).astype(dtype))
+        lowering.define_constant(op.name, lowering.get_constant(name).astype(dtype))
         return IS_CONSTANT
-    is_same = kind_of_value(lowering, name, op.read_any()) == dtype
-    return op.define_view(op.shape()) if is_same else _cast(op, dtype)
+    is_same = get_value_kind(lowering, name, op.read_any_type()) == dtype
+    return op.define_view(op.get_shape()) if is_same else _cast(op, dtype)
 
 
 def _cast(op: OperatorContext, dtype: str, to: int | None = None) -> LoweringResult:
     name = op.names[0]
-    quantization = op.lowering.quantization(name)
-    wanted = unit_quantization(name, quantization.dtype) if quantization else None
-    value = op.read_any(0, None, wanted)
+    quantization = op.lowering.get_quantization(name)
+    wanted = make_unit_quantization(name, quantization.dtype) if quantization else None
+    value = op.read_any_type(0, None, wanted)
     if value.type.quant is not None:
-        value = dequantize(op, value)
+        value = emit_dequantize(op, value)
         if dtype == FLOAT:
             return value
     require(dtype in ("float32", "float16", "int32", "int64", "bool"), f"a result of {dtype or to}")

@@ -15,25 +15,25 @@ from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorCont
 from nmpsim.frontends.graph.operation import bind_attributes as bind
 from nmpsim.frontends.graph.pooling import Window, read_window
 from nmpsim.frontends.imported_model import require
-from nmpsim.frontends.module_builder import Value, quantized_type
+from nmpsim.frontends.module_builder import Value, make_quantized_type
 
 
 def lower_convolution(op: OperatorContext) -> LoweringResult:
     """Lower Conv with constant filters [O, I / group, ...]."""
     if op.sources:
-        window, groups, filters = read_filters(op, stored_weights(op))
+        window, groups, filters = read_convolution(op, get_signed_weights(op))
         image = as_image(op, op.read(0, CHANNELS_LAST))
-        return as_operand_rank(op, convolve_integers(op, image, filters, window, groups))
-    weights = float_values(op, 1)
-    window, groups, filters = read_filters(op, weights)
-    bias = float_bias(op, len(weights))
+        return restore_rank(op, convolve_integers(op, image, filters, window, groups))
+    weights = get_float_weights(op, 1)
+    window, groups, filters = read_convolution(op, weights)
+    bias = get_float_bias(op, len(weights))
     image = op.read(0, CHANNELS_LAST)
-    return as_operand_rank(op, convolve_floats(op, image, filters, bias, window, groups))
+    return restore_rank(op, convolve_floats(op, image, filters, bias, window, groups))
 
 
-def read_filters(op: OperatorContext, filters: Array) -> tuple[Window, int, Array]:
+def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, Array]:
     """Return the window of a convolution, its groups, and the filters as OHWI."""
-    shape, attributes = op.image_shape(), op.node.attributes
+    shape, attributes = op.get_image_shape(), op.node.attributes
     groups = int(attributes.get("group", 1))
     require(
         3 <= len(shape) <= 4 and filters.ndim == len(shape) and groups > 0,
@@ -48,9 +48,9 @@ def read_filters(op: OperatorContext, filters: Array) -> tuple[Window, int, Arra
     return window, groups, np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
 
 
-def as_operand_rank(op: OperatorContext, image: Value) -> Value:
+def restore_rank(op: OperatorContext, image: Value) -> Value:
     """Return an image as a sequence if the operand is one."""
-    return image if len(op.shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
+    return image if len(op.get_shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
 
 
 def _window_words(window: Window, groups: int) -> dict[str, Any]:
@@ -72,26 +72,26 @@ def convolve_floats(
     """Emit a convolution of floats; ``filters`` are OHWI."""
     image = as_image(op, value)
     constants = (
-        op.lowering.float_constant(op.node.input(1), filters),
-        op.lowering.float_constant(op.node.input(2) or f"{op.name}_bias", bias),
+        op.lowering.add_float_constant(op.node.get_input(1), filters),
+        op.lowering.add_float_constant(op.node.get_input(2) or f"{op.name}_bias", bias),
     )
     shape = (image.shape[0], *window.out, len(filters))
     words = _window_words(window, groups)
     return op.emit("convolution", image, *constants, shape=shape, kind=FLOAT, **words)
 
 
-def float_values(op: OperatorContext, index: int) -> Array:
+def get_float_weights(op: OperatorContext, index: int) -> Array:
     """Return the values of a constant float input."""
-    values = op.values(index)
+    values = op.get_constant(index)
     require(values.dtype == np.float32, f"weights of {values.dtype}")
     return values
 
 
-def float_bias(op: OperatorContext, outs: int) -> Array:
+def get_float_bias(op: OperatorContext, outs: int) -> Array:
     """Return the constant bias of each output channel, zeros if there is none."""
-    if not op.node.input(2):
+    if not op.node.get_input(2):
         return np.zeros(outs, np.float32)
-    given = float_values(op, 2)
+    given = get_float_weights(op, 2)
     require(
         given.size in (1, outs) and given.size == math.prod(given.shape[-1:]),
         f"a bias {list(given.shape)}",
@@ -101,19 +101,19 @@ def float_bias(op: OperatorContext, outs: int) -> Array:
 
 def lower_transposed_convolution(op: OperatorContext, *, group: int = 1) -> LoweringResult:
     """Lower ConvTranspose of floats with constant filters [I, O / group, ...]."""
-    shape, filters = op.image_shape(), float_values(op, 1)
+    shape, filters = op.get_image_shape(), get_float_weights(op, 1)
     window = _transposed_window(op, shape, filters.shape, group)
     image, outs = as_image(op, op.read(0, CHANNELS_LAST)), filters.shape[1] * group
     last = np.moveaxis(filters, 0, -1).reshape(filters.shape[1], *window.kernel, shape[1])
-    result = op.make(
+    result = op.emit_result(
         "convtranspose",
         image,
-        op.lowering.float_constant(op.node.input(1), last),
-        op.float_constant("bias", float_bias(op, outs)),
+        op.lowering.add_float_constant(op.node.get_input(1), last),
+        op.add_float_constant("bias", get_float_bias(op, outs)),
         shape=(shape[0], *window.out, outs),
         **_window_words(window, group),
     )
-    return as_operand_rank(op, result)
+    return restore_rank(op, result)
 
 
 def _transposed_window(op: OperatorContext, shape: Shape, filters: Shape, groups: int) -> Window:
@@ -150,9 +150,9 @@ def _transposed_window(op: OperatorContext, shape: Shape, filters: Shape, groups
 # --- integers --------------------------------------------------------------------------------
 
 
-def stored_weights(op: OperatorContext) -> Array:
+def get_signed_weights(op: OperatorContext) -> Array:
     """Return the integer weights as the module stores them: signed."""
-    return op.lowering.stored_values(op.lowering.constant(op.names[1]))
+    return op.lowering.to_signed(op.lowering.get_constant(op.names[1]))
 
 
 def convolve_integers(
@@ -161,27 +161,27 @@ def convolve_integers(
     """Emit a convolution of integers; ``filters`` are OHWI."""
     lowering, source, weights = op.lowering, *op.sources[:2]
     outs = len(filters)
-    scales, zeros = channel_parameters(weights, outs)
+    scales, zeros = get_channel_parameters(weights, outs)
     words = _window_words(window, groups)
     if op.limits is not None:
         words["FusedActivation"] = "RELU" if op.limits[1] is None else "CLIP"
         if op.limits[1] is not None:
             words["FusedActivationArgs"] = op.limits
-    type = quantized_type("i8", filters.shape, 1.0, 0)
+    type = make_quantized_type("i8", filters.shape, 1.0, 0)
     bias_scales = np.float32(source.scale) * scales
-    return op.make(
+    return op.emit_result(
         "channelwisequantizedconvolution",
         image,
         lowering.builder.add_constant(weights.name, filters, type),
-        integer_bias(op, outs, 0.0),
-        *lowering.channel_vectors(op.name, scales, zeros),
-        *lowering.channel_vectors(f"{op.name}_bias", bias_scales, np.zeros(outs, np.int64)),
+        add_integer_bias(op, outs, 0.0),
+        *lowering.add_channel_constants(op.name, scales, zeros),
+        *lowering.add_channel_constants(f"{op.name}_bias", bias_scales, np.zeros(outs, np.int64)),
         shape=(image.shape[0], *window.out, outs),
         **words,
     )
 
 
-def channel_parameters(
+def get_channel_parameters(
     weights: QuantizedTensor, outs: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Return scale and stored zero point of each output channel."""
@@ -191,11 +191,11 @@ def channel_parameters(
     return np.broadcast_to(weights.scales, (outs,)), np.broadcast_to(zeros, (outs,))
 
 
-def integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
+def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
     """Return the bias of each output channel on the scale of the sum, zeros if there is none."""
     values = np.zeros(outs, np.int32)
     if op.bias:
-        values = op.lowering.constant(op.bias)
+        values = op.lowering.get_constant(op.bias)
         # One for each row is no bias of the columns, as many as there may be.
         is_row = values.size in (1, outs) and values.size == math.prod(values.shape[-1:])
         wide = ("int64",) if op.sources[0].dtype == "int16" else ()
@@ -204,13 +204,13 @@ def integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
             f"a bias {list(values.shape)} of {values.dtype}",
         )
         values = np.broadcast_to(values.reshape(-1), (outs,))
-    type = quantized_type(f"i{8 * values.itemsize}", (outs,), scale, 0)
+    type = make_quantized_type(f"i{8 * values.itemsize}", (outs,), scale, 0)
     return op.lowering.builder.add_constant(op.bias or f"{op.name}_bias", values, type)
 
 
 def lower_integer_transposed_convolution(op: OperatorContext, *, group: int = 1) -> LoweringResult:
     """Lower ConvTranspose of integers: a convolution of the spread image by flipped filters."""
-    shape, filters = op.image_shape(), stored_weights(op)
+    shape, filters = op.get_image_shape(), get_signed_weights(op)
     window = _transposed_window(op, shape, filters.shape, group)
     extents = [(k - 1) * d for k, d in zip(window.kernel, window.dilation, strict=True)]
     before = (extents[0] - window.pads[0], extents[1] - window.pads[1])
@@ -219,10 +219,10 @@ def lower_integer_transposed_convolution(op: OperatorContext, *, group: int = 1)
     flipped = np.moveaxis(by_group, 1, -1)[:, :, ::-1, ::-1]  # [group, O / group, h, w, I / group]
     image = as_image(op, op.read(0, CHANNELS_LAST))
     filters = flipped.reshape(-1, *flipped.shape[2:])
-    return as_operand_rank(op, convolve_spread(op, image, filters, window, before, group))
+    return restore_rank(op, convolve_spread_image(op, image, filters, window, before, group))
 
 
-def convolve_spread(
+def convolve_spread_image(
     op: OperatorContext,
     image: Value,
     filters: Array,

@@ -14,7 +14,7 @@ from nmpsim.frontends.graph.operation import (
     LoweringResult,
     OperatorContext,
     as_image,
-    check_elems,
+    check_element_types,
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import Value
@@ -82,26 +82,28 @@ LOGIC_OPCODES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 def lower_unary(op: OperatorContext) -> LoweringResult:
     """Lower a function of each value."""
-    return op.make(UNARY_OPCODES[op.kind], op.read())
+    return op.emit_result(UNARY_OPCODES[op.kind], op.read())
 
 
 def lower_variadic(op: OperatorContext) -> LoweringResult:
     """Lower an operator on two or more tensors, combined from left to right."""
     operands = op.read_broadcast()
-    check_elems(operands, ("float",))
+    check_element_types(operands, ("float",))
     total = operands[0]
     for operand in operands[1:]:
-        total = op.make(VARIADIC_OPCODES[op.kind], total, operand)
+        total = op.emit_result(VARIADIC_OPCODES[op.kind], total, operand)
     if op.kind == "Mean":
-        return op.make("elementdiv", total, op.filled(total.shape, len(operands)))
-    return total if len(operands) > 1 else op.make("copy", total)
+        return op.emit_result(
+            "elementdiv", total, op.add_filled_constant(total.shape, len(operands))
+        )
+    return total if len(operands) > 1 else op.emit_result("copy", total)
 
 
 def lower_logic(op: OperatorContext) -> LoweringResult:
     """Lower a comparison or logical operator; Greater is Less with exchanged operands."""
     opcode, elems = LOGIC_OPCODES[op.kind]
     operands = op.read_broadcast()
-    check_elems(operands, elems)
+    check_element_types(operands, elems)
     operands = operands[::-1] if op.kind.startswith("Greater") else operands
     return op.emit(opcode, *operands, kind="bool")
 
@@ -109,28 +111,28 @@ def lower_logic(op: OperatorContext) -> LoweringResult:
 def lower_where(op: OperatorContext) -> LoweringResult:
     """Lower Where: the second operand where the first is true, otherwise the third."""
     condition, *operands = op.read_broadcast()
-    check_elems([condition], ("bool",))
-    check_elems(operands, _NUMBERS)
+    check_element_types([condition], ("bool",))
+    check_element_types(operands, _NUMBERS)
     return op.emit("elementselect", condition, *operands, kind=operands[0].type)
 
 
 def lower_expand(op: OperatorContext) -> LoweringResult:
     """Lower Expand to a constant shape."""
-    own, given = op.shape(), op.integers(1)
+    own, given = op.get_shape(), op.get_integers(1)
     try:
         shape = tuple(int(dim) for dim in np.broadcast_shapes(own, tuple(given)))
     except ValueError:
         raise UnsupportedError(f"{list(own)} expanded to {given}") from None
     require(math.prod(shape) > 0, f"a shape {list(shape)}")
     is_same_rank = len(shape) == len(own)
-    op.layout = op.lowering.common_layout(op.names[0]) if is_same_rank else PLAIN
+    op.layout = op.lowering.choose_layout(op.names[0]) if is_same_rank else PLAIN
     return op.emit("copy", op.broadcast(0, shape))
 
 
 def lower_leaky_relu(op: OperatorContext, *, alpha: float = 0.01) -> LoweringResult:
     """Lower LeakyRelu."""
     require(math.isfinite(alpha), str({"Alpha": alpha}))
-    return op.make("leakyrelu", op.read(), Alpha=alpha)
+    return op.emit_result("leakyrelu", op.read(), Alpha=alpha)
 
 
 def lower_clip(op: OperatorContext) -> LoweringResult:
@@ -138,13 +140,13 @@ def lower_clip(op: OperatorContext) -> LoweringResult:
     limits = []
     for index, (name, default) in enumerate((("min", -_MAX_FLOAT), ("max", _MAX_FLOAT)), 1):
         limit = op.node.attributes.get(name, default)
-        if op.node.input(index):
-            given = op.values(index)
+        if op.node.get_input(index):
+            given = op.get_constant(index)
             require(given.size == 1, f"{given.size} limits")
             limit = given.reshape(-1)[0]
         limits.append(max(-_MAX_FLOAT, min(_MAX_FLOAT, float(limit))))
     require(limits[0] <= limits[1], f"limits {limits}")
-    return op.make("clip", op.read(), Min=limits[0], Max=limits[1])
+    return op.emit_result("clip", op.read(), Min=limits[0], Max=limits[1])
 
 
 def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
@@ -156,12 +158,14 @@ def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
     numbers = {key: float(given.get(key, d)) for key, d in EXPONENTIAL_UNITS[op.kind].items()}
     alpha, gamma = numbers["alpha"], numbers.get("gamma", 1.0)
     require(alpha != 0 and math.isfinite(alpha * gamma), str(numbers))
-    above = op.make("elementmulconst", op.make("relu", value), LHS=gamma)
-    below = op.make("clip", value, Min=-_MAX_FLOAT, Max=0.0)
+    above = op.emit_result("elementmulconst", op.emit_result("relu", value), LHS=gamma)
+    below = op.emit_result("clip", value, Min=-_MAX_FLOAT, Max=0.0)
     if op.kind == "Celu":
-        below = op.make("elementdiv", below, op.filled(value.shape, alpha))
-    missing = op.make("elementrsubconst", op.make("elementexp", below), LHS=1.0)
-    return op.make("elementadd", above, op.make("elementmulconst", missing, LHS=-alpha * gamma))
+        below = op.emit_result("elementdiv", below, op.add_filled_constant(value.shape, alpha))
+    missing = op.emit_result("elementrsubconst", op.emit_result("elementexp", below), LHS=1.0)
+    return op.emit_result(
+        "elementadd", above, op.emit_result("elementmulconst", missing, LHS=-alpha * gamma)
+    )
 
 
 def lower_hard_sigmoid(
@@ -170,31 +174,31 @@ def lower_hard_sigmoid(
     """Lower HardSigmoid, ``clip(alpha * x + beta, 0, 1)``, and HardSwish, x times it."""
     is_swish, value = op.kind == "HardSwish", op.read()
     alpha, beta = (1 / 6, 0.5) if is_swish else (alpha, beta)
-    scaled = op.make("elementmul", value, op.filled(value.shape, alpha))
-    moved = op.make("elementadd", scaled, op.filled(value.shape, beta))
-    gate = op.make("clip", moved, Min=0.0, Max=1.0)
-    return op.make("elementmul", value, gate) if is_swish else gate
+    scaled = op.emit_result("elementmul", value, op.add_filled_constant(value.shape, alpha))
+    moved = op.emit_result("elementadd", scaled, op.add_filled_constant(value.shape, beta))
+    gate = op.emit_result("clip", moved, Min=0.0, Max=1.0)
+    return op.emit_result("elementmul", value, gate) if is_swish else gate
 
 
 def lower_prelu(op: OperatorContext) -> LoweringResult:
     """Lower PRelu, ``max(x, 0) + slope * min(x, 0)``: one of the two is always zero."""
-    lowering, shape, slopes = op.lowering, op.shape(), op.names[1]
-    if lowering.opset < 7 and len(op.shape(1)) == 1:  # one for each channel
+    lowering, shape, slopes = op.lowering, op.get_shape(), op.names[1]
+    if lowering.opset < 7 and len(op.get_shape(1)) == 1:  # one for each channel
         slopes = f"{op.name}_slopes"
-        lowering.define_constant(slopes, op.values(1).reshape(-1, *(1,) * (len(shape) - 2)))
+        lowering.define_constant(slopes, op.get_constant(1).reshape(-1, *(1,) * (len(shape) - 2)))
     value = op.read()
     wide = lowering.broadcast(slopes, op.layout, shape, None)
-    check_elems([wide], ("float",), slopes)
-    above = op.make("relu", value)
-    below = op.make("clip", value, Min=-_MAX_FLOAT, Max=0.0)
-    return op.make("elementadd", above, op.make("elementmul", below, wide))
+    check_element_types([wide], ("float",), slopes)
+    above = op.emit_result("relu", value)
+    below = op.emit_result("clip", value, Min=-_MAX_FLOAT, Max=0.0)
+    return op.emit_result("elementadd", above, op.emit_result("elementmul", below, wide))
 
 
 def lower_batch_normalization(
     op: OperatorContext, *, epsilon: float = 1e-5, momentum: float = 0.9
 ) -> LoweringResult:
     """Lower BatchNormalization: ``(x - mean) / sqrt(variance + epsilon) * scale + bias``."""
-    shape, parts = op.shape(), [op.values(index) for index in range(1, 5)]
+    shape, parts = op.get_shape(), [op.get_constant(index) for index in range(1, 5)]
     require(
         len(shape) > 1 and all(part.shape == (shape[1],) for part in parts),
         f"parameters {list(parts[0].shape)} for an input {list(shape)}",
@@ -204,10 +208,10 @@ def lower_batch_normalization(
     if AS_CONVOLUTION in op.node.attributes and 3 <= len(shape) <= 4:
         return _convolve_channels(op, value, epsilon)
     names = ("scale", "bias", "mean", "variance")
-    return op.make(
+    return op.emit_result(
         "batchnormalization",
         value,
-        *(op.float_constant(name, part) for name, part in zip(names, parts, strict=True)),
+        *(op.add_float_constant(name, part) for name, part in zip(names, parts, strict=True)),
         ChannelIdx=len(value.shape) - 1,
         Epsilon=epsilon,
         Momentum=momentum,
@@ -216,10 +220,10 @@ def lower_batch_normalization(
 
 def _convolve_channels(op: OperatorContext, value: Value, epsilon: float) -> Value:
     """Emit a batch norm as a convolution of each channel, which the device has."""
-    scale, bias, mean, variance = (op.values(at).astype(np.float64) for at in range(1, 5))
+    scale, bias, mean, variance = (op.get_constant(at).astype(np.float64) for at in range(1, 5))
     factor = scale / np.sqrt(variance + epsilon)
-    constant = op.lowering.float_constant
-    result = op.make(
+    constant = op.lowering.add_float_constant
+    result = op.emit_result(
         "convolution",
         as_image(op, value),
         constant(op.names[1], factor.astype(np.float32).reshape(-1, 1, 1, 1)),
@@ -242,10 +246,10 @@ def lower_response_normalization(
     bias: float = 1.0,
 ) -> LoweringResult:
     """Lower LRN over an odd number of channels."""
-    shape = op.shape()
+    shape = op.get_shape()
     require(len(shape) == 4 and size > 0 and size % 2, f"{size} channels of {list(shape)}")
     value = op.read(0, CHANNELS_LAST)
-    return op.make(
+    return op.emit_result(
         "localresponsenormalization",
         value,
         op.allocate(value.type, value.shape),

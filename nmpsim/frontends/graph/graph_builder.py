@@ -60,11 +60,11 @@ class GraphBuilder(ABC):
             layers=self._layers,
         )
 
-    def begin(self, index: int, title: str) -> None:
+    def begin_operator(self, index: int, title: str) -> None:
         """Begin an operator of the file, given its number and its label in messages."""
         self._index, self._title, self._first_step = index, title, len(self.steps)
 
-    def attempt(self, translate: Callable[[], None], problems: Problems) -> None:
+    def try_translate(self, translate: Callable[[], None], problems: Problems) -> None:
         """Translate the operator; if it is not supported, add the problem and a placeholder.
 
         With the placeholder for its results, operators that read them are checked too.
@@ -80,14 +80,14 @@ class GraphBuilder(ABC):
             self.steps.append(Node(self._index, _REFUSED, (), tuple(names), {}, self._title))
 
     @abstractmethod
-    def name(self, tensor: Any) -> str:
+    def get_name(self, tensor: Any) -> str:
         """Return the name of a tensor of the file; it is declared at its first use."""
 
     @abstractmethod
     def outputs(self) -> Iterator[str]:
         """Yield the names of the operator's results; each is declared before it is yielded."""
 
-    def first_output(self) -> str:
+    def get_first_output(self) -> str:
         """Return the name of the first result: the default output of a node."""
         return next(self.outputs())
 
@@ -117,13 +117,13 @@ class GraphBuilder(ABC):
         """Return whether a tensor is declared."""
         return name in self._declarations
 
-    def kind(self, name: str) -> Kind:
+    def get_kind(self, name: str) -> Kind:
         """Return the declared kind of a tensor."""
         return self._declarations[name].kind
 
-    def quantization(self, name: str) -> QuantizedTensor:
+    def get_quantization(self, name: str) -> QuantizedTensor:
         """Return the declared quantization of a tensor; raise UnsupportedError if it has none."""
-        kind = self.kind(name)
+        kind = self.get_kind(name)
         if isinstance(kind, str):
             raise UnsupportedError(f"{name} is {kind}")
         return kind
@@ -138,14 +138,14 @@ class GraphBuilder(ABC):
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def add(self, op: str, inputs: Sequence[Any], *outputs: str, **attributes: Any) -> str:
+    def add_node(self, op: str, inputs: Sequence[Any], *outputs: str, **attributes: Any) -> str:
         """Add a node; return the name of its first output.
 
         Inputs are tensors of the file or names. An attribute that is None is left out.
         """
-        names = tuple(one if isinstance(one, str) else self.name(one) for one in inputs)
+        names = tuple(one if isinstance(one, str) else self.get_name(one) for one in inputs)
         given = {name: value for name, value in attributes.items() if value is not None}
-        outputs = outputs or (self.first_output(),)
+        outputs = outputs or (self.get_first_output(),)
         self.steps.append(Node(self._index, op, names, outputs, given, self._title))
         return outputs[0]
 
@@ -159,7 +159,7 @@ class GraphBuilder(ABC):
         instruction.
         """
         own = {key: words.pop(key) for key in list(words) if key.islower()}
-        return self.add(INSTRUCTION, inputs, *output, opcode=opcode, words=words, **own)
+        return self.add_node(INSTRUCTION, inputs, *output, opcode=opcode, words=words, **own)
 
     def add_integer_operation(
         self,
@@ -171,15 +171,15 @@ class GraphBuilder(ABC):
         **attributes: Any,
     ) -> None:
         """Add a node that is computed on integers, named as in ONNX."""
-        result = self.quantization(self.add(kind, sources, *output, **attributes))
-        quantized = tuple(map(self.quantization, sources))
+        result = self.get_quantization(self.add_node(kind, sources, *output, **attributes))
+        quantized = tuple(map(self.get_quantization, sources))
         integers = IntegerOperation(kind, quantized, result, bias, limits)
         self.steps[-1] = attrs.evolve(self.steps[-1], integers=integers)
 
     def add_table(self, source: str, results: Array, *outputs: str) -> str:
         """Add a look-up table, given the result for every stored integer, the lowest first."""
-        output, *_ = outputs or (self.first_output(),)
-        kind = self.quantization(output)
+        output, *_ = outputs or (self.get_first_output(),)
+        kind = self.get_quantization(output)
         dtype = "int8" if results.size == 256 else "int16"
         zeros = kind.zero_points - UNSIGNED_OFFSETS.get(kind.dtype, 0)
         table = np.clip(results, *INTEGER_RANGES[dtype]).astype(dtype)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.graph.float_ops import EXPONENTIAL_UNITS
-from nmpsim.frontends.graph.movement import check_concatenation
+from nmpsim.frontends.graph.movement import normalize_concat_axis
 from nmpsim.frontends.graph.nodes import INTEGER_RANGES, UNSIGNED_OFFSETS, QuantizedTensor
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, bind_attributes
 from nmpsim.frontends.imported_model import require
@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float32]
 _OPCODES = {"Add": "elementadd", "Mul": "elementmul", "Sub": "elementsub"}
 
 
-def unsigned_attribute(op: OperatorContext) -> dict[str, Any]:
+def get_unsigned_attribute(op: OperatorContext) -> dict[str, Any]:
     """Return the attribute of instructions that round the zero point of uint8 as a float32."""
     is_unsigned = isinstance(op.result, QuantizedTensor) and op.result.dtype == "uint8"
     return {"Unsigned": 1} if is_unsigned else {}
@@ -32,8 +32,8 @@ def unsigned_attribute(op: OperatorContext) -> dict[str, Any]:
 def lower_integer_pair(op: OperatorContext) -> LoweringResult:
     """Lower Add, Mul and Sub of integers, either operand broadcast."""
     operands = op.read_broadcast()
-    words = {} if op.kind == "Sub" else unsigned_attribute(op)
-    return op.apply_limits(op.make(_OPCODES[op.kind], *operands, **words))
+    words = {} if op.kind == "Sub" else get_unsigned_attribute(op)
+    return op.apply_limits(op.emit_result(_OPCODES[op.kind], *operands, **words))
 
 
 def lower_integer_clip(op: OperatorContext) -> LoweringResult:
@@ -126,25 +126,25 @@ def lower_scalar_function(op: OperatorContext) -> LoweringResult:
     """Lower a function of one 8-bit value to a look-up table."""
     function = SCALAR_FUNCTIONS[op.kind]
     given = bind_attributes(function, op.node.attributes)
-    return tabulate(op, lambda x: function(x, **given))
+    return emit_lookup_table(op, lambda x: function(x, **given))
 
 
 def lower_integer_division(op: OperatorContext) -> LoweringResult:
     """Lower the division of 8-bit values by one constant number to a look-up table."""
     if len(op.sources) == 2:
         other = op.sources[1]
-        divisor = op.lowering.constant(other.name).astype(np.float32)
+        divisor = op.lowering.get_constant(other.name).astype(np.float32)
         divisor = (divisor - np.float32(other.zero_point)) * np.float32(other.scale)
     else:
-        divisor = op.values(1)
+        divisor = op.get_constant(1)
     require(
-        divisor.size == 1 and divisor.ndim <= len(op.shape()) and divisor.any(),
+        divisor.size == 1 and divisor.ndim <= len(op.get_shape()) and divisor.any(),
         f"a division by {divisor.size} numbers",
     )
-    return tabulate(op, lambda x: x / divisor.astype(np.float32).reshape(()))
+    return emit_lookup_table(op, lambda x: x / divisor.astype(np.float32).reshape(()))
 
 
-def tabulate(op: OperatorContext, function: Callable[[Floats], Any]) -> LoweringResult:
+def emit_lookup_table(op: OperatorContext, function: Callable[[Floats], Any]) -> LoweringResult:
     """Emit a table of the 256 results of a function and of the fused clip."""
     low, high = op.limits or (-np.inf, None)
     high = np.inf if high is None else high
@@ -156,9 +156,9 @@ def _look_up(
 ) -> Value:
     assert isinstance(op.result, QuantizedTensor)
     table = _table(source, op.result, function)
-    type = op.lowering.tensor_type(op.result, (256,))
+    type = op.lowering.make_tensor_type(op.result, (256,))
     constant = op.lowering.builder.add_constant(f"{op.name}_table", table, type)
-    return op.make("intlookuptable", value, constant)
+    return op.emit_result("intlookuptable", value, constant)
 
 
 def _table(
@@ -191,16 +191,16 @@ def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> Loweri
     """Lower Concat of integers; parts on another scale are rescaled by a table."""
     assert isinstance(op.result, QuantizedTensor)
     require(op.limits is None, "a clip of parts")
-    axis = check_concatenation(op, list(range(len(op.names))), axis)
-    type, parts = op.lowering.tensor_type(op.result, (1,)), []
-    layout = op.lowering.common_layout(*op.names)
+    axis = normalize_concat_axis(op, list(range(len(op.names))), axis)
+    type, parts = op.lowering.make_tensor_type(op.result, (1,)), []
+    layout = op.lowering.choose_layout(*op.names)
     for index, source in enumerate(op.sources):
         value = op.read(index, layout)
         if value.type.quant != type.quant:
             if type.elem == "i16":  # ONNX Runtime computes it in float32
-                value = op.make("rescalequantized", value)
+                value = op.emit_result("rescalequantized", value)
             else:
                 source = attrs.evolve(source, dtype=source.dtype or op.result.dtype)
                 value = _look_up(op, value, source, lambda x: x)
         parts.append(value)
-    return op.concatenate(op.result, parts, op.layout_axis(axis, len(op.shape())))
+    return op.concatenate(op.result, parts, op.find_stored_axis(axis, len(op.get_shape())))

@@ -25,11 +25,11 @@ from nmpsim.frontends.graph.nodes import (
     Node,
     QuantizedTensor,
     Shape,
-    constant_values,
-    unit_quantization,
+    get_constant_values,
+    make_unit_quantization,
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import ModuleBuilder, Value, quantized_type
+from nmpsim.frontends.module_builder import ModuleBuilder, Value, make_quantized_type
 from nmpsim.lir.nodes import TensorType, find_size_problem
 
 Layout = Literal["plain", "last"]
@@ -97,23 +97,23 @@ class Lowering:
         """Return whether the values of a tensor are known."""
         return name in self.constants
 
-    def constant(self, name: str) -> Array:
+    def get_constant(self, name: str) -> Array:
         """Return the values of a constant, as in the file."""
-        return constant_values(self.constants, name)
+        return get_constant_values(self.constants, name)
 
-    def integers(self, name: str, limit: int = 64) -> list[int]:
+    def get_integers(self, name: str, limit: int = 64) -> list[int]:
         """Return the flattened values of a constant of at most ``limit`` integers."""
-        values = self.constant(name)
+        values = self.get_constant(name)
         require(
             values.dtype.kind in "iu" and values.size <= limit,
             f"{name} holds {values.size} {values.dtype}",
         )
         return [int(value) for value in values.reshape(-1)]
 
-    def shape(self, name: str) -> Shape:
+    def get_shape(self, name: str) -> Shape:
         """Return the shape of a tensor, in the file's order."""
         if name in self.constants:
-            return self.constant(name).shape
+            return self.get_constant(name).shape
         require(name in self._shapes, f"{name or 'an input'} is read before anything makes it")
         return self._shapes[name]
 
@@ -125,11 +125,11 @@ class Lowering:
         """Return whether a tensor is an output of the model."""
         return name in self.output_names
 
-    def quantization(self, name: str) -> QuantizedTensor | None:
+    def get_quantization(self, name: str) -> QuantizedTensor | None:
         """Return scale and zero point of a tensor; None for floats and indices."""
         return self.graph.quantization.get(name)
 
-    def common_layout(self, *names: str) -> Layout:
+    def choose_layout(self, *names: str) -> Layout:
         """Return the layout in which most tensors need no transposition."""
         known = [self._stored[name] for name in names if name in self._stored]
         is_last = any(CHANNELS_LAST in stored and PLAIN not in stored for stored in known)
@@ -145,16 +145,16 @@ class Lowering:
         if declaration is None:
             return False
         if not self.is_defined(name):
-            type = self.tensor_type(declaration.kind, declaration.shape)
+            type = self.make_tensor_type(declaration.kind, declaration.shape)
             self.define(name, self.builder.allocate(f"{name}_res", type), PLAIN, is_own=True)
         return True
 
-    def value(
+    def get_value(
         self, name: str, layout: Layout = PLAIN, wanted: QuantizedTensor | None = None
     ) -> Value:
         """Return a tensor in a layout; ``wanted`` reinterprets its integers on another scale."""
         require(name, "an input is left out")
-        shape = self.shape(name)
+        shape = self.get_shape(name)
         layout = self._effective_layout(layout, shape)
         if name in self.constants:
             return self._constant_value(name, layout, wanted)
@@ -164,10 +164,10 @@ class Lowering:
         value = stored[layout]
         if wanted is None or value.type.quant is None:
             return value
-        type = self.tensor_type(wanted, value.shape)
+        type = self.make_tensor_type(wanted, value.shape)
         return value if type == value.type else self._reinterpreted(value, type)
 
-    def tensor_type(self, kind: Kind, shape: Shape) -> TensorType:
+    def make_tensor_type(self, kind: Kind, shape: Shape) -> TensorType:
         """Return the LIR type of a tensor; unsigned integers are stored as signed ones."""
         self.check_size(shape)
         if isinstance(kind, str):
@@ -176,14 +176,14 @@ class Lowering:
         dtype = kind.dtype or "uint8"
         elem = f"i{8 * np.dtype(dtype).itemsize}"
         zero_point = kind.zero_point - UNSIGNED_OFFSETS.get(dtype, 0)
-        return quantized_type(elem, shape, kind.scale, zero_point)
+        return make_quantized_type(elem, shape, kind.scale, zero_point)
 
     def check_size(self, shape: Shape) -> None:
         """Raise UnsupportedError for a shape that no tensor can have."""
         if (problem := find_size_problem(shape)) or min(shape, default=1) < 1:
             raise UnsupportedError(problem[0] if problem else f"a shape {list(shape)}")
 
-    def stored_values(self, values: Array) -> Array:
+    def to_signed(self, values: Array) -> Array:
         """Return the integers of a constant as the module stores them: signed."""
         offset = UNSIGNED_OFFSETS.get(str(values.dtype))
         if offset is None:
@@ -195,12 +195,12 @@ class Lowering:
     def bind_input(self, name: str, dtype: str, shape: Shape) -> str:
         """Add an input of the program; return its name there."""
         kind: Kind = dtype
-        if quantization := self.quantization(name):
+        if quantization := self.get_quantization(name):
             require(
                 quantization.dtype in ("", dtype), f"{dtype}, its zero point {quantization.dtype}"
             )
             kind = attrs.evolve(quantization, dtype=dtype)
-        value = self.builder.add_variable(name, self.tensor_type(kind, shape))
+        value = self.builder.add_input(name, self.make_tensor_type(kind, shape))
         self._shapes[name] = shape
         self._stored[name] = {PLAIN: value}
         return value.name
@@ -238,12 +238,12 @@ class Lowering:
         """Transpose those tensors that are outputs of the model to the file's layout."""
         for name in names:
             if name in self.output_names and name in self._stored:
-                self.value(name, PLAIN)
+                self.get_value(name, PLAIN)
 
     def check_output(self, name: str) -> None:
         """Check that an output of the model is computed; copy it if it is a constant."""
         if name in self.constants and name not in self._stored:
-            value = self.value(name)
+            value = self.get_value(name)
             output = self.builder.add_output(self.output_names[name], value.type)
             self.builder.add_instruction("copy", name, (output, value))
             self._stored[name] = {PLAIN: output}
@@ -257,7 +257,7 @@ class Lowering:
         """Return whether an output is uint8 or uint16 in the file."""
         if name in self.constants:
             return str(self.constants[name].dtype) in UNSIGNED_OFFSETS
-        quantization = self.quantization(name)
+        quantization = self.get_quantization(name)
         is_quantized = self._stored[name][PLAIN].type.quant is not None
         return is_quantized and quantization is not None and quantization.dtype in UNSIGNED_OFFSETS
 
@@ -276,15 +276,15 @@ class Lowering:
         layer = self.graph.layers.get(name, name)
         return self.builder.add_instruction(opcode, layer, operands, **attributes)
 
-    def channel_vectors(self, name: str, scales: Array, zeros: Array) -> tuple[Value, Value]:
+    def add_channel_constants(self, name: str, scales: Array, zeros: Array) -> tuple[Value, Value]:
         """Return constants with the scale and the zero point of each channel."""
         zero_type = TensorType("index32", zeros.shape)
         return (
-            self.float_constant(f"{name}_scales", scales),
+            self.add_float_constant(f"{name}_scales", scales),
             self.builder.add_constant(f"{name}_zero_points", zeros, zero_type),
         )
 
-    def float_constant(self, name: str, values: Array) -> Value:
+    def add_float_constant(self, name: str, values: Array) -> Value:
         """Return a new float32 constant."""
         return self.builder.add_constant(name, values, TensorType("float", values.shape))
 
@@ -292,29 +292,29 @@ class Lowering:
         self, name: str, layout: Layout, shape: Shape, wanted: QuantizedTensor | None
     ) -> Value:
         """Return a tensor broadcast to a shape (in the file's order)."""
-        own = self.shape(name)
+        own = self.get_shape(name)
         layout = self._effective_layout(layout, shape)
         if own == shape:
-            return self.value(name, layout, wanted)
+            return self.get_value(name, layout, wanted)
         full = (*(1,) * (len(shape) - len(own)), *own)
         goal = move_channels_last(shape) if layout == CHANNELS_LAST else shape
         message = f"{name} {list(own)} broadcast to {list(shape)}"
         if name in self.constants:
             self._broadcast_elements += math.prod(shape)
             require(self._broadcast_elements <= MAX_BROADCAST_ELEMENTS, f"the constant {message}")
-            values = np.broadcast_to(self.constant(name).reshape(full), shape)
+            values = np.broadcast_to(self.get_constant(name).reshape(full), shape)
             if layout == CHANNELS_LAST:
                 values = np.moveaxis(values, 1, -1)
-            type = self.tensor_type(wanted or str(values.dtype), goal)
-            values = values if wanted is None else self.stored_values(values)
+            type = self.make_tensor_type(wanted or str(values.dtype), goal)
+            values = values if wanted is None else self.to_signed(values)
             return self.builder.add_constant(f"{name}_broadcast", values, type)
         if layout == CHANNELS_LAST and len(own) == len(shape):
-            value, full = self.value(name, CHANNELS_LAST, wanted), move_channels_last(full)
+            value, full = self.get_value(name, CHANNELS_LAST, wanted), move_channels_last(full)
         else:
             if layout == CHANNELS_LAST:
                 require(sum(dim > 1 for dim in full) <= 1, message)
                 full = move_channels_last(full)
-            value = self.view(self.value(name, PLAIN, wanted), full)
+            value = self.view(self.get_value(name, PLAIN, wanted), full)
         return self._expanded(f"{name}_broadcast", f"{name}_touch", value, goal)
 
     # --- private -----------------------------------------------------------------------------
@@ -337,18 +337,20 @@ class Lowering:
         require(not self.is_defined(name), f"{name} is made twice")
 
     def _constant_value(self, name: str, layout: Layout, wanted: QuantizedTensor | None) -> Value:
-        values = self.constant(name)
+        values = self.get_constant(name)
         dtype = str(values.dtype)
-        wanted = wanted or self.quantization(name)
+        wanted = wanted or self.get_quantization(name)
         if wanted is None and dtype != "int32":
-            wanted = unit_quantization(name, dtype)
+            wanted = make_unit_quantization(name, dtype)
         is_quantized = wanted is not None and dtype in INTEGER_RANGES
         kind = attrs.evolve(wanted, dtype=dtype) if wanted and is_quantized else dtype
         is_last = layout == CHANNELS_LAST
-        type = self.tensor_type(kind, move_channels_last(values.shape) if is_last else values.shape)
+        type = self.make_tensor_type(
+            kind, move_channels_last(values.shape) if is_last else values.shape
+        )
         key = (name, layout, type)
         if key not in self._constant_values:
-            stored = self.stored_values(values)
+            stored = self.to_signed(values)
             stored = np.moveaxis(stored, 1, -1) if is_last else stored
             self._constant_values[key] = self.builder.add_constant(name, stored, type)
         return self._constant_values[key]

@@ -7,22 +7,27 @@ import math
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.conversions import dequantize, repeat_number
+from nmpsim.frontends.graph.conversions import broadcast_scalar, emit_dequantize
 from nmpsim.frontends.graph.convolution import (
-    as_operand_rank,
-    channel_parameters,
+    add_integer_bias,
     convolve_floats,
-    float_bias,
-    float_values,
-    integer_bias,
-    read_filters,
-    stored_weights,
+    get_channel_parameters,
+    get_float_bias,
+    get_float_weights,
+    get_signed_weights,
+    read_convolution,
+    restore_rank,
 )
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN, Layout
-from nmpsim.frontends.graph.nodes import Array, Shape, read_quantization, unit_quantization
-from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorContext, check_elems
+from nmpsim.frontends.graph.nodes import Array, Shape, make_unit_quantization, read_quantization
+from nmpsim.frontends.graph.operation import (
+    FLOAT,
+    LoweringResult,
+    OperatorContext,
+    check_element_types,
+)
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import Value, quantized_type
+from nmpsim.frontends.module_builder import Value, make_quantized_type
 from nmpsim.lir.nodes import TensorType
 
 _MAX_PRODUCTS = 1 << 12
@@ -32,9 +37,9 @@ _MAX_EXACT_PRODUCTS = (1 << 24) // (255 * 255)
 _EIGHT_BIT_TYPES = ("int8", "uint8")
 
 
-def matmul_shapes(op: OperatorContext) -> tuple[Shape, Shape]:
+def get_matmul_shapes(op: OperatorContext) -> tuple[Shape, Shape]:
     """Return the shapes of both operands; raise UnsupportedError if they do not fit."""
-    shape, other = op.shape(0), op.shape(1)
+    shape, other = op.get_shape(0), op.get_shape(1)
     require(
         min(len(shape), len(other)) > 1 and shape[-1] == other[-2],
         f"{list(shape)} times {list(other)}",
@@ -52,39 +57,42 @@ def _batch_shape(shape: Shape, other: Shape) -> Shape:
 
 def lower_matmul(op: OperatorContext) -> LoweringResult:
     """Lower MatMul: constant weights become a fully connected layer, else a batch matmul."""
-    shape, other = matmul_shapes(op)
+    shape, other = get_matmul_shapes(op)
     if op.lowering.is_constant(op.names[1]) and len(other) == 2:
-        bias, weights = float_bias(op, other[1]), float_values(op, 1)  # what was folded into it
-        return connect_floats(op, op.read(0, PLAIN), *_parameters(op, weights, bias))
+        bias, weights = (
+            get_float_bias(op, other[1]),
+            get_float_weights(op, 1),
+        )  # what was folded into it
+        return emit_fully_connected(op, op.read(0, PLAIN), *_parameters(op, weights, bias))
     batch = _batch_shape(shape, other)
-    wide = [op.broadcast(index, (*batch, *op.shape(index)[-2:])) for index in range(2)]
-    check_elems(wide, ("float",))
+    wide = [op.broadcast(index, (*batch, *op.get_shape(index)[-2:])) for index in range(2)]
+    check_element_types(wide, ("float",))
     items = math.prod(batch)
     operands = [op.view(value, (items, *value.shape[-2:])) for value in wide]
-    result = op.make("batchmatmul", *operands, shape=(items, shape[-2], other[-1]))
+    result = op.emit_result("batchmatmul", *operands, shape=(items, shape[-2], other[-1]))
     return op.view(result, (*batch, shape[-2], other[-1]))
 
 
-def connect_floats(op: OperatorContext, value: Value, weights: Value, bias: Value) -> Value:
+def emit_fully_connected(op: OperatorContext, value: Value, weights: Value, bias: Value) -> Value:
     """Emit a fully connected layer on the last dimension of a value; weights are [ins, outs]."""
     ins, outs = weights.shape
     rows = math.prod(value.shape[:-1])
     flat = op.view(value, (rows, ins))
-    result = op.make("fullyconnected", flat, weights, bias, shape=(rows, outs))
+    result = op.emit_result("fullyconnected", flat, weights, bias, shape=(rows, outs))
     return op.view(result, (*value.shape[:-1], outs))
 
 
 def _parameters(op: OperatorContext, weights: Array, bias: Array) -> tuple[Value, Value]:
-    matrix = op.lowering.float_constant(op.node.input(1), weights)
-    return matrix, op.float_constant("bias", bias)
+    matrix = op.lowering.add_float_constant(op.node.get_input(1), weights)
+    return matrix, op.add_float_constant("bias", bias)
 
 
 def lower_gemm(op: OperatorContext, *, alpha: float = 1.0, beta: float = 1.0) -> LoweringResult:
     """Lower Gemm, ``alpha * A B + beta * C``; alpha is folded into constant weights."""
     left = _matrix(op, 0, "transA")
     weights = None
-    if op.lowering.is_constant(op.node.input(1)):
-        weights = float_values(op, 1)
+    if op.lowering.is_constant(op.node.get_input(1)):
+        weights = get_float_weights(op, 1)
         weights = (weights.T if op.node.attributes.get("transB") else weights) * np.float32(alpha)
         shape = weights.shape
     else:
@@ -97,28 +105,28 @@ def lower_gemm(op: OperatorContext, *, alpha: float = 1.0, beta: float = 1.0) ->
     size = (left.shape[0], shape[1])
     if weights is None:
         operands = [op.view(side, (1, *side.shape)) for side in (left, right)]
-        product = op.view(op.make("batchmatmul", *operands, shape=(1, *size)), size)
+        product = op.view(op.emit_result("batchmatmul", *operands, shape=(1, *size)), size)
         product = _scale(op, product, alpha)
     elif _has_constant_bias(op, size[1]):
-        bias = float_bias(op, size[1]) * np.float32(beta)
-        return connect_floats(op, left, *_parameters(op, weights, bias))
+        bias = get_float_bias(op, size[1]) * np.float32(beta)
+        return emit_fully_connected(op, left, *_parameters(op, weights, bias))
     else:
         zeros = np.zeros(size[1], np.float32)
-        product = connect_floats(op, left, *_parameters(op, weights, zeros))
-    if not op.node.input(2):
-        return op.make("copy", product)
+        product = emit_fully_connected(op, left, *_parameters(op, weights, zeros))
+    if not op.node.get_input(2):
+        return op.emit_result("copy", product)
     added = op.broadcast(2, size)
-    check_elems([added], ("float",), op.names[2])
-    return op.make("elementadd", product, _scale(op, added, beta))
+    check_element_types([added], ("float",), op.names[2])
+    return op.emit_result("elementadd", product, _scale(op, added, beta))
 
 
 def _has_constant_bias(op: OperatorContext, outs: int) -> bool:
     """Return whether the third operand is left out or a constant for each column."""
-    name = op.node.input(2)
+    name = op.node.get_input(2)
     if not name or not op.lowering.is_constant(name):
         return not name
-    count = math.prod(op.shape(2))
-    return count in (1, outs) and count == math.prod(op.shape(2)[-1:])
+    count = math.prod(op.get_shape(2))
+    return count in (1, outs) and count == math.prod(op.get_shape(2)[-1:])
 
 
 def _matrix(op: OperatorContext, index: int, flag: str) -> Value:
@@ -129,7 +137,7 @@ def _matrix(op: OperatorContext, index: int, flag: str) -> Value:
 
 
 def _scale(op: OperatorContext, value: Value, factor: float) -> Value:
-    return value if factor == 1 else op.make("elementmulconst", value, LHS=factor)
+    return value if factor == 1 else op.emit_result("elementmulconst", value, LHS=factor)
 
 
 # --- integers --------------------------------------------------------------------------------
@@ -137,10 +145,10 @@ def _scale(op: OperatorContext, value: Value, factor: float) -> Value:
 
 def lower_integer_matmul(op: OperatorContext) -> LoweringResult:
     """Lower MatMul of integers; two activations become one instruction per matrix product."""
-    shape, other = matmul_shapes(op)
+    shape, other = get_matmul_shapes(op)
     if op.kind == "MatMul" and op.lowering.is_constant(op.names[1]) and len(other) == 2:
         rows = op.view(op.read(0, PLAIN), (math.prod(shape[:-1]), shape[-1]))
-        return op.view(_connect_integers(op, rows, stored_weights(op)), (*shape[:-1], other[1]))
+        return op.view(_connect_integers(op, rows, get_signed_weights(op)), (*shape[:-1], other[1]))
     require(not op.bias and not op.limits, "a bias or clip of a product of two activations")
     batch = _batch_shape(shape, other)
     operands = [op.read(index, PLAIN) for index in range(2)]
@@ -177,7 +185,7 @@ def lower_integer_gemm(
     require(0 < factor < np.inf, f"alpha {factor}")
     if factor != 1:
         op.sources = (attrs.evolve(left, scales=factor * left.scales), right)
-    weights = stored_weights(op)
+    weights = get_signed_weights(op)
     require(weights.ndim == 2, f"weights {list(weights.shape)}")
     weights = weights.T if attributes.get("transB") else weights
     value = op.read(0, PLAIN)
@@ -196,20 +204,20 @@ def lower_integer_gemm(
 def _connect_integers(op: OperatorContext, rows: Value, weights: Array) -> Value:
     """Emit a fully connected layer of integers; weights are [ins, outs]."""
     outs, own, lowering = weights.shape[1], op.sources[1], op.lowering
-    scales, zeros = channel_parameters(own, outs)
+    scales, zeros = get_channel_parameters(own, outs)
     opcode, bias_scale = "fullyconnected", 0.0
     vectors: tuple[Value, ...] = ()
     if own.scales.size == 1:
-        type = quantized_type("i8", weights.shape, float(scales[0]), int(zeros[0]))
+        type = make_quantized_type("i8", weights.shape, float(scales[0]), int(zeros[0]))
         bias_scale = float(np.float32(op.sources[0].scale) * scales[0])
     else:
         opcode, weights = "rowwisequantizedfullyconnected", weights.T
-        type = quantized_type("i8", weights.shape, 1.0, 0)
-        vectors = lowering.channel_vectors(op.name, scales, zeros)
+        type = make_quantized_type("i8", weights.shape, 1.0, 0)
+        vectors = lowering.add_channel_constants(op.name, scales, zeros)
     constant = lowering.builder.add_constant(own.name, weights, type)
-    bias = integer_bias(op, outs, bias_scale)
+    bias = add_integer_bias(op, outs, bias_scale)
     shape = (rows.shape[0], outs)
-    return op.apply_limits(op.make(opcode, rows, constant, bias, *vectors, shape=shape))
+    return op.apply_limits(op.emit_result(opcode, rows, constant, bias, *vectors, shape=shape))
 
 
 # --- sums that stay integers -----------------------------------------------------------------
@@ -223,7 +231,7 @@ def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
 
     The right operand is a constant matrix, or has the same batch dimensions as the left one.
     """
-    shape, other = matmul_shapes(op)
+    shape, other = get_matmul_shapes(op)
     value = _centered(op, 0, 2, PLAIN)
     if op.lowering.is_constant(op.names[1]) and len(other) == 2:
         rows = op.view(value, (math.prod(shape[:-1]), shape[-1]))
@@ -237,14 +245,14 @@ def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
     operands = [
         op.view(side, (items, *side.shape[-2:])) for side in (value, _centered(op, 1, 3, PLAIN))
     ]
-    sums = op.make("batchmatmul", *operands, shape=(items, shape[-2], other[-1]))
+    sums = op.emit_result("batchmatmul", *operands, shape=(items, shape[-2], other[-1]))
     return _to_int32(op, op.view(sums, (*shape[:-1], other[-1])))
 
 
 def lower_conv_integer(op: OperatorContext) -> LoweringResult:
     """Lower ConvInteger with constant filters [O, I / group, ...] to int32."""
     filters = _centered_constant(op, 1, 3, 0)
-    window, groups, ordered = read_filters(op, filters)
+    window, groups, ordered = read_convolution(op, filters)
     depth = filters.shape[1]
     step = min(_MAX_EXACT_PRODUCTS // math.prod(filters.shape[2:]), depth)
     require(
@@ -257,14 +265,15 @@ def lower_conv_integer(op: OperatorContext) -> LoweringResult:
         part = value if groups > 1 else _columns(op, value, first, step)
         weights = ordered[..., first : first + step]
         parts.append(convolve_floats(op, part, weights, zeros, window, groups))
-    return as_operand_rank(op, _sum(op, parts))
+    return restore_rank(op, _sum(op, parts))
 
 
 def lower_qgemm(op: OperatorContext, *, alpha: float = 1.0) -> LoweringResult:
     """Lower QGemm without a result scale: ``float(A B + C) * (alpha * a_scale * b_scale)``."""
     node, constants, attributes = op.node, op.lowering.constants, op.node.attributes
     left, right = (
-        read_quantization(constants, *(node.input(first + i) for i in range(3))) for first in (0, 3)
+        read_quantization(constants, *(node.get_input(first + i) for i in range(3)))
+        for first in (0, 3)
     )
     weights = _centered_constant(op, 3, 5, 0 if attributes.get("transB") else 1)
     weights = weights.T if attributes.get("transB") else weights
@@ -277,46 +286,48 @@ def lower_qgemm(op: OperatorContext, *, alpha: float = 1.0) -> LoweringResult:
         f"weights {list(weights.shape)} for an input {list(shape)}",
     )
     size = (shape[0], weights.shape[1])
-    bias = op.values(6) if node.input(6) else np.zeros(1, np.int32)
+    bias = op.get_constant(6) if node.get_input(6) else np.zeros(1, np.int32)
     integers = _multiply(op, value, weights, np.broadcast_to(bias, size))
     scales = np.broadcast_to(np.float32(alpha) * np.float32(left.scale) * right.scales, size)
     sums = op.emit("convertto", integers, kind=FLOAT)
-    return op.make("elementmul", sums, op.float_constant("scale", scales))
+    return op.emit_result("elementmul", sums, op.add_float_constant("scale", scales))
 
 
 def _centered(op: OperatorContext, index: int, zero_index: int, layout: Layout) -> Value:
     """Return 8-bit integers minus their zero point, which may be an activation, in float32."""
-    lowering, name, zero = op.lowering, op.names[index], op.node.input(zero_index)
+    lowering, name, zero = op.lowering, op.names[index], op.node.get_input(zero_index)
     if lowering.is_constant(name):
         values = _centered_constant(op, index, zero_index, 0)
-        return lowering.float_constant(f"{name}_real", values)
-    kind = lowering.quantization(name)
+        return lowering.add_float_constant(f"{name}_real", values)
+    kind = lowering.get_quantization(name)
     if kind is None or kind.dtype not in _EIGHT_BIT_TYPES:
         found = kind.dtype if kind else "float"
         raise UnsupportedError(f"{name} is {found}, not int8 or uint8")
     is_known = not zero or lowering.is_constant(zero)
     zeros = _zero_points(op, zero_index if is_known else -1)
     require(zeros.size == 1, f"{zeros.size} zero points of {name}")
-    wanted = attrs.evolve(unit_quantization(name, kind.dtype), zero_points=zeros)
-    value = dequantize(op, op.read_any(index, layout, wanted))
+    wanted = attrs.evolve(make_unit_quantization(name, kind.dtype), zero_points=zeros)
+    value = emit_dequantize(op, op.read_any_type(index, layout, wanted))
     if is_known:
         return value
-    zero_shape = lowering.shape(zero)
+    zero_shape = lowering.get_shape(zero)
     require(math.prod(zero_shape) == 1, f"zero points {list(zero_shape)} of {name}")
-    number = dequantize(op, lowering.value(zero, PLAIN, unit_quantization(zero, kind.dtype)))
-    return op.emit("elementsub", value, repeat_number(op, number, value.shape))
+    number = emit_dequantize(
+        op, lowering.get_value(zero, PLAIN, make_unit_quantization(zero, kind.dtype))
+    )
+    return op.emit("elementsub", value, broadcast_scalar(op, number, value.shape))
 
 
 def _zero_points(op: OperatorContext, index: int) -> Array:
     """Return constant zero points as int64 [N]; zero if the input is left out."""
-    if index < 0 or not op.node.input(index):
+    if index < 0 or not op.node.get_input(index):
         return np.zeros(1, np.int64)
-    return op.values(index).reshape(-1).astype(np.int64)
+    return op.get_constant(index).reshape(-1).astype(np.int64)
 
 
 def _centered_constant(op: OperatorContext, index: int, zero_index: int, axis: int) -> Array:
     """Return constant 8-bit integers minus the zero points of an axis, in float32."""
-    values, zeros = op.values(index), _zero_points(op, zero_index)
+    values, zeros = op.get_constant(index), _zero_points(op, zero_index)
     require(
         str(values.dtype) in _EIGHT_BIT_TYPES and zeros.size in (1, values.shape[axis]),
         f"{op.names[index]} of {values.dtype}, {zeros.size} zero points",
@@ -330,9 +341,9 @@ def _multiply(op: OperatorContext, rows: Value, weights: Array, bias: Array | No
     size, parts = (rows.shape[0], weights.shape[1]), []
     for first in range(0, len(weights), _MAX_EXACT_PRODUCTS):
         part = _columns(op, rows, first, _MAX_EXACT_PRODUCTS)
-        name, own = f"{op.node.input(1)}_real", weights[first : first + _MAX_EXACT_PRODUCTS]
-        constant = op.lowering.float_constant(name, own)
-        zeros = op.float_constant("bias", np.zeros(size[1], np.float32))
+        name, own = f"{op.node.get_input(1)}_real", weights[first : first + _MAX_EXACT_PRODUCTS]
+        constant = op.lowering.add_float_constant(name, own)
+        zeros = op.add_float_constant("bias", np.zeros(size[1], np.float32))
         parts.append(op.emit("fullyconnected", part, constant, zeros, shape=size))
     if bias is not None:
         type = TensorType("index32", size)

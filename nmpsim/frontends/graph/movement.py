@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.graph.conversions import kind_of_value
+from nmpsim.frontends.graph.conversions import get_value_kind
 from nmpsim.frontends.graph.lowering import (
     CHANNELS_LAST,
     PLAIN,
@@ -28,15 +28,15 @@ Indices = Mapping[int, npt.NDArray[np.int64]]
 Integers = Sequence[int]
 
 
-def gather(op: OperatorContext, indices: Indices) -> Value:
+def emit_gather(op: OperatorContext, indices: Indices) -> Value:
     """Emit gathers along axes of the file."""
-    value, rank = op.read_any(), len(op.shape())
-    return gather_stored(
-        op, value, {op.layout_axis(axis, rank): at for axis, at in indices.items()}
+    value, rank = op.read_any_type(), len(op.get_shape())
+    return emit_stored_gather(
+        op, value, {op.find_stored_axis(axis, rank): at for axis, at in indices.items()}
     )
 
 
-def gather_stored(op: OperatorContext, value: Value, indices: Indices) -> Value:
+def emit_stored_gather(op: OperatorContext, value: Value, indices: Indices) -> Value:
     """Emit gathers along axes of the stored layout."""
     for axis, index in indices.items():
         shape = (*value.shape[:axis], len(index), *value.shape[axis + 1 :])
@@ -48,12 +48,12 @@ def gather_stored(op: OperatorContext, value: Value, indices: Indices) -> Value:
 
 def lower_identity(op: OperatorContext) -> LoweringResult:
     """Lower Identity: the same tensor under another name."""
-    return op.define_view(op.shape())
+    return op.define_view(op.get_shape())
 
 
 def lower_dropout(op: OperatorContext) -> LoweringResult:
     """Lower Dropout in inference mode, which drops nothing."""
-    require(not op.node.input(2) or not op.values(2).any(), "training")
+    require(not op.node.get_input(2) or not op.get_constant(2).any(), "training")
     return lower_identity(op)
 
 
@@ -61,9 +61,9 @@ def lower_reshape(
     op: OperatorContext, *, shape: Integers | None = None, allowzero: int = 0
 ) -> LoweringResult:
     """Lower Reshape to a constant shape; 0 keeps a dimension, -1 is inferred."""
-    if shape is None or (not shape and op.node.input(1)):
-        shape = op.integers(1)
-    own = op.shape()
+    if shape is None or (not shape and op.node.get_input(1)):
+        shape = op.get_integers(1)
+    own = op.get_shape()
     message = f"shape {list(shape)} for {list(own)}"
     require(allowzero or all(d != 0 or i < len(own) for i, d in enumerate(shape)), message)
     dims = [own[i] if d == 0 and not allowzero else int(d) for i, d in enumerate(shape)]
@@ -76,28 +76,28 @@ def lower_reshape(
 
 def lower_flatten(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     """Lower Flatten to two dimensions."""
-    own = op.shape()
+    own = op.get_shape()
     require(-len(own) <= axis <= len(own), f"dimension {axis} of {list(own)}")
     axis = axis + len(own) if axis < 0 else axis
     return op.define_view((math.prod(own[:axis]), math.prod(own[axis:])))
 
 
-def normalized_axes(
+def normalize_axes(
     op: OperatorContext, axes: Integers | None, rank: int, index: int = 1
 ) -> list[int] | None:
     """Return axes given as an attribute or a constant input, counted from 0; None if neither."""
     if axes is None:
-        if not op.node.input(index):
+        if not op.node.get_input(index):
             return None
-        axes = op.integers(index)
+        axes = op.get_integers(index)
     require(all(-rank <= axis < rank for axis in axes), f"dimensions {list(axes)} of {rank}")
     return [int(axis) % rank for axis in axes]
 
 
 def lower_squeeze(op: OperatorContext, *, axes: Integers | None = None) -> LoweringResult:
     """Lower Squeeze: remove dimensions of 1."""
-    own = op.shape()
-    given = normalized_axes(op, axes, len(own))
+    own = op.get_shape()
+    given = normalize_axes(op, axes, len(own))
     removed = [i for i, d in enumerate(own) if d == 1] if given is None else given
     require(all(own[axis] == 1 for axis in removed), f"dimensions {removed} of {list(own)}")
     return op.define_view(tuple(d for i, d in enumerate(own) if i not in removed))
@@ -105,9 +105,9 @@ def lower_squeeze(op: OperatorContext, *, axes: Integers | None = None) -> Lower
 
 def lower_unsqueeze(op: OperatorContext, *, axes: Integers | None = None) -> LoweringResult:
     """Lower Unsqueeze: insert dimensions of 1."""
-    own = op.shape()
-    rank = len(own) + len(axes or op.integers(1))
-    added = normalized_axes(op, axes, rank) or []
+    own = op.get_shape()
+    rank = len(own) + len(axes or op.get_integers(1))
+    added = normalize_axes(op, axes, rank) or []
     require(len(set(added)) == len(added), f"dimensions {added}")
     rest = iter(own)
     return op.define_view(tuple(1 if i in added else next(rest) for i in range(rank)))
@@ -115,12 +115,12 @@ def lower_unsqueeze(op: OperatorContext, *, axes: Integers | None = None) -> Low
 
 def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> LoweringResult:
     """Lower Transpose; a change between the two layouts becomes an alias and moves no data."""
-    own = op.shape()
+    own = op.get_shape()
     rank = len(own)
     order = tuple(perm or range(rank - 1, -1, -1))
     require(sorted(order) == list(range(rank)), f"order {list(order)} of {rank} dimensions")
     shape = tuple(own[axis] for axis in order)
-    value = op.read_any()
+    value = op.read_any_type()
     if rank > 2:
         is_second = order == move_channels_second(range(rank))
         if is_second and op.layout == PLAIN and not op.lowering.graph.channels_last:
@@ -133,7 +133,7 @@ def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> Low
     moving = [axis for axis in order if own[axis] > 1]
     if moving == sorted(moving):
         return op.define_view(shape)
-    return op.emit("transpose", op.read_any(0, PLAIN), shape=shape, Shuffle=order)
+    return op.emit("transpose", op.read_any_type(0, PLAIN), shape=shape, Shuffle=order)
 
 
 def lower_slice(
@@ -144,12 +144,12 @@ def lower_slice(
     axes: Integers | None = None,
 ) -> LoweringResult:
     """Lower Slice; steps other than 1 are gathered."""
-    own = op.shape()
+    own = op.get_shape()
     steps: Integers | None = None
     if starts is None:
-        starts, ends = op.integers(1), op.integers(2)
-        axes = op.integers(3) if op.node.input(3) else range(len(starts))
-        steps = op.integers(4) if op.node.input(4) else None
+        starts, ends = op.get_integers(1), op.get_integers(2)
+        axes = op.get_integers(3) if op.node.get_input(3) else range(len(starts))
+        steps = op.get_integers(4) if op.node.get_input(4) else None
     else:
         axes = axes or range(len(starts))
     steps = [1] * len(starts) if steps is None else steps
@@ -164,7 +164,7 @@ def lower_slice(
     axes = [axis % len(own) for axis in axes]
     if any(step != 1 for step in steps):
         boxes = zip(axes, starts, ends, steps, strict=True)
-        return gather(op, {axis: _strided(own[axis], *limits) for axis, *limits in boxes})
+        return emit_gather(op, {axis: _strided(own[axis], *limits) for axis, *limits in boxes})
     offsets, shape = [0] * len(own), list(own)
     for begin, end, axis in zip(starts, ends, axes, strict=True):
         low, high, _ = slice(int(begin), int(end)).indices(own[axis])
@@ -182,10 +182,10 @@ def lower_split(
     op: OperatorContext, *, axis: int = 0, split: Integers | None = None
 ) -> LoweringResult:
     """Lower Split into parts along an axis."""
-    own, outputs = op.shape(), op.node.outputs
+    own, outputs = op.get_shape(), op.node.outputs
     axis, count = normalize_axis(axis, own), len(outputs)
-    if split is None and op.node.input(1):
-        split = op.integers(1, 1 << 10)
+    if split is None and op.node.get_input(1):
+        split = op.get_integers(1, 1 << 10)
     if split is None:
         each = -(-own[axis] // count)
         split = [min(each, own[axis] - i * each) for i in range(count)]
@@ -201,14 +201,14 @@ def lower_split(
 
 
 def _extract(op: OperatorContext, offsets: Integers, shape: Integers, name: str = "") -> Value:
-    value = op.read_any()
+    value = op.read_any_type()
     first = op.to_layout(offsets)
     return op.emit("extracttensor", value, shape=op.to_layout(shape), name=name, Offsets=first)
 
 
 def lower_gather(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
     """Lower Gather with constant indices of one dimension or none."""
-    own, index = op.shape(), op.values(1)
+    own, index = op.get_shape(), op.get_constant(1)
     require(
         -len(own) <= axis < len(own) and index.dtype.kind == "i" and index.ndim <= 1,
         f"indices {list(index.shape)} of {index.dtype} in {list(own)}",
@@ -218,38 +218,38 @@ def lower_gather(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
     require(index.size and index.min() >= -size and index.max() < size, f"indices beyond {size}")
     flat = index.reshape(-1).astype(np.int64) % size
     if index.ndim == 1:
-        return gather(op, {axis: flat})
+        return emit_gather(op, {axis: flat})
     offsets = tuple(int(flat[0]) * (d == axis) for d in range(len(own)))
     shape = (*own[:axis], 1, *own[axis + 1 :])
-    part = op.emit("extracttensor", op.read_any(0, PLAIN), shape=shape, Offsets=offsets)
+    part = op.emit("extracttensor", op.read_any_type(0, PLAIN), shape=shape, Offsets=offsets)
     return op.view(part, (*own[:axis], *own[axis + 1 :]))
 
 
 def lower_tile(op: OperatorContext) -> LoweringResult:
     """Lower Tile: repeat a tensor along its axes."""
-    own, counts = op.shape(), op.integers(1)
+    own, counts = op.get_shape(), op.get_integers(1)
     require(
         len(counts) == len(own) and all(1 <= count <= 1 << 16 for count in counts),
         f"{counts} times {list(own)}",
     )
     pairs = enumerate(zip(own, counts, strict=True))
-    return gather(op, {a: np.tile(np.arange(d), n) for a, (d, n) in pairs if n > 1})
+    return emit_gather(op, {a: np.tile(np.arange(d), n) for a, (d, n) in pairs if n > 1})
 
 
 def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
     """Lower Concat of tensors of one kind."""
     indices = [index for index, name in enumerate(op.names) if name]
-    axis = check_concatenation(op, indices, axis)
-    layout = op.lowering.common_layout(*(op.names[index] for index in indices))
-    parts = [op.read_any(index, layout) for index in indices]
+    axis = normalize_concat_axis(op, indices, axis)
+    layout = op.lowering.choose_layout(*(op.names[index] for index in indices))
+    parts = [op.read_any_type(index, layout) for index in indices]
     kinds = {str((part.type.elem, part.type.quant)) for part in parts}
     require(len(kinds) == 1, "parts of other kinds or scales")
-    return op.concatenate(parts[0].type, parts, op.layout_axis(axis, len(parts[0].shape)))
+    return op.concatenate(parts[0].type, parts, op.find_stored_axis(axis, len(parts[0].shape)))
 
 
-def check_concatenation(op: OperatorContext, indices: Integers, axis: int) -> int:
+def normalize_concat_axis(op: OperatorContext, indices: Integers, axis: int) -> int:
     """Return the axis along which operands are concatenated; check that the others agree."""
-    shapes = [op.shape(index) for index in indices]
+    shapes = [op.get_shape(index) for index in indices]
     axis = normalize_axis(axis, shapes[0])
     others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
     require(len(others) == 1, f"parts {[list(shape) for shape in shapes]}")
@@ -265,11 +265,11 @@ def lower_pad(
     value: float = 0.0,
 ) -> LoweringResult:
     """Lower Pad; zeros around an image may become the padding of convolutions."""
-    lowering, own = op.lowering, op.shape()
+    lowering, own = op.lowering, op.get_shape()
     pads = pads or paddings
     if pads is None:
-        pads = op.integers(1)
-    axes = op.integers(3) if op.node.input(3) else range(len(own))
+        pads = op.get_integers(1)
+    axes = op.get_integers(3) if op.node.get_input(3) else range(len(own))
     require(mode in ("constant", "edge", "reflect", "symmetric", "wrap"), f"mode {mode}")
     count = len(axes)
     require(
@@ -282,16 +282,16 @@ def lower_pad(
         before[axis], after[axis] = int(pads[i]), int(pads[count + i])
     sides = list(zip(own, before, after, strict=True))
     if mode != "constant":
-        return gather(
+        return emit_gather(
             op,
             {a: _padded_indices(d, s, mode) for a, (d, *s) in enumerate(sides) if any(s)},
         )
-    source = op.read_any()
-    if op.node.input(2):
-        given = op.values(2)
+    source = op.read_any_type()
+    if op.node.get_input(2):
+        given = op.get_constant(2)
         require(given.size == 1, f"{given.size} values to pad with")
         value = given.reshape(-1)[0]
-    kind = kind_of_value(lowering, op.names[0], source)
+    kind = get_value_kind(lowering, op.names[0], source)
     real = float(value)
     if isinstance(kind, QuantizedTensor):
         real = float(np.float32(kind.scale) * np.float32(int(value) - kind.zero_point))
@@ -333,7 +333,7 @@ def lower_depth_to_space(
     op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR"
 ) -> LoweringResult:
     """Lower DepthToSpace: channels of a pixel to the pixels of a block."""
-    own = op.shape()
+    own = op.get_shape()
     require(
         len(own) == 4 and blocksize > 0 and own[1] % (blocksize * blocksize) == 0,
         f"blocks of {blocksize} for {list(own)}",
@@ -344,7 +344,7 @@ def lower_depth_to_space(
     split, order = ((*block, depth), (0, 3, 4, 1, 5, 2))
     if mode == "CRD":
         split, order = ((depth, *block), (0, 1, 4, 2, 5, 3))
-    blocks = op.view(op.read_any(0, PLAIN), (images, *split, rows, columns))
+    blocks = op.view(op.read_any_type(0, PLAIN), (images, *split, rows, columns))
     shape = (images, depth, rows * blocksize, columns * blocksize)
     return op.view(op.transpose(blocks, order), shape)
 
@@ -353,7 +353,7 @@ def lower_space_to_depth(
     op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR"
 ) -> LoweringResult:
     """Lower SpaceToDepth: the pixels of a block to channels of one pixel."""
-    own = op.shape()
+    own = op.get_shape()
     require(
         len(own) == 4 and blocksize > 0 and not any(d % blocksize for d in own[2:]),
         f"blocks of {blocksize} for {list(own)}",
@@ -362,6 +362,6 @@ def lower_space_to_depth(
     rows, columns = rows // blocksize, columns // blocksize
     order = (0, 1, 3, 5, 2, 4) if mode == "CRD" else (0, 3, 5, 1, 2, 4)
     split = (images, channels, rows, blocksize, columns, blocksize)
-    blocks = op.view(op.read_any(0, PLAIN), split)
+    blocks = op.view(op.read_any_type(0, PLAIN), split)
     shape = (images, channels * blocksize * blocksize, rows, columns)
     return op.view(op.transpose(blocks, order), shape)

@@ -141,7 +141,7 @@ class Node:
         """Number, operator and first output, for messages."""
         return self.title or f"{self.index} {self.op} {self.outputs[0]}"
 
-    def input(self, index: int) -> str:
+    def get_input(self, index: int) -> str:
         """Return the name of an input, empty if it is left out."""
         return self.inputs[index] if index < len(self.inputs) else ""
 
@@ -198,14 +198,14 @@ def read_quantization(
     UnsupportedError
         If they are not constants, do not fit together, or a scale is not positive and finite.
     """
-    given_scales = constant_values(constants, scale, "a scale")
+    given_scales = get_constant_values(constants, scale, "a scale")
     is_blocked = given_scales.ndim > 1 and given_scales.size > 1
     require(not is_blocked, f"blocks of scales {list(given_scales.shape)}")
     scales = given_scales.reshape(-1)
-    dtype = str(constant_values(constants, name).dtype) if name in constants else ""
+    dtype = str(get_constant_values(constants, name).dtype) if name in constants else ""
     zeros = np.zeros(scales.size, np.int64)
     if zero_point:
-        given = constant_values(constants, zero_point)
+        given = get_constant_values(constants, zero_point)
         dtype, zeros = str(given.dtype), given.reshape(-1)
     require(not dtype or dtype in INTEGER_RANGES, f"{name} is {dtype}")
     require(
@@ -220,12 +220,12 @@ def read_quantization(
     return QuantizedTensor(name, dtype, scales.astype(np.float32), wide)
 
 
-def unit_quantization(name: str, dtype: str) -> QuantizedTensor:
+def make_unit_quantization(name: str, dtype: str) -> QuantizedTensor:
     """Return a quantized tensor with scale 1 and zero point 0."""
     return QuantizedTensor(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
 
 
-def constant_values(constants: Constants, name: str, description: str = "an input") -> Array:
+def get_constant_values(constants: Constants, name: str, description: str = "an input") -> Array:
     """Return the values of a constant.
 
     Parameters

@@ -95,46 +95,46 @@ class OperatorContext:
 
     # --- operands ----------------------------------------------------------------------------
 
-    def values(self, index: int) -> Array:
+    def get_constant(self, index: int) -> Array:
         """Return the values of a constant input."""
-        return self.lowering.constant(self.node.input(index))
+        return self.lowering.get_constant(self.node.get_input(index))
 
-    def integers(self, index: int, limit: int = 64) -> list[int]:
+    def get_integers(self, index: int, limit: int = 64) -> list[int]:
         """Return the flattened values of a constant input of at most ``limit`` integers."""
-        return self.lowering.integers(self.node.input(index), limit)
+        return self.lowering.get_integers(self.node.get_input(index), limit)
 
-    def shape(self, index: int = 0) -> Shape:
+    def get_shape(self, index: int = 0) -> Shape:
         """Return the shape of an operand, in the file's order."""
-        return self.lowering.shape(self.names[index])
+        return self.lowering.get_shape(self.names[index])
 
-    def image_shape(self) -> Shape:
+    def get_image_shape(self) -> Shape:
         """Return the shape of the first operand as [N, C, ...]."""
-        return self.lowering.to_nchw(self.shape())
+        return self.lowering.to_nchw(self.get_shape())
 
     def read(self, index: int = 0, layout: Layout | None = None) -> Value:
         """Return an operand: quantized in an integer operation, otherwise float32."""
         if self.sources:
-            return self.read_any(index, layout, self.sources[index])
-        value = self.read_any(index, layout)
-        check_elems([value], ("float",), self.names[index])
+            return self.read_any_type(index, layout, self.sources[index])
+        value = self.read_any_type(index, layout)
+        check_element_types([value], ("float",), self.names[index])
         return value
 
-    def read_any(
+    def read_any_type(
         self, index: int = 0, layout: Layout | None = None, wanted: QuantizedTensor | None = None
     ) -> Value:
         """Return an operand of any element type, in its own layout or a given one."""
         name = self.names[index]
-        self.layout = self.lowering.common_layout(name) if layout is None else layout
-        return self.lowering.value(name, self.layout, wanted)
+        self.layout = self.lowering.choose_layout(name) if layout is None else layout
+        return self.lowering.get_value(name, self.layout, wanted)
 
     def read_broadcast(self) -> list[Value]:
         """Return all operands, broadcast to one shape, in one layout."""
-        shapes = [self.lowering.shape(name) for name in self.names]
+        shapes = [self.lowering.get_shape(name) for name in self.names]
         try:
             shape = tuple(np.broadcast_shapes(*shapes))
         except ValueError:
             raise UnsupportedError(" and ".join(map(str, shapes))) from None
-        self.layout = self.lowering.common_layout(*self.names)
+        self.layout = self.lowering.choose_layout(*self.names)
         return [self.broadcast(index, shape) for index in range(len(self.names))]
 
     def broadcast(self, index: int, shape: Shape) -> Value:
@@ -173,7 +173,7 @@ class OperatorContext:
         self.lowering.add_instruction(opcode, name or self.name, (result, *operands), **words)
         return result
 
-    def make(
+    def emit_result(
         self, opcode: str, *operands: Value, shape: Shape | None = None, **words: Any
     ) -> Value:
         """Emit an instruction whose result has the kind of the node's result."""
@@ -185,7 +185,7 @@ class OperatorContext:
             self.lowering.check_size(shape)
             type = attrs.evolve(kind, shape=shape)
         else:
-            type = self.lowering.tensor_type(kind, shape)
+            type = self.lowering.make_tensor_type(kind, shape)
         value = self.lowering.builder.allocate(f"{name or self.name}_res", type)
         self._own.add(value.name)
         return value
@@ -217,20 +217,20 @@ class OperatorContext:
             return value
         low, high = self.limits
         if high is None:
-            return self.make("relu", value)
-        return self.make("clip", value, Min=low, Max=high)
+            return self.emit_result("relu", value)
+        return self.emit_result("clip", value, Min=low, Max=high)
 
     def view(self, value: Value, shape: Shape) -> Value:
         """Return the same elements with another shape."""
         return self.lowering.view(value, shape)
 
-    def float_constant(self, suffix: str, values: Array) -> Value:
+    def add_float_constant(self, suffix: str, values: Array) -> Value:
         """Return a new float32 constant, named after the result and a suffix."""
-        return self.lowering.float_constant(f"{self.name}_{suffix}", values)
+        return self.lowering.add_float_constant(f"{self.name}_{suffix}", values)
 
-    def filled(self, shape: Shape, number: float) -> Value:
+    def add_filled_constant(self, shape: Shape, number: float) -> Value:
         """Return a new float32 constant filled with a number."""
-        return self.float_constant("number", np.full(shape, number, np.float32))
+        return self.add_float_constant("number", np.full(shape, number, np.float32))
 
     def transpose(self, value: Value, order: Shape) -> Value:
         """Transpose a value."""
@@ -251,8 +251,8 @@ class OperatorContext:
 
     def define_view(self, shape: Shape) -> str:
         """Store the first operand with another shape as the result, without moving elements."""
-        is_same = self.shape() == shape
-        value = self.read_any(0, None if is_same else PLAIN)
+        is_same = self.get_shape() == shape
+        value = self.read_any_type(0, None if is_same else PLAIN)
         return self.define_alias(value if is_same else self.view(value, shape))
 
     def define_alias(self, value: Value) -> str:
@@ -264,12 +264,12 @@ class OperatorContext:
         """Reorder per-dimension values from the file's layout to the layout of the result."""
         return move_channels_last(dims) if self.layout == CHANNELS_LAST else tuple(dims)
 
-    def layout_axis(self, axis: int, rank: int) -> int:
+    def find_stored_axis(self, axis: int, rank: int) -> int:
         """Return the position of a dimension of the file in the layout of the result."""
         return self.to_layout(range(rank)).index(axis % rank)
 
 
-def check_elems(values: Sequence[Value], elems: Sequence[str], name: str = "") -> None:
+def check_element_types(values: Sequence[Value], elems: Sequence[str], name: str = "") -> None:
     """Raise UnsupportedError unless all values have one element type that is among ``elems``."""
     for value in values:
         require(
@@ -322,18 +322,18 @@ def lower_instruction(
     op.result, shape, op.limits = declaration.kind, declaration.shape, limits
     layout = CHANNELS_LAST if image else PLAIN
     if not (image or plain or views):
-        layout = lowering.common_layout(*op.names)
+        layout = lowering.choose_layout(*op.names)
     op.layout = layout
     operands = [
-        lowering.broadcast(name, layout, shape, lowering.quantization(name))
+        lowering.broadcast(name, layout, shape, lowering.get_quantization(name))
         if is_broadcast
-        else lowering.value(name, layout)
+        else lowering.get_value(name, layout)
         for name in op.names
     ]
     for index, view in enumerate(views[1:]):
         operands[index] = op.view(operands[index], view)
     stored_shape = op.to_layout(shape)
-    value = op.make(opcode, *operands, shape=views[0] if views else stored_shape, **words)
+    value = op.emit_result(opcode, *operands, shape=views[0] if views else stored_shape, **words)
     if numerics:
         lowering.layer_numerics[lowering.builder.layers[-1]] = numerics
     return op.apply_limits(op.view(value, stored_shape))

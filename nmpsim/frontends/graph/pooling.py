@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.integer_ops import unsigned_attribute
+from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
-from nmpsim.frontends.graph.movement import gather_stored, normalized_axes
+from nmpsim.frontends.graph.movement import emit_stored_gather, normalize_axes
 from nmpsim.frontends.graph.nodes import Shape
 from nmpsim.frontends.graph.operation import (
     LoweringResult,
@@ -154,7 +154,7 @@ def _padding(
 
 def lower_average_pool(op: OperatorContext) -> LoweringResult:
     """Lower AveragePool and GlobalAveragePool."""
-    shape, attributes, is_integer = op.shape(), op.node.attributes, bool(op.sources)
+    shape, attributes, is_integer = op.get_shape(), op.node.attributes, bool(op.sources)
     require(3 <= len(shape) <= 4, f"an input {list(shape)}")
     is_last = is_integer and bool(int(attributes.get("channels_last", 0)))
     value = op.read(0, PLAIN if is_last else CHANNELS_LAST)
@@ -167,13 +167,13 @@ def lower_average_pool(op: OperatorContext) -> LoweringResult:
         window.dilation == (1, 1) and not (window.is_extended and window.counts_padding),
         f"dilations {window.dilation}, or ceil_mode with counted padding",
     )
-    counts, words = window.counts_padding, unsigned_attribute(op)
+    counts, words = window.counts_padding, get_unsigned_attribute(op)
     if is_integer:
         counts = counts or not any(window.pads)
         # ONNX Runtime takes one window over all as GlobalAveragePool, which rounds otherwise.
         if window.kernel[2 - len(spatial) :] == spatial and not any(window.pads):
             words = {"Global": 1}
-    result = op.make(
+    result = op.emit_result(
         "avgpool",
         as_image(op, value),
         shape=(images, *window.out, channels),
@@ -188,7 +188,7 @@ def lower_average_pool(op: OperatorContext) -> LoweringResult:
 
 def lower_max_pool(op: OperatorContext, *, auto_pad: str = "NOTSET") -> LoweringResult:
     """Lower MaxPool and GlobalMaxPool."""
-    shape, attributes = op.image_shape(), op.node.attributes
+    shape, attributes = op.get_image_shape(), op.node.attributes
     require(
         3 <= len(shape) <= 4 and not any(op.node.outputs[1:]),
         f"an input {list(shape)}, or places of the largest values",
@@ -202,7 +202,7 @@ def lower_max_pool(op: OperatorContext, *, auto_pad: str = "NOTSET") -> Lowering
         not (has_gaps and str(auto_pad).startswith("SAME")),
         f"dilations {list(window.dilation)} and {auto_pad}",
     )
-    value = as_image(op, op.read_any(0, CHANNELS_LAST))
+    value = as_image(op, op.read_any_type(0, CHANNELS_LAST))
     strides, pads = window.strides, window.pads
     if has_gaps:
         value = _gather_taps(op, value, window)
@@ -225,7 +225,7 @@ def _gather_taps(op: OperatorContext, image: Value, window: Window) -> Value:
         require(is_inside.any(axis=1).all(), "a window of padding alone")
         first = taps[np.arange(len(taps)), is_inside.argmax(axis=1)]
         indices[1 + d] = np.where(is_inside, taps, first[:, None]).reshape(-1)
-    return gather_stored(op, image, indices)
+    return emit_stored_gather(op, image, indices)
 
 
 # --- reductions ------------------------------------------------------------------------------
@@ -247,8 +247,8 @@ def lower_reduction(
     noop_with_empty_axes: bool = False,
 ) -> LoweringResult:
     """Lower a mean, sum or extreme along axes, which are moved to the end."""
-    shape, opcode = op.shape(), _REDUCTION_OPCODES[op.kind]
-    axes = normalized_axes(op, axes, len(shape))
+    shape, opcode = op.get_shape(), _REDUCTION_OPCODES[op.kind]
+    axes = normalize_axes(op, axes, len(shape))
     is_noop = not axes and noop_with_empty_axes
     require(
         not op.sources or (op.limits is None and not is_noop), "a clip of a mean, or no dimensions"
@@ -277,7 +277,7 @@ def lower_reduction(
         result = _average(op, op.view(value, (outer, inner, 1, 1)), (inner, 1))
     else:
         along = {"Axis": 1} if opcode == "batchedreduceadd" else {"Axes": (1,)}
-        result = op.make(opcode, op.view(value, (outer, inner)), shape=(outer,), **along)
+        result = op.emit_result(opcode, op.view(value, (outer, inner)), shape=(outer,), **along)
     return op.view(result, left)
 
 
@@ -285,20 +285,20 @@ def _average(op: OperatorContext, source: Value, window: Sequence[int]) -> Value
     """Emit the average over the whole of an image."""
     words = {"Kernels": tuple(window), "Strides": (1, 1), "Pads": (0, 0, 0, 0)}
     shape = (source.shape[0], 1, 1, source.shape[3])
-    return op.make("avgpool", source, shape=shape, **words, CountIncludePads=1)
+    return op.emit_result("avgpool", source, shape=shape, **words, CountIncludePads=1)
 
 
 def lower_arg_extreme(
     op: OperatorContext, *, axis: int = 0, keepdims: bool = True, select_last_index: bool = False
 ) -> LoweringResult:
     """Lower ArgMax and ArgMin, which return the first of equals."""
-    shape = op.shape()
+    shape = op.get_shape()
     axis = normalize_axis(axis, shape)
     require(not select_last_index, "the last of equals")
     reduced = (*shape[:axis], *(1,) * keepdims, *shape[axis + 1 :])
     return op.emit(
         op.kind.lower(),
-        op.read_any(0, PLAIN),
+        op.read_any_type(0, PLAIN),
         shape=reduced,
         kind="int64",
         Axis=axis,
@@ -311,15 +311,15 @@ def lower_softmax(
 ) -> LoweringResult:
     """Lower Softmax and LogSoftmax along one axis; before opset 13 along all from one on."""
     require(op.limits is None, "a clip of a softmax")
-    shape, opcode = op.shape(), op.kind.lower()
+    shape, opcode = op.get_shape(), op.kind.lower()
     is_old = int(op.lowering.opset if opset is None else opset) < 13
     default = 1 if is_old else -1
     axis = normalize_axis(default if axis is None else int(axis), shape)
     value = op.read(0, PLAIN)
     if is_old or math.prod(shape[axis + 1 :]) == 1:
         rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
-        return op.view(op.make(opcode, op.view(value, rows)), shape)
+        return op.view(op.emit_result(opcode, op.view(value, rows)), shape)
     swapped = op.swap_with_last(value, axis)
     rows = (math.prod(swapped.shape[:-1]), swapped.shape[-1])
-    result = op.make(opcode, op.view(swapped, rows))
+    result = op.emit_result(opcode, op.view(swapped, rows))
     return op.swap_with_last(op.view(result, swapped.shape), axis)

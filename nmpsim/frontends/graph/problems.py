@@ -61,7 +61,7 @@ class Problems:
         except (UnsupportedError, *INVALID_NODE_ERRORS) as error:
             self.add(index, label, error)
 
-    def check(self, limit: int = MAX_ERRORS) -> None:
+    def raise_errors(self, limit: int = MAX_ERRORS) -> None:
         """Raise LoweringError with the first problems if there are any."""
         if self._diagnostics:
             ordered = [self._diagnostics[index] for index in sorted(self._diagnostics)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.frontends.graph.constant_folding import IS_CONSTANT, fold
+from nmpsim.frontends.graph.constant_folding import IS_CONSTANT, fold_node
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Node
 from nmpsim.frontends.graph.operation import OperatorContext, OperatorFunction, bind_attributes
@@ -51,10 +51,10 @@ def lower_graph(
     try:
         unsigned = _bind_inputs(lowering)
     except UserError:
-        problems.check(max_problems)  # problems of the nodes that read it say more
+        problems.raise_errors(max_problems)  # problems of the nodes that read it say more
         raise
     _lower_nodes(steps, lowering, labels, mappings, problems)
-    problems.check(max_problems)
+    problems.raise_errors(max_problems)
     outputs = lowering.output_names
     for name in lowering.graph.outputs:
         try:
@@ -138,7 +138,7 @@ def _lower_node(lowering: Lowering, step: Node) -> str:
             if not lowering.is_defined(node.outputs[0]):
                 _lower_node(lowering, node)
         return ""
-    values = fold(lowering, step)
+    values = fold_node(lowering, step)
     if values is not None:
         lowering.define_constant(step.outputs[0], values)
         return IS_CONSTANT

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.frontends.graph.convolution import convolve_spread
+from nmpsim.frontends.graph.convolution import convolve_spread_image
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
-from nmpsim.frontends.graph.matmul import connect_floats
-from nmpsim.frontends.graph.movement import gather
+from nmpsim.frontends.graph.matmul import emit_fully_connected
+from nmpsim.frontends.graph.movement import emit_gather
 from nmpsim.frontends.graph.nodes import Array, QuantizedTensor, Shape
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
 from nmpsim.frontends.graph.pooling import Window
@@ -40,13 +40,13 @@ def lower_resize(
     exclude_outside: int = 0,
 ) -> LoweringResult:
     """Lower Resize and Upsample of floats; by the nearest element also of integers."""
-    own, transformation = op.shape(), coordinate_transformation_mode
+    own, transformation = op.get_shape(), coordinate_transformation_mode
     sizes, factors = _sizes_and_scales(op, own, axes, scales)
     if _is_old(op):
         transformation, nearest_mode = "asymmetric", "floor"
         require(min(factors) >= 1, f"scales {list(factors)}")
     if mode == "nearest" and _is_repetition(own, sizes, transformation, nearest_mode):
-        value, shape = op.read_any(0, CHANNELS_LAST), op.to_layout(sizes)
+        value, shape = op.read_any_type(0, CHANNELS_LAST), op.to_layout(sizes)
         pairs = zip(shape, value.shape, strict=True)
         factors = tuple(float(new) / float(old) for new, old in pairs)
         return op.emit("resizenearest", value, shape=shape, Scale=factors)
@@ -63,7 +63,7 @@ def lower_resize(
     if mode == "nearest":
         require(nearest_mode in _ROUNDING, f"{nearest_mode}")
         rounded = {a: _ROUNDING[nearest_mode](x).astype(np.int64) for a, x in coordinates.items()}
-        return gather(op, {axis: np.clip(x, 0, own[axis] - 1) for axis, x in rounded.items()})
+        return emit_gather(op, {axis: np.clip(x, 0, own[axis] - 1) for axis, x in rounded.items()})
     require(mode in ("linear", "cubic"), f"mode {mode}")
     value = op.read(0, PLAIN)
     for axis, x in coordinates.items():
@@ -72,9 +72,9 @@ def lower_resize(
         else:
             weights = _cubic_weights(x, own[axis], cubic_coeff_a, bool(exclude_outside))
         swapped = op.swap_with_last(value, axis)
-        matrix = op.float_constant("weights", weights)
-        zeros = op.float_constant("nothing", np.zeros(sizes[axis], np.float32))
-        value = op.swap_with_last(connect_floats(op, swapped, matrix, zeros), axis)
+        matrix = op.add_float_constant("weights", weights)
+        zeros = op.add_float_constant("nothing", np.zeros(sizes[axis], np.float32))
+        value = op.swap_with_last(emit_fully_connected(op, swapped, matrix, zeros), axis)
     return op.emit("copy", value)
 
 
@@ -91,12 +91,12 @@ def _sizes_and_scales(
         all(-len(own) <= axis < len(own) for axis in axes),
         f"dimensions {list(axes)} of {list(own)}",
     )
-    has_sizes = bool(op.node.input(3))
+    has_sizes = bool(op.node.get_input(3))
     given: Any = scales
     if has_sizes:
-        given = op.integers(3)
+        given = op.get_integers(3)
     elif scales is None:
-        given = op.values(1 if _is_old(op) else 2).reshape(-1)
+        given = op.get_constant(1 if _is_old(op) else 2).reshape(-1)
     require(
         len(given) == len(axes) and all(0 < float(one) < 1 << 20 for one in given),
         f"{len(given)} sizes or scales for {list(own)}",
@@ -215,7 +215,7 @@ def lower_integer_resize(
     It is a convolution of each channel, with repeated edges: the weight of a pixel is the height of
     a tent around it, a whole number.
     """
-    own, transformation = op.shape(), coordinate_transformation_mode
+    own, transformation = op.get_shape(), coordinate_transformation_mode
     sizes, given = _sizes_and_scales(op, own, axes, scales)
     transformation = "asymmetric" if _is_old(op) else transformation
     is_exact = all(size == scale * dim for size, scale, dim in zip(sizes, given, own, strict=True))
@@ -243,7 +243,7 @@ def lower_integer_resize(
     before = (_padding(factors[0], is_centered), _padding(factors[1], is_centered))
     window = Window(kernel, factors, (1, 1), (0, 0, 0, 0), (sizes[2], sizes[3]))
     filters = np.broadcast_to(weights.astype(np.int8)[None, :, :, None], (own[1], *kernel, 1))
-    return convolve_spread(op, value, filters, window, before, own[1])
+    return convolve_spread_image(op, value, filters, window, before, own[1])
 
 
 def _tent(factor: int, is_centered: bool) -> Array:

@@ -22,11 +22,11 @@ from nmpsim.frontends.onnx.function_inlining import inline_functions
 from nmpsim.frontends.onnx.integer_operations import (
     QLINEAR_OPERATORS,
     QUANTIZE,
-    as_integer_operation,
+    convert_qlinear_node,
     fuse_qdq,
     infer_quantization,
 )
-from nmpsim.frontends.onnx.model import damaged_error, load_model, read_graph
+from nmpsim.frontends.onnx.model import load_model, make_damaged_error, read_graph
 from nmpsim.frontends.onnx.weight_folding import fold_into_weights
 from nmpsim.lir.names import make_legal_name
 
@@ -84,7 +84,7 @@ def lower_onnx_graph(
             mappings |= folded
         fused = fuse_qdq(graph, _has_islands(graph, options))
     except INVALID_NODE_ERRORS as error:
-        raise damaged_error(place, f"{type(error).__name__}: {error}"[:120]) from error
+        raise make_damaged_error(place, f"{type(error).__name__}: {error}"[:120]) from error
     labels = {node.index: node.label for node in graph.nodes}
     for index, reason in fused.fused.items():
         mappings[index] = OperatorMapping(labels[index], (), reason)
@@ -109,9 +109,9 @@ def _has_islands(graph: Graph, options: ImportOptions) -> bool:
     if options.integer_islands is not None:
         return options.integer_islands
     return any(
-        graph.constants[node.input(2)].dtype in (np.int16, np.uint16)
+        graph.constants[node.get_input(2)].dtype in (np.int16, np.uint16)
         for node in graph.nodes
-        if node.op == QUANTIZE and node.input(2) in graph.constants
+        if node.op == QUANTIZE and node.get_input(2) in graph.constants
     )
 
 
@@ -130,5 +130,5 @@ def _with_integer_operations(
     for step in steps:
         with problems.collect(step.index, step.label):
             if not step.integers and step.op in QLINEAR_OPERATORS:
-                step = as_integer_operation(step, graph.constants)
+                step = convert_qlinear_node(step, graph.constants)
             yield step

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from nmpsim.frontends.onnx.model import MAX_NODES, operator_domain
+from nmpsim.frontends.onnx.model import MAX_NODES, get_operator_domain
 
 MAX_DEPTH = 64
 """Limit for functions that call functions."""
@@ -65,7 +65,7 @@ def _with_defaults(onnx: Any, model: Any, unsupported: Collection[OperatorId]) -
         if one.name not in typed:
             info = onnx.helper.make_tensor_value_info(one.name, one.data_type, list(one.dims))
             copy.graph.value_info.append(info)
-    versions = {operator_domain(one): one.version for one in copy.opset_import}
+    versions = {get_operator_domain(one): one.version for one in copy.opset_import}
     own = {(one.domain, one.name): list(one.attribute_proto) for one in copy.functions}
     for node in copy.graph.node:
         domain, op = key = _operator_id(node)
@@ -81,7 +81,7 @@ def _with_defaults(onnx: Any, model: Any, unsupported: Collection[OperatorId]) -
 
 
 def _operator_id(node: Any) -> OperatorId:
-    return operator_domain(node), node.op_type
+    return get_operator_domain(node), node.op_type
 
 
 def _unsupported(model: Any, kept: Collection[OperatorId]) -> set[OperatorId]:

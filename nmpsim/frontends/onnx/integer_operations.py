@@ -15,8 +15,8 @@ from nmpsim.frontends.graph.nodes import (
     Limits,
     Node,
     QuantizedTensor,
+    make_unit_quantization,
     read_quantization,
-    unit_quantization,
 )
 from nmpsim.frontends.graph.operators import INTEGER_OPERATORS, IntegerOperator
 from nmpsim.frontends.imported_model import UnsupportedError, require
@@ -58,7 +58,7 @@ _CONCAT = "com.microsoft.QLinearConcat"
 QLINEAR_OPERATORS = frozenset((*_LAYOUTS, _CONCAT))
 
 
-def as_integer_operation(node: Node, constants: Constants) -> Node:
+def convert_qlinear_node(node: Node, constants: Constants) -> Node:
     """Return a QLinear operator as an integer operation; QGemm with a float result is unchanged.
 
     Raises
@@ -73,15 +73,17 @@ def as_integer_operation(node: Node, constants: Constants) -> Node:
     else:
         layout = _LAYOUTS[node.op]
         kind, first, sources_end = layout.kind, 0, 3 * layout.sources
-        bias = "" if layout.bias is None else node.input(layout.bias)
+        bias = "" if layout.bias is None else node.get_input(layout.bias)
         at = sources_end if layout.result is None else layout.result
-        if layout.result is not None and not node.input(at):
+        if layout.result is not None and not node.get_input(at):
             return node
     sources = tuple(
-        read_quantization(constants, *(node.input(i + j) for j in range(3)))
+        read_quantization(constants, *(node.get_input(i + j) for j in range(3)))
         for i in range(first, sources_end, 3)
     )
-    result = read_quantization(constants, node.outputs[0], node.input(at), node.input(at + 1))
+    result = read_quantization(
+        constants, node.outputs[0], node.get_input(at), node.get_input(at + 1)
+    )
     result = attrs.evolve(result, dtype=result.dtype or sources[0].dtype)
     return attrs.evolve(node, integers=IntegerOperation(kind, sources, result, bias))
 
@@ -99,7 +101,7 @@ def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantiz
         elif step.op == "QuantizeLinear":
             _add_conversion(known, step.outputs[0], step, graph.constants, "uint8")
         elif step.op == "DynamicQuantizeLinear":
-            known |= {name: unit_quantization(name, "uint8") for name in step.results}
+            known |= {name: make_unit_quantization(name, "uint8") for name in step.results}
     for step in reversed(steps):
         if step.integers:
             for source in step.integers.sources:
@@ -111,7 +113,7 @@ def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantiz
             known.setdefault(step.inputs[0], known[step.outputs[0]])
     for one in graph.inputs:
         if one.dtype in INTEGER_RANGES and one.dtype != "int32":
-            known.setdefault(one.name, unit_quantization(one.name, one.dtype))
+            known.setdefault(one.name, make_unit_quantization(one.name, one.dtype))
     for step in steps:
         if not step.integers and step.op in _KIND_PRESERVING and step.inputs[0] in known:
             for name in step.outputs:
@@ -131,12 +133,14 @@ def _add_conversion(
     if name in known:
         return
     try:
-        found = read_quantization(constants, name, node.input(1), node.input(2))
+        found = read_quantization(constants, name, node.get_input(1), node.get_input(2))
     except UnsupportedError:
         return
     dtype = found.dtype or dtype
     is_single = found.scales.size == 1
-    known[name] = attrs.evolve(found, dtype=dtype) if is_single else unit_quantization(name, dtype)
+    known[name] = (
+        attrs.evolve(found, dtype=dtype) if is_single else make_unit_quantization(name, dtype)
+    )
 
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
@@ -249,7 +253,7 @@ def _quantized_name(name: str, edges: _Edges, graph: Graph) -> str:
 
 
 def _has_one_scale(node: Node, graph: Graph) -> bool:
-    scale = graph.constants.get(node.input(1))
+    scale = graph.constants.get(node.get_input(1))
     return scale is not None and scale.size == 1
 
 
@@ -327,24 +331,28 @@ class _Fusion:
         node = self._edges.writer(name, DEQUANTIZE)
         if node is None:
             raise UnsupportedError(f"{name} is float")
-        return read_quantization(self._constants, node.inputs[0], node.input(1), node.input(2))
+        return read_quantization(
+            self._constants, node.inputs[0], node.get_input(1), node.get_input(2)
+        )
 
     def _result(self, node: Node) -> QuantizedTensor:
         """Return the tensor that a QuantizeLinear writes."""
-        result = read_quantization(self._constants, node.outputs[0], node.input(1), node.input(2))
+        result = read_quantization(
+            self._constants, node.outputs[0], node.get_input(1), node.get_input(2)
+        )
         return attrs.evolve(result, dtype=result.dtype or "uint8")
 
     def _computed(self, node: Node) -> tuple[Node, list[Node]] | None:
         row = self._operators.get(node.op, INTEGER_OPERATORS["Concat"])
         count = row.inputs or len(node.inputs)
-        if node.op == "Div" and self._edges.writers.get(node.input(1)) is not None:
+        if node.op == "Div" and self._edges.writers.get(node.get_input(1)) is not None:
             count = 2
         if count == 0 or len(node.inputs) < count:
             return None
         sources = tuple(self._source(name) for name in node.inputs[:count])
         bias, last = "", node
-        if node.input(count) and node.op in ("Conv", "ConvTranspose", "Gemm"):
-            bias = self._bias(node.input(count), sources)
+        if node.get_input(count) and node.op in ("Conv", "ConvTranspose", "Gemm"):
+            bias = self._bias(node.get_input(count), sources)
         is_island = row.is_island or sources[0].dtype in _WIDE_TYPES
         parts: list[Node] = []
         if node.op == "MatMul" and (added := self._added_bias(node, sources)) is not None:
@@ -448,8 +456,8 @@ class _Fusion:
         bounds = []
         for index, (name, default) in enumerate((("min", -np.inf), ("max", np.inf)), 1):
             value = node.attributes.get(name, default)
-            if node.input(index):
-                values = self._constants.get(node.input(index))
+            if node.get_input(index):
+                values = self._constants.get(node.get_input(index))
                 if values is None or values.size != 1:
                     return None
                 value = values.reshape(-1)[0]
@@ -461,7 +469,7 @@ class _Fusion:
 
         Source: ``IsClipMadeRedundantByQ`` (qdq_util.cc): halves to even, scalars only.
         """
-        is_scalar = not (after.input(2) and self._constants[after.input(2)].ndim)
+        is_scalar = not (after.get_input(2) and self._constants[after.get_input(2)].ndim)
         if result.scales.size != 1 or not is_scalar:
             return False
         low, high = INTEGER_RANGES[result.dtype]

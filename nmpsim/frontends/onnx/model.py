@@ -47,7 +47,7 @@ def load_model(path: Path) -> Any:
     try:
         return onnx.load_model_from_string(data)
     except Exception as error:  # whatever protobuf raises for damaged files
-        raise damaged_error(place, _first_line(error)) from error
+        raise make_damaged_error(place, _first_line(error)) from error
 
 
 def read_graph(
@@ -79,7 +79,7 @@ def read_graph(
     except UserError:
         raise
     except Exception as error:  # whatever onnx raises for invalid fields
-        raise damaged_error(place, _first_line(error)) from error
+        raise make_damaged_error(place, _first_line(error)) from error
 
 
 def _has_open_shape(one: Any) -> bool:
@@ -122,7 +122,7 @@ def _shape_from_sample(one: Any, sample: tuple[int, ...]) -> tuple[int, ...] | N
     return (1 if first is None else int(first), *sample)
 
 
-def operator_domain(one: Any) -> str:
+def get_operator_domain(one: Any) -> str:
     """Return the domain of a node or operator set, empty for ONNX's own."""
     return "" if one.domain == "ai.onnx" else str(one.domain)
 
@@ -131,7 +131,7 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".split("\n", 1)[0][:120]
 
 
-def damaged_error(place: Place, found: str) -> UserError:
+def make_damaged_error(place: Place, found: str) -> UserError:
     """Return the error that a file is not a complete ONNX model."""
     hint = "download or convert the model again; the file may be truncated"
     return fail("MODEL001", "the ONNX file is damaged", place=place, found=found, hint=hint)
@@ -146,7 +146,7 @@ class _Reader:
     def graph(self, shapes: Shapes, sample_shapes: Shapes) -> Graph:
         graph = self._model.graph
         if not graph.node or len(graph.node) > MAX_NODES:
-            raise damaged_error(self._place, f"{len(graph.node)} nodes")
+            raise make_damaged_error(self._place, f"{len(graph.node)} nodes")
         if graph.sparse_initializer:
             hint = "convert the model without sparse weights"
             message = f"tensor {graph.sparse_initializer[0].values.name} is sparse"
@@ -179,7 +179,7 @@ class _Reader:
         nodes = self._sorted(nodes, {*constants, *(one.name for one in inputs)})
         outputs = tuple(one.name for one in graph.output)
         if not outputs:
-            raise damaged_error(self._place, "no outputs")
+            raise make_damaged_error(self._place, "no outputs")
         open_inputs = tuple(
             _example_shape(one)
             for one in own
@@ -195,7 +195,7 @@ class _Reader:
         names += [name for node in graph.node for name in (*node.input, *node.output, node.op_type)]
         for name in names:
             if not isinstance(name, str):
-                raise damaged_error(self._place, f"a name that is not UTF-8: {name[:40]!r}")
+                raise make_damaged_error(self._place, f"a name that is not UTF-8: {name[:40]!r}")
 
     def _sorted(self, nodes: tuple[Node, ...], known: set[str]) -> tuple[Node, ...]:
         """Return the nodes so that each tensor is made before it is read.
@@ -211,7 +211,7 @@ class _Reader:
         for node in nodes:
             for name in node.results:
                 if name in known or name in makers:
-                    raise damaged_error(self._place, f"node {node.label} makes a tensor again")
+                    raise make_damaged_error(self._place, f"node {node.label} makes a tensor again")
                 makers[name] = node
         made, is_ordered = set(known), True
         for node in nodes:
@@ -228,7 +228,7 @@ class _Reader:
             return tuple(by_index[index] for index in TopologicalSorter(sources).static_order())
         except CycleError as error:
             cycle = ", ".join(by_index[index].label for index in error.args[1][1:][:MAX_CYCLE])
-            raise damaged_error(self._place, f"a cycle of nodes: {cycle}") from error
+            raise make_damaged_error(self._place, f"a cycle of nodes: {cycle}") from error
 
     def _untested_versions(self) -> Iterator[str]:
         """Yield a warning for each version of the file that no test covers."""
@@ -244,9 +244,9 @@ class _Reader:
                 )
 
     def _opset(self) -> int:
-        own = [one.version for one in self._model.opset_import if not operator_domain(one)]
+        own = [one.version for one in self._model.opset_import if not get_operator_domain(one)]
         if not own:
-            raise damaged_error(self._place, "no version of ONNX's operators")
+            raise make_damaged_error(self._place, "no version of ONNX's operators")
         return int(own[0])
 
     def _input(self, one: Any, shapes: Shapes) -> GraphInput:
@@ -276,8 +276,8 @@ class _Reader:
 
     def _node(self, one: Any, index: int) -> Node:
         if not one.output or not one.output[0]:
-            raise damaged_error(self._place, f"node {index} makes nothing")
-        op = ".".join(filter(None, (operator_domain(one), one.op_type)))
+            raise make_damaged_error(self._place, f"node {index} makes nothing")
+        op = ".".join(filter(None, (get_operator_domain(one), one.op_type)))
         self._check_inputs(one, op, index)
         attributes = {a.name: self._attribute(a) for a in one.attribute}
         return Node(index, op, tuple(one.input), tuple(one.output), attributes)
@@ -332,7 +332,7 @@ class _Reader:
             return self._external_values(tensor, name, np.dtype(dtype), shape)
         values: Array = np.asarray(self._onnx.numpy_helper.to_array(tensor))
         if values.shape != shape or values.dtype != np.dtype(dtype):
-            raise damaged_error(
+            raise make_damaged_error(
                 self._place, f"tensor {name} holds {values.dtype} {list(values.shape)}"
             )
         return values
@@ -363,7 +363,7 @@ class _Reader:
                 hint="external data is read from the model's folder only, without .. and links out",
             )
         if length != nbytes or offset < 0 or offset + nbytes > path.stat().st_size:
-            raise damaged_error(self._place, f"tensor {name} has {length} bytes at {offset}")
+            raise make_damaged_error(self._place, f"tensor {name} has {length} bytes at {offset}")
         read = np.fromfile(path, dtype.newbyteorder("<"), math.prod(shape), offset=offset)
         values = read.astype(dtype, copy=False).reshape(shape)
         values.flags.writeable = False  # so that the module keeps it without a copy

@@ -85,20 +85,20 @@ class _Folding:
     def _without_factors(self, node: Node) -> Node:
         """Return a Gemm with its factors folded, if weights and bias are constants."""
         alpha, beta = (float(node.attributes.get(name, 1.0)) for name in ("alpha", "beta"))
-        weights, bias = self._weights(node), self.constants.get(node.input(2))
+        weights, bias = self._weights(node), self.constants.get(node.get_input(2))
         if node.op != "Gemm" or (alpha, beta) == (1.0, 1.0) or weights is None:
             return node
-        if node.input(2) and (bias is None or bias.dtype != np.float32):
+        if node.get_input(2) and (bias is None or bias.dtype != np.float32):
             return node
         inputs = [node.inputs[0], self._set(node.inputs[1], node, weights * alpha)]
-        if node.input(2) and bias is not None:
+        if node.get_input(2) and bias is not None:
             inputs.append(self._set(node.inputs[2], node, bias * beta))
         attributes = {k: v for k, v in node.attributes.items() if k not in ("alpha", "beta")}
         return attrs.evolve(node, inputs=tuple(inputs), attributes=attributes)
 
     def _weights(self, node: Node) -> Array | None:
         """Return the constant weights of a node, None if they cannot be changed."""
-        weights = self.constants.get(node.input(1))
+        weights = self.constants.get(node.get_input(1))
         if node.op not in _WEIGHTED or len(node.outputs) != 1 or weights is None:
             return None
         is_fitting = weights.ndim >= 3 if node.op == "Conv" else weights.ndim == 2
@@ -117,7 +117,9 @@ class _Folding:
             _by_channel(part, change.is_by_channel, node, rank, outs)
             for part in (change.factor, change.offset)
         )
-        bias = self.constants.get(node.input(2)) if node.input(2) else np.zeros(1, np.float32)
+        bias = (
+            self.constants.get(node.get_input(2)) if node.get_input(2) else np.zeros(1, np.float32)
+        )
         if factor is None or offset is None or bias is None or bias.dtype != np.float32:
             return None
         if bias.size not in (1, outs) or (bias.shape or (1,))[-1] != bias.size:
@@ -129,7 +131,7 @@ class _Folding:
         inputs = (
             node.inputs[0],
             self._set(node.inputs[1], after, scaled) if (factor != 1).any() else node.inputs[1],
-            self._set(node.input(2), after, moved),
+            self._set(node.get_input(2), after, moved),
         )
         return attrs.evolve(node, inputs=inputs, outputs=after.outputs[:1])
 
@@ -161,7 +163,7 @@ def _by_channel(
 
 
 def _read_batch_norm(node: Node, constants: Mapping[str, Array]) -> tuple[str, _AffineMap] | None:
-    given = [constants.get(node.input(index)) for index in range(1, 5)]
+    given = [constants.get(node.get_input(index)) for index in range(1, 5)]
     known = [one for one in given if one is not None and one.dtype == np.float32 and one.ndim == 1]
     is_fitting = len(known) == 4 and len({one.shape for one in known}) == 1
     if not is_fitting or any(node.outputs[1:]) or node.attributes.get("training_mode"):

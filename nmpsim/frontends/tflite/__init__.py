@@ -59,8 +59,8 @@ def import_tflite(path: Path, options: ImportOptions) -> ImportedModel:
     problems = Problems(place, _hint)
     for operator in model.operators:
         builder.operator = operator
-        builder.begin(operator.index, operator.node)
-        builder.attempt(lambda: _translate(builder), problems)
+        builder.begin_operator(operator.index, operator.label)
+        builder.try_translate(lambda: _translate(builder), problems)
     module_builder = ModuleBuilder(make_legal_name(path.stem), str(path))
     lowering = Lowering(builder.build(), builder.steps, module_builder, place)
     is_float = not any(tensor.is_quantized for tensor in model.tensors)
@@ -89,7 +89,7 @@ def _normalizations(builder: TFLiteGraphBuilder) -> Iterator[Normalization]:
     for tensor, (means, deviations) in zip(model.inputs, model.normalizations, strict=False):
         is_valid = all(map(math.isfinite, (*means, *deviations))) and min(deviations, default=0) > 0
         if is_valid and len(means) == len(deviations) and CHANNELS.problem(len(means)) is None:
-            yield Normalization(builder.name(tensor), means, deviations)
+            yield Normalization(builder.get_name(tensor), means, deviations)
 
 
 def _check_interface(builder: TFLiteGraphBuilder, place: Place) -> None:
@@ -102,7 +102,7 @@ def _check_interface(builder: TFLiteGraphBuilder, place: Place) -> None:
             try:
                 if role == "input" or tensor.index in computed:
                     expected = "int8, uint8, int16 or float32"
-                    builder.name(tensor)
+                    builder.get_name(tensor)
                     continue
             except UnsupportedError as error:
                 found = str(error)

@@ -45,13 +45,13 @@ class TFLiteGraphBuilder(GraphBuilder):
 
     def build(self) -> Graph:
         """Return the graph of the model."""
-        inputs = {self.name(one): (one.dtype, one.shape) for one in self.model.inputs}
-        graph = self.build_graph(inputs, [self.name(one) for one in self.model.outputs])
+        inputs = {self.get_name(one): (one.dtype, one.shape) for one in self.model.inputs}
+        graph = self.build_graph(inputs, [self.get_name(one) for one in self.model.outputs])
         return attrs.evolve(graph, channels_last=True)
 
     # --- tensors -----------------------------------------------------------------------------
 
-    def name(self, tensor: TFLiteTensor | None) -> str:
+    def get_name(self, tensor: TFLiteTensor | None) -> str:
         """Return the name of a tensor in the graph; it is declared at its first use."""
         if tensor is None:
             raise UnsupportedError("an input is left out")
@@ -64,16 +64,16 @@ class TFLiteGraphBuilder(GraphBuilder):
                 self.constants[name] = tensor.values
         return name
 
-    def parameters(self, tensor: TFLiteTensor) -> QuantizedTensor:
+    def get_tensor_quantization(self, tensor: TFLiteTensor) -> QuantizedTensor:
         """Return scale and zero point of a quantized tensor."""
-        return self.quantization(self.name(tensor))
+        return self.get_quantization(self.get_name(tensor))
 
     def add_temporary(self, like: TFLiteTensor, suffix: str, shape: Shape | None = None) -> str:
         """Declare a tensor between two nodes, of the kind of another one; return its name."""
         name = self.unique_name(f"{like.name}_{suffix}")
-        self.name_layer(name, self.name(self.result))
+        self.name_layer(name, self.get_name(self.result))
         return self.declare(
-            name, self.kind(self.name(like)), like.shape if shape is None else shape
+            name, self.get_kind(self.get_name(like)), like.shape if shape is None else shape
         )
 
     @property
@@ -89,30 +89,30 @@ class TFLiteGraphBuilder(GraphBuilder):
     @property
     def source(self) -> TFLiteTensor:
         """First input of the operator, which is required."""
-        return self.inputs(1)[0]
+        return self.get_inputs(1)[0]
 
     @property
     def quantized_source(self) -> TFLiteTensor:
         """First input of the operator, which must be quantized."""
-        return self.quantized_inputs(1)[0]
+        return self.get_quantized_inputs(1)[0]
 
-    def inputs(self, count: int) -> tuple[TFLiteTensor, ...]:
+    def get_inputs(self, count: int) -> tuple[TFLiteTensor, ...]:
         """Return the first inputs of the operator, none of which may be left out."""
         tensors = tuple(t for t in self.operator.inputs[:count] if t is not None)
         require(len(tensors) >= count, f"{len(self.operator.inputs)} inputs")
         return tensors
 
-    def quantized_inputs(self, count: int) -> tuple[TFLiteTensor, ...]:
+    def get_quantized_inputs(self, count: int) -> tuple[TFLiteTensor, ...]:
         """Return the first inputs of the operator, which must be quantized."""
-        tensors = self.inputs(count)
+        tensors = self.get_inputs(count)
         for tensor in tensors:
             check_quantized(tensor)
         return tensors
 
-    def integers(self, index: int) -> list[int]:
+    def get_integers(self, index: int) -> list[int]:
         """Return the flattened values of a constant input that holds a few integers."""
         inputs = self.operator.inputs
-        values = constant_values(inputs[index] if index < len(inputs) else None)
+        values = get_constant_values(inputs[index] if index < len(inputs) else None)
         require(
             values.dtype.kind in "iu" and values.size <= _MAX_INTEGERS,
             f"input {index} holds {values.size} {values.dtype}",
@@ -129,7 +129,7 @@ class TFLiteGraphBuilder(GraphBuilder):
 
     def outputs(self) -> Iterator[str]:
         """Yield the names of the operator's results."""
-        return map(self.name, self.operator.outputs)
+        return map(self.get_name, self.operator.outputs)
 
     def _kind(self, tensor: TFLiteTensor, name: str) -> Kind:
         require(
@@ -146,7 +146,7 @@ Translation = Callable[[TFLiteGraphBuilder], None]
 """Adds the nodes of the current operator."""
 
 
-def constant_values(tensor: TFLiteTensor | None) -> Array:
+def get_constant_values(tensor: TFLiteTensor | None) -> Array:
     """Return the values of a constant; raise UnsupportedError if it is none."""
     if tensor is None or tensor.values is None:
         raise UnsupportedError(f"{tensor.name if tensor else 'an input'} is not a constant")
@@ -163,7 +163,7 @@ def _unquantized_text(tensor: TFLiteTensor) -> str:
     return f"{tensor.name} is {tensor.dtype}{missing}"
 
 
-def single_axis(given: Sequence[int], rank: int) -> int:
+def normalize_single_axis(given: Sequence[int], rank: int) -> int:
     """Return the only given axis, counted from 0; raise UnsupportedError if it is out of range."""
     require(len(given) == 1 and -rank <= given[0] < rank, f"dimension {list(given)} of {rank}")
     return given[0] % rank

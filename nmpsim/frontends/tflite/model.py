@@ -79,7 +79,7 @@ class TFLiteOperator:
     """Name in the schema -> value, by default that of the schema."""
 
     @property
-    def node(self) -> str:
+    def label(self) -> str:
         """Number, operator and first output, for messages."""
         return f"{self.index} {self.name} {self.outputs[0].name}"
 

@@ -14,37 +14,37 @@ from nmpsim.frontends.tflite.graph_builder import (
     Translation,
     check_equal_kinds,
     check_equal_scales,
-    constant_values,
+    get_constant_values,
     has_equal_scales,
-    single_axis,
+    normalize_single_axis,
 )
 from nmpsim.frontends.tflite.model import TFLiteTensor
-from nmpsim.frontends.tflite.tables import rescale_part
+from nmpsim.frontends.tflite.tables import rescale_concat_input
 
 
 def _reshape(builder: TFLiteGraphBuilder) -> None:
     check_equal_kinds(builder.source, builder.result)
-    builder.add("Reshape", [builder.source], shape=builder.result.shape, allowzero=1)
+    builder.add_node("Reshape", [builder.source], shape=builder.result.shape, allowzero=1)
 
 
 def _pad(builder: TFLiteGraphBuilder) -> None:
     source, result = builder.source, builder.result
     check_equal_kinds(source, result)
-    given = builder.integers(1)
+    given = builder.get_integers(1)
     require(len(given) == 2 * len(source.shape) and min(given, default=0) >= 0, f"paddings {given}")
-    inputs = [builder.name(source)]
+    inputs = [builder.get_name(source)]
     if result.is_quantized:
-        value = builder.parameters(result).zero_point
+        value = builder.get_tensor_quantization(result).zero_point
         if len(builder.operator.inputs) > 2 and builder.operator.inputs[2] is not None:
-            value = (builder.integers(2) or [0])[0]
+            value = (builder.get_integers(2) or [0])[0]
         inputs += ["", builder.add_constant(f"{result.name}_value", np.array(value), "int64")]
-    builder.add("Pad", inputs, pads=(*given[::2], *given[1::2]))
+    builder.add_node("Pad", inputs, pads=(*given[::2], *given[1::2]))
 
 
 def _mirror_pad(builder: TFLiteGraphBuilder) -> None:
     source = builder.source
     check_equal_kinds(source, builder.result)
-    given, edge = builder.integers(1), 1 - int(builder.options["Mode"])
+    given, edge = builder.get_integers(1), 1 - int(builder.options["Mode"])
     sizes = [size - edge for size in source.shape for _ in range(2)]
     is_known = len(given) == len(sizes) and edge in (0, 1)
     require(
@@ -52,61 +52,61 @@ def _mirror_pad(builder: TFLiteGraphBuilder) -> None:
         f"paddings {given}",
     )
     mode = ("symmetric", "reflect")[edge]
-    builder.add("Pad", [source], pads=(*given[::2], *given[1::2]), mode=mode)
+    builder.add_node("Pad", [source], pads=(*given[::2], *given[1::2]), mode=mode)
 
 
 def _concatenation(builder: TFLiteGraphBuilder) -> None:
     require(builder.limits is None, "a fused activation")
     whole = builder.result.shape
-    axis = single_axis([builder.options["Axis"]], len(whole))
+    axis = normalize_single_axis([builder.options["Axis"]], len(whole))
     for part in builder.operator.inputs:
         if part is not None:
             require(len(part.shape) == len(whole), f"{list(part.shape)} as a part of {list(whole)}")
     parts = [_rescaled_part(builder, part) for part in builder.operator.inputs]
-    builder.add("Concat", parts, axis=axis)
+    builder.add_node("Concat", parts, axis=axis)
 
 
 def _rescaled_part(builder: TFLiteGraphBuilder, part: TFLiteTensor | None) -> str:
     """Return an input of a concatenation on the scale of the result; for uint8 by a table."""
-    name, result = builder.name(part), builder.result
+    name, result = builder.get_name(part), builder.result
     assert part is not None
     if has_equal_scales(part, result):
         return name
     if part.dtype != "uint8":
         check_equal_scales(part, result)
     numbers = [(one.scales[0], int(one.zero_points[0])) for one in (part, result)]
-    values = rescale_part(np.arange(256), *numbers[0], *numbers[1])
+    values = rescale_concat_input(np.arange(256), *numbers[0], *numbers[1])
     moved = builder.add_temporary(result, "part", part.shape)
     return builder.add_table(name, np.clip(values, 0, 255) - UNSIGNED, moved)
 
 
 def _pack(builder: TFLiteGraphBuilder) -> None:
     result = builder.result
-    axis = single_axis([builder.options["Axis"]], len(result.shape))
+    axis = normalize_single_axis([builder.options["Axis"]], len(result.shape))
     parts = []
-    for tensor in builder.inputs(len(builder.operator.inputs)):
+    for tensor in builder.get_inputs(len(builder.operator.inputs)):
         check_equal_scales(tensor, result)
         shape = (*tensor.shape[:axis], 1, *tensor.shape[axis:])
         wide = builder.add_temporary(tensor, "wide", shape)
-        parts.append(builder.add("Reshape", [tensor], wide, shape=shape))
-    builder.add("Concat", parts, axis=axis)
+        parts.append(builder.add_node("Reshape", [tensor], wide, shape=shape))
+    builder.add_node("Concat", parts, axis=axis)
 
 
 def _transpose(builder: TFLiteGraphBuilder) -> None:
     source = builder.source
     check_equal_kinds(source, builder.result)
-    order = tuple(axis % max(len(source.shape), 1) for axis in builder.integers(1))
+    order = tuple(axis % max(len(source.shape), 1) for axis in builder.get_integers(1))
     builder.add_instruction("transpose", [source], Shuffle=order)
 
 
 def _slice(builder: TFLiteGraphBuilder) -> None:
     check_equal_scales(builder.source, builder.result)
-    _extract(builder, builder.name(builder.source), builder.result, builder.integers(1))
+    _extract(builder, builder.get_name(builder.source), builder.result, builder.get_integers(1))
 
 
 def _strided_slice(builder: TFLiteGraphBuilder) -> None:
     source, options = builder.source, builder.options
-    begins, ends, steps = (builder.integers(index) for index in (1, 2, 3))
+    begins, ends, steps = (builder.get_integers(index) for index in (1, 2, 3))
     has_new_axes = options["EllipsisMask"] or options["NewAxisMask"]
     require(not has_new_axes, "a mask of new dimensions")
     require(not options.get("Offset"), "ends that are counted from the beginnings")
@@ -126,7 +126,7 @@ def _strided_slice(builder: TFLiteGraphBuilder) -> None:
         taken.append(range(size)[begin : end : steps[d]])
     require(all(taken), "a result without elements")
     check_equal_scales(source, builder.result)
-    name = builder.name(source)
+    name = builder.get_name(source)
     for d, indices in enumerate(taken):
         if len(indices) > 1 and indices.step != 1:
             shape = (*shape[:d], len(indices), *shape[d + 1 :])
@@ -138,15 +138,15 @@ def _strided_slice(builder: TFLiteGraphBuilder) -> None:
 
 
 def _split(builder: TFLiteGraphBuilder) -> None:
-    _add_parts(builder, builder.inputs(2)[1], builder.integers(0))
+    _add_parts(builder, builder.get_inputs(2)[1], builder.get_integers(0))
 
 
 def _split_v(builder: TFLiteGraphBuilder) -> None:
-    _add_parts(builder, builder.source, builder.integers(2))
+    _add_parts(builder, builder.source, builder.get_integers(2))
 
 
 def _add_parts(builder: TFLiteGraphBuilder, source: TFLiteTensor, given: list[int]) -> None:
-    axis = single_axis(given, len(source.shape))
+    axis = normalize_single_axis(given, len(source.shape))
     begin = 0
     for result in builder.operator.outputs:
         require(
@@ -159,7 +159,7 @@ def _add_parts(builder: TFLiteGraphBuilder, source: TFLiteTensor, given: list[in
 
 def _unpack(builder: TFLiteGraphBuilder) -> None:
     source, results = builder.source, builder.operator.outputs
-    axis = single_axis([builder.options["Axis"]], len(source.shape))
+    axis = normalize_single_axis([builder.options["Axis"]], len(source.shape))
     require(len(results) == source.shape[axis], f"{len(results)} results of {source.shape[axis]}")
     shape = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
     for index, result in enumerate(results):
@@ -169,8 +169,8 @@ def _unpack(builder: TFLiteGraphBuilder) -> None:
 def _gather(builder: TFLiteGraphBuilder) -> None:
     source, options = builder.source, builder.options
     check_equal_kinds(source, builder.result)
-    axis = single_axis([options["Axis"]], len(source.shape))
-    indices = constant_values((*builder.operator.inputs, None)[1])
+    axis = normalize_single_axis([options["Axis"]], len(source.shape))
+    indices = get_constant_values((*builder.operator.inputs, None)[1])
     require(
         not options["BatchDims"] and indices.dtype.kind in "iu",
         f"batches, or places of {indices.dtype}",
@@ -180,7 +180,7 @@ def _gather(builder: TFLiteGraphBuilder) -> None:
         not indices.size or (indices.min() >= 0 and indices.max() < size),
         f"a place outside of {size}",
     )
-    _add_gather(builder, builder.name(source), axis, indices)
+    _add_gather(builder, builder.get_name(source), axis, indices)
 
 
 def _block_translation(into_channels: bool) -> Translation:
@@ -224,7 +224,7 @@ def _add_part(
 ) -> None:
     check_equal_scales(source, result)
     offsets = [begin * (d == axis) for d in range(len(source.shape))]
-    _extract(builder, builder.name(source), result, offsets, shape)
+    _extract(builder, builder.get_name(source), result, offsets, shape)
 
 
 def _extract(
@@ -239,7 +239,7 @@ def _extract(
         not shape or math.prod(shape) == math.prod(result.shape),
         f"shape {list(result.shape)} cannot be {list(shape)}",
     )
-    name, views = builder.name(result), (shape,) if shape else ()
+    name, views = builder.get_name(result), (shape,) if shape else ()
     builder.add_instruction("extracttensor", [source], name, views=views, Offsets=tuple(offsets))
 
 

@@ -15,19 +15,19 @@ from nmpsim.frontends.tflite.graph_builder import (
     TFLiteGraphBuilder,
     Translation,
     check_equal_scales,
-    constant_values,
+    get_constant_values,
     has_equal_scales,
-    single_axis,
+    normalize_single_axis,
 )
 from nmpsim.frontends.tflite.model import TFLiteTensor
 from nmpsim.frontends.tflite.tables import (
     INT16_FUNCTIONS,
     TABLES,
     TableFunction,
-    rescale_leaky,
-    rounding_shift,
+    divide_by_power_of_two,
+    rescale_leaky_relu,
 )
-from nmpsim.frontends.tflite.weighted import check_rescaled_sums, window_pads
+from nmpsim.frontends.tflite.weighted import check_rescaled_sums, compute_window_pads
 
 _INT16_VALUES = np.arange(-32768, 32768)
 
@@ -36,14 +36,14 @@ def _binary_translation(opcode: str) -> Translation:
     """Return the translation of an operator on two tensors, either broadcast."""
 
     def translate(builder: TFLiteGraphBuilder) -> None:
-        tensors, result = builder.quantized_inputs(2), builder.result
+        tensors, result = builder.get_quantized_inputs(2), builder.result
         _check_broadcast(tensors[0].shape, tensors[1].shape, result.shape)
         limits = None
         if opcode in ("elementmax", "elementmin"):
             check_equal_scales(*tensors, result)
         else:
             limits = builder.limits
-        operands = [builder.name(tensor) for tensor in tensors]
+        operands = [builder.get_name(tensor) for tensor in tensors]
         is_wide = tensors[0].dtype == tensors[1].dtype == "int16"
         if is_wide and builder.options.get("PotScaleInt16", False):
             operands = _on_powers_of_two(builder, tensors, operands)
@@ -70,7 +70,9 @@ def _on_powers_of_two(
     ``Add`` of Int16 (internal/reference/add.h): the shift rounds halves away from zero.
     """
     result = builder.result
-    powers = [math.log2(builder.parameters(tensor).scale) for tensor in (*tensors, result)]
+    powers = [
+        math.log2(builder.get_tensor_quantization(tensor).scale) for tensor in (*tensors, result)
+    ]
     if any(abs(power - round(power)) >= 1e-3 for power in powers):
         return operands
     *shifts, _ = (round(powers[2]) - round(power) for power in powers)
@@ -81,7 +83,7 @@ def _on_powers_of_two(
     if shift > 0:
         finer = shifts.index(shift)
         shifted = builder.add_temporary(result, "shifted", tensors[finer].shape)
-        builder.add_table(operands[finer], rounding_shift(_INT16_VALUES, shift), shifted)
+        builder.add_table(operands[finer], divide_by_power_of_two(_INT16_VALUES, shift), shifted)
         operands[finer] = shifted
     return operands
 
@@ -94,11 +96,11 @@ def _activation(low: float, high: float | None) -> Translation:
 
     def translate(builder: TFLiteGraphBuilder) -> None:
         source = _source_of_result_type(builder)
-        name, result = builder.name(source), builder.result
+        name, result = builder.get_name(source), builder.result
         if not has_equal_scales(source, result):
             rescaled = builder.add_temporary(result, "rescaled")
             if source.dtype == "int16":
-                values = rescale_leaky(_INT16_VALUES, source.scales[0], result.scales[0], 1.0)
+                values = rescale_leaky_relu(_INT16_VALUES, source.scales[0], result.scales[0], 1.0)
                 builder.add_table(name, values, rescaled)
             else:
                 builder.add_instruction("leakyrelu", [name], rescaled, Alpha=1.0)
@@ -123,9 +125,13 @@ def _leaky_relu(builder: TFLiteGraphBuilder) -> None:
     source = _source_of_result_type(builder)
     if source.dtype == "int16":
         scales = source.scales[0], builder.result.scales[0]
-        builder.add_table(builder.name(source), rescale_leaky(_INT16_VALUES, *scales, alpha))
+        builder.add_table(
+            builder.get_name(source), rescale_leaky_relu(_INT16_VALUES, *scales, alpha)
+        )
     elif alpha <= 0:  # the device's factors are positive
-        _add_8_bit_table(builder, source, lambda x, own, out: rescale_leaky(x, own, out, alpha))
+        _add_8_bit_table(
+            builder, source, lambda x, own, out: rescale_leaky_relu(x, own, out, alpha)
+        )
     else:
         builder.add_instruction("leakyrelu", [source], Alpha=alpha)
 
@@ -136,7 +142,10 @@ def _look_up(builder: TFLiteGraphBuilder) -> None:
     if source.dtype != "int16" or name not in INT16_FUNCTIONS or builder.result.dtype != "int16":
         _add_8_bit_table(builder, source, TABLES[name])
         return
-    own, result = builder.parameters(source), builder.parameters(builder.result)
+    own, result = (
+        builder.get_tensor_quantization(source),
+        builder.get_tensor_quantization(builder.result),
+    )
     require(
         result.scale == 1 / 32768 and not result.zero_point and not own.zero_point,
         "zero points, or a result that is not on 1/32768",
@@ -154,10 +163,10 @@ def _add_8_bit_table(
         f"{source.dtype} to {result.dtype}",
     )
     least = INTEGER_RANGES[source.dtype][0]
-    numbers = np.arange(least, least + 256) - builder.parameters(source).zero_point
+    numbers = np.arange(least, least + 256) - builder.get_tensor_quantization(source).zero_point
     values = function(numbers, source.scales[0], result.scales[0])
-    offset = builder.parameters(result).zero_point - (least + 128)
-    builder.add_table(builder.name(source), values + offset)
+    offset = builder.get_tensor_quantization(result).zero_point - (least + 128)
+    builder.add_table(builder.get_name(source), values + offset)
 
 
 def _prelu(builder: TFLiteGraphBuilder) -> None:
@@ -166,26 +175,26 @@ def _prelu(builder: TFLiteGraphBuilder) -> None:
     One of the two is always zero, so their sum is exact. The factor of the first is a float32
     quotient, as of a leaky ReLU. Source: ``Prelu`` (internal/reference/prelu.h).
     """
-    (source, slopes), result = builder.quantized_inputs(2), builder.result
+    (source, slopes), result = builder.get_quantized_inputs(2), builder.result
     _check_broadcast(source.shape, slopes.shape, result.shape)
     _source_of_result_type(builder)
     require(
         slopes.dtype == source.dtype.replace("int16", "int8"),
         f"{source.dtype} with slopes of {slopes.dtype}",
     )
-    name, wide = builder.name(source), builder.name(slopes)
+    name, wide = builder.get_name(source), builder.get_name(slopes)
     below, second = (builder.add_temporary(one, "below") for one in (source, result))
     first = builder.add_temporary(result, "above")
     if source.dtype == "int16":
-        values = rescale_leaky(_INT16_VALUES, source.scales[0], result.scales[0], 0.0)
+        values = rescale_leaky_relu(_INT16_VALUES, source.scales[0], result.scales[0], 0.0)
         builder.add_table(name, values, first)
-        kind = attrs.evolve(builder.parameters(slopes), dtype="int16")  # they are Int8
-        wide = builder.add_constant(slopes.name, constant_values(slopes).astype(np.int16), kind)
+        kind = attrs.evolve(builder.get_tensor_quantization(slopes), dtype="int16")  # they are Int8
+        wide = builder.add_constant(slopes.name, get_constant_values(slopes).astype(np.int16), kind)
     else:
         above = builder.add_temporary(source, "above")
         builder.add_instruction("relu", [name], above)
         builder.add_instruction("leakyrelu", [above], first, Alpha=1.0)
-    own = builder.parameters(source)
+    own = builder.get_tensor_quantization(source)
     lowest = own.scale * (INTEGER_RANGES[own.dtype][0] - own.zero_point)
     builder.add_instruction("clip", [name], below, Min=min(2 * lowest, 0.0), Max=0.0)
     builder.add_instruction("elementmul", [below, wide], second, is_broadcast=True)
@@ -193,7 +202,7 @@ def _prelu(builder: TFLiteGraphBuilder) -> None:
 
 
 def _batch_matmul(builder: TFLiteGraphBuilder) -> None:
-    (lhs, rhs), result, options = builder.quantized_inputs(2), builder.result, builder.options
+    (lhs, rhs), result, options = builder.get_quantized_inputs(2), builder.result, builder.options
     require(
         lhs.dtype == rhs.dtype and min(len(t.shape) for t in (lhs, rhs, result)) > 1,
         f"{lhs.dtype} {list(lhs.shape)} times {rhs.dtype} {list(rhs.shape)}",
@@ -211,7 +220,7 @@ def _batch_matmul(builder: TFLiteGraphBuilder) -> None:
 
 def _transposed(builder: TFLiteGraphBuilder, tensor: TFLiteTensor, is_transposed: bool) -> str:
     """Return a tensor with its last two dimensions exchanged if ``is_transposed``."""
-    name, rank = builder.name(tensor), len(tensor.shape)
+    name, rank = builder.get_name(tensor), len(tensor.shape)
     if not is_transposed:
         return name
     order = (*range(rank - 2), rank - 1, rank - 2)
@@ -248,7 +257,7 @@ def _pool_translation(opcode: str) -> Translation:
         strides = (options["StrideH"], options["StrideW"])
         require(len(source.shape) == 4, f"an input {list(source.shape)}")
         check_equal_scales(source, builder.result)
-        pads = window_pads(builder.operator, source.shape, kernel, strides)
+        pads = compute_window_pads(builder.operator, source.shape, kernel, strides)
         words: dict[str, Any] = {"Kernels": kernel, "Strides": strides, "Pads": pads}
         if opcode == "avgpool":
             words["CountIncludePads"] = 0
@@ -304,13 +313,13 @@ def _sum(builder: TFLiteGraphBuilder) -> None:
     require(source.dtype == "uint8", f"a sum of {source.dtype}, which TFLite's kernels get wrong")
     name, (outer, rows, _, channels) = _as_rows(builder)
     image = builder.add_temporary(source, "rows", (outer, rows, 1, channels))
-    builder.add("Reshape", [name], image, shape=(outer, rows, 1, channels))
+    builder.add_node("Reshape", [name], image, shape=(outer, rows, 1, channels))
     one, zero = np.ones(1, np.float32), np.zeros(1, np.int64)
     ones, kind = np.ones((channels, 1, rows, 1), np.int8), QuantizedTensor("", "int8", one, zero)
     weights = builder.add_constant(f"{result.name}_ones", ones, kind)
     sums = builder.add_temporary(result, "sums", (outer, 1, 1, channels))
     builder.add_integer_operation("Conv", (image, weights), sums, group=channels)
-    builder.add("Reshape", [sums], shape=result.shape, allowzero=1)
+    builder.add_node("Reshape", [sums], shape=result.shape, allowzero=1)
 
 
 def _extreme_translation(opcode: str) -> Translation:
@@ -318,7 +327,7 @@ def _extreme_translation(opcode: str) -> Translation:
 
     def translate(builder: TFLiteGraphBuilder) -> None:
         source = builder.quantized_source
-        axis = single_axis(builder.integers(1), len(source.shape))
+        axis = normalize_single_axis(builder.get_integers(1), len(source.shape))
         builder.add_instruction(opcode, [source], Axis=axis, KeepDims=0)
 
     return translate
@@ -327,8 +336,8 @@ def _extreme_translation(opcode: str) -> Translation:
 def _as_rows(builder: TFLiteGraphBuilder) -> tuple[str, Shape]:
     """Return the input, and its shape as [outer, rows, 1, inner]; the rows are reduced."""
     source = builder.quantized_source
-    name, shape, rank = builder.name(source), source.shape, len(source.shape)
-    given = builder.integers(1)
+    name, shape, rank = builder.get_name(source), source.shape, len(source.shape)
+    given = builder.get_integers(1)
     reduced = sorted({axis % rank for axis in given if -rank <= axis < rank})
     require(reduced, f"axes {given}")
     first, last = reduced[0], reduced[-1] + 1

@@ -53,11 +53,11 @@ def _hard_swish(x: Integers, scale: np.float32, out_scale: np.float32) -> Intege
     gate = _doubling_high16(gate, relu_mul)
     if relu_exponent > 0:
         gate = _clip16(gate << 1)
-    gate = rounding_shift(gate, max(-relu_exponent, 0))
+    gate = divide_by_power_of_two(gate, max(-relu_exponent, 0))
     gate = (gate + (1 << 15)) >> 1
     product = gate * scaled
     product = np.sign(product) * (np.abs(product) >> 15)
-    return rounding_shift(product, -out_exponent)
+    return divide_by_power_of_two(product, -out_exponent)
 
 
 def _multiplier16(factor: np.float32) -> tuple[int, int]:
@@ -76,7 +76,9 @@ def _doubling_high16(x: Integers, mul: int) -> Integers:
     return high
 
 
-def rescale_leaky(x: Integers, scale: np.float32, out_scale: np.float32, alpha: float) -> Integers:
+def rescale_leaky_relu(
+    x: Integers, scale: np.float32, out_scale: np.float32, alpha: float
+) -> Integers:
     """Rescale values (minus the zero point), multiplying those below zero by ``alpha``.
 
     Source: ``QuantizeLeakyRelu`` (internal/reference/leaky_relu.h); factors are float32 quotients.
@@ -95,7 +97,7 @@ def _rescale(x: Integers, factor: np.float32) -> Integers:
         return np.zeros_like(x)
     product = (x << max(exponent, 0)) * math.floor(fraction * (1 << 31) + 0.5)
     nudged = np.abs(product) + (1 << 30) - (product < 0)
-    rescaled = rounding_shift(np.sign(product) * (nudged >> 31), max(-exponent, 0))
+    rescaled = divide_by_power_of_two(np.sign(product) * (nudged >> 31), max(-exponent, 0))
     return rescaled if factor >= 0 else -rescaled
 
 
@@ -104,7 +106,7 @@ def _clip16(x: Integers) -> Integers:
     return clipped
 
 
-def rounding_shift(x: Integers, shift: int) -> Integers:
+def divide_by_power_of_two(x: Integers, shift: int) -> Integers:
     """Return ``x / 2**shift``, halves away from zero: ``RoundingDivideByPOT`` of gemmlowp."""
     shifted: Integers = np.sign(x) * ((np.abs(x) + ((1 << shift) >> 1)) >> shift)
     return shifted
@@ -121,7 +123,7 @@ def _tanh(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     return value
 
 
-def rescale_part(
+def rescale_concat_input(
     values: Integers, scale: np.float32, zero: int, out_scale: np.float32, out_zero: int
 ) -> Integers:
     """Rescale a part of a uint8 concatenation, without clipping.
@@ -134,7 +136,7 @@ def rescale_part(
         return _half_away(values.astype(np.float32) * factor + bias) + out_zero
 
 
-def logistic16(x: Integers, scale: float) -> Integers:
+def compute_logistic16(x: Integers, scale: float) -> Integers:
     """Compute the logistic function of Int16 values, with results on 1/32768.
 
     Source: ``Logistic`` of Int16 (internal/reference/integer_ops/logistic.h): a table of
@@ -146,8 +148,11 @@ def logistic16(x: Integers, scale: float) -> Integers:
     return result
 
 
-def tanh16(x: Integers, scale: float) -> Integers:
-    """Compute tanh of Int16 values like ``logistic16``. Source: ``Tanh`` (integer_ops/tanh.h)."""
+def compute_tanh16(x: Integers, scale: float) -> Integers:
+    """Compute tanh of Int16 values, with results on 1/32768.
+
+    Source: ``Tanh`` of Int16 (internal/reference/integer_ops/tanh.h).
+    """
     steps = _steps16(x, scale)
     value = _interpolated_sigmoid(steps, 8, 0xFFFF << 8) - (1 << 23)
     result: Integers = np.where(steps >= 0, value + 128, 127 - value) >> 8
@@ -188,8 +193,8 @@ def _steps16(x: Integers, scale: float) -> Integers:
 
 
 INT16_FUNCTIONS: dict[str, Callable[[Integers, float], Integers]] = {
-    "LOGISTIC": logistic16,
-    "TANH": tanh16,
+    "LOGISTIC": compute_logistic16,
+    "TANH": compute_tanh16,
 }
 """Operator -> function of Int16 values and their scale."""
 TABLES: dict[str, TableFunction] = {

@@ -16,7 +16,7 @@ from nmpsim.frontends.tflite.graph_builder import (
     TFLiteGraphBuilder,
     Translation,
     check_quantized,
-    constant_values,
+    get_constant_values,
 )
 from nmpsim.frontends.tflite.model import TFLiteOperator, TFLiteTensor
 
@@ -65,7 +65,7 @@ def _conv_2d(builder: TFLiteGraphBuilder) -> None:
     operands.check_images()
     channels, depth = operands.source.shape[3], operands.weights.shape[3]
     operands.check_fit(depth > 0 and channels % depth == 0)
-    filters = np.moveaxis(constant_values(operands.weights), -1, 1)
+    filters = np.moveaxis(get_constant_values(operands.weights), -1, 1)
     _add_convolution(builder, operands, filters, channels // depth, 0)
 
 
@@ -74,7 +74,7 @@ def _depthwise_conv_2d(builder: TFLiteGraphBuilder) -> None:
     operands.check_images()
     channels = operands.source.shape[3]
     operands.check_fit(operands.weights.shape[3] % channels == 0)
-    filters = constant_values(operands.weights).transpose(3, 0, 1, 2)
+    filters = get_constant_values(operands.weights).transpose(3, 0, 1, 2)
     _add_convolution(builder, operands, filters, channels, 3)
 
 
@@ -85,7 +85,7 @@ def _add_convolution(
     options, kernel = builder.options, (filters.shape[2], filters.shape[3])
     strides = (options["StrideH"], options["StrideW"])
     dilations = (options["DilationHFactor"], options["DilationWFactor"])
-    pads = window_pads(builder.operator, operands.source.shape, kernel, strides, dilations)
+    pads = compute_window_pads(builder.operator, operands.source.shape, kernel, strides, dilations)
     is_valid = options["Padding"] == VALID  # a node before it may become its padding
     _add_weighted(
         builder,
@@ -109,12 +109,12 @@ def _transpose_conv(builder: TFLiteGraphBuilder) -> None:
     operands.check_fit(len(result.shape) == 4)
     kernel = (operands.weights.shape[1], operands.weights.shape[2])
     # The padding is that of the convolution from the result back to the input.
-    top, left, *_ = window_pads(operator, result.shape, kernel, strides)
+    top, left, *_ = compute_window_pads(operator, result.shape, kernel, strides)
     extra = [
         result.shape[1 + d] + before - (operands.source.shape[1 + d] - 1) * strides[d] - kernel[d]
         for d, before in enumerate((top, left))
     ]
-    filters = constant_values(operands.weights).transpose(3, 0, 1, 2)
+    filters = get_constant_values(operands.weights).transpose(3, 0, 1, 2)
     _add_weighted(
         builder,
         "ConvTranspose",
@@ -143,7 +143,7 @@ def _fully_connected(builder: TFLiteGraphBuilder) -> None:
         builder,
         "Gemm",
         operands,
-        constant_values(weights),
+        get_constant_values(weights),
         0,
         transB=1,
         rows=(elements // ins, ins),
@@ -191,16 +191,16 @@ def _add_weighted(
         weights.dtype == "uint8" or is_plain or not weights.zero_points.any(),
         f"{weights.dtype} weights with zero points",
     )
-    added = constant_values(bias) if bias else np.zeros(outs, np.int32)
+    added = get_constant_values(bias) if bias else np.zeros(outs, np.int32)
     require(
         added.shape == (outs,) and added.dtype in (np.int32, np.int64),
         f"a bias {list(added.shape)} of {added.dtype}",
     )
-    sizes = _absolute_sums(constant_values(weights), weights.zero_points, axis)
+    sizes = _absolute_sums(get_constant_values(weights), weights.zero_points, axis)
     _check_sums(builder, operands, added, sizes)
     dtype = weights.dtype.replace("int4", "int8")
     quantized = QuantizedTensor("", dtype, weights.scales, weights.zero_points)
-    names = (builder.name(source), builder.add_constant(weights.name, values, quantized))
+    names = (builder.get_name(source), builder.add_constant(weights.name, values, quantized))
     bias_name = builder.add_constant(bias.name, added, str(added.dtype)) if bias else ""
     limits = builder.limits
     builder.add_integer_operation(kind, names, bias=bias_name, limits=limits, **attributes)
@@ -232,8 +232,8 @@ def _check_sums(
         require(is_declared, f"a bias of {bias.dtype}, where another type is declared")
         require(is_connected or not declared, "Int16 sums of 32 bits, which TFLite rounds twice")
     largest = sizes * (32768 if is_wide else 255) + np.abs(bias.astype(np.float64))
-    factors = builder.parameters(source).scale * weights.scales.astype(np.float64)
-    factors = factors / builder.parameters(builder.result).scale
+    factors = builder.get_tensor_quantization(source).scale * weights.scales.astype(np.float64)
+    factors = factors / builder.get_tensor_quantization(builder.result).scale
     if is_wide or is_connected:
         check_rescaled_sums(largest, factors)
     else:
@@ -252,7 +252,7 @@ def check_rescaled_sums(largest: npt.NDArray[np.float64], factors: Array) -> Non
     )
 
 
-def window_pads(
+def compute_window_pads(
     operator: TFLiteOperator,
     shape: Shape,
     kernel: tuple[int, int],

@@ -19,8 +19,8 @@ from nmpsim.frontends.imported_model import (
 )
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.torch.float_operators import FLOAT_OPERATIONS
-from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, kind_of
-from nmpsim.frontends.torch.pt2e import convert_pt2e, is_pt2e
+from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, get_tensor_kind
+from nmpsim.frontends.torch.pt2e import convert_pt2e, is_pt2e_model
 from nmpsim.frontends.torch.quantized_operators import QUANTIZED_OPERATIONS
 from nmpsim.frontends.torch.recording import (
     ENGINE_PROFILES,
@@ -57,25 +57,25 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
         MODEL002, LIR codes.
     """
     module_builder = ModuleBuilder(make_legal_name(recording.name), PLACE)
-    if is_float(recording):
+    if is_float_model(recording):
         graph, options = build_float_graph(recording), ImportOptions(for_quantization=True)
         return onnx.lower_onnx_graph(graph, module_builder, Place(PLACE), options)
     place = Place(recording.name)
     problems = Problems(place, lambda found: None, "operation")
-    if is_pt2e(recording):
+    if is_pt2e_model(recording):
         recording = convert_pt2e(
-            recording, lambda call, error: problems.add(call.number, call.node, error)
+            recording, lambda call, error: problems.add(call.number, call.label, error)
         )
-        problems.check()
+        problems.raise_errors()
     mappings: dict[int, OperatorMapping] = {}
     builder = TorchGraphBuilder(recording, is_float=False)
     _check_interface(recording, place)
     for call in recording.calls:
         builder.begin_call(call)
         before = len(builder.steps)
-        builder.attempt(lambda: _translate(builder), problems)
+        builder.try_translate(lambda: _translate(builder), problems)
         if len(builder.steps) == before:
-            mappings[call.number] = OperatorMapping(call.node, (), VIEW_ONLY)
+            mappings[call.number] = OperatorMapping(call.label, (), VIEW_ONLY)
     lowering = Lowering(builder.build(), builder.steps, module_builder, place)
     numerics = ENGINE_PROFILES[recording.engine]
     return lower_graph(builder.steps, lowering, mappings, problems, numerics)
@@ -85,7 +85,7 @@ def _check_interface(recording: ModelRecording, place: Place) -> None:
     """Raise UserError (MODEL002) for inputs and outputs of unsupported types."""
     try:
         for _, tensor in (*recording.inputs, *recording.outputs):
-            kind_of(tensor)
+            get_tensor_kind(tensor)
     except UnsupportedError as error:
         message = "an input or output cannot be compiled"
         expected = "float32 or quint8"
@@ -106,7 +106,7 @@ def _translate(builder: TorchGraphBuilder) -> None:
 _QUANTIZED_PREFIXES = ("quantized.", "quantized_decomposed.", "aten.quantize", "aten.dequantize")
 
 
-def is_float(recording: ModelRecording) -> bool:
+def is_float_model(recording: ModelRecording) -> bool:
     """Return whether nothing in a model is quantized."""
     tensors = [tensor for _, tensor in (*recording.inputs, *recording.outputs)]
     return all(tensor.dtype == "float32" for tensor in tensors) and not any(
@@ -128,5 +128,5 @@ def build_float_graph(recording: ModelRecording) -> Graph:
         except UnsupportedError:
             tensors = [one for one in call.arguments.values() if isinstance(one, RecordedTensor)]
             outputs = list(builder.outputs()) or [builder.unique_name("nothing")]
-            builder.add(call.operation, [builder.name(one) for one in tensors], *outputs)
+            builder.add_node(call.operation, [builder.get_name(one) for one in tensors], *outputs)
     return builder.build()

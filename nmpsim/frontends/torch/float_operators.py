@@ -24,7 +24,7 @@ def _tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
     """Return the names of arguments that are tensors."""
     given = [builder.arguments[argument] for argument in arguments]
     _check(all(isinstance(one, RecordedTensor) for one in given))
-    return [builder.name(one) for one in given]
+    return [builder.get_name(one) for one in given]
 
 
 def _local_name(builder: TorchGraphBuilder, suffix: str) -> str:
@@ -44,7 +44,7 @@ def _operator(op: str, *arguments: str, **attributes: Any) -> Translation:
     """Return the translation to one operator of some arguments, by default ``self``."""
 
     def translate(builder: TorchGraphBuilder) -> None:
-        builder.add(op, _tensors(builder, *(arguments or ("self",))), **attributes)
+        builder.add_node(op, _tensors(builder, *(arguments or ("self",))), **attributes)
 
     return translate
 
@@ -52,7 +52,7 @@ def _operator(op: str, *arguments: str, **attributes: Any) -> Translation:
 def _convolution(builder: TorchGraphBuilder) -> None:
     given = builder.arguments
     is_transposed = given["transposed"]
-    builder.add(
+    builder.add_node(
         "ConvTranspose" if is_transposed else "Conv",
         _tensors(builder, "input", "weight", *(("bias",) if given["bias"] is not None else ())),
         strides=tuple(given["stride"]),
@@ -73,8 +73,8 @@ def _batch_norm(builder: TorchGraphBuilder) -> None:
             values = np.full(mean.shape[0], number, np.float32)
             names.append(builder.add_constant(f"{builder.call.name}.{part}", values))
         else:
-            names.append(builder.name(given[part]))
-    builder.add("BatchNormalization", names, epsilon=float(given["eps"]))
+            names.append(builder.get_name(given[part]))
+    builder.add_node("BatchNormalization", names, epsilon=float(given["eps"]))
 
 
 def _clip(low: str, high: str) -> Translation:
@@ -82,31 +82,31 @@ def _clip(low: str, high: str) -> Translation:
         limits = [builder.arguments.get(name) for name in (low, high)]
         _check(not any(isinstance(limit, RecordedTensor) for limit in limits))
         least, most = (None if limit is None else float(limit) for limit in limits)
-        builder.add("Clip", _tensors(builder, "self"), min=least, max=most)
+        builder.add_node("Clip", _tensors(builder, "self"), min=least, max=most)
 
     return translate
 
 
-def pair_of(value: Any) -> tuple[int, int]:
+def as_pair(value: Any) -> tuple[int, int]:
     """Return an argument for rows and columns as two numbers; one may stand for both."""
     sizes = value if isinstance(value, tuple) else (value,)
     return int(sizes[0]), int(sizes[-1])
 
 
-def pool_translation(op: str) -> Translation:
+def make_pool_translation(op: str) -> Translation:
     """Return the translation of a pool to an ONNX operator."""
 
     def translate(builder: TorchGraphBuilder) -> None:
         given = builder.arguments
         _check(given.get("divisor_override") is None)
         counts = given.get("count_include_pad")
-        builder.add(
+        builder.add_node(
             op,
             _tensors(builder, "self"),
-            kernel_shape=pair_of(given["kernel_size"]),
-            strides=pair_of(given.get("stride") or given["kernel_size"]),
-            pads=pair_of(given.get("padding") or 0) * 2,
-            dilations=pair_of(given.get("dilation") or 1),
+            kernel_shape=as_pair(given["kernel_size"]),
+            strides=as_pair(given.get("stride") or given["kernel_size"]),
+            pads=as_pair(given.get("padding") or 0) * 2,
+            dilations=as_pair(given.get("dilation") or 1),
             ceil_mode=int(given.get("ceil_mode", 0)),
             count_include_pad=None if counts is None else int(counts),
         )
@@ -118,11 +118,11 @@ def _adaptive_pool(op: str) -> Translation:
     """Return the translation of a pool whose windows have one size and do not overlap."""
 
     def translate(builder: TorchGraphBuilder) -> None:
-        source = builder.source()
+        source = builder.get_source()
         sizes = list(zip(source.shape[-2:], builder.result.shape[-2:], strict=True))
         _check(len(source.shape) == 4 and not any(own % size for own, size in sizes))
         window = tuple(own // size for own, size in sizes)
-        builder.add(op, [source], kernel_shape=window, strides=window)
+        builder.add_node(op, [source], kernel_shape=window, strides=window)
 
     return translate
 
@@ -144,12 +144,12 @@ def _binary(op: str, is_reversed: bool = False) -> Translation:
                 names.append(_number(builder, name, float(side) * alpha))
                 continue
             _check(side.dtype == "float32")
-            names.append(builder.name(side))
+            names.append(builder.get_name(side))
             if alpha != 1:
                 factor = _number(builder, _local_name(builder, "alpha"), alpha)
                 scaled = _temporary(builder, "scaled")
-                names[-1] = builder.add("Mul", [names[-1], factor], scaled)
-        builder.add(op, names[::-1] if is_reversed else names)
+                names[-1] = builder.add_node("Mul", [names[-1], factor], scaled)
+        builder.add_node(op, names[::-1] if is_reversed else names)
 
     return translate
 
@@ -157,7 +157,7 @@ def _binary(op: str, is_reversed: bool = False) -> Translation:
 def _addmm(builder: TorchGraphBuilder) -> None:
     given = builder.arguments
     alpha, beta = float(given["alpha"]), float(given["beta"])
-    builder.add("Gemm", _tensors(builder, "mat1", "mat2", "self"), alpha=alpha, beta=beta)
+    builder.add_node("Gemm", _tensors(builder, "mat1", "mat2", "self"), alpha=alpha, beta=beta)
 
 
 def _linear(builder: TorchGraphBuilder) -> None:
@@ -168,29 +168,29 @@ def _linear(builder: TorchGraphBuilder) -> None:
     source = _tensors(builder, "input")
     names = [*source, builder.add_constant(name, np.asarray(weights.values).T)]
     if given["bias"] is None:
-        builder.add("MatMul", names)
+        builder.add_node("MatMul", names)
         return
-    product = builder.add("MatMul", names, _temporary(builder, "product"))
-    builder.add("Add", [product, builder.name(given["bias"])])
+    product = builder.add_node("MatMul", names, _temporary(builder, "product"))
+    builder.add_node("Add", [product, builder.get_name(given["bias"])])
 
 
 def _reshape(builder: TorchGraphBuilder, source: str, shape: Shape, *result: str) -> str:
-    return builder.add("Reshape", [source, builder.add_integers(shape)], *result)
+    return builder.add_node("Reshape", [source, builder.add_integers(shape)], *result)
 
 
 def _select(builder: TorchGraphBuilder) -> None:
-    given, source = builder.arguments, builder.source()
+    given, source = builder.arguments, builder.get_source()
     axis = given["dim"] % len(source.shape)
     start = given["index"] % source.shape[axis]
     numbers = [builder.add_integers([one]) for one in (start, start + 1, axis)]
-    part = builder.add("Slice", [source, *numbers], _temporary(builder, "part"))
+    part = builder.add_node("Slice", [source, *numbers], _temporary(builder, "part"))
     _reshape(builder, part, builder.result.shape)
 
 
 def _concatenation(builder: TorchGraphBuilder) -> None:
     given = builder.arguments
-    names = [builder.name(part) for part in given["tensors"] if part.shape != (0,)]
-    builder.add("Concat", names, axis=given["dim"])
+    names = [builder.get_name(part) for part in given["tensors"] if part.shape != (0,)]
+    builder.add_node("Concat", names, axis=given["dim"])
 
 
 def _stack(builder: TorchGraphBuilder) -> None:
@@ -198,14 +198,14 @@ def _stack(builder: TorchGraphBuilder) -> None:
     axis %= len(shape)
     single = (*shape[:axis], 1, *shape[axis + 1 :])
     parts = [
-        _reshape(builder, builder.name(part), single, _temporary(builder, "part"))
+        _reshape(builder, builder.get_name(part), single, _temporary(builder, "part"))
         for part in builder.arguments["tensors"]
     ]
-    builder.add("Concat", parts, axis=axis)
+    builder.add_node("Concat", parts, axis=axis)
 
 
 def _expand(builder: TorchGraphBuilder) -> None:
-    _check(builder.source().shape == builder.result.shape)
+    _check(builder.get_source().shape == builder.result.shape)
     translate_identity(builder)
 
 
@@ -216,7 +216,7 @@ def _channel_shuffle(builder: TorchGraphBuilder) -> None:
     (source,) = _tensors(builder, "self")
     grouped = _reshape(builder, source, split, _temporary(builder, "apart"))
     order = (0, 2, 1, *range(3, 3 + len(rest)))
-    swapped = builder.add("Transpose", [grouped], _temporary(builder, "turned"), perm=order)
+    swapped = builder.add_node("Transpose", [grouped], _temporary(builder, "turned"), perm=order)
     _reshape(builder, swapped, shape)
 
 
@@ -224,7 +224,7 @@ def _power(builder: TorchGraphBuilder) -> None:
     exponent = builder.arguments["exponent"]
     _check(not isinstance(exponent, RecordedTensor))
     number = _number(builder, "exponent", float(exponent))
-    builder.add("Pow", [*_tensors(builder, "self"), number])
+    builder.add_node("Pow", [*_tensors(builder, "self"), number])
 
 
 def _with_argument(
@@ -234,7 +234,7 @@ def _with_argument(
 
     def translate(builder: TorchGraphBuilder) -> None:
         value = read(builder.arguments[argument])
-        builder.add(op, _tensors(builder, "self"), **{attribute: value})
+        builder.add_node(op, _tensors(builder, "self"), **{attribute: value})
 
     return translate
 
@@ -244,7 +244,7 @@ def _mean(builder: TorchGraphBuilder) -> None:
     axes = given.get("dim") or tuple(range(len(given["self"].shape)))
     numbers = builder.add_integers(axes if isinstance(axes, tuple) else (axes,))
     keepdims = int(bool(given.get("keepdim")))
-    builder.add("ReduceMean", [*_tensors(builder, "self"), numbers], keepdims=keepdims)
+    builder.add_node("ReduceMean", [*_tensors(builder, "self"), numbers], keepdims=keepdims)
 
 
 def _prelu(builder: TorchGraphBuilder) -> None:
@@ -255,14 +255,14 @@ def _prelu(builder: TorchGraphBuilder) -> None:
         shape[1] = slopes.values.size
     values = np.asarray(slopes.values).reshape(shape)
     name = builder.add_constant(slopes.name or f"{builder.call.name}.weight", values)
-    builder.add("PRelu", [source, name])
+    builder.add_node("PRelu", [source, name])
 
 
 def _upsample_nearest(builder: TorchGraphBuilder) -> None:
     sizes = builder.add_integers(builder.result.shape)
-    builder.add(
+    builder.add_node(
         "Resize",
-        [builder.source(), "", "", sizes],
+        [builder.get_source(), "", "", sizes],
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
@@ -271,7 +271,7 @@ def _upsample_nearest(builder: TorchGraphBuilder) -> None:
 
 def _pixel_shuffle(builder: TorchGraphBuilder) -> None:
     block = builder.arguments["upscale_factor"]
-    builder.add("DepthToSpace", _tensors(builder, "self"), blocksize=block, mode="CRD")
+    builder.add_node("DepthToSpace", _tensors(builder, "self"), blocksize=block, mode="CRD")
 
 
 # --- formulas of several operators -----------------------------------------------------------
@@ -290,7 +290,7 @@ class _FormulaWriter:
             one if isinstance(one, str) else _number(self._builder, "number", one)
             for one in operands
         ]
-        return self._builder.add(op, names, self._builder.unique_name(op.lower()))
+        return self._builder.add_node(op, names, self._builder.unique_name(op.lower()))
 
     def argument(self, name: str) -> float:
         """Return a number argument, by default 1."""
@@ -306,8 +306,8 @@ def _formula(write: Callable[[_FormulaWriter, str], str]) -> Translation:
     """Return the translation of a function of each value to several operators."""
 
     def translate(builder: TorchGraphBuilder) -> None:
-        write(_FormulaWriter(builder), builder.name(builder.arguments["self"]))
-        builder.steps[-1] = attrs.evolve(builder.steps[-1], outputs=(builder.first_output(),))
+        write(_FormulaWriter(builder), builder.get_name(builder.arguments["self"]))
+        builder.steps[-1] = attrs.evolve(builder.steps[-1], outputs=(builder.get_first_output(),))
 
     return translate
 
@@ -351,7 +351,7 @@ FLOAT_OPERATIONS: dict[str, Translation] = {
     "aten.adaptive_max_pool2d": _adaptive_pool("MaxPool"),
     "aten.add": _binary("Add"),
     "aten.addmm": _addmm,
-    "aten.avg_pool2d": pool_translation("AveragePool"),
+    "aten.avg_pool2d": make_pool_translation("AveragePool"),
     "aten.bmm": _operator("MatMul", "self", "mat2"),
     "aten.cat": _concatenation,
     "aten.celu": _formula(_elu),
@@ -373,7 +373,7 @@ FLOAT_OPERATIONS: dict[str, Translation] = {
     "aten.leaky_relu": _with_argument("LeakyRelu", "negative_slope", "alpha"),
     "aten.linear": _linear,
     "aten.log": _operator("Log"),
-    "aten.max_pool2d_with_indices": pool_translation("MaxPool"),
+    "aten.max_pool2d_with_indices": make_pool_translation("MaxPool"),
     "aten.maximum": _operator("Max", "self", "other"),
     "aten.mean": _mean,
     "aten.minimum": _operator("Min", "self", "other"),

@@ -44,7 +44,7 @@ class TorchGraphBuilder(GraphBuilder):
     def begin_call(self, call: RecordedCall) -> None:
         """Make an operation the current one."""
         self.call = call
-        self.begin(call.number, call.node)
+        self.begin_operator(call.number, call.label)
         for result in call.results:
             own = self.unique_name(call.name or call.operation.rpartition(".")[2])
             self._names[result.number] = self._outputs.get(result.number, own)
@@ -53,18 +53,18 @@ class TorchGraphBuilder(GraphBuilder):
     def build(self) -> Graph:
         """Return the graph of the run."""
         inputs = {
-            self.name(tensor): (tensor.dtype.replace("quint8", "uint8"), tensor.shape)
+            self.get_name(tensor): (tensor.dtype.replace("quint8", "uint8"), tensor.shape)
             for _, tensor in self.recording.inputs
         }
         number = 1 + max((call.number for call in self.recording.calls), default=0)
         for (_, tensor), name in zip(self.recording.outputs, self._output_names, strict=True):
-            if self.name(tensor) != name:  # the same tensor is also another output
-                self.begin(number, "output")
-                self.add("Identity", [self.name(tensor)], self._declared(name, tensor))
+            if self.get_name(tensor) != name:  # the same tensor is also another output
+                self.begin_operator(number, "output")
+                self.add_node("Identity", [self.get_name(tensor)], self._declared(name, tensor))
                 number += 1
         return self.build_graph(inputs, self._output_names)
 
-    def name(self, tensor: RecordedTensor) -> str:
+    def get_name(self, tensor: RecordedTensor) -> str:
         """Return the name of a tensor in the graph; a constant is added at its first use."""
         if tensor.number not in self._names:
             if tensor.values is None:
@@ -75,7 +75,7 @@ class TorchGraphBuilder(GraphBuilder):
         name = self._declared(self._names[tensor.number], tensor)
         if tensor.number in self._permuted:
             source, order = self._permuted.pop(tensor.number)
-            self.add("Transpose", [self.name(source)], name, perm=order)
+            self.add_node("Transpose", [self.get_name(source)], name, perm=order)
         return name
 
     def permute(self, source: RecordedTensor, order: tuple[int, ...]) -> None:
@@ -85,7 +85,7 @@ class TorchGraphBuilder(GraphBuilder):
             order = tuple(own[axis] for axis in order)
         self._permuted[self.result.number] = source, order
         if self.result.number in self._outputs:
-            self.name(self.result)
+            self.get_name(self.result)
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -97,11 +97,11 @@ class TorchGraphBuilder(GraphBuilder):
         """First result of the current operation."""
         return self.call.results[0]
 
-    def names(self, *arguments: str) -> list[str]:
+    def get_names(self, *arguments: str) -> list[str]:
         """Return the names of arguments that are quantized tensors."""
-        return [self.name(self.tensor(one)) for one in arguments]
+        return [self.get_name(self.get_tensor(one)) for one in arguments]
 
-    def tensor(self, argument: str, *dtypes: str) -> RecordedTensor:
+    def get_tensor(self, argument: str, *dtypes: str) -> RecordedTensor:
         """Return an argument that is a tensor of one of these types, by default quint8."""
         tensor = self.arguments.get(argument)
         if not isinstance(tensor, RecordedTensor):
@@ -109,7 +109,7 @@ class TorchGraphBuilder(GraphBuilder):
         require(tensor.dtype in (dtypes or ("quint8",)), f"{argument} is {tensor.dtype}")
         return tensor
 
-    def source(self) -> RecordedTensor:
+    def get_source(self) -> RecordedTensor:
         """Return the first argument, a tensor of any type."""
         source = next(iter(self.arguments.values()), None)
         if not isinstance(source, RecordedTensor):
@@ -118,7 +118,7 @@ class TorchGraphBuilder(GraphBuilder):
 
     def outputs(self) -> Iterator[str]:
         """Yield the names of the operation's results."""
-        return map(self.name, self.call.results)
+        return map(self.get_name, self.call.results)
 
     def add_temporary(self, suffix: str, kind: QuantizedTensor, shape: Shape) -> str:
         """Declare a tensor between two nodes; return its name."""
@@ -130,7 +130,7 @@ class TorchGraphBuilder(GraphBuilder):
 
     def _declared(self, name: str, tensor: RecordedTensor) -> str:
         if not self.is_float and not self.is_declared(name):
-            self.declare(name, kind_of(tensor), tensor.shape)
+            self.declare(name, get_tensor_kind(tensor), tensor.shape)
         return name
 
 
@@ -138,7 +138,7 @@ Translation = Callable[[TorchGraphBuilder], None]
 """Adds the nodes of the current operation."""
 
 
-def kind_of(tensor: RecordedTensor) -> Kind:
+def get_tensor_kind(tensor: RecordedTensor) -> Kind:
     """Return quantization or element type of a tensor; raise UnsupportedError for other types."""
     require(
         tensor.dtype == ("float32" if tensor.scale is None else "quint8"),

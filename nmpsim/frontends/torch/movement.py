@@ -8,22 +8,22 @@ from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 
 def _translate_view(builder: TorchGraphBuilder) -> None:
     shape = builder.result.shape
-    builder.add("Reshape", [builder.source()], shape=shape, allowzero=1)
+    builder.add_node("Reshape", [builder.get_source()], shape=shape, allowzero=1)
 
 
 def translate_identity(builder: TorchGraphBuilder) -> None:
     """Translate an operation that only changes PyTorch's memory layout."""
-    source, result = builder.source(), builder.result
+    source, result = builder.get_source(), builder.result
     require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}")
-    builder.add("Identity", [source])
+    builder.add_node("Identity", [source])
 
 
 def _translate_permutation(builder: TorchGraphBuilder) -> None:
     """Translate a permutation; in a quantized model it is delayed until it is needed."""
-    source = builder.source()
+    source = builder.get_source()
     order = _permutation(builder, len(source.shape))
     if builder.is_float:
-        builder.add("Transpose", [source], perm=order)
+        builder.add_node("Transpose", [source], perm=order)
     else:
         builder.permute(source, order)
 
@@ -39,31 +39,33 @@ def _permutation(builder: TorchGraphBuilder, rank: int) -> tuple[int, ...]:
 
 
 def _translate_slice(builder: TorchGraphBuilder) -> None:
-    given, source = builder.arguments, builder.source()
+    given, source = builder.arguments, builder.get_source()
     axis = int(given.get("dim", 0)) % len(source.shape)
     size, step = source.shape[axis], given.get("step", 1)
     start = int(given.get("start") or 0)
     first = min(max(start + size if start < 0 else start, 0), size)
-    name = builder.name(source)
+    name = builder.get_name(source)
     if step != 1:
         require(builder.is_float, f"steps of {step}")
         end = size if given["end"] is None else min(given["end"], size)
-        builder.add("Slice", [name, *(builder.add_integers([n]) for n in (start, end, axis, step))])
+        builder.add_node(
+            "Slice", [name, *(builder.add_integers([n]) for n in (start, end, axis, step))]
+        )
         return
     end = first + builder.result.shape[axis]
-    builder.add("Slice", [name], starts=(first,), ends=(end,), axes=(axis,))
+    builder.add_node("Slice", [name], starts=(first,), ends=(end,), axes=(axis,))
 
 
 def _translate_split(builder: TorchGraphBuilder) -> None:
-    source, call = builder.source(), builder.call
+    source, call = builder.get_source(), builder.call
     axis = int(call.arguments.get("dim", 0)) % len(source.shape)
     sizes = tuple(result.shape[axis] for result in call.results)
-    builder.add("Split", [source], *builder.outputs(), axis=axis, split=sizes)
+    builder.add_node("Split", [source], *builder.outputs(), axis=axis, split=sizes)
 
 
 def translate_pad(builder: TorchGraphBuilder) -> None:
     """Translate padding with a number; that of a quantized tensor must be zero."""
-    source, result, given = builder.source(), builder.result, builder.arguments
+    source, result, given = builder.get_source(), builder.result, builder.arguments
     pads, value, rank = given["pad"], float(given.get("value") or 0), len(source.shape)
     before, after = [0] * rank, [0] * rank
     for index in range(len(pads) // 2):  # PyTorch's are pairs, from the last dimension on
@@ -76,10 +78,10 @@ def translate_pad(builder: TorchGraphBuilder) -> None:
         (source.scale, source.zero_point) == (result.scale, result.zero_point),
         "input and result of different scales or zero points",
     )
-    inputs = [builder.name(source)]
+    inputs = [builder.get_name(source)]
     if source.scale is not None:
         inputs += ["", builder.add_integers(source.zero_point)]
-    builder.add("Pad", inputs, pads=(*before, *after), value=value)
+    builder.add_node("Pad", inputs, pads=(*before, *after), value=value)
 
 
 MOVEMENTS: dict[str, Translation] = {

@@ -52,7 +52,7 @@ _Floats = RecordedTensor | QuantizedWeights | _PendingOperation
 _F = TypeVar("_F", RecordedTensor, QuantizedWeights, _PendingOperation)
 
 
-def is_pt2e(recording: ModelRecording) -> bool:
+def is_pt2e_model(recording: ModelRecording) -> bool:
     """Return whether a model was quantized by PT2E."""
     return any(call.operation.startswith(_NAMESPACE) for call in recording.calls)
 

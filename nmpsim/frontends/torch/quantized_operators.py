@@ -10,7 +10,7 @@ import numpy as np
 from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.torch.float_operators import pair_of, pool_translation
+from nmpsim.frontends.torch.float_operators import as_pair, make_pool_translation
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 from nmpsim.frontends.torch.movement import MOVEMENTS, translate_pad
 from nmpsim.frontends.torch.recording import (
@@ -25,7 +25,7 @@ from nmpsim.frontends.torch.recording import (
 
 def _convolution(builder: TorchGraphBuilder) -> None:
     """Translate ``quantized::conv2d`` and its fused ReLU."""
-    weights, source = _weights(builder), builder.tensor("qx")
+    weights, source = _weights(builder), builder.get_tensor("qx")
     require(weights.weights.ndim == len(source.shape) == 4, f"an input {list(source.shape)}")
     words: dict[str, Any] = {
         "Kernels": weights.weights.shape[2:],
@@ -43,13 +43,13 @@ def _convolution(builder: TorchGraphBuilder) -> None:
         constants += _vectors(builder, "weight", weights.scales, weights.zero_points)
         constants += _vectors(builder, "bias", ones, np.zeros(ones.size))  # it is float
     numerics = _numerics(builder, weights)
-    operands = [builder.name(source), *constants]
+    operands = [builder.get_name(source), *constants]
     builder.add_instruction(opcode, operands, image=True, numerics=numerics, **words)
 
 
 def _linear(builder: TorchGraphBuilder) -> None:
     """Translate ``quantized::linear`` and its fused ReLU."""
-    weights, source = _weights(builder), builder.tensor("X")
+    weights, source = _weights(builder), builder.get_tensor("X")
     outs, ins = weights.weights.shape
     require(
         source.shape and source.shape[-1] == ins,
@@ -59,7 +59,7 @@ def _linear(builder: TorchGraphBuilder) -> None:
     opcode, matrix = "fullyconnected", weights.weights.T
     if weights.is_per_channel:
         opcode, matrix = "rowwisequantizedfullyconnected", weights.weights
-    operands = [builder.name(source), *_parameters(builder, weights, matrix)]
+    operands = [builder.get_name(source), *_parameters(builder, weights, matrix)]
     if weights.is_per_channel:
         operands += _vectors(builder, "weight", weights.scales, weights.zero_points)
     views, numerics = ((rows, outs), (rows, ins)), _numerics(builder, weights)
@@ -73,7 +73,7 @@ def _add_with_relu(
     if not builder.call.operation.endswith("_relu"):
         builder.add_instruction(opcode, operands, **given)
         return
-    kind = builder.quantization(builder.first_output())
+    kind = builder.get_quantization(builder.get_first_output())
     total = builder.add_temporary("sum", kind, builder.result.shape)
     builder.add_instruction("relu", [builder.add_instruction(opcode, operands, total, **given)])
 
@@ -123,24 +123,26 @@ _AVERAGED_CHANNELS = 16
 
 def _quantize(builder: TorchGraphBuilder) -> None:
     """Translate a conversion from float32 to integers."""
-    builder.add_instruction("quantize", [builder.tensor("self", "float32")])
+    builder.add_instruction("quantize", [builder.get_tensor("self", "float32")])
 
 
 def _dequantize(builder: TorchGraphBuilder) -> None:
     """Translate a conversion from integers to float32."""
-    builder.add_instruction("dequantize", builder.names("self"), plain=True)
+    builder.add_instruction("dequantize", builder.get_names("self"), plain=True)
 
 
 def _binary_translation(opcode: str) -> Translation:
     """Return the translation of an instruction on two tensors, one of them broadcast."""
 
     def translate(builder: TorchGraphBuilder) -> None:
-        sides = [builder.tensor(one) for one in ("qa", "qb")]
+        sides = [builder.get_tensor(one) for one in ("qa", "qb")]
         require(
             builder.result.shape in [side.shape for side in sides],
             " and ".join(str(list(side.shape)) for side in sides),
         )
-        _add_with_relu(builder, opcode, [builder.name(side) for side in sides], is_broadcast=True)
+        _add_with_relu(
+            builder, opcode, [builder.get_name(side) for side in sides], is_broadcast=True
+        )
 
     return translate
 
@@ -148,22 +150,25 @@ def _binary_translation(opcode: str) -> Translation:
 def _elementwise(builder: TorchGraphBuilder) -> None:
     """Translate a function of each value to a clip, if its table is one, or to the table."""
     call = builder.call
-    if call.operation == "aten.relu" and builder.tensor("self", "quint8", "float32").scale is None:
+    if (
+        call.operation == "aten.relu"
+        and builder.get_tensor("self", "quint8", "float32").scale is None
+    ):
         # FX leaves it in float32 where it knows no fused form.
-        builder.add_instruction("relu", [builder.tensor("self", "float32")])
+        builder.add_instruction("relu", [builder.get_tensor("self", "float32")])
         return
-    source = builder.tensor(next(iter(call.arguments)))
+    source = builder.get_tensor(next(iter(call.arguments)))
     require(
         len(call.tables) == 1,
         "results that do not follow from each value alone: qnnpack mixes up the pixels of an"
         " image whose channels come last, as PyTorch's clamp and relu6 call it",
     )
-    name, (table,) = builder.name(source), call.tables
+    name, (table,) = builder.get_name(source), call.tables
     clipped = np.clip(np.arange(256), int(table[0]), int(table[-1]))
     if not (np.array_equal(table, clipped) and _has_equal_scale(source, builder.result)):
         builder.add_table(name, table.astype(np.int16) - UNSIGNED)
         return
-    zero, scale = source.zero_point, builder.quantization(name).scale
+    zero, scale = source.zero_point, builder.get_quantization(name).scale
     low, high = _real_bounds(call)
     if (table[0], table[-1]) == (zero, 255) and high is None:
         builder.add_instruction("relu", [name])
@@ -192,16 +197,16 @@ def _real_bounds(call: RecordedCall) -> tuple[float | None, float | None]:
 
 
 def _softmax(builder: TorchGraphBuilder) -> None:
-    rank, axis = len(builder.tensor("self", "float32").shape), int(builder.arguments["dim"])
+    rank, axis = len(builder.get_tensor("self", "float32").shape), int(builder.arguments["dim"])
     require(rank and axis % rank == rank - 1, f"softmax along dimension {axis}")
-    builder.add("Softmax", [builder.source()], axis=axis)
+    builder.add_node("Softmax", [builder.get_source()], axis=axis)
 
 
 def _select(builder: TorchGraphBuilder) -> None:
-    given, source = builder.arguments, builder.source()
+    given, source = builder.arguments, builder.get_source()
     axis = int(given["dim"]) % len(source.shape)
     index = builder.add_integers(int(given["index"]) % source.shape[axis])
-    builder.add("Gather", [source, index], axis=axis)
+    builder.add_node("Gather", [source, index], axis=axis)
 
 
 def _concatenation(builder: TorchGraphBuilder) -> None:
@@ -216,7 +221,7 @@ def _concatenation(builder: TorchGraphBuilder) -> None:
     in_blocks = axis == 1 and all(part.channels_last for part in parts)
     names = []
     for index, part in enumerate(parts):
-        name, size = builder.name(part), part.shape[axis]
+        name, size = builder.get_name(part), part.shape[axis]
         single, block = call.tables[2 * index : 2 * index + 2] or (None, None)
         joined = size - size % CHANNEL_BLOCK if in_blocks else 0
         if single is None or block is None or np.array_equal(single, block):
@@ -225,7 +230,7 @@ def _concatenation(builder: TorchGraphBuilder) -> None:
             if count:
                 value = _slice(builder, name, part, axis, first, count)
                 names.append(_rescaled(builder, value, part, axis, count, table))
-    builder.add("Concat", names, axis=axis)
+    builder.add_node("Concat", names, axis=axis)
 
 
 def _slice(
@@ -234,9 +239,11 @@ def _slice(
     """Add the slice of some indices of a dimension, unless it is all of them."""
     if count == whole.shape[axis]:
         return name
-    kind, shape = builder.quantization(name), _with_size(whole, axis, count)
+    kind, shape = builder.get_quantization(name), _with_size(whole, axis, count)
     part = builder.add_temporary("channels", kind, shape)
-    return builder.add("Slice", [name], part, starts=(first,), ends=(first + count,), axes=(axis,))
+    return builder.add_node(
+        "Slice", [name], part, starts=(first,), ends=(first + count,), axes=(axis,)
+    )
 
 
 def _with_size(whole: RecordedTensor, axis: int, count: int) -> tuple[int, ...]:
@@ -252,7 +259,7 @@ def _rescaled(
         return name
     if table is None:
         raise UnsupportedError("parts of different scales or zero points")
-    kind = builder.quantization(builder.first_output())
+    kind = builder.get_quantization(builder.get_first_output())
     scaled = builder.add_temporary("scaled", kind, _with_size(part, axis, count))
     return builder.add_table(name, table.astype(np.int16) - UNSIGNED, scaled)
 
@@ -261,19 +268,19 @@ def _rescaled(
 
 
 def _max_pool(builder: TorchGraphBuilder) -> None:
-    shape, dilation = builder.tensor("self").shape, builder.arguments.get("dilation") or 1
+    shape, dilation = builder.get_tensor("self").shape, builder.arguments.get("dilation") or 1
     require(len(shape) == 4, f"an input {list(shape)}")
-    require(pair_of(dilation) == (1, 1), f"a window with gaps, dilation {dilation}")
-    pool_translation("MaxPool")(builder)
+    require(as_pair(dilation) == (1, 1), f"a window with gaps, dilation {dilation}")
+    make_pool_translation("MaxPool")(builder)
 
 
 def _average_pool(builder: TorchGraphBuilder) -> None:
     """Translate an average pool; its kernel adds the zero point before or after rounding."""
-    source, given = builder.tensor("self"), builder.arguments
+    source, given = builder.get_tensor("self"), builder.arguments
     require(len(source.shape) == 4, f"an input {list(source.shape)}")
     require(given.get("divisor_override") is None, "a divisor of its own")
-    kernel = pair_of(given["kernel_size"])
-    strides, pads = pair_of(given.get("stride") or kernel), pair_of(given.get("padding") or 0)
+    kernel = as_pair(given["kernel_size"])
+    strides, pads = as_pair(given.get("stride") or kernel), as_pair(given.get("padding") or 0)
     sizes = zip(source.shape[2:], builder.result.shape[2:], kernel, strides, pads, strict=True)
     excess = [max((out - 1) * s + k - size - 2 * p, 0) for size, out, k, s, p in sizes]
     is_qnnpack = builder.recording.engine == "qnnpack" and not given.get("ceil_mode")
@@ -291,7 +298,7 @@ def _average_pool(builder: TorchGraphBuilder) -> None:
 
 def _adaptive_average_pool(builder: TorchGraphBuilder) -> None:
     """Translate an adaptive average pool whose windows divide the input evenly."""
-    shape = builder.tensor("self").shape
+    shape = builder.get_tensor("self").shape
     require(len(shape) == 4, f"an input {list(shape)}")
     sizes, out = shape[2:], builder.result.shape[2:]
     require(
@@ -312,8 +319,8 @@ def _add_average(
     With None all channels are computed as qnnpack does.
     """
     words = {**window, "CountIncludePads": int(counts)}
-    source, engine = builder.tensor("self"), builder.recording.engine
-    name, channels, own = builder.name(source), source.shape[1], ENGINE_PROFILES[engine]
+    source, engine = builder.get_tensor("self"), builder.recording.engine
+    name, channels, own = builder.get_name(source), source.shape[1], ENGINE_PROFILES[engine]
     if late is None:
         builder.add_instruction("avgpool", [name], image=True, **words)
         return
@@ -329,15 +336,15 @@ def _add_average(
     ):
         if not count:
             continue
-        part, mean = _slice(builder, name, source, 1, first, count), builder.first_output()
+        part, mean = _slice(builder, name, source, 1, first, count), builder.get_first_output()
         if count < channels:
             shape = _with_size(builder.result, 1, count)
-            mean = builder.add_temporary("mean", builder.quantization(mean), shape)
+            mean = builder.add_temporary("mean", builder.get_quantization(mean), shape)
         numerics = None if profile == own else profile
         means.append(mean)
         builder.add_instruction("avgpool", [part], mean, image=True, numerics=numerics, **words)
     if len(means) > 1:
-        builder.add("Concat", means, axis=1)
+        builder.add_node("Concat", means, axis=1)
 
 
 QUANTIZED_OPERATIONS: dict[str, Translation] = {

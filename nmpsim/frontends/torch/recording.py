@@ -110,7 +110,7 @@ class RecordedCall:
     single channels and of channels in a ``CHANNEL_BLOCK``."""
 
     @property
-    def node(self) -> str:
+    def label(self) -> str:
         """Number, operation and module, for messages."""
         return f"{self.number} {self.operation} {self.name}"
 
