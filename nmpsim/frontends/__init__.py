@@ -35,7 +35,7 @@ _HEAD_BYTES = 64
 
 @attrs.frozen
 class FrontEnd:
-    """Reader of one file format."""
+    """Name, detection function and import function of one file format."""
 
     name: str
     matches: Callable[[bytes], bool]
@@ -76,7 +76,7 @@ FRONT_ENDS = (
 
 
 def find_front_end(path: Path) -> FrontEnd | None:
-    """Return the front end for a file, or None if its format is unknown, as that of LIR text.
+    """Return the front end for a file, or None if the format is unknown, as for LIR text.
 
     None is also returned for a file that cannot be opened, or read only once, such as a pipe.
 
@@ -155,7 +155,7 @@ def import_model(
 
 @contextmanager
 def translate_unexpected_errors(name: str, place: Place) -> Iterator[None]:
-    """Context manager that raises UserError (MODEL001) for unexpected exceptions of a front end.
+    """Convert unexpected exceptions of a front end in a ``with`` block to MODEL001.
 
     UserError and MemoryError are not changed.
     """

@@ -15,11 +15,11 @@ TFLITE_IDENTIFIER = b"TFL3"
 
 
 class UnsupportedError(Exception):
-    """An operator, or a form of it, that cannot be compiled; the text says what was found."""
+    """Error for an operator, or a form of one, that cannot be compiled."""
 
 
 class NotConstantError(UnsupportedError):
-    """A tensor whose values must be known at compile time and are not."""
+    """Error for a tensor whose values must be known at compile time but are not."""
 
     def __init__(self, name: str, description: str = "an input") -> None:
         super().__init__(f"{name or description} is not a constant")
@@ -27,7 +27,7 @@ class NotConstantError(UnsupportedError):
 
 
 def require(condition: object, found: str) -> None:
-    """Raise UnsupportedError with the text of what was found unless a condition holds."""
+    """Raise UnsupportedError with a description of what was found if a condition is false."""
     if not condition:
         raise UnsupportedError(found)
 
@@ -54,7 +54,7 @@ DEFAULT_IMPORT_OPTIONS = ImportOptions()
 
 @attrs.frozen
 class ImportedModel:
-    """A model imported as LIR, with the operators, input types and numerics of its file."""
+    """Model imported as LIR, with the operators, input types and numerics of its file."""
 
     module: Module
     """Verified, with constants and exact scales; inputs and outputs have the names and the order of

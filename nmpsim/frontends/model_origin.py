@@ -24,7 +24,7 @@ SUFFIX = ".model.json"
 
 @attrs.frozen
 class ModelOrigin:
-    """The operators of a model file and the normalization of its inputs."""
+    """Operators of a model file and the normalization of its inputs."""
 
     fates: Annotated[tuple[OperatorMapping, ...], limits.LAYERS]
     """How each operator of the model file was compiled, in the order of the file."""
@@ -37,12 +37,12 @@ class ModelOrigin:
         return SCHEMA
 
     def to_json(self) -> bytes:
-        """Return the content of the file."""
+        """Return the JSON document as bytes."""
         return record_to_json(self, SCHEMA) + b"\n"
 
 
 def read_model_origin(lir: Path) -> ModelOrigin | None:
-    """Read the metadata file of LIR text; return None if there is none.
+    """Read the metadata file next to an LIR file, or return None if it does not exist.
 
     Raises
     ------
@@ -68,6 +68,6 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
 
 
 def import_lir(module: Module, origin: ModelOrigin | None = None) -> ImportedModel:
-    """Return the module of LIR text as an imported model, with its origin if it is known."""
+    """Return an LIR module as an imported model, with the given model origin."""
     fates, normalizations = (origin.fates, origin.normalizations) if origin else ((), ())
     return ImportedModel(module, frozenset(), fates, DEFAULT_NUMERICS, normalizations)

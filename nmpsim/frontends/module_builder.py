@@ -27,7 +27,7 @@ from nmpsim.lir.verify import verify
 def make_quantized_type(
     elem: str, shape: tuple[int, ...], scale: float, zero_point: int
 ) -> TensorType:
-    """Return the LIR type of a quantized tensor; ``scale`` is a float32 value."""
+    """Return the LIR type of a quantized tensor."""
     half = 1 << (int(elem[1:]) - 1)
     low, high = (scale * (limit - zero_point) for limit in (-half, half - 1))
     return TensorType(elem, shape, Quantization(scale, zero_point, low, high))
@@ -35,7 +35,7 @@ def make_quantized_type(
 
 @attrs.frozen
 class Value:
-    """A tensor of the module under construction."""
+    """Tensor of the module under construction: a weight, a buffer or a view of one."""
 
     name: str
     type: TensorType
@@ -49,7 +49,7 @@ class Value:
 
 
 class ModuleBuilder:
-    """Builder of one LIR module from weights and instructions."""
+    """Builder of an LIR module from weights and instructions."""
 
     def __init__(self, name: str, file: str | None) -> None:
         self.span = Span(0, 0)
@@ -67,7 +67,7 @@ class ModuleBuilder:
         """Value -> its buffer, for the buffers that are to be freed."""
 
     def unique_name(self, name: str) -> str:
-        """Return ``name``, with ``__N`` appended (as in Glow) if it is taken."""
+        """Return a name, with ``__N`` appended (as in Glow) if it is taken."""
         candidate, number = name, self._next_suffix.get(name, 0)
         while candidate in self._names:
             number += 1
@@ -81,17 +81,17 @@ class ModuleBuilder:
         return self.add_output(self.unique_name(name), type)
 
     def add_output(self, name: str, type: TensorType) -> Value:
-        """Add an output of the program with a name that ``unique_name`` has returned."""
+        """Add an output of the program under a name that ``unique_name`` has returned."""
         self._weights.append(WeightVar(name, type, False, self.span))
         return Value(name, type, name)
 
     def sort_variables(self, names: Sequence[str]) -> None:
-        """Move inputs and outputs to the front of the weights, in this order."""
+        """Move inputs and outputs to the front of the weights, in the given order."""
         order = {name: index for index, name in enumerate(names)}
         self._weights.sort(key=lambda weight: order.get(weight.name, len(order)))
 
     def add_constant(self, name: str, values: npt.NDArray[Any], type: TensorType) -> Value:
-        """Add a constant; read-only values of the type's dtype are kept without a copy."""
+        """Add a constant and return it; read-only values are not copied."""
         name = self.unique_name(name)
         self._weights.append(WeightVar(name, type, True, self.span))
         stored = np.array(values, type.dtype, copy=values.flags.writeable or None)
@@ -101,7 +101,7 @@ class ModuleBuilder:
         return Value(name, type, name)
 
     def allocate(self, name: str, type: TensorType) -> Value:
-        """Allocate a buffer for an activation."""
+        """Allocate a buffer for an activation and return it."""
         name = self._add(name, "allocactivation", (), {"Ty": type})
         self._buffers[name] = name
         return Value(name, type, name)
@@ -109,7 +109,7 @@ class ModuleBuilder:
     def add_view(
         self, source: Value, type: TensorType, offsets: tuple[int, ...] = (), name: str = ""
     ) -> Value:
-        """Add a view with another shape that begins at the element ``offsets``."""
+        """Add a view of a value with another type that begins at the element ``offsets``."""
         if source.type == type and not name:
             return source
         operand = self._operand("@in", source.name)
@@ -125,7 +125,7 @@ class ModuleBuilder:
     def add_instruction(
         self, opcode: str, name: str, operands: Sequence[Value], **attributes: AttributeValue
     ) -> str:
-        """Add an instruction; return its unique name.
+        """Add an instruction and return its unique name.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class ModuleBuilder:
         self._buffers = {k: v for k, v in self._buffers.items() if v != buffer}
 
     def build(self, variables: Sequence[WeightVar] = ()) -> Module:
-        """Return the verified module; ``variables`` are added after the weights."""
+        """Return the verified module, in which ``variables`` follow the other weights."""
         last_use = {
             self._buffers[operand.name]: index
             for index, instruction in enumerate(self._instructions)

@@ -1,4 +1,4 @@
-"""Calibration: the range of every tensor, from running the float program on samples."""
+"""Calibration: the range of each tensor over samples of the float program's inputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PREFIX = "input/"
 def split_samples(
     inputs: Mapping[str, TensorType], arrays: Mapping[str, npt.ArrayLike]
 ) -> list[Sample]:
-    """Split arrays into samples, float32 where the input is float.
+    """Split calibration arrays into samples, one dictionary of input values for each.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def split_samples(
 def stack_examples(
     inputs: Mapping[str, TensorType], examples: Iterable[Any]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Stack examples into one array per input, in the form that :func:`split_samples` accepts.
+    """Stack calibration examples into one array [samples, ...] for each input.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ _PRODUCTS = ("fullyconnected", "matmul")
 def calibrate(
     graph: Graph, samples: Iterable[Mapping[str, npt.NDArray[Any]]]
 ) -> dict[Value, Range]:
-    """Return the ranges of all float values over all samples.
+    """Run a float program on samples and return the range of each float value.
 
     The program runs in float32 in the order of Glow's Interpreter, so that ranges have the bits
     of Glow's own profile. Raises QUANT002 where a result has infinite values or NaN.
@@ -175,7 +175,7 @@ def calibrate(
 
 
 def find_sum_orders(graph: Graph) -> dict[str, npt.NDArray[np.intp]]:
-    """Return the order in which Glow sums each matrix product over a flattened image, by name.
+    """Return Glow's order of summation for matrix products over flattened images, by name.
 
     A network written for channels first has the rows of such a product in that order, and Glow
     profiles it so. Only then it turns the rows to the order of its own layout, channels last.

@@ -51,7 +51,7 @@ class _Energy:
 
 @attrs.frozen
 class LayerLoss:
-    """A result and its distance from the float program's."""
+    """SQNR of one quantized result against the float program."""
 
     name: str
     opcode: str
@@ -60,7 +60,7 @@ class LayerLoss:
 
 @attrs.frozen
 class OutputLoss:
-    """An output of the program and its distance from the float program's."""
+    """SQNR and top-1 agreement of one output against the float program."""
 
     name: str
     sqnr_db: float
@@ -70,7 +70,7 @@ class OutputLoss:
 
 @attrs.frozen
 class Comparison:
-    """Loss of one choice of settings over all samples."""
+    """Accuracy of one quantization, measured on all samples."""
 
     settings: Settings
     quantized: int
@@ -92,7 +92,7 @@ class Comparison:
 
 
 def compare(calibrated: CalibratedProgram, settings: Settings) -> tuple[Comparison, ...]:
-    """Compare every schema with Int8 and Int16 on the calibration samples.
+    """Measure the accuracy of each schema with Int8 and Int16 on the calibration samples.
 
     The quantized programs run by the arithmetic of Glow's kernels (Int8 as libjit has it, Int16
     as the Interpreter), the float program in real arithmetic. Raises QUANT003 if nothing would be

@@ -29,7 +29,7 @@ from nmpsim.quantization.scales import ValueScales
 
 @attrs.frozen
 class QuantizedResult:
-    """A result of the float program and its counterpart in the quantized program."""
+    """Quantization of one instruction's result."""
 
     number: int
     """Number of the float instruction that makes it, or writes the last part of it."""
@@ -47,13 +47,13 @@ class QuantizedResult:
 
     @property
     def quantized(self) -> bool:
-        """Whether it is quantized."""
+        """Whether the result is quantized."""
         return self.type.quant is not None
 
 
 @attrs.frozen(eq=False)
 class QuantizedProgram:
-    """A quantized module and the results of its operations."""
+    """Quantized module, with a description of each result."""
 
     imported: ImportedModel
     """The quantized module for :func:`nmpsim.compile`, and what became of the operations of the
@@ -63,11 +63,11 @@ class QuantizedProgram:
 
     @property
     def module(self) -> Module:
-        """The quantized module; it keeps the float values of its constants."""
+        """Quantized module, including the float values of its constants."""
         return self.imported.module
 
     def save(self, lir: Path | str) -> ProgramFiles:
-        """Write LIR, constants and exact scales: ``X.lir``, ``X.npz``, ``X.tensors.json``.
+        """Write the program as ``X.lir``, ``X.npz`` and ``X.tensors.json``.
 
         Of a model that was imported ``X.model.json``, too. Raises FILE002; each file appears whole
         or not at all.
@@ -76,7 +76,7 @@ class QuantizedProgram:
 
     @property
     def computed(self) -> tuple[QuantizedResult, ...]:
-        """Results of operations that do more than move values."""
+        """Results of operations that compute, as opposed to moving or filling elements."""
         return tuple(result for result in self.results if result.opcode not in MOVES)
 
     @property
@@ -87,7 +87,7 @@ class QuantizedProgram:
 
 @attrs.frozen(eq=False)
 class CalibratedProgram:
-    """A float program and the range of each value; quantize it as often as you like."""
+    """Float program with the range of each value, ready to be quantized with any settings."""
 
     graph: Graph
     samples: Sequence[Sample]
@@ -102,7 +102,7 @@ class CalibratedProgram:
         arrays: Mapping[str, npt.ArrayLike] | None,
         profile: Mapping[str, Range] | None = None,
     ) -> CalibratedProgram:
-        """Calibrate a verified float module on samples of its inputs or from a Glow profile.
+        """Calibrate a float module on samples of its inputs, or by a Glow profile.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class CalibratedProgram:
         return cls(graph, samples, find_profile_ranges(graph, profile), origin)
 
     def quantize(self, settings: Settings) -> QuantizedProgram:
-        """Return the quantized program.
+        """Return the program quantized with the given settings.
 
         Raises QUANT002 if a profile does not know a result that needs a range, QUANT003 if nothing
         would be quantized, QUANT004 for an unknown name to keep float.
@@ -139,7 +139,7 @@ class CalibratedProgram:
         return program
 
     def rewrite(self, settings: Settings) -> QuantizedProgram:
-        """Return the quantized program even if nothing in it can be quantized."""
+        """Return the quantized program, without requiring that any operation is quantized."""
         settings = _with_names(settings, self.graph.module)
         chains = find_lookup_chains(self.graph, settings) if self.origin.operators else {}
         placements = choose_placements(self.graph, settings, chains)
@@ -169,7 +169,7 @@ class CalibratedProgram:
 
 
 def get_float_inputs(program: ImportedModel) -> dict[str, TensorType]:
-    """Return the inputs of a float program by name; raise QUANT001 if it is quantized."""
+    """Return name and type of each input of a float program."""
     _require_float(program.module)
     return {value.name: value.type for value in build_graph(program.module).inputs}
 
@@ -232,7 +232,7 @@ def _with_names(settings: Settings, module: Module) -> Settings:
 
 
 def require_quantized(programs: Sequence[QuantizedProgram], module: Module) -> None:
-    """Raise QUANT003 if no result that is computed is quantized."""
+    """Raise QUANT003 if none of the programs has a quantized computation."""
     computed = [result for program in programs for result in program.computed]
     if any(result.quantized for result in computed):
         return

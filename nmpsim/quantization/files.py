@@ -34,7 +34,7 @@ class TensorFacts(TypedDict):
 
 @attrs.frozen
 class ProgramFiles:
-    """Paths of a program's files, where ``nmpsim compile`` finds them."""
+    """Paths of the files of a quantized program."""
 
     lir: Path
     constants: Path
@@ -44,20 +44,20 @@ class ProgramFiles:
 
     @classmethod
     def for_lir(cls, lir: Path) -> ProgramFiles:
-        """Return ``X.npz``, ``X.tensors.json`` and ``X.model.json`` next to ``X.lir``."""
+        """Return the paths of the files that belong to an LIR file."""
         suffix = next((s for s in LIR_SUFFIXES if lir.name.endswith(s)), "")
         stem = lir.name.removesuffix(suffix)
         others = (lir.with_name(stem + end) for end in (".npz", ".tensors.json", SUFFIX))
         return cls(lir, *others)
 
     def written(self, program: ImportedModel) -> tuple[Path, ...]:
-        """Return the paths of the files that a program has."""
+        """Return the paths of the files that are written for a program."""
         own = (self.lir, self.constants, self.tensors)
         return (*own, self.model) if program.operators else own
 
 
 def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
-    """Write a module's files, each atomically; raise FILE002.
+    """Write the files of a quantized program, each atomically.
 
     That of a model's file with the float values of its constants, and with what became of the
     operations of that file.
@@ -82,7 +82,7 @@ def _key(name: str) -> str:
 
 
 def list_tensor_facts(module: Module) -> dict[str, TensorFacts]:
-    """Return the facts of constants, inputs, outputs and results by key."""
+    """Return element type, shape, scale and offset of each tensor of a module, by key."""
     written = {o.name for i in module.instructions for o in i.operands if o.kind != IN}
     facts: dict[str, TensorFacts] = {}
     types = {weight.name: weight.type for weight in module.weights}

@@ -1,4 +1,4 @@
-"""A program as a graph of values and the nodes that make and use them.
+"""Graph of a float program: values, and the nodes that write and read them.
 
 A buffer may be used for one result after the other, and a result may lie where an operand lay. A
 quantized program needs a scale for each result, so here each result is a value of its own, in a
@@ -21,7 +21,7 @@ from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, Kind
 
 @attrs.frozen
 class Value:
-    """A tensor that is immutable unless it is written in parts.
+    """Tensor value: a constant, an input, or a result in a buffer at one point of the program.
 
     Values are equal if they are the same one, which ``number`` tells.
     """
@@ -36,7 +36,7 @@ class Value:
 
 @attrs.frozen
 class Part:
-    """The part of a result that a node writes: a type, and the index of its first element."""
+    """Part of a result that a node writes: type, and index of the first element."""
 
     start: int
     type: TensorType
@@ -44,7 +44,7 @@ class Part:
 
 @attrs.frozen
 class Node:
-    """An instruction on values; views and copies into parts of a buffer are nodes as well."""
+    """Instruction with the values that it reads and writes."""
 
     instruction: Instruction
     results: tuple[Value, ...]
@@ -65,18 +65,18 @@ class Node:
 
     @property
     def keeps_scale(self) -> bool:
-        """Whether the result has the parameters of the source."""
+        """Whether the result must have the scale and offset of the source."""
         return OPCODES[self.opcode].keeps_scale
 
     @property
     def is_implicit(self) -> bool:
-        """Whether it is a view or copy without an instruction of its own in the program."""
+        """Whether the node is a view or copy that is not an instruction of the program."""
         return not self.instruction.operands
 
 
 @attrs.frozen
 class Graph:
-    """A program: its nodes in order, and the final value of each output."""
+    """Nodes of a program in order, its inputs, and the final value of each output."""
 
     module: Module
     nodes: tuple[Node, ...]
@@ -87,7 +87,7 @@ class Graph:
     """View -> its source and the index of its first element there."""
 
     def find_consumers(self) -> dict[Value, list[Node]]:
-        """Return the nodes that read each value, in order."""
+        """Return the nodes that read each value, in program order."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for value in dict.fromkeys(node.sources):
@@ -95,7 +95,7 @@ class Graph:
         return found
 
     def find_producers(self) -> dict[Value, list[Node]]:
-        """Return the nodes that write each value, in order; constants and inputs have none."""
+        """Return the nodes that write each value, in program order."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for value in node.results:
@@ -103,7 +103,7 @@ class Graph:
         return found
 
     def get_constant(self, value: Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a constant or of a view of one; None for other values."""
+        """Return the elements of a constant or of a view of one, or None for other values."""
         if value.kind == "constant":
             return self.module.constants[value.name]
         if value not in self.views:
@@ -116,7 +116,7 @@ class Graph:
 
 
 def build_graph(module: Module) -> Graph:
-    """Return the graph of a verified module, without ``debugprint``."""
+    """Build the graph of a verified module; ``debugprint`` is left out."""
     return _Builder(module).graph()
 
 

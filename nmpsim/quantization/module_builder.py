@@ -1,4 +1,4 @@
-"""Builder of the quantized module, with a tensor for each value in each type that is read."""
+"""Builder of quantized modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nmpsim.quantization.scales import ValueScales, get_parameters
 
 
 class QuantizedModuleBuilder(ModuleBuilder):
-    """Builder of the quantized module of a float graph; conversions are added where needed."""
+    """Builder of the quantized module of a float program."""
 
     reader: Instruction
     """Instruction of the float program that is being rewritten."""
@@ -52,7 +52,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
         """Constant of the program -> its values before quantization."""
 
     def unique_name(self, name: str) -> str:
-        """Return ``name``, or its part before ``__N`` with another number if it is taken."""
+        """Return a name, with its suffix ``__N`` added or replaced if it is taken."""
         base, _, number = name.rpartition("__")
         base = base if number.isdigit() and base else name
         candidate, count = name, 0
@@ -63,24 +63,24 @@ class QuantizedModuleBuilder(ModuleBuilder):
         return candidate
 
     def begin_instruction(self, instruction: Instruction) -> None:
-        """Begin to rewrite an instruction of the float program."""
+        """Set the float instruction that is rewritten next."""
         self.reader, self.span = instruction, instruction.span
 
     def build_module(self) -> Module:
-        """Return the verified module, with the inputs and outputs of the float program."""
+        """Return the verified module with the inputs and outputs of the float program."""
         variables = [weight for weight in self.graph.module.weights if not weight.constant]
         return attrs.evolve(self.build(variables), floats=self._floats)
 
     def get_type(self, value: Value) -> TensorType:
-        """Return the type in which a value is computed."""
+        """Return the type of a value in the quantized program."""
         return self.scales.get_type(value) if value in self.quantized else value.type
 
     def set_tensor(self, value: Value, tensor: Tensor) -> None:
-        """Set the tensor that holds a value in its own type."""
+        """Set the tensor that holds a value in the type of the quantized program."""
         self._tensors[value, self.get_type(value)] = tensor
 
     def get_tensor(self, value: Value, type_: TensorType) -> Tensor:
-        """Return a tensor that holds a value in a type; a missing one is added."""
+        """Return a tensor that holds a value in a given type, converting the value if needed."""
         known = self._tensors.get((value, type_))
         if known is not None:
             return known
@@ -96,12 +96,12 @@ class QuantizedModuleBuilder(ModuleBuilder):
         return tensor
 
     def record_float(self, constant: Tensor, array: npt.NDArray[Any]) -> None:
-        """Record the float values of a constant."""
+        """Record the float values from which a constant was quantized."""
         if array.dtype == np.float32:
             self._floats[constant.name] = array
 
     def add_real_constant(self, name: str, array: npt.NDArray[Any], type_: TensorType) -> Tensor:
-        """Add a constant with real values, quantized if its type is."""
+        """Add a constant, quantizing its float values if the type is quantized."""
         if type_.quant is not None:
             array = quantize(array, get_parameters(type_), type_.elem)
         return self.add_constant(name, array, type_)
@@ -119,7 +119,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
         return buffer
 
     def get_target(self, node: Node, value: Value) -> Tensor:
-        """Return the tensor that a node writes: a buffer, an output, or a part of one."""
+        """Return the tensor that a node writes a result to: a buffer, an output, or a part."""
         type_, output = self.get_type(value), self.direct_outputs.get(value)
         if (value, type_) not in self._tensors:
             self._tensors[value, type_] = (

@@ -1,4 +1,4 @@
-"""Scales and offsets as Glow chooses them, bit-exactly (LIR_FORMAT 3.1).
+"""Scales and offsets, chosen bit-exactly as Glow chooses them (LIR_FORMAT 3.1).
 
 All functions work on arrays as well, one set of parameters for each element: so they serve
 tensors and channels alike.
@@ -34,7 +34,7 @@ _RANGES = {"i8": (-128, 127), "i16": (-32768, 32767), "i32": (-(1 << 29), (1 << 
 
 @attrs.frozen(eq=False)
 class Parameters:
-    """``real = scale * (q - offset)``; arrays of one shape, () for a whole tensor."""
+    """Scale and offset of quantized tensors: ``real = scale * (q - offset)``."""
 
     scale: Float32s
     offset: Int32s
@@ -43,7 +43,7 @@ class Parameters:
 def choose_parameters(
     low: npt.ArrayLike, high: npt.ArrayLike, schema: Schema, elem: str
 ) -> Parameters:
-    """Compute Glow's ``chooseQuantizationParams`` for the float32 range ``low`` to ``high``.
+    """Compute scale and offset for a float32 range (Glow's ``chooseQuantizationParams``).
 
     The range is widened to hold zero. ``elem`` is i8, i16 or i32. A range of zeros gets the scale
     0.1, and so do ranges so small that Glow's scale would be no normal float32.
@@ -101,7 +101,7 @@ def choose_bias_parameters(
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> Parameters:
-    """Compute Glow's ``specializeBiasQuantizationParams`` from a bias's ``own`` parameters.
+    """Compute a bias's parameters (Glow's ``specializeBiasQuantizationParams``).
 
     The scale becomes that of the products, input times weight, where that is larger or the bias
     ``is_zero`` anyway: a bias finer than what it is added to gains nothing. An Int32 bias has no
@@ -120,7 +120,7 @@ def choose_bias_and_weights(
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> tuple[Parameters, Parameters]:
-    """Compute Glow's ``specializeBiasWeightsQuantizationParams``, for scales by channel.
+    """Compute the parameters of bias and weights for each output channel.
 
     Returns the parameters of bias and weights. Where an Int32 bias would saturate on the scale of
     the products, the scale of the weights is enlarged until it does not.
@@ -138,7 +138,7 @@ def choose_bias_and_weights(
 
 
 def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.NDArray[Any]:
-    """Compute Glow's ``quantize``: ``clip(rne(fl(fl(x / S) + O)))`` in the dtype of ``elem``.
+    """Quantize values: ``clip(rint(float32(float32(x / scale) + offset)))``.
 
     ``parameters`` broadcast with ``values``.
     """
@@ -148,7 +148,7 @@ def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.ND
 
 
 def count_saturated(values: npt.ArrayLike, parameters: Parameters, elem: str) -> int:
-    """Return how many values lie more than a step beyond the integers."""
+    """Count the values that exceed the quantized range by more than one step."""
     placed, limits = _placed(values, parameters), np.iinfo(ELEM_DTYPES[elem])
     return int(((placed < limits.min - 1) | (placed > limits.max + 1)).sum())
 
@@ -177,7 +177,7 @@ _Word = TypeVar("_Word", bound=str)
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """Settings of a quantization; the defaults are Glow's."""
+    """Quantization settings; the defaults are Glow's."""
 
     schema: Schema = "asymmetric"
     elem: Elem = "i8"

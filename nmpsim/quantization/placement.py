@@ -1,4 +1,4 @@
-"""Choice of the operations to quantize, with reasons for the others."""
+"""Choice of the operations to quantize, with reasons for leaving others in float32."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROBE = Quantization(1.0, 0, 0.0, 0.0)
 
 @attrs.frozen
 class Placements:
-    """The quantized values, and a reason for every node whose results stay float."""
+    """Quantized values, and the reason for each node that stays float."""
 
     quantized: frozenset[Value]
     reasons: dict[Value, str]
@@ -37,7 +37,7 @@ class Placements:
 def choose_placements(
     graph: Graph, settings: Settings, tables: Container[Value] = ()
 ) -> Placements:
-    """Decide for every node whether it is quantized; ``tables`` are looked-up results.
+    """Choose the nodes to quantize; ``tables`` are results of look-up tables.
 
     What computes is quantized if the device has a unit for it; what moves values, if it moves
     quantized ones or if something quantized reads them.
@@ -132,14 +132,14 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @attrs.frozen(eq=False)
 class ElementwiseChain:
-    """A result that is a function of each element of one other value."""
+    """Chain of elementwise nodes that computes a function of one value."""
 
     source: Value
     nodes: tuple[Node, ...]
     """Nodes that compute it, in order; the last one makes the result."""
 
     def evaluate(self, graph: Graph, reals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Evaluate the function of real numbers; undefined results are 0."""
+        """Evaluate the function in float64; undefined results are 0."""
         known = {self.source: reals}
         with np.errstate(all="ignore"):
             for node in self.nodes:
@@ -148,7 +148,7 @@ class ElementwiseChain:
 
 
 def find_lookup_chains(graph: Graph, settings: Settings) -> dict[Value, ElementwiseChain]:
-    """Return the results of an 8-bit program that are best looked up.
+    """Find the elementwise chains that one look-up table replaces, by result.
 
     Not a limit alone, which the operation before it can have, nor one operation that the device
     does itself.

@@ -1,4 +1,4 @@
-"""Glow's profile: the range of each result of a network, as ``-dump-profile`` writes it.
+"""Glow profiles: reading them, and finding the range of each value of a program.
 
 The file is YAML in three documents: the version of Glow's tools, a hash of the graph, and a list
 with ``NodeOutputName`` (``NAME:RESULT``), ``Min``, ``Max`` and ``Histogram`` of each result. The
@@ -36,7 +36,7 @@ _ENTRY = "a list of NodeOutputName, Min, Max, Histogram, as -dump-profile writes
 
 @attrs.frozen
 class Range:
-    """Smallest and largest value, exact in float32."""
+    """Smallest and largest value of a tensor, exact in float32."""
 
     low: float
     high: float
@@ -52,7 +52,7 @@ class Range:
 
 
 def read_profile(path: Path) -> dict[str, Range]:
-    """Read ranges by node name, or ``NAME:RESULT`` for results other than the first.
+    """Read the range of each node of a Glow profile, YAML or short text.
 
     Histograms are not read: Glow looks at them only where it is told to calibrate by them.
 
@@ -157,7 +157,7 @@ def _no_profile(place: Place, found: str, hint: str | None = None) -> UserError:
 
 
 class ProfileLookup:
-    """Lookup of a profile's ranges by LIR names.
+    """Lookup of a profile's ranges by LIR name.
 
     Glow names what it makes after the profile was taken like what it replaces, with another
     ``__N``. So a name is known by itself; else by what is left of it without its ``__N``, if all
@@ -171,11 +171,11 @@ class ProfileLookup:
             self._alike[strip_numeric_suffix(name)].add(range_)
 
     def get(self, name: str) -> Range | None:
-        """Return the range under exactly this name."""
+        """Return the range that is recorded under exactly this name, or None."""
         return self._profile.get(name)
 
     def find(self, name: str, but: Range | None = None) -> Range | None:
-        """Return the range under a name or a unique similar name other than that of ``but``."""
+        """Return the range under a name, or under the only similar name; None if unknown."""
         if name in self._profile:
             return self._profile[name]
         alike = self._alike.get(strip_numeric_suffix(name), set())
@@ -184,7 +184,7 @@ class ProfileLookup:
 
 
 def find_profile_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Value, Range]:
-    """Return the ranges of the float values that a profile knows.
+    """Return the ranges of a program's float values that a profile contains.
 
     Raises QUANT005 if the profile has other ranges for the constants: it is another network's.
     """

@@ -1,4 +1,4 @@
-"""Rewriting of a float program and its scales to the quantized program."""
+"""Rewriting of a float program to the quantized program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from nmpsim.quantization.scales import ValueScales, get_parameters, make_tensor_
 
 @attrs.frozen(eq=False)
 class RewrittenProgram:
-    """The quantized module, and facts about its values."""
+    """Quantized module, with the writers and names of its results."""
 
     module: Module
     last_writers: dict[Value, tuple[Node, str]]
@@ -56,7 +56,7 @@ def rewrite(
     settings: Settings,
     chains: Mapping[Value, ElementwiseChain],
 ) -> RewrittenProgram:
-    """Return the quantized program of a float program.
+    """Write the quantized program of a float program.
 
     ``quantized`` says which values are, ``scales`` how, ``chains`` which are looked up.
     """
@@ -224,7 +224,7 @@ _DUMMY = Quantization(1.0, 0, 0.0, 0.0)
 
 @attrs.frozen
 class InstructionForm:
-    """An instruction that replaces a float one: opcode, tensors read, and attributes."""
+    """Opcode, operands and attributes of an instruction that replaces a float one."""
 
     opcode: str
     sources: tuple[Tensor, ...]
@@ -251,7 +251,7 @@ def quantize_weighted_layer(
 def quantize_slice_bias(
     node: Node, builder: QuantizedModuleBuilder, settings: Settings
 ) -> Tensor | None:
-    """Return the quantized bias that ``batchedadd`` adds to a constant product, or None.
+    """Return the quantized bias of a ``batchedadd`` after a constant product, or None.
 
     Glow makes these two of a fully connected layer, and quantizes the bias as that layer's.
     """

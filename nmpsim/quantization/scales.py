@@ -1,4 +1,4 @@
-"""Choice of scales and offsets, and of the values that share them.
+"""Choice of a scale and an offset for each value, and of the values that share them.
 
 A value gets the parameters of its own range, but where an operation moves raw integers (max pool,
 transpose, view, concatenation) all it touches share those of one value.
@@ -22,7 +22,7 @@ from nmpsim.quantization.profile import Range
 
 
 class ValueScales:
-    """The quantized type of every value, whether or not it is needed."""
+    """Quantized type of each value of a program."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ValueScales:
         self._require_ranges()
 
     def get_type(self, value: Value) -> TensorType:
-        """Return the value's type as a quantized tensor."""
+        """Return the quantized type of a value."""
         elem, range_ = self._settings.elem, self._shared_range(self._root(value))
         chosen = choose_parameters(range_.low, range_.high, self._settings.schema, elem)
         return make_tensor_type(elem, value.type.shape, chosen)
@@ -141,7 +141,7 @@ class ValueScales:
 
 
 def find_constant_range(array: npt.NDArray[Any], name: str) -> Range:
-    """Return the range of a constant; raise QUANT002 if it is not finite."""
+    """Return the range of a constant; raise QUANT002 if a value is not finite."""
     if np.isfinite(array).all():
         return Range.from_values(array)
     raise fail(
@@ -153,11 +153,11 @@ def find_constant_range(array: npt.NDArray[Any], name: str) -> Range:
 
 
 def make_tensor_type(elem: str, shape: tuple[int, ...], chosen: Parameters) -> TensorType:
-    """Return a type with these parameters (of a whole tensor)."""
+    """Return a quantized tensor type with one scale and offset."""
     return make_quantized_type(elem, shape, float(chosen.scale), int(chosen.offset))
 
 
 def get_parameters(type_: TensorType) -> Parameters:
-    """Return the parameters of a quantized type."""
+    """Return the scale and offset of a quantized type."""
     quant = type_.quant or Quantization(1.0, 0, 0.0, 0.0)
     return Parameters(np.asarray(quant.scale, np.float32), np.asarray(quant.offset, np.int32))

@@ -1,4 +1,4 @@
-"""Constant folding: nodes whose inputs are all known, mostly shapes that a file computes."""
+"""Constant folding of nodes whose inputs are all known, mostly computed shapes."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ FOLDED_OPERATORS = frozenset(("Constant", "Shape", "Size", *_FOLDS))
 def extract_constants(
     graph: Graph, mappings: dict[int, OperatorMapping], problems: Problems
 ) -> Graph:
-    """Return the graph without nodes that only hold or rename a constant.
+    """Return a graph without the nodes that only define or rename a constant.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def _constant(node: Node) -> Array:
 
 
 def fold_node(lowering: Lowering, node: Node) -> Array | None:
-    """Return the values of a node if all its inputs are known, otherwise None.
+    """Compute the result of a node whose inputs are all constant; return None for other nodes.
 
     Raises
     ------

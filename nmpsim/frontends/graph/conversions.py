@@ -24,7 +24,7 @@ from nmpsim.frontends.module_builder import Value
 
 
 def get_value_kind(lowering: Lowering, name: str, value: Value) -> Kind:
-    """Return the kind of a tensor, given its value."""
+    """Return the quantization of a tensor, or the name of its element type if it has none."""
     quant, dtype = value.type.quant, np.dtype(value.type.dtype).name
     if quant is None:
         return dtype
@@ -36,7 +36,7 @@ def get_value_kind(lowering: Lowering, name: str, value: Value) -> Kind:
 
 
 def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
-    """Lower QuantizeLinear; several scales or zero points become separate operations."""
+    """Lower QuantizeLinear with one scale, or with a scale for each index of an axis."""
     result = read_quantization(
         op.lowering.constants, op.name, op.node.get_input(1), op.node.get_input(2)
     )
@@ -53,7 +53,7 @@ def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
 
 
 def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
-    """Lower DequantizeLinear; a constant is folded."""
+    """Lower DequantizeLinear with one scale or several; fold it if its input is constant."""
     lowering, name = op.lowering, op.names[0]
     given = read_quantization(lowering.constants, name, op.node.get_input(1), op.node.get_input(2))
     if lowering.is_constant(name):
@@ -76,7 +76,7 @@ def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
 
 
 def emit_dequantize(op: OperatorContext, value: Value) -> Value:
-    """Emit the conversion of integers to float32."""
+    """Emit the conversion of a quantized value to float32 and return the result."""
     return op.emit("dequantize", value, kind=FLOAT)
 
 
@@ -150,7 +150,7 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
 
 
 def broadcast_scalar(op: OperatorContext, value: Value, shape: Shape) -> Value:
-    """Return a float tensor filled with the number in a value of one element."""
+    """Broadcast a float value of one element to a shape."""
     count = math.prod(shape)
     wide = op.allocate(FLOAT, (count,))
     op.touch(wide)
@@ -161,12 +161,12 @@ def broadcast_scalar(op: OperatorContext, value: Value, shape: Shape) -> Value:
 
 
 def lower_cast(op: OperatorContext, *, to: int = 0) -> LoweringResult:
-    """Lower Cast between floats, integers and truth values; from 8-bit integers to any of these."""
+    """Lower Cast between floats, integers and truth values."""
     return _cast(op, ONNX_DTYPES.get(to, ""), to)
 
 
 def lower_cast_like(op: OperatorContext) -> LoweringResult:
-    """Lower CastLike: Cast to the type of the second operand."""
+    """Lower CastLike, which casts to the element type of the second operand."""
     lowering, (name, like) = op.lowering, (op.names[0], op.node.get_input(1))
     if lowering.is_constant(like):
         dtype = str(lowering.get_constant(like).dtype)

@@ -1,4 +1,4 @@
-"""Convolutions of floats and of integers, plain and transposed."""
+"""Lowering of convolutions and transposed convolutions, on floats and on integers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nmpsim.frontends.module_builder import Value, make_quantized_type
 
 
 def lower_convolution(op: OperatorContext) -> LoweringResult:
-    """Lower Conv with constant filters [O, I / group, ...]."""
+    """Lower Conv with constant filters [O, I / groups, ...], on floats or on integers."""
     if op.sources:
         window, groups, filters = read_convolution(op, get_signed_weights(op))
         image = as_image(op, op.read(0, CHANNELS_LAST))
@@ -32,7 +32,7 @@ def lower_convolution(op: OperatorContext) -> LoweringResult:
 
 
 def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, Array]:
-    """Return the window of a convolution, its groups, and the filters as OHWI."""
+    """Return window, group count and filters [O, H, W, I / groups] of a convolution."""
     shape, attributes = op.get_image_shape(), op.node.attributes
     groups = int(attributes.get("group", 1))
     require(
@@ -49,7 +49,7 @@ def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, 
 
 
 def restore_rank(op: OperatorContext, image: Value) -> Value:
-    """Return an image as a sequence if the operand is one."""
+    """Remove the row dimension of an image if the node's operand is a sequence [N, C, L]."""
     return image if len(op.get_shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
 
 
@@ -69,7 +69,7 @@ def _window_words(window: Window, groups: int) -> dict[str, Any]:
 def convolve_floats(
     op: OperatorContext, value: Value, filters: Array, bias: Array, window: Window, groups: int
 ) -> Value:
-    """Emit a convolution of floats; ``filters`` are OHWI."""
+    """Emit a float32 convolution with filters [O, H, W, I / groups]."""
     image = as_image(op, value)
     constants = (
         op.lowering.add_float_constant(op.node.get_input(1), filters),
@@ -81,14 +81,14 @@ def convolve_floats(
 
 
 def get_float_weights(op: OperatorContext, index: int) -> Array:
-    """Return the values of a constant float input."""
+    """Return a constant float32 input of a node."""
     values = op.get_constant(index)
     require(values.dtype == np.float32, f"weights of {values.dtype}")
     return values
 
 
 def get_float_bias(op: OperatorContext, outs: int) -> Array:
-    """Return the constant bias of each output channel, zeros if there is none."""
+    """Return the constant float32 bias [outs], or zeros if the node has no bias."""
     if not op.node.get_input(2):
         return np.zeros(outs, np.float32)
     given = get_float_weights(op, 2)
@@ -100,7 +100,7 @@ def get_float_bias(op: OperatorContext, outs: int) -> Array:
 
 
 def lower_transposed_convolution(op: OperatorContext, *, group: int = 1) -> LoweringResult:
-    """Lower ConvTranspose of floats with constant filters [I, O / group, ...]."""
+    """Lower ConvTranspose on floats with constant filters [I, O / groups, ...]."""
     shape, filters = op.get_image_shape(), get_float_weights(op, 1)
     window = _transposed_window(op, shape, filters.shape, group)
     image, outs = as_image(op, op.read(0, CHANNELS_LAST)), filters.shape[1] * group
@@ -151,14 +151,14 @@ def _transposed_window(op: OperatorContext, shape: Shape, filters: Shape, groups
 
 
 def get_signed_weights(op: OperatorContext) -> Array:
-    """Return the integer weights as the module stores them: signed."""
+    """Return the integer weights of a node, unsigned ones shifted to the signed type."""
     return op.lowering.to_signed(op.lowering.get_constant(op.names[1]))
 
 
 def convolve_integers(
     op: OperatorContext, image: Value, filters: Array, window: Window, groups: int
 ) -> Value:
-    """Emit a convolution of integers; ``filters`` are OHWI."""
+    """Emit an integer convolution with filters [O, H, W, I / groups]."""
     lowering, source, weights = op.lowering, *op.sources[:2]
     outs = len(filters)
     scales, zeros = get_channel_parameters(weights, outs)
@@ -184,7 +184,7 @@ def convolve_integers(
 def get_channel_parameters(
     weights: QuantizedTensor, outs: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Return scale and stored zero point of each output channel."""
+    """Return scale [outs] and signed zero point [outs] of each output channel of weights."""
     count = weights.scales.size
     require(count in (1, outs), f"{count} scales for {outs} output channels")
     zeros = weights.zero_points - UNSIGNED_OFFSETS.get(weights.dtype, 0)
@@ -192,7 +192,7 @@ def get_channel_parameters(
 
 
 def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
-    """Return the bias of each output channel on the scale of the sum, zeros if there is none."""
+    """Add the bias [outs] as a constant, zeros if the node has no bias."""
     values = np.zeros(outs, np.int32)
     if op.bias:
         values = op.lowering.get_constant(op.bias)
@@ -209,7 +209,7 @@ def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
 
 
 def lower_integer_transposed_convolution(op: OperatorContext, *, group: int = 1) -> LoweringResult:
-    """Lower ConvTranspose of integers: a convolution of the spread image by flipped filters."""
+    """Lower ConvTranspose on integers as a convolution of the input with zeros inserted."""
     shape, filters = op.get_image_shape(), get_signed_weights(op)
     window = _transposed_window(op, shape, filters.shape, group)
     extents = [(k - 1) * d for k, d in zip(window.kernel, window.dilation, strict=True)]
@@ -230,7 +230,7 @@ def convolve_spread_image(
     before: tuple[int, int],
     groups: int,
 ) -> Value:
-    """Emit a convolution of an image with ``stride - 1`` zeros after each row and column.
+    """Emit an integer convolution of an image with ``stride - 1`` zeros between its pixels.
 
     Parameters
     ----------

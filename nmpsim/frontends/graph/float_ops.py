@@ -1,4 +1,4 @@
-"""Elementwise operators on floats and truth values, which the host computes.
+"""Lowering of elementwise operators on floats and truth values, which the host computes.
 
 ONNX Runtime also computes them in float32, but adds in another order, so the last bit may differ.
 """
@@ -81,12 +81,12 @@ LOGIC_OPCODES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def lower_unary(op: OperatorContext) -> LoweringResult:
-    """Lower a function of each value."""
+    """Lower an elementwise function of one tensor, such as Exp."""
     return op.emit_result(UNARY_OPCODES[op.kind], op.read())
 
 
 def lower_variadic(op: OperatorContext) -> LoweringResult:
-    """Lower an operator on two or more tensors, combined from left to right."""
+    """Lower Add, Max and other operators on two or more tensors, from left to right."""
     operands = op.read_broadcast()
     check_element_types(operands, ("float",))
     total = operands[0]
@@ -100,7 +100,7 @@ def lower_variadic(op: OperatorContext) -> LoweringResult:
 
 
 def lower_logic(op: OperatorContext) -> LoweringResult:
-    """Lower a comparison or logical operator; Greater is Less with exchanged operands."""
+    """Lower a comparison or a logical operator."""
     opcode, elems = LOGIC_OPCODES[op.kind]
     operands = op.read_broadcast()
     check_element_types(operands, elems)
@@ -109,7 +109,7 @@ def lower_logic(op: OperatorContext) -> LoweringResult:
 
 
 def lower_where(op: OperatorContext) -> LoweringResult:
-    """Lower Where: the second operand where the first is true, otherwise the third."""
+    """Lower Where, which selects elements of the second or third operand by a condition."""
     condition, *operands = op.read_broadcast()
     check_element_types([condition], ("bool",))
     check_element_types(operands, _NUMBERS)
@@ -117,7 +117,7 @@ def lower_where(op: OperatorContext) -> LoweringResult:
 
 
 def lower_expand(op: OperatorContext) -> LoweringResult:
-    """Lower Expand to a constant shape."""
+    """Lower Expand, which broadcasts a tensor to a constant shape."""
     own, given = op.get_shape(), op.get_integers(1)
     try:
         shape = tuple(int(dim) for dim in np.broadcast_shapes(own, tuple(given)))
@@ -130,13 +130,13 @@ def lower_expand(op: OperatorContext) -> LoweringResult:
 
 
 def lower_leaky_relu(op: OperatorContext, *, alpha: float = 0.01) -> LoweringResult:
-    """Lower LeakyRelu."""
+    """Lower LeakyRelu: ``x`` if positive, otherwise ``alpha * x``."""
     require(math.isfinite(alpha), str({"Alpha": alpha}))
     return op.emit_result("leakyrelu", op.read(), Alpha=alpha)
 
 
 def lower_clip(op: OperatorContext) -> LoweringResult:
-    """Lower Clip with limits that are attributes or constants."""
+    """Lower Clip with constant limits."""
     limits = []
     for index, (name, default) in enumerate((("min", -_MAX_FLOAT), ("max", _MAX_FLOAT)), 1):
         limit = op.node.attributes.get(name, default)
@@ -150,7 +150,7 @@ def lower_clip(op: OperatorContext) -> LoweringResult:
 
 
 def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
-    """Lower Elu, Celu and Selu.
+    """Lower the exponential linear units Elu, Celu and Selu.
 
     ``gamma * (max(x, 0) + alpha * (exp(min(x, 0)) - 1))``; the exponent of Celu is over alpha.
     """
@@ -171,7 +171,7 @@ def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
 def lower_hard_sigmoid(
     op: OperatorContext, *, alpha: float = 0.2, beta: float = 0.5
 ) -> LoweringResult:
-    """Lower HardSigmoid, ``clip(alpha * x + beta, 0, 1)``, and HardSwish, x times it."""
+    """Lower HardSigmoid, ``clip(alpha * x + beta, 0, 1)``, and HardSwish, ``x`` times that."""
     is_swish, value = op.kind == "HardSwish", op.read()
     alpha, beta = (1 / 6, 0.5) if is_swish else (alpha, beta)
     scaled = op.emit_result("elementmul", value, op.add_filled_constant(value.shape, alpha))
@@ -181,7 +181,7 @@ def lower_hard_sigmoid(
 
 
 def lower_prelu(op: OperatorContext) -> LoweringResult:
-    """Lower PRelu, ``max(x, 0) + slope * min(x, 0)``: one of the two is always zero."""
+    """Lower PRelu as ``max(x, 0) + slope * min(x, 0)``."""
     lowering, shape, slopes = op.lowering, op.get_shape(), op.names[1]
     if lowering.opset < 7 and len(op.get_shape(1)) == 1:  # one for each channel
         slopes = f"{op.name}_slopes"
@@ -245,7 +245,7 @@ def lower_response_normalization(
     beta: float = 0.75,
     bias: float = 1.0,
 ) -> LoweringResult:
-    """Lower LRN over an odd number of channels."""
+    """Lower LRN (local response normalization) over an odd number of channels."""
     shape = op.get_shape()
     require(len(shape) == 4 and size > 0 and size % 2, f"{size} channels of {list(shape)}")
     value = op.read(0, CHANNELS_LAST)

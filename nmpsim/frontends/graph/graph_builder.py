@@ -1,4 +1,4 @@
-"""Construction of graphs from files that declare the kind and shape of their tensors."""
+"""Base of the readers that build a graph from a file with declared tensor kinds and shapes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _REFUSED = "nmpsim.Refused"
 
 
 class GraphBuilder(ABC):
-    """Builder of a graph; a subclass for each format names its tensors."""
+    """Base class of graph builders; each file format has a subclass."""
 
     def __init__(self) -> None:
         self.steps: list[Node] = []
@@ -47,7 +47,7 @@ class GraphBuilder(ABC):
         self._title = ""
 
     def build_graph(self, inputs: Mapping[str, tuple[str, Shape]], outputs: Sequence[str]) -> Graph:
-        """Return the graph, given the element type and shape of each input."""
+        """Return the graph, given element type and shape of each input and the output names."""
         kinds = {name: one.kind for name, one in self._declarations.items()}
         return Graph(
             tuple(self.steps),
@@ -61,11 +61,11 @@ class GraphBuilder(ABC):
         )
 
     def begin_operator(self, index: int, title: str) -> None:
-        """Begin an operator of the file, given its number and its label in messages."""
+        """Set number and label of the operator whose nodes are added next."""
         self._index, self._title, self._first_step = index, title, len(self.steps)
 
     def try_translate(self, translate: Callable[[], None], problems: Problems) -> None:
-        """Translate the operator; if it is not supported, add the problem and a placeholder.
+        """Translate the current operator; record a problem and add a placeholder if that fails.
 
         With the placeholder for its results, operators that read them are checked too.
         """
@@ -81,14 +81,14 @@ class GraphBuilder(ABC):
 
     @abstractmethod
     def get_name(self, tensor: Any) -> str:
-        """Return the name of a tensor of the file; it is declared at its first use."""
+        """Return the name of a tensor of the file, which is declared at its first use."""
 
     @abstractmethod
     def outputs(self) -> Iterator[str]:
-        """Yield the names of the operator's results; each is declared before it is yielded."""
+        """Declare the current operator's results and yield their names."""
 
     def get_first_output(self) -> str:
-        """Return the name of the first result: the default output of a node."""
+        """Return the name of the current operator's first result."""
         return next(self.outputs())
 
     # --- tensors -----------------------------------------------------------------------------
@@ -103,12 +103,12 @@ class GraphBuilder(ABC):
         return candidate
 
     def name_layer(self, name: str, layer: str) -> None:
-        """Set the name of the layers that compute a tensor."""
+        """Set the layer name of the instructions that compute a tensor."""
         if layer != name:
             self._layers[name] = layer
 
     def declare(self, name: str, kind: Kind, shape: Shape) -> str:
-        """Declare kind and shape of a tensor; return its name."""
+        """Declare kind and shape of a tensor, and return its name."""
         own = attrs.evolve(kind, name=name) if isinstance(kind, QuantizedTensor) else kind
         self._declarations[name] = TensorDeclaration(own, shape)
         return name
@@ -118,18 +118,18 @@ class GraphBuilder(ABC):
         return name in self._declarations
 
     def get_kind(self, name: str) -> Kind:
-        """Return the declared kind of a tensor."""
+        """Return the declared quantization or element type of a tensor."""
         return self._declarations[name].kind
 
     def get_quantization(self, name: str) -> QuantizedTensor:
-        """Return the declared quantization of a tensor; raise UnsupportedError if it has none."""
+        """Return the declared quantization of a tensor."""
         kind = self.get_kind(name)
         if isinstance(kind, str):
             raise UnsupportedError(f"{name} is {kind}")
         return kind
 
     def add_constant(self, name: str, values: Array, kind: Kind = "") -> str:
-        """Add a constant; return its name."""
+        """Add a constant under a unique name, which is returned."""
         name = self.unique_name(name)
         self.constants[name] = values
         if kind:
@@ -139,7 +139,7 @@ class GraphBuilder(ABC):
     # --- nodes -------------------------------------------------------------------------------
 
     def add_node(self, op: str, inputs: Sequence[Any], *outputs: str, **attributes: Any) -> str:
-        """Add a node; return the name of its first output.
+        """Add a node, and return the name of its first output.
 
         Inputs are tensors of the file or names. An attribute that is None is left out.
         """
@@ -152,7 +152,7 @@ class GraphBuilder(ABC):
     def add_instruction(
         self, opcode: str, inputs: Sequence[Any], *output: str, **words: Any
     ) -> str:
-        """Add a node for one LIR instruction; return the name of its output.
+        """Add a node that stands for one LIR instruction, and return the name of its output.
 
         Keyword arguments in lower case are arguments of
         :func:`~nmpsim.frontends.graph.operation.lower_instruction`, others are attributes of the
@@ -170,14 +170,14 @@ class GraphBuilder(ABC):
         limits: Limits | None = None,
         **attributes: Any,
     ) -> None:
-        """Add a node that is computed on integers, named as in ONNX."""
+        """Add a node for an ONNX operator that is computed on integers."""
         result = self.get_quantization(self.add_node(kind, sources, *output, **attributes))
         quantized = tuple(map(self.get_quantization, sources))
         integers = IntegerOperation(kind, quantized, result, bias, limits)
         self.steps[-1] = attrs.evolve(self.steps[-1], integers=integers)
 
     def add_table(self, source: str, results: Array, *outputs: str) -> str:
-        """Add a look-up table, given the result for every stored integer, the lowest first."""
+        """Add a look-up table, and return the name of its output."""
         output, *_ = outputs or (self.get_first_output(),)
         kind = self.get_quantization(output)
         dtype = "int8" if results.size == 256 else "int16"

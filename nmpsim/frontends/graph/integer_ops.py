@@ -1,4 +1,4 @@
-"""Elementwise operators on integers: sums, products, look-up tables, concatenation."""
+"""Lowering of elementwise operators on integers: sums, products, look-up tables, concatenation."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _OPCODES = {"Add": "elementadd", "Mul": "elementmul", "Sub": "elementsub"}
 
 
 def get_unsigned_attribute(op: OperatorContext) -> dict[str, Any]:
-    """Return the attribute of instructions that round the zero point of uint8 as a float32."""
+    """Return the LIR attribute ``Unsigned`` if the result of a node is uint8, else no attribute."""
     is_unsigned = isinstance(op.result, QuantizedTensor) and op.result.dtype == "uint8"
     return {"Unsigned": 1} if is_unsigned else {}
 
 
 def lower_integer_pair(op: OperatorContext) -> LoweringResult:
-    """Lower Add, Mul and Sub of integers, either operand broadcast."""
+    """Lower Add, Mul or Sub of two quantized tensors, which are broadcast."""
     operands = op.read_broadcast()
     words = {} if op.kind == "Sub" else get_unsigned_attribute(op)
     return op.apply_limits(op.emit_result(_OPCODES[op.kind], *operands, **words))
 
 
 def lower_integer_clip(op: OperatorContext) -> LoweringResult:
-    """Lower a ReLU or clip between any two scales."""
+    """Lower Relu or Clip of a quantized tensor, whose result may have another scale."""
     op.limits = op.limits or (0.0, None)
     return op.apply_limits(op.read())
 
@@ -123,14 +123,14 @@ arguments."""
 
 
 def lower_scalar_function(op: OperatorContext) -> LoweringResult:
-    """Lower a function of one 8-bit value to a look-up table."""
+    """Lower an elementwise function of 8-bit integers, such as Sigmoid, to a look-up table."""
     function = SCALAR_FUNCTIONS[op.kind]
     given = bind_attributes(function, op.node.attributes)
     return emit_lookup_table(op, lambda x: function(x, **given))
 
 
 def lower_integer_division(op: OperatorContext) -> LoweringResult:
-    """Lower the division of 8-bit values by one constant number to a look-up table."""
+    """Lower the division of 8-bit integers by a constant number to a look-up table."""
     if len(op.sources) == 2:
         other = op.sources[1]
         divisor = op.lowering.get_constant(other.name).astype(np.float32)
@@ -145,7 +145,7 @@ def lower_integer_division(op: OperatorContext) -> LoweringResult:
 
 
 def emit_lookup_table(op: OperatorContext, function: Callable[[Floats], Any]) -> LoweringResult:
-    """Emit a table of the 256 results of a function and of the fused clip."""
+    """Emit a look-up table of 256 entries for an elementwise function and the fused clip."""
     low, high = op.limits or (-np.inf, None)
     high = np.inf if high is None else high
     return _look_up(op, op.read(), op.sources[0], lambda x: np.clip(function(x), low, high))
@@ -188,7 +188,7 @@ def _table(
 
 
 def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
-    """Lower Concat of integers; parts on another scale are rescaled by a table."""
+    """Lower Concat of quantized tensors, rescaling those whose scale differs from the result's."""
     assert isinstance(op.result, QuantizedTensor)
     require(op.limits is None, "a clip of parts")
     axis = normalize_concat_axis(op, list(range(len(op.names))), axis)

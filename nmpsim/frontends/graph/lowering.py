@@ -1,4 +1,4 @@
-"""Tensors of a graph while it is lowered to LIR: layouts, shapes, constants.
+"""State of a graph that is being lowered to LIR: tensors, layouts, shapes, constants.
 
 ONNX and PyTorch have channels second; the device and TFLite have them last. A tensor is stored in
 one layout or in both: ``PLAIN``, the order of the file, and ``CHANNELS_LAST``; these are the same
@@ -50,17 +50,17 @@ _ELEMS = {
 
 
 def move_channels_last(dims: Sequence[int]) -> Shape:
-    """Return one number per dimension with the second one moved to the end."""
+    """Reorder one number per dimension from [N, C, ...] to [N, ..., C]."""
     return (dims[0], *dims[2:], dims[1]) if len(dims) > 2 else tuple(dims)
 
 
 def move_channels_second(dims: Sequence[int]) -> Shape:
-    """Return one number per dimension with the last one moved to the second place."""
+    """Reorder one number per dimension from [N, ..., C] to [N, C, ...]."""
     return (dims[0], dims[-1], *dims[1:-1])
 
 
 class Lowering:
-    """State of lowering one graph."""
+    """State of a graph that is being lowered: tensors computed so far, layouts and constants."""
 
     def __init__(
         self, graph: Graph, steps: Sequence[Node], builder: ModuleBuilder, place: Place
@@ -94,15 +94,15 @@ class Lowering:
     # --- tensors -----------------------------------------------------------------------------
 
     def is_constant(self, name: str) -> bool:
-        """Return whether the values of a tensor are known."""
+        """Return whether the values of a tensor are known at compile time."""
         return name in self.constants
 
     def get_constant(self, name: str) -> Array:
-        """Return the values of a constant, as in the file."""
+        """Return the values of a constant, unchanged from the file."""
         return get_constant_values(self.constants, name)
 
     def get_integers(self, name: str, limit: int = 64) -> list[int]:
-        """Return the flattened values of a constant of at most ``limit`` integers."""
+        """Return a constant of at most ``limit`` integers as a flat list."""
         values = self.get_constant(name)
         require(
             values.dtype.kind in "iu" and values.size <= limit,
@@ -111,7 +111,7 @@ class Lowering:
         return [int(value) for value in values.reshape(-1)]
 
     def get_shape(self, name: str) -> Shape:
-        """Return the shape of a tensor, in the file's order."""
+        """Return the shape of a tensor in the dimension order of the file."""
         if name in self.constants:
             return self.get_constant(name).shape
         require(name in self._shapes, f"{name or 'an input'} is read before anything makes it")
@@ -126,21 +126,21 @@ class Lowering:
         return name in self.output_names
 
     def get_quantization(self, name: str) -> QuantizedTensor | None:
-        """Return scale and zero point of a tensor; None for floats and indices."""
+        """Return the quantization of a tensor, or None if it is not quantized."""
         return self.graph.quantization.get(name)
 
     def choose_layout(self, *names: str) -> Layout:
-        """Return the layout in which most tensors need no transposition."""
+        """Return the layout that avoids transpositions of the named tensors."""
         known = [self._stored[name] for name in names if name in self._stored]
         is_last = any(CHANNELS_LAST in stored and PLAIN not in stored for stored in known)
         return CHANNELS_LAST if is_last else PLAIN
 
     def to_nchw(self, dims: Sequence[int]) -> Shape:
-        """Reorder one number per dimension of the file to [N, C, ...]."""
+        """Reorder one number per dimension from the order of the file to [N, C, ...]."""
         return move_channels_second(dims) if self.graph.channels_last else tuple(dims)
 
     def define_placeholder(self, name: str) -> bool:
-        """Define a declared tensor whose node failed; return False if it is not declared."""
+        """Define a declared tensor whose node failed, and return whether it is declared."""
         declaration = self.graph.declarations.get(name)
         if declaration is None:
             return False
@@ -168,7 +168,7 @@ class Lowering:
         return value if type == value.type else self._reinterpreted(value, type)
 
     def make_tensor_type(self, kind: Kind, shape: Shape) -> TensorType:
-        """Return the LIR type of a tensor; unsigned integers are stored as signed ones."""
+        """Return the LIR type of a tensor; unsigned integers become signed ones."""
         self.check_size(shape)
         if isinstance(kind, str):
             require(kind in _ELEMS, f"{kind} without a scale")
@@ -179,12 +179,12 @@ class Lowering:
         return make_quantized_type(elem, shape, kind.scale, zero_point)
 
     def check_size(self, shape: Shape) -> None:
-        """Raise UnsupportedError for a shape that no tensor can have."""
+        """Raise UnsupportedError if a shape is empty or too large."""
         if (problem := find_size_problem(shape)) or min(shape, default=1) < 1:
             raise UnsupportedError(problem[0] if problem else f"a shape {list(shape)}")
 
     def to_signed(self, values: Array) -> Array:
-        """Return the integers of a constant as the module stores them: signed."""
+        """Return integers with unsigned types shifted to the signed type of the same width."""
         offset = UNSIGNED_OFFSETS.get(str(values.dtype))
         if offset is None:
             return values
@@ -193,7 +193,7 @@ class Lowering:
         return stored
 
     def bind_input(self, name: str, dtype: str, shape: Shape) -> str:
-        """Add an input of the program; return its name there."""
+        """Add an input of the program, and return its name in the program."""
         kind: Kind = dtype
         if quantization := self.get_quantization(name):
             require(
@@ -208,7 +208,7 @@ class Lowering:
     # --- results -----------------------------------------------------------------------------
 
     def define(self, name: str, value: Value, layout: Layout, is_own: bool) -> None:
-        """Store a value as a tensor of the graph.
+        """Set the value that holds a tensor of the graph.
 
         If the tensor is an output of the program and the node has allocated the buffer itself
         (``is_own``), the buffer becomes the output; otherwise the value is copied.
@@ -230,18 +230,18 @@ class Lowering:
         self._stored[name] = {layout: value}
 
     def define_constant(self, name: str, values: Array) -> None:
-        """Store the values of a tensor that is now known."""
+        """Set the values of a tensor that are known at compile time."""
         self._check_undefined(name)
         self.constants[name] = values
 
     def transpose_outputs(self, names: Sequence[str]) -> None:
-        """Transpose those tensors that are outputs of the model to the file's layout."""
+        """Transpose the model outputs among the named tensors to the layout of the file."""
         for name in names:
             if name in self.output_names and name in self._stored:
                 self.get_value(name, PLAIN)
 
     def check_output(self, name: str) -> None:
-        """Check that an output of the model is computed; copy it if it is a constant."""
+        """Raise UnsupportedError if a model output is not computed; copy it if it is a constant."""
         if name in self.constants and name not in self._stored:
             value = self.get_value(name)
             output = self.builder.add_output(self.output_names[name], value.type)
@@ -254,7 +254,7 @@ class Lowering:
         )
 
     def is_unsigned(self, name: str) -> bool:
-        """Return whether an output is uint8 or uint16 in the file."""
+        """Return whether a model output is uint8 or uint16 in the file."""
         if name in self.constants:
             return str(self.constants[name].dtype) in UNSIGNED_OFFSETS
         quantization = self.get_quantization(name)
@@ -262,7 +262,7 @@ class Lowering:
         return is_quantized and quantization is not None and quantization.dtype in UNSIGNED_OFFSETS
 
     def view(self, value: Value, shape: Shape) -> Value:
-        """Return all elements of a value with another shape."""
+        """Return a view of a value with another shape."""
         require(
             math.prod(shape) == math.prod(value.shape),
             f"shape {list(value.shape)} cannot be {list(shape)}",
@@ -272,12 +272,12 @@ class Lowering:
     def add_instruction(
         self, opcode: str, name: str, operands: Sequence[Value], **attributes: Any
     ) -> str:
-        """Add an instruction that computes a tensor; return its layer name."""
+        """Add an instruction that computes a tensor, and return its layer name."""
         layer = self.graph.layers.get(name, name)
         return self.builder.add_instruction(opcode, layer, operands, **attributes)
 
     def add_channel_constants(self, name: str, scales: Array, zeros: Array) -> tuple[Value, Value]:
-        """Return constants with the scale and the zero point of each channel."""
+        """Add two constants with the scale and the zero point of each channel."""
         zero_type = TensorType("index32", zeros.shape)
         return (
             self.add_float_constant(f"{name}_scales", scales),
@@ -285,13 +285,13 @@ class Lowering:
         )
 
     def add_float_constant(self, name: str, values: Array) -> Value:
-        """Return a new float32 constant."""
+        """Add a float32 constant and return it."""
         return self.builder.add_constant(name, values, TensorType("float", values.shape))
 
     def broadcast(
         self, name: str, layout: Layout, shape: Shape, wanted: QuantizedTensor | None
     ) -> Value:
-        """Return a tensor broadcast to a shape (in the file's order)."""
+        """Return a tensor broadcast to a shape, which is in the dimension order of the file."""
         own = self.get_shape(name)
         layout = self._effective_layout(layout, shape)
         if own == shape:

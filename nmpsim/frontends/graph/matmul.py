@@ -1,4 +1,4 @@
-"""Matrix products of floats and of quantized integers: MatMul and Gemm."""
+"""Lowering of matrix products: MatMul, Gemm and their integer forms."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EIGHT_BIT_TYPES = ("int8", "uint8")
 
 
 def get_matmul_shapes(op: OperatorContext) -> tuple[Shape, Shape]:
-    """Return the shapes of both operands; raise UnsupportedError if they do not fit."""
+    """Return the shapes of two matrix operands; raise UnsupportedError if they do not match."""
     shape, other = op.get_shape(0), op.get_shape(1)
     require(
         min(len(shape), len(other)) > 1 and shape[-1] == other[-2],
@@ -56,7 +56,7 @@ def _batch_shape(shape: Shape, other: Shape) -> Shape:
 
 
 def lower_matmul(op: OperatorContext) -> LoweringResult:
-    """Lower MatMul: constant weights become a fully connected layer, else a batch matmul."""
+    """Lower MatMul on floats to a fully connected layer or, without constants, a batch matmul."""
     shape, other = get_matmul_shapes(op)
     if op.lowering.is_constant(op.names[1]) and len(other) == 2:
         bias, weights = (
@@ -74,7 +74,7 @@ def lower_matmul(op: OperatorContext) -> LoweringResult:
 
 
 def emit_fully_connected(op: OperatorContext, value: Value, weights: Value, bias: Value) -> Value:
-    """Emit a fully connected layer on the last dimension of a value; weights are [ins, outs]."""
+    """Emit a fully connected layer on the last dimension, with weights [ins, outs]."""
     ins, outs = weights.shape
     rows = math.prod(value.shape[:-1])
     flat = op.view(value, (rows, ins))
@@ -88,7 +88,7 @@ def _parameters(op: OperatorContext, weights: Array, bias: Array) -> tuple[Value
 
 
 def lower_gemm(op: OperatorContext, *, alpha: float = 1.0, beta: float = 1.0) -> LoweringResult:
-    """Lower Gemm, ``alpha * A B + beta * C``; alpha is folded into constant weights."""
+    """Lower Gemm on floats: ``alpha * A @ B + beta * C``."""
     left = _matrix(op, 0, "transA")
     weights = None
     if op.lowering.is_constant(op.node.get_input(1)):
@@ -144,7 +144,7 @@ def _scale(op: OperatorContext, value: Value, factor: float) -> Value:
 
 
 def lower_integer_matmul(op: OperatorContext) -> LoweringResult:
-    """Lower MatMul of integers; two activations become one instruction per matrix product."""
+    """Lower MatMul on integers to a fully connected layer or one instruction per product."""
     shape, other = get_matmul_shapes(op)
     if op.kind == "MatMul" and op.lowering.is_constant(op.names[1]) and len(other) == 2:
         rows = op.view(op.read(0, PLAIN), (math.prod(shape[:-1]), shape[-1]))
@@ -176,7 +176,7 @@ def lower_integer_gemm(
     rows: Shape | None = None,
     shape: Shape | None = None,
 ) -> LoweringResult:
-    """Lower Gemm of integers with constant weights, or MatMul with a bias.
+    """Lower Gemm on integers with constant weights to a fully connected layer.
 
     alpha is part of the left operand's scale, as in ONNX Runtime. ``rows`` and ``shape`` are the
     shapes in which TFLite takes the input and the result.
@@ -227,7 +227,7 @@ def _connect_integers(op: OperatorContext, rows: Value, weights: Array) -> Value
 
 
 def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
-    """Lower MatMulInteger, ``(A - a_zero) (B - b_zero)`` in int32.
+    """Lower MatMulInteger: ``(A - a_zero_point) @ (B - b_zero_point)`` in int32.
 
     The right operand is a constant matrix, or has the same batch dimensions as the left one.
     """
@@ -250,7 +250,7 @@ def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
 
 
 def lower_conv_integer(op: OperatorContext) -> LoweringResult:
-    """Lower ConvInteger with constant filters [O, I / group, ...] to int32."""
+    """Lower ConvInteger, whose result is int32, with constant filters [O, I / groups, ...]."""
     filters = _centered_constant(op, 1, 3, 0)
     window, groups, ordered = read_convolution(op, filters)
     depth = filters.shape[1]
@@ -269,7 +269,7 @@ def lower_conv_integer(op: OperatorContext) -> LoweringResult:
 
 
 def lower_qgemm(op: OperatorContext, *, alpha: float = 1.0) -> LoweringResult:
-    """Lower QGemm without a result scale: ``float(A B + C) * (alpha * a_scale * b_scale)``."""
+    """Lower QGemm with a float result: ``float(A @ B + C) * (alpha * a_scale * b_scale)``."""
     node, constants, attributes = op.node, op.lowering.constants, op.node.attributes
     left, right = (
         read_quantization(constants, *(node.get_input(first + i) for i in range(3)))

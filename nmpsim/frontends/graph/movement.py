@@ -1,4 +1,4 @@
-"""Operators that move elements of any type: views, slices, padding, transposition."""
+"""Lowering of operators that move elements: views, slices, padding, transposition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Integers = Sequence[int]
 
 
 def emit_gather(op: OperatorContext, indices: Indices) -> Value:
-    """Emit gathers along axes of the file."""
+    """Emit gathers of constant indices along axes in the dimension order of the file."""
     value, rank = op.read_any_type(), len(op.get_shape())
     return emit_stored_gather(
         op, value, {op.find_stored_axis(axis, rank): at for axis, at in indices.items()}
@@ -37,7 +37,7 @@ def emit_gather(op: OperatorContext, indices: Indices) -> Value:
 
 
 def emit_stored_gather(op: OperatorContext, value: Value, indices: Indices) -> Value:
-    """Emit gathers along axes of the stored layout."""
+    """Emit gathers of constant indices along axes of the stored layout."""
     for axis, index in indices.items():
         shape = (*value.shape[:axis], len(index), *value.shape[axis + 1 :])
         type = TensorType("index64", index.shape)
@@ -47,12 +47,12 @@ def emit_stored_gather(op: OperatorContext, value: Value, indices: Indices) -> V
 
 
 def lower_identity(op: OperatorContext) -> LoweringResult:
-    """Lower Identity: the same tensor under another name."""
+    """Lower Identity to an alias."""
     return op.define_view(op.get_shape())
 
 
 def lower_dropout(op: OperatorContext) -> LoweringResult:
-    """Lower Dropout in inference mode, which drops nothing."""
+    """Lower Dropout in inference mode to an alias."""
     require(not op.node.get_input(2) or not op.get_constant(2).any(), "training")
     return lower_identity(op)
 
@@ -60,7 +60,7 @@ def lower_dropout(op: OperatorContext) -> LoweringResult:
 def lower_reshape(
     op: OperatorContext, *, shape: Integers | None = None, allowzero: int = 0
 ) -> LoweringResult:
-    """Lower Reshape to a constant shape; 0 keeps a dimension, -1 is inferred."""
+    """Lower Reshape to a constant shape, in which -1 is inferred and 0 keeps a dimension."""
     if shape is None or (not shape and op.node.get_input(1)):
         shape = op.get_integers(1)
     own = op.get_shape()
@@ -75,7 +75,7 @@ def lower_reshape(
 
 
 def lower_flatten(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
-    """Lower Flatten to two dimensions."""
+    """Lower Flatten, which reshapes to two dimensions."""
     own = op.get_shape()
     require(-len(own) <= axis <= len(own), f"dimension {axis} of {list(own)}")
     axis = axis + len(own) if axis < 0 else axis
@@ -85,7 +85,7 @@ def lower_flatten(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
 def normalize_axes(
     op: OperatorContext, axes: Integers | None, rank: int, index: int = 1
 ) -> list[int] | None:
-    """Return axes given as an attribute or a constant input, counted from 0; None if neither."""
+    """Return axes of an attribute or a constant input as non-negative; None if not given."""
     if axes is None:
         if not op.node.get_input(index):
             return None
@@ -95,7 +95,7 @@ def normalize_axes(
 
 
 def lower_squeeze(op: OperatorContext, *, axes: Integers | None = None) -> LoweringResult:
-    """Lower Squeeze: remove dimensions of 1."""
+    """Lower Squeeze, which removes dimensions of size 1."""
     own = op.get_shape()
     given = normalize_axes(op, axes, len(own))
     removed = [i for i, d in enumerate(own) if d == 1] if given is None else given
@@ -104,7 +104,7 @@ def lower_squeeze(op: OperatorContext, *, axes: Integers | None = None) -> Lower
 
 
 def lower_unsqueeze(op: OperatorContext, *, axes: Integers | None = None) -> LoweringResult:
-    """Lower Unsqueeze: insert dimensions of 1."""
+    """Lower Unsqueeze, which inserts dimensions of size 1."""
     own = op.get_shape()
     rank = len(own) + len(axes or op.get_integers(1))
     added = normalize_axes(op, axes, rank) or []
@@ -114,7 +114,7 @@ def lower_unsqueeze(op: OperatorContext, *, axes: Integers | None = None) -> Low
 
 
 def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> LoweringResult:
-    """Lower Transpose; a change between the two layouts becomes an alias and moves no data."""
+    """Lower Transpose; one between the two layouts becomes an alias."""
     own = op.get_shape()
     rank = len(own)
     order = tuple(perm or range(rank - 1, -1, -1))
@@ -143,7 +143,7 @@ def lower_slice(
     ends: Integers = (),
     axes: Integers | None = None,
 ) -> LoweringResult:
-    """Lower Slice; steps other than 1 are gathered."""
+    """Lower Slice with constant bounds and steps."""
     own = op.get_shape()
     steps: Integers | None = None
     if starts is None:
@@ -181,7 +181,7 @@ def _strided(size: int, begin: int, end: int, step: int) -> npt.NDArray[np.int64
 def lower_split(
     op: OperatorContext, *, axis: int = 0, split: Integers | None = None
 ) -> LoweringResult:
-    """Lower Split into parts along an axis."""
+    """Lower Split along an axis."""
     own, outputs = op.get_shape(), op.node.outputs
     axis, count = normalize_axis(axis, own), len(outputs)
     if split is None and op.node.get_input(1):
@@ -207,7 +207,7 @@ def _extract(op: OperatorContext, offsets: Integers, shape: Integers, name: str 
 
 
 def lower_gather(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
-    """Lower Gather with constant indices of one dimension or none."""
+    """Lower Gather of constant indices, a vector or a scalar, along an axis."""
     own, index = op.get_shape(), op.get_constant(1)
     require(
         -len(own) <= axis < len(own) and index.dtype.kind == "i" and index.ndim <= 1,
@@ -226,7 +226,7 @@ def lower_gather(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
 
 
 def lower_tile(op: OperatorContext) -> LoweringResult:
-    """Lower Tile: repeat a tensor along its axes."""
+    """Lower Tile, which repeats a tensor along its axes."""
     own, counts = op.get_shape(), op.get_integers(1)
     require(
         len(counts) == len(own) and all(1 <= count <= 1 << 16 for count in counts),
@@ -237,7 +237,7 @@ def lower_tile(op: OperatorContext) -> LoweringResult:
 
 
 def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
-    """Lower Concat of tensors of one kind."""
+    """Lower Concat of tensors with equal element types and scales."""
     indices = [index for index, name in enumerate(op.names) if name]
     axis = normalize_concat_axis(op, indices, axis)
     layout = op.lowering.choose_layout(*(op.names[index] for index in indices))
@@ -248,7 +248,7 @@ def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult
 
 
 def normalize_concat_axis(op: OperatorContext, indices: Integers, axis: int) -> int:
-    """Return the axis along which operands are concatenated; check that the others agree."""
+    """Return the non-negative axis of a concatenation; raise if the shapes do not match."""
     shapes = [op.get_shape(index) for index in indices]
     axis = normalize_axis(axis, shapes[0])
     others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
@@ -264,7 +264,7 @@ def lower_pad(
     mode: str = "constant",
     value: float = 0.0,
 ) -> LoweringResult:
-    """Lower Pad; zeros around an image may become the padding of convolutions."""
+    """Lower Pad; zeros around an image may become the padding of the next convolutions."""
     lowering, own = op.lowering, op.get_shape()
     pads = pads or paddings
     if pads is None:
@@ -332,7 +332,7 @@ def _can_pad(reader: Node, name: str) -> bool:
 def lower_depth_to_space(
     op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR"
 ) -> LoweringResult:
-    """Lower DepthToSpace: channels of a pixel to the pixels of a block."""
+    """Lower DepthToSpace, which moves channels to blocks of pixels."""
     own = op.get_shape()
     require(
         len(own) == 4 and blocksize > 0 and own[1] % (blocksize * blocksize) == 0,
@@ -352,7 +352,7 @@ def lower_depth_to_space(
 def lower_space_to_depth(
     op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR"
 ) -> LoweringResult:
-    """Lower SpaceToDepth: the pixels of a block to channels of one pixel."""
+    """Lower SpaceToDepth, which moves blocks of pixels to channels."""
     own = op.get_shape()
     require(
         len(own) == 4 and blocksize > 0 and not any(d % blocksize for d in own[2:]),

@@ -45,7 +45,7 @@ UNSIGNED_OFFSETS = {"uint8": 128, "uint16": 32768}
 
 @attrs.frozen(eq=False)
 class QuantizedTensor:
-    """A tensor with its scales and zero points."""
+    """Name, element type, scales and zero points of a quantized tensor."""
 
     name: str
     dtype: str
@@ -57,18 +57,18 @@ class QuantizedTensor:
 
     @property
     def scale(self) -> float:
-        """Scale of a tensor that has only one."""
+        """Scale of a tensor with a single scale; UnsupportedError for several scales."""
         self._require_one_scale()
         return float(self.scales[0])
 
     @property
     def zero_point(self) -> int:
-        """Zero point, as in the file, of a tensor that has only one."""
+        """Zero point of a tensor with a single scale; UnsupportedError for several scales."""
         self._require_one_scale()
         return int(self.zero_points[0])
 
     def has_equal_parameters(self, other: QuantizedTensor) -> bool:
-        """Return whether two tensors have equal types, scales and zero points."""
+        """Return whether another tensor has the same element type, scales and zero points."""
         return (
             self.dtype == other.dtype
             and np.array_equal(self.scales, other.scales)
@@ -85,7 +85,7 @@ Kind = QuantizedTensor | str
 
 @attrs.frozen(eq=False)
 class IntegerOperation:
-    """How a node is computed on integers, independent of its form in the file."""
+    """Integer form of a node: operator, quantized operands and result, bias and clip."""
 
     kind: str
     """ONNX name of the operator on floats, such as Conv."""
@@ -119,36 +119,36 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """Operator name: ``op``, or the name of the integer operation."""
+        """ONNX name of the operator, without the variants for quantized tensors."""
         return self.integers.kind if self.integers else self.op
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Names of the tensors it reads; for an integer operation without parameters and bias."""
+        """Names of the tensors that the node reads, without scales, zero points and bias."""
         if self.integers:
             return tuple(source.name for source in self.integers.sources)
         return tuple(name for name in self.inputs if name)
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the tensors it writes."""
+        """Names of the tensors that the node computes."""
         if self.integers:
             return (self.integers.result.name,)
         return tuple(name for name in self.outputs if name)
 
     @property
     def label(self) -> str:
-        """Number, operator and first output, for messages."""
+        """Number, operator and first output of the node, for messages."""
         return self.title or f"{self.index} {self.op} {self.outputs[0]}"
 
     def get_input(self, index: int) -> str:
-        """Return the name of an input, empty if it is left out."""
+        """Return the name of an input, or an empty string if the input is left out."""
         return self.inputs[index] if index < len(self.inputs) else ""
 
 
 @attrs.frozen(eq=False)
 class GraphInput:
-    """An input of the model."""
+    """Name, element type and shape of a model input."""
 
     name: str
     dtype: str
@@ -158,7 +158,7 @@ class GraphInput:
 
 @attrs.frozen(eq=False)
 class TensorDeclaration:
-    """Kind and shape of a tensor, as declared in the file."""
+    """Kind and shape of a tensor, from the declarations of the file."""
 
     kind: Kind
     shape: Shape
@@ -166,7 +166,7 @@ class TensorDeclaration:
 
 @attrs.frozen(eq=False)
 class Graph:
-    """Main graph of a model, with nodes in execution order."""
+    """Operators, constants, inputs and outputs of a model."""
 
     nodes: tuple[Node, ...]
     constants: Constants
@@ -191,7 +191,7 @@ class Graph:
 def read_quantization(
     constants: Constants, name: str, scale: str, zero_point: str
 ) -> QuantizedTensor:
-    """Return a quantized tensor, given the names of its constant scale and zero point.
+    """Return the quantization of a tensor from its constant scale and zero point inputs.
 
     Raises
     ------
@@ -221,12 +221,12 @@ def read_quantization(
 
 
 def make_unit_quantization(name: str, dtype: str) -> QuantizedTensor:
-    """Return a quantized tensor with scale 1 and zero point 0."""
+    """Return the quantization of a tensor with scale 1 and zero point 0."""
     return QuantizedTensor(name, dtype, np.ones(1, np.float32), np.zeros(1, np.int64))
 
 
 def get_constant_values(constants: Constants, name: str, description: str = "an input") -> Array:
-    """Return the values of a constant.
+    """Return the values of a constant of the graph.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Interface of an operator function to the node that it lowers: operands, attributes, results."""
+"""Interface between an operator's lowering function and the node: operands, results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OperatorFunction = Callable[..., LoweringResult]
 
 
 def bind_attributes(function: Callable[..., Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a node that a function takes as keyword arguments.
+    """Return the node attributes that are in a function's signature, as keyword arguments.
 
     Attributes that are not in the signature are ignored. Where the default is a number or a truth
     value, the attribute is converted to its type.
@@ -49,13 +49,13 @@ def bind_attributes(function: Callable[..., Any], attributes: Mapping[str, Any])
 
 
 def normalize_axis(axis: int, shape: Shape) -> int:
-    """Return an axis counted from the first dimension; raise UnsupportedError if out of range."""
+    """Return an axis as a non-negative number; raise UnsupportedError if it is out of range."""
     require(-len(shape) <= axis < len(shape), f"dimension {axis} of {list(shape)}")
     return axis % len(shape)
 
 
 class OperatorContext:
-    """A node during its lowering.
+    """Operands, attributes and emitted instructions of the node that is being lowered.
 
     An operator function reads operands, emits instructions, and returns the value of the last one.
     Each instruction writes a new buffer; if the result is an output of the program, the last buffer
@@ -86,7 +86,7 @@ class OperatorContext:
 
     @property
     def layout(self) -> Layout:
-        """Layout of the result: that of the operand read last, unless it is set."""
+        """Layout of the result; by default the layout of the operand that was read last."""
         return self._layout
 
     @layout.setter
@@ -96,15 +96,15 @@ class OperatorContext:
     # --- operands ----------------------------------------------------------------------------
 
     def get_constant(self, index: int) -> Array:
-        """Return the values of a constant input."""
+        """Return the values of an input that must be constant."""
         return self.lowering.get_constant(self.node.get_input(index))
 
     def get_integers(self, index: int, limit: int = 64) -> list[int]:
-        """Return the flattened values of a constant input of at most ``limit`` integers."""
+        """Return a constant input of at most ``limit`` integers as a flat list."""
         return self.lowering.get_integers(self.node.get_input(index), limit)
 
     def get_shape(self, index: int = 0) -> Shape:
-        """Return the shape of an operand, in the file's order."""
+        """Return the shape of an operand in the dimension order of the file."""
         return self.lowering.get_shape(self.names[index])
 
     def get_image_shape(self) -> Shape:
@@ -112,7 +112,7 @@ class OperatorContext:
         return self.lowering.to_nchw(self.get_shape())
 
     def read(self, index: int = 0, layout: Layout | None = None) -> Value:
-        """Return an operand: quantized in an integer operation, otherwise float32."""
+        """Return an operand: the quantized tensor in an integer operation, otherwise float32."""
         if self.sources:
             return self.read_any_type(index, layout, self.sources[index])
         value = self.read_any_type(index, layout)
@@ -122,13 +122,13 @@ class OperatorContext:
     def read_any_type(
         self, index: int = 0, layout: Layout | None = None, wanted: QuantizedTensor | None = None
     ) -> Value:
-        """Return an operand of any element type, in its own layout or a given one."""
+        """Return an operand of any element type, by default in the layout it is stored in."""
         name = self.names[index]
         self.layout = self.lowering.choose_layout(name) if layout is None else layout
         return self.lowering.get_value(name, self.layout, wanted)
 
     def read_broadcast(self) -> list[Value]:
-        """Return all operands, broadcast to one shape, in one layout."""
+        """Return all operands broadcast to one shape, in one layout."""
         shapes = [self.lowering.get_shape(name) for name in self.names]
         try:
             shape = tuple(np.broadcast_shapes(*shapes))
@@ -138,7 +138,7 @@ class OperatorContext:
         return [self.broadcast(index, shape) for index in range(len(self.names))]
 
     def broadcast(self, index: int, shape: Shape) -> Value:
-        """Return an operand broadcast to a shape of the file, in the layout of the result."""
+        """Return an operand broadcast to a shape, in the layout of the result."""
         wanted = self.sources[index] if self.sources else None
         return self.lowering.broadcast(self.names[index], self.layout, shape, wanted)
 
@@ -153,7 +153,7 @@ class OperatorContext:
         name: str = "",
         **words: Any,
     ) -> Value:
-        """Emit an instruction; return its result.
+        """Emit an instruction and return its result.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class OperatorContext:
         return self.emit(opcode, *operands, shape=shape, kind=self.result, **words)
 
     def allocate(self, kind: Kind | TensorType, shape: Shape, name: str = "") -> Value:
-        """Allocate a buffer."""
+        """Allocate a buffer and return it."""
         if isinstance(kind, TensorType):
             self.lowering.check_size(shape)
             type = attrs.evolve(kind, shape=shape)
@@ -195,7 +195,7 @@ class OperatorContext:
         self.lowering.builder.add_instruction("touch", f"{self.name}_touch", (value,))
 
     def concatenate(self, kind: Kind | TensorType, parts: Sequence[Value], axis: int) -> Value:
-        """Concatenate values along an axis of their stored layout."""
+        """Concatenate values along an axis of the stored layout."""
         own = parts[0].shape
         size = sum(part.shape[axis] for part in parts)
         whole = self.allocate(kind, (*own[:axis], size, *own[axis + 1 :]))
@@ -207,12 +207,12 @@ class OperatorContext:
         return whole
 
     def insert(self, whole: Value, part: Value, offsets: Shape) -> None:
-        """Copy a value into a part of a buffer."""
+        """Emit the copy of a value into a part of a buffer."""
         words = {"Offsets": offsets, "Count": 1, "Axis": 0}
         self.lowering.add_instruction("inserttensor", self.name, (whole, part), **words)
 
     def apply_limits(self, value: Value) -> Value:
-        """Apply the fused ReLU or clip, if there is one."""
+        """Emit the fused ReLU or clip if the node has one."""
         if self.limits is None:
             return value
         low, high = self.limits
@@ -221,24 +221,24 @@ class OperatorContext:
         return self.emit_result("clip", value, Min=low, Max=high)
 
     def view(self, value: Value, shape: Shape) -> Value:
-        """Return the same elements with another shape."""
+        """Return a view of a value with another shape."""
         return self.lowering.view(value, shape)
 
     def add_float_constant(self, suffix: str, values: Array) -> Value:
-        """Return a new float32 constant, named after the result and a suffix."""
+        """Add a float32 constant that is named after the node's result and a suffix."""
         return self.lowering.add_float_constant(f"{self.name}_{suffix}", values)
 
     def add_filled_constant(self, shape: Shape, number: float) -> Value:
-        """Return a new float32 constant filled with a number."""
+        """Add a float32 constant of a shape with one number in all elements."""
         return self.add_float_constant("number", np.full(shape, number, np.float32))
 
     def transpose(self, value: Value, order: Shape) -> Value:
-        """Transpose a value."""
+        """Emit a transposition with the given order of dimensions."""
         shape = tuple(value.shape[axis] for axis in order)
         return self.emit("transpose", value, shape=shape, Shuffle=order)
 
     def swap_with_last(self, value: Value, axis: int) -> Value:
-        """Exchange an axis and the last one."""
+        """Exchange an axis with the last one."""
         order = list(range(len(value.shape)))
         order[axis], order[-1] = order[-1], order[axis]
         return value if axis == len(order) - 1 else self.transpose(value, tuple(order))
@@ -246,31 +246,31 @@ class OperatorContext:
     # --- results -----------------------------------------------------------------------------
 
     def define(self, name: str, value: Value) -> None:
-        """Store a value as a tensor of the graph, in the layout of the result."""
+        """Set the value that holds a result of the node."""
         self.lowering.define(name, value, self.layout, value.storage in self._own)
 
     def define_view(self, shape: Shape) -> str:
-        """Store the first operand with another shape as the result, without moving elements."""
+        """Define the result as the first operand with another shape; no element is moved."""
         is_same = self.get_shape() == shape
         value = self.read_any_type(0, None if is_same else PLAIN)
         return self.define_alias(value if is_same else self.view(value, shape))
 
     def define_alias(self, value: Value) -> str:
-        """Store an existing value as the result; it is copied only to an output of the program."""
+        """Define the result as an existing value, which is copied only to a model output."""
         self.lowering.define(self.name, value, self.layout, is_own=False)
         return "" if self.lowering.is_output(self.name) else VIEW_ONLY
 
     def to_layout(self, dims: Sequence[int]) -> Shape:
-        """Reorder per-dimension values from the file's layout to the layout of the result."""
+        """Reorder one number per dimension from the order of the file to the result's layout."""
         return move_channels_last(dims) if self.layout == CHANNELS_LAST else tuple(dims)
 
     def find_stored_axis(self, axis: int, rank: int) -> int:
-        """Return the position of a dimension of the file in the layout of the result."""
+        """Return the axis of the result's layout that is an axis of the file."""
         return self.to_layout(range(rank)).index(axis % rank)
 
 
 def check_element_types(values: Sequence[Value], elems: Sequence[str], name: str = "") -> None:
-    """Raise UnsupportedError unless all values have one element type that is among ``elems``."""
+    """Raise UnsupportedError unless all values have the same, allowed element type."""
     for value in values:
         require(
             value.type.elem in elems and value.type.elem == values[0].type.elem,
@@ -279,7 +279,7 @@ def check_element_types(values: Sequence[Value], elems: Sequence[str], name: str
 
 
 def as_image(op: OperatorContext, value: Value) -> Value:
-    """Return a sequence [N, L, C] as an image of one row."""
+    """Return a sequence [N, L, C] as an image [N, 1, L, C]; images are not changed."""
     if len(value.shape) == 4:
         return value
     return op.view(value, (value.shape[0], 1, *value.shape[1:]))
@@ -297,7 +297,7 @@ def lower_instruction(
     image: bool = False,
     plain: bool = False,
 ) -> LoweringResult:
-    """Lower a node that stands for one LIR instruction with a declared result.
+    """Lower a node that stands for one LIR instruction.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from nmpsim.frontends.graph.operation import INSTRUCTION, OperatorFunction, lowe
 
 @attrs.frozen
 class IntegerOperator:
-    """Lowering of an operator on integers, and when it is computed on integers."""
+    """Lowering of an operator on integers, and the conditions for computing it on integers."""
 
     lower: OperatorFunction
     inputs: int = 1

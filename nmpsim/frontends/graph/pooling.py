@@ -1,4 +1,4 @@
-"""Pools and reductions: windows, means, sums, extremes, softmax."""
+"""Lowering of pools and reductions: means, sums, extremes, softmax."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_SIZE = 1 << 20
 
 @attrs.frozen
 class Window:
-    """Window of a convolution or pool over rows and columns; a sequence is one row."""
+    """Window of a convolution or pool: kernel, strides, dilation, padding and output size."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int]
@@ -57,7 +57,7 @@ def read_window(
     ceil_mode: int = 0,
     count_include_pad: bool = False,
 ) -> Window:
-    """Return the window of a node, given its ONNX attributes.
+    """Return the window that ONNX attributes describe for an input size.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def _padding(
 
 
 def lower_average_pool(op: OperatorContext) -> LoweringResult:
-    """Lower AveragePool and GlobalAveragePool."""
+    """Lower AveragePool or GlobalAveragePool."""
     shape, attributes, is_integer = op.get_shape(), op.node.attributes, bool(op.sources)
     require(3 <= len(shape) <= 4, f"an input {list(shape)}")
     is_last = is_integer and bool(int(attributes.get("channels_last", 0)))
@@ -187,7 +187,7 @@ def lower_average_pool(op: OperatorContext) -> LoweringResult:
 
 
 def lower_max_pool(op: OperatorContext, *, auto_pad: str = "NOTSET") -> LoweringResult:
-    """Lower MaxPool and GlobalMaxPool."""
+    """Lower MaxPool or GlobalMaxPool."""
     shape, attributes = op.get_image_shape(), op.node.attributes
     require(
         3 <= len(shape) <= 4 and not any(op.node.outputs[1:]),
@@ -246,7 +246,7 @@ def lower_reduction(
     keepdims: bool = True,
     noop_with_empty_axes: bool = False,
 ) -> LoweringResult:
-    """Lower a mean, sum or extreme along axes, which are moved to the end."""
+    """Lower ReduceMean, ReduceSum, ReduceMax or ReduceMin."""
     shape, opcode = op.get_shape(), _REDUCTION_OPCODES[op.kind]
     axes = normalize_axes(op, axes, len(shape))
     is_noop = not axes and noop_with_empty_axes
@@ -291,7 +291,7 @@ def _average(op: OperatorContext, source: Value, window: Sequence[int]) -> Value
 def lower_arg_extreme(
     op: OperatorContext, *, axis: int = 0, keepdims: bool = True, select_last_index: bool = False
 ) -> LoweringResult:
-    """Lower ArgMax and ArgMin, which return the first of equals."""
+    """Lower ArgMax or ArgMin, which return the first index of equal values."""
     shape = op.get_shape()
     axis = normalize_axis(axis, shape)
     require(not select_last_index, "the last of equals")
@@ -309,7 +309,7 @@ def lower_arg_extreme(
 def lower_softmax(
     op: OperatorContext, *, axis: int | None = None, opset: int | None = None
 ) -> LoweringResult:
-    """Lower Softmax and LogSoftmax along one axis; before opset 13 along all from one on."""
+    """Lower Softmax or LogSoftmax along an axis; before opset 13 it includes all later axes."""
     require(op.limits is None, "a clip of a softmax")
     shape, opcode = op.get_shape(), op.kind.lower()
     is_old = int(op.lowering.opset if opset is None else opset) < 13

@@ -21,14 +21,14 @@ INVALID_NODE_ERRORS = (
 
 
 class LoweringError(UserError):
-    """A graph that cannot be compiled, possibly because the values of some tensors are unknown."""
+    """Error for a graph that cannot be compiled."""
 
     unknown: frozenset[str] = frozenset()
     """Tensors whose values would have to be known; empty if no values would help."""
 
 
 class Problems:
-    """Operators that cannot be compiled."""
+    """Collection of the operators that cannot be compiled, with the reason for each."""
 
     def __init__(
         self, place: Place, hint: Callable[[str], str | None], noun: str = "operator"
@@ -55,14 +55,14 @@ class Problems:
 
     @contextmanager
     def collect(self, index: int, label: str) -> Iterator[None]:
-        """Context manager that adds the error of an unsupported or invalid operator."""
+        """Catch the error of an unsupported or invalid operator in a ``with`` block and add it."""
         try:
             yield
         except (UnsupportedError, *INVALID_NODE_ERRORS) as error:
             self.add(index, label, error)
 
     def raise_errors(self, limit: int = MAX_ERRORS) -> None:
-        """Raise LoweringError with the first problems if there are any."""
+        """Raise LoweringError with the first ``limit`` problems if there are any."""
         if self._diagnostics:
             ordered = [self._diagnostics[index] for index in sorted(self._diagnostics)]
             error = LoweringError(ordered[:limit])

@@ -39,7 +39,7 @@ def lower_resize(
     cubic_coeff_a: float = -0.75,
     exclude_outside: int = 0,
 ) -> LoweringResult:
-    """Lower Resize and Upsample of floats; by the nearest element also of integers."""
+    """Lower Resize or Upsample on floats, and on integers in mode nearest."""
     own, transformation = op.get_shape(), coordinate_transformation_mode
     sizes, factors = _sizes_and_scales(op, own, axes, scales)
     if _is_old(op):
@@ -210,7 +210,7 @@ def lower_integer_resize(
     keep_aspect_ratio_policy: str = "stretch",
     antialias: int = 0,
 ) -> LoweringResult:
-    """Lower linear Resize of integers by whole factors.
+    """Lower Resize in mode linear on integers, by whole factors.
 
     It is a convolution of each channel, with repeated edges: the weight of a pixel is the height of
     a tent around it, a whole number.

@@ -1,4 +1,4 @@
-"""Inlining of operators that are functions: a model's own, and those that ONNX defines."""
+"""Inlining of ONNX functions, both the model's own and those in the ONNX standard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OperatorId = tuple[str, str]
 
 
 def inline_functions(model: Any, supported: Collection[str]) -> Any:
-    """Replace the unsupported operators of a model by the functions that define them.
+    """Replace unsupported operators of a model by the functions that define them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Operators with scales among their inputs, such as QLinearConv; quantization of tensors."""
+"""Search for the operators of an ONNX graph that are computed on integers: QOperator and QDQ."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ QLINEAR_OPERATORS = frozenset((*_LAYOUTS, _CONCAT))
 
 
 def convert_qlinear_node(node: Node, constants: Constants) -> Node:
-    """Return a QLinear operator as an integer operation; QGemm with a float result is unchanged.
+    """Return a node with the integer form of its QLinear operator.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def convert_qlinear_node(node: Node, constants: Constants) -> Node:
 
 
 def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, QuantizedTensor]:
-    """Return the quantization of all integer tensors of a graph.
+    """Return the quantization of each integer tensor of a graph by name.
 
     It is that with which a tensor is written, otherwise that with which it is read; operators that
     only move elements preserve it.
@@ -156,7 +156,7 @@ _BIAS_TOLERANCE, _BIAS_DIFFERENCE = 1e-2, 1e-6
 
 @attrs.frozen(eq=False)
 class FusedGraph:
-    """The nodes to be lowered, and what became of the others."""
+    """Nodes to be lowered, and the reasons why other nodes have no layers."""
 
     steps: tuple[Node, ...]
     fused: Mapping[int, str]
@@ -166,7 +166,7 @@ class FusedGraph:
 
 
 def fuse_qdq(graph: Graph, has_islands: bool) -> FusedGraph:
-    """Find the operators of a graph that are computed on integers.
+    """Fuse operators between DequantizeLinear and QuantizeLinear into integer operations.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def load_model(path: Path) -> Any:
-    """Return the ``onnx.ModelProto`` of a file, without external data.
+    """Parse an ONNX file to an ``onnx.ModelProto`` without loading external data.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def load_model(path: Path) -> Any:
 def read_graph(
     model: Any, shapes: Shapes, place: Place, sample_shapes: Shapes = MappingProxyType({})
 ) -> Graph:
-    """Return the main graph of an ``onnx.ModelProto``.
+    """Convert the main graph of an ``onnx.ModelProto`` to a :class:`Graph`.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def _shape_from_sample(one: Any, sample: tuple[int, ...]) -> tuple[int, ...] | N
 
 
 def get_operator_domain(one: Any) -> str:
-    """Return the domain of a node or operator set, empty for ONNX's own."""
+    """Return the domain of a node or operator set, empty for the standard domain."""
     return "" if one.domain == "ai.onnx" else str(one.domain)
 
 
@@ -132,7 +132,7 @@ def _first_line(error: Exception) -> str:
 
 
 def make_damaged_error(place: Place, found: str) -> UserError:
-    """Return the error that a file is not a complete ONNX model."""
+    """Return the UserError (MODEL001) for a damaged ONNX file."""
     hint = "download or convert the model again; the file may be truncated"
     return fail("MODEL001", "the ONNX file is damaged", place=place, found=found, hint=hint)
 

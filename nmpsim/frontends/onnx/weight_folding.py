@@ -39,7 +39,7 @@ _MapReader: TypeAlias = Callable[[Node, Mapping[str, Array]], tuple[str, _Affine
 
 
 def fold_into_weights(graph: Graph) -> tuple[Graph, dict[int, OperatorMapping]]:
-    """Return the graph with folded weights, and the mappings of the nodes that are removed."""
+    """Fold batch norms and channelwise factors and sums into the weights before them."""
     folding = _Folding(graph)
     for node in graph.nodes:
         folding.take(node)

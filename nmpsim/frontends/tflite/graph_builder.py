@@ -52,7 +52,7 @@ class TFLiteGraphBuilder(GraphBuilder):
     # --- tensors -----------------------------------------------------------------------------
 
     def get_name(self, tensor: TFLiteTensor | None) -> str:
-        """Return the name of a tensor in the graph; it is declared at its first use."""
+        """Return the name of a tensor in the graph, which is declared at its first use."""
         if tensor is None:
             raise UnsupportedError("an input is left out")
         if tensor.index not in self._names:
@@ -65,11 +65,11 @@ class TFLiteGraphBuilder(GraphBuilder):
         return name
 
     def get_tensor_quantization(self, tensor: TFLiteTensor) -> QuantizedTensor:
-        """Return scale and zero point of a quantized tensor."""
+        """Return the quantization of a tensor; raise UnsupportedError if it has none."""
         return self.get_quantization(self.get_name(tensor))
 
     def add_temporary(self, like: TFLiteTensor, suffix: str, shape: Shape | None = None) -> str:
-        """Declare a tensor between two nodes, of the kind of another one; return its name."""
+        """Declare an intermediate tensor of the same kind as another one, and return its name."""
         name = self.unique_name(f"{like.name}_{suffix}")
         self.name_layer(name, self.get_name(self.result))
         return self.declare(
@@ -78,39 +78,39 @@ class TFLiteGraphBuilder(GraphBuilder):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Options of the operator."""
+        """Options of the current operator."""
         return self.operator.options
 
     @property
     def result(self) -> TFLiteTensor:
-        """First result of the operator."""
+        """First result of the current operator."""
         return self.operator.outputs[0]
 
     @property
     def source(self) -> TFLiteTensor:
-        """First input of the operator, which is required."""
+        """First input of the current operator; UnsupportedError if it is left out."""
         return self.get_inputs(1)[0]
 
     @property
     def quantized_source(self) -> TFLiteTensor:
-        """First input of the operator, which must be quantized."""
+        """First input of the current operator; UnsupportedError if it is not quantized."""
         return self.get_quantized_inputs(1)[0]
 
     def get_inputs(self, count: int) -> tuple[TFLiteTensor, ...]:
-        """Return the first inputs of the operator, none of which may be left out."""
+        """Return the first ``count`` inputs; raise UnsupportedError if one is left out."""
         tensors = tuple(t for t in self.operator.inputs[:count] if t is not None)
         require(len(tensors) >= count, f"{len(self.operator.inputs)} inputs")
         return tensors
 
     def get_quantized_inputs(self, count: int) -> tuple[TFLiteTensor, ...]:
-        """Return the first inputs of the operator, which must be quantized."""
+        """Return the first ``count`` inputs; raise UnsupportedError if one is not quantized."""
         tensors = self.get_inputs(count)
         for tensor in tensors:
             check_quantized(tensor)
         return tensors
 
     def get_integers(self, index: int) -> list[int]:
-        """Return the flattened values of a constant input that holds a few integers."""
+        """Return a constant input of at most 64 integers as a flat list."""
         inputs = self.operator.inputs
         values = get_constant_values(inputs[index] if index < len(inputs) else None)
         require(
@@ -121,14 +121,14 @@ class TFLiteGraphBuilder(GraphBuilder):
 
     @property
     def limits(self) -> Limits | None:
-        """Bounds of the fused activation; None if there is none."""
+        """Bounds of the fused activation, or None if there is no activation."""
         number = self.options.get("FusedActivationFunction", 0)
         name = ACTIVATIONS[number] if 0 <= number < len(ACTIVATIONS) else str(number)
         require(name in _LIMITS, f"a fused {name}")
         return _LIMITS[name]
 
     def outputs(self) -> Iterator[str]:
-        """Yield the names of the operator's results."""
+        """Yield the names of the current operator's results."""
         return map(self.get_name, self.operator.outputs)
 
     def _kind(self, tensor: TFLiteTensor, name: str) -> Kind:
@@ -147,14 +147,14 @@ Translation = Callable[[TFLiteGraphBuilder], None]
 
 
 def get_constant_values(tensor: TFLiteTensor | None) -> Array:
-    """Return the values of a constant; raise UnsupportedError if it is none."""
+    """Return the values of a tensor; raise UnsupportedError if it is not constant."""
     if tensor is None or tensor.values is None:
         raise UnsupportedError(f"{tensor.name if tensor else 'an input'} is not a constant")
     return tensor.values
 
 
 def check_quantized(tensor: TFLiteTensor) -> None:
-    """Raise UnsupportedError unless a tensor is quantized."""
+    """Raise UnsupportedError if a tensor is not quantized."""
     require(tensor.is_quantized, _unquantized_text(tensor))
 
 
@@ -164,13 +164,13 @@ def _unquantized_text(tensor: TFLiteTensor) -> str:
 
 
 def normalize_single_axis(given: Sequence[int], rank: int) -> int:
-    """Return the only given axis, counted from 0; raise UnsupportedError if it is out of range."""
+    """Return the only axis of a list as non-negative; raise UnsupportedError if it is invalid."""
     require(len(given) == 1 and -rank <= given[0] < rank, f"dimension {list(given)} of {rank}")
     return given[0] % rank
 
 
 def has_equal_scales(*tensors: TFLiteTensor) -> bool:
-    """Return whether tensors are stored with equal scales and zero points.
+    """Return whether tensors have equal scales and equal zero points as stored.
 
     uint8 is stored as Int8, 128 less.
     """
@@ -183,13 +183,13 @@ def has_equal_scales(*tensors: TFLiteTensor) -> bool:
 
 
 def check_equal_scales(*tensors: TFLiteTensor) -> None:
-    """Raise UnsupportedError for tensors of several scales or zero points."""
+    """Raise UnsupportedError if scales or zero points of tensors differ."""
     message = "inputs and result of different scales or zero points"
     require(has_equal_scales(*tensors), message)
 
 
 def check_equal_kinds(source: TFLiteTensor, result: TFLiteTensor) -> None:
-    """Raise UnsupportedError for a result of another type, scale or zero point than its source."""
+    """Raise UnsupportedError if element type, scales or zero points of two tensors differ."""
     require(
         source.dtype == result.dtype
         and np.array_equal(source.scales, result.scales)

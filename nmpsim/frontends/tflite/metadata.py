@@ -25,7 +25,7 @@ _MEAN, _STD = 0, 1
 def read_normalizations(
     data: bytes, check_length: Callable[[int], int]
 ) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return means and standard deviations of each input, empty for an input without them.
+    """Return mean and standard deviation of each model input from the file's metadata.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ _POWERS_OF_TWO = "PotScaleInt16"
 
 @attrs.frozen(eq=False)
 class TFLiteTensor:
-    """A tensor of the main subgraph."""
+    """Tensor of a TFLite model: shape, element type, quantization and constant values."""
 
     index: int
     name: str
@@ -61,13 +61,13 @@ class TFLiteTensor:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether it has a scale and a zero point."""
+        """Whether the tensor has a scale and a zero point."""
         return self.scales.size > 0 and self.dtype not in ("float32", "float16", "bool")
 
 
 @attrs.frozen(eq=False)
 class TFLiteOperator:
-    """An operator of the main subgraph."""
+    """Operator of a TFLite model: name, inputs, outputs and options."""
 
     index: int
     name: str
@@ -86,7 +86,7 @@ class TFLiteOperator:
 
 @attrs.frozen(eq=False)
 class TFLiteModel:
-    """The main subgraph of a model."""
+    """Tensors, operators, inputs and outputs of a TFLite file's only subgraph."""
 
     tensors: tuple[TFLiteTensor, ...]
     operators: tuple[TFLiteOperator, ...]
@@ -99,7 +99,7 @@ class TFLiteModel:
 
 
 def read_model(path: Path) -> TFLiteModel:
-    """Read the main subgraph of a file.
+    """Read a TFLite file.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""TFLite operators that move elements: views, padding, slices, concatenation, transposition."""
+"""Translation of TFLite operators that move elements: views, slices, padding, transposition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TFLite operators without weights: elementwise, pools, reductions, products of activations."""
+"""Translation of TFLite operators without weights: elementwise, pools, reductions, products."""
 
 from __future__ import annotations
 

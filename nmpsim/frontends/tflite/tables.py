@@ -1,4 +1,4 @@
-"""TFLite's functions of one value, for all values of a type.
+"""TFLite's arithmetic for functions of one integer, from which look-up tables are made.
 
 Sources: ``LUTPopulate`` (tensorflow/lite/kernels/internal/common.h) for logistic and tanh: float32,
 halves away from zero; ``HardSwish`` (internal/reference/hard_swish.h): 16-bit fixed point.
@@ -79,7 +79,7 @@ def _doubling_high16(x: Integers, mul: int) -> Integers:
 def rescale_leaky_relu(
     x: Integers, scale: np.float32, out_scale: np.float32, alpha: float
 ) -> Integers:
-    """Rescale values (minus the zero point), multiplying those below zero by ``alpha``.
+    """Compute a leaky ReLU of integers, including the conversion to the result's scale.
 
     Source: ``QuantizeLeakyRelu`` (internal/reference/leaky_relu.h); factors are float32 quotients.
     """
@@ -107,7 +107,7 @@ def _clip16(x: Integers) -> Integers:
 
 
 def divide_by_power_of_two(x: Integers, shift: int) -> Integers:
-    """Return ``x / 2**shift``, halves away from zero: ``RoundingDivideByPOT`` of gemmlowp."""
+    """Divide integers by ``2**shift``, rounding halves away from zero."""
     shifted: Integers = np.sign(x) * ((np.abs(x) + ((1 << shift) >> 1)) >> shift)
     return shifted
 
@@ -126,7 +126,7 @@ def _tanh(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 def rescale_concat_input(
     values: Integers, scale: np.float32, zero: int, out_scale: np.float32, out_zero: int
 ) -> Integers:
-    """Rescale a part of a uint8 concatenation, without clipping.
+    """Convert the integers of a uint8 concatenation's input to the result's scale.
 
     Source: ``ConcatenationWithScaling`` (internal/reference/concatenation.h), float32.
     """
@@ -137,7 +137,7 @@ def rescale_concat_input(
 
 
 def compute_logistic16(x: Integers, scale: float) -> Integers:
-    """Compute the logistic function of Int16 values, with results on 1/32768.
+    """Compute the logistic function of Int16 values, with results in units of 1/32768.
 
     Source: ``Logistic`` of Int16 (internal/reference/integer_ops/logistic.h): a table of
     sigmoid(i / 24) in 16 bits, linearly interpolated.
@@ -149,7 +149,7 @@ def compute_logistic16(x: Integers, scale: float) -> Integers:
 
 
 def compute_tanh16(x: Integers, scale: float) -> Integers:
-    """Compute tanh of Int16 values, with results on 1/32768.
+    """Compute tanh of Int16 values, with results in units of 1/32768.
 
     Source: ``Tanh`` of Int16 (internal/reference/integer_ops/tanh.h).
     """

@@ -1,4 +1,4 @@
-"""TFLite operators with weights: convolutions and fully connected layers."""
+"""Translation of TFLite's convolutions and fully connected layers."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def _check_sums(
 
 
 def check_rescaled_sums(largest: npt.NDArray[np.float64], factors: Array) -> None:
-    """Raise UnsupportedError for sums that may exceed 32 bits once rescaled, where TFLite wraps.
+    """Raise UnsupportedError if a rescaled sum may exceed 32 bits, where TFLite overflows.
 
     This concerns Int16 and fully connected layers, whose sums are wider until then.
     """
@@ -259,7 +259,7 @@ def compute_window_pads(
     strides: tuple[int, int],
     dilation: tuple[int, int] = (1, 1),
 ) -> tuple[int, int, int, int]:
-    """Return a window's padding at the top, left, bottom and right; the odd one is at the end.
+    """Return top, left, bottom and right padding of a window by TFLite's rules.
 
     Source: ``ComputePaddingWithOffset`` (tensorflow/lite/kernels/padding.h).
     """

@@ -34,7 +34,7 @@ PLACE = "a PyTorch module"
 
 
 def import_torch_module(model: Any, example: Any, engine: str | None = None) -> ImportedModel:
-    """Import a live PyTorch model as LIR; a float one as a model to be quantized.
+    """Import a live PyTorch model as LIR.
 
     Parameters and errors are those of :func:`nmpsim.from_torch`.
     """
@@ -49,7 +49,7 @@ def import_torch_module(model: Any, example: Any, engine: str | None = None) -> 
 
 
 def lower_recording(recording: ModelRecording) -> ImportedModel:
-    """Lower a recorded run to LIR.
+    """Lower a recorded run of a PyTorch model to LIR.
 
     Raises
     ------
@@ -107,7 +107,7 @@ _QUANTIZED_PREFIXES = ("quantized.", "quantized_decomposed.", "aten.quantize", "
 
 
 def is_float_model(recording: ModelRecording) -> bool:
-    """Return whether nothing in a model is quantized."""
+    """Return whether a recorded model has no quantized tensors or operations."""
     tensors = [tensor for _, tensor in (*recording.inputs, *recording.outputs)]
     return all(tensor.dtype == "float32" for tensor in tensors) and not any(
         call.operation.startswith(_QUANTIZED_PREFIXES) for call in recording.calls
@@ -115,7 +115,7 @@ def is_float_model(recording: ModelRecording) -> bool:
 
 
 def build_float_graph(recording: ModelRecording) -> Graph:
-    """Build the graph of a float model, with tensors named after modules.
+    """Build the graph of ONNX operators of a float model.
 
     An operation that is not supported becomes a node of its name, which the lowering refuses.
     """

@@ -1,4 +1,4 @@
-"""Operations of float PyTorch models, as ONNX operators."""
+"""Translation of the operations of float PyTorch models to ONNX operators."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ def _clip(low: str, high: str) -> Translation:
 
 
 def as_pair(value: Any) -> tuple[int, int]:
-    """Return an argument for rows and columns as two numbers; one may stand for both."""
+    """Return an argument for rows and columns as two integers; a single number stands for both."""
     sizes = value if isinstance(value, tuple) else (value,)
     return int(sizes[0]), int(sizes[-1])
 
 
 def make_pool_translation(op: str) -> Translation:
-    """Return the translation of a pool to an ONNX operator."""
+    """Return a function that translates a PyTorch pool to an ONNX pool."""
 
     def translate(builder: TorchGraphBuilder) -> None:
         given = builder.arguments

@@ -1,4 +1,4 @@
-"""Construction of a graph from a recorded run."""
+"""Builder of a graph from the recorded run of a PyTorch model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nmpsim.frontends.torch.recording import ModelRecording, RecordedCall, Recor
 
 
 class TorchGraphBuilder(GraphBuilder):
-    """Builder of the graph of a recorded run, with layers named after modules.
+    """Builder of the graph of a recorded run; layers are named after modules.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class TorchGraphBuilder(GraphBuilder):
         """Tensor number -> source and order of a permutation that is not added yet."""
 
     def begin_call(self, call: RecordedCall) -> None:
-        """Make an operation the current one."""
+        """Set the operation whose nodes are added next, and name its results."""
         self.call = call
         self.begin_operator(call.number, call.label)
         for result in call.results:
@@ -51,7 +51,7 @@ class TorchGraphBuilder(GraphBuilder):
             self.name_layer(self._names[result.number], own)
 
     def build(self) -> Graph:
-        """Return the graph of the run."""
+        """Return the graph of the recorded run."""
         inputs = {
             self.get_name(tensor): (tensor.dtype.replace("quint8", "uint8"), tensor.shape)
             for _, tensor in self.recording.inputs
@@ -79,7 +79,7 @@ class TorchGraphBuilder(GraphBuilder):
         return name
 
     def permute(self, source: RecordedTensor, order: tuple[int, ...]) -> None:
-        """Permute dimensions; the node is added when the result is read or is an output."""
+        """Record a permutation of dimensions; its node is added when the result is first used."""
         if source.number in self._permuted:
             source, own = self._permuted[source.number]
             order = tuple(own[axis] for axis in order)
@@ -98,11 +98,11 @@ class TorchGraphBuilder(GraphBuilder):
         return self.call.results[0]
 
     def get_names(self, *arguments: str) -> list[str]:
-        """Return the names of arguments that are quantized tensors."""
+        """Return the names of arguments that must be quantized tensors."""
         return [self.get_name(self.get_tensor(one)) for one in arguments]
 
     def get_tensor(self, argument: str, *dtypes: str) -> RecordedTensor:
-        """Return an argument that is a tensor of one of these types, by default quint8."""
+        """Return a tensor argument; raise UnsupportedError for types other than ``dtypes``."""
         tensor = self.arguments.get(argument)
         if not isinstance(tensor, RecordedTensor):
             raise UnsupportedError(f"{argument} is no tensor")
@@ -110,22 +110,22 @@ class TorchGraphBuilder(GraphBuilder):
         return tensor
 
     def get_source(self) -> RecordedTensor:
-        """Return the first argument, a tensor of any type."""
+        """Return the first argument, a tensor of any element type."""
         source = next(iter(self.arguments.values()), None)
         if not isinstance(source, RecordedTensor):
             raise UnsupportedError("no input")
         return source
 
     def outputs(self) -> Iterator[str]:
-        """Yield the names of the operation's results."""
+        """Yield the names of the current operation's results."""
         return map(self.get_name, self.call.results)
 
     def add_temporary(self, suffix: str, kind: QuantizedTensor, shape: Shape) -> str:
-        """Declare a tensor between two nodes; return its name."""
+        """Declare an intermediate tensor and return its name."""
         return self.declare(self.unique_name(f"{self.call.name}_{suffix}"), kind, shape)
 
     def add_integers(self, values: Sequence[int] | int) -> str:
-        """Add a constant with integers; return its name."""
+        """Add an int64 constant and return its name."""
         return self.add_constant("numbers", np.array(values, np.int64))
 
     def _declared(self, name: str, tensor: RecordedTensor) -> str:
@@ -139,7 +139,7 @@ Translation = Callable[[TorchGraphBuilder], None]
 
 
 def get_tensor_kind(tensor: RecordedTensor) -> Kind:
-    """Return quantization or element type of a tensor; raise UnsupportedError for other types."""
+    """Return the quantization of a tensor, or the name of its element type if it has none."""
     require(
         tensor.dtype == ("float32" if tensor.scale is None else "quint8"),
         f"a tensor of {tensor.dtype}",

@@ -1,4 +1,4 @@
-"""PyTorch operations that move elements: views, permutations, slices."""
+"""Translation of PyTorch operations that move elements: views, permutations, slices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _translate_view(builder: TorchGraphBuilder) -> None:
 
 
 def translate_identity(builder: TorchGraphBuilder) -> None:
-    """Translate an operation that only changes PyTorch's memory layout."""
+    """Translate an operation that only changes the memory layout in PyTorch."""
     source, result = builder.get_source(), builder.result
     require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}")
     builder.add_node("Identity", [source])
@@ -64,7 +64,7 @@ def _translate_split(builder: TorchGraphBuilder) -> None:
 
 
 def translate_pad(builder: TorchGraphBuilder) -> None:
-    """Translate padding with a number; that of a quantized tensor must be zero."""
+    """Translate padding with a constant, which must be zero in a quantized model."""
     source, result, given = builder.get_source(), builder.result, builder.arguments
     pads, value, rank = given["pad"], float(given.get("value") or 0), len(source.shape)
     before, after = [0] * rank, [0] * rank

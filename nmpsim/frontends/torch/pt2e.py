@@ -53,12 +53,12 @@ _F = TypeVar("_F", RecordedTensor, QuantizedWeights, _PendingOperation)
 
 
 def is_pt2e_model(recording: ModelRecording) -> bool:
-    """Return whether a model was quantized by PT2E."""
+    """Return whether a recorded model was quantized by PT2E."""
     return any(call.operation.startswith(_NAMESPACE) for call in recording.calls)
 
 
 def convert_pt2e(recording: ModelRecording, on_error: ErrorHandler) -> ModelRecording:
-    """Return the recording with integer operations.
+    """Replace the float operations of a PT2E model by eager mode's integer operations.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Operations of quantized PyTorch models, as LIR instructions with PyTorch's arithmetic."""
+"""Translation of the operations of quantized PyTorch models to LIR instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recording of a PyTorch model's run on an example, as plain data that does not need PyTorch."""
+"""Recorded run of a PyTorch model, as plain data that does not need PyTorch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CHANNEL_BLOCK = 64
 
 @attrs.frozen(eq=False)
 class RecordedTensor:
-    """A tensor of a recorded run."""
+    """Tensor of a recorded run: shape, element type, quantization and constant values."""
 
     number: int
     """Unique number of the tensor."""
@@ -73,7 +73,7 @@ class RecordedTensor:
 
 @attrs.frozen(eq=False)
 class QuantizedWeights:
-    """Weights of a quantized layer."""
+    """Weights, bias and window of a quantized PyTorch layer."""
 
     weights: npt.NDArray[np.int8]
     """[O, I/groups, kernel height, kernel width] or [O, I]."""
@@ -94,7 +94,7 @@ class QuantizedWeights:
 
 @attrs.frozen(eq=False)
 class RecordedCall:
-    """An operation of PyTorch in a recorded run."""
+    """Call of a PyTorch operation in a recorded run."""
 
     number: int
     operation: str
@@ -111,13 +111,13 @@ class RecordedCall:
 
     @property
     def label(self) -> str:
-        """Number, operation and module, for messages."""
+        """Number, operation and module of the call, for messages."""
         return f"{self.number} {self.operation} {self.name}"
 
 
 @attrs.frozen(eq=False)
 class ModelRecording:
-    """A recorded run of a model."""
+    """Inputs, outputs and calls of a recorded run of a PyTorch model."""
 
     name: str
     """Class of the model."""
