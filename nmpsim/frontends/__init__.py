@@ -141,13 +141,13 @@ def import_model(
     front_end, place = find_front_end(path), Place(str(path))
     if front_end is None:
         if options.input_shapes or options.integer_islands is not None:
-            message = "shapes of inputs and integer islands are for ONNX models"
+            message = "input shapes and integer islands apply to ONNX models only"
             raise fail("ARG001", message, place=place, found="LIR")
         return None
     for given, name in ((weights, "weights"), (tensors, "tensors")):
         if given is not None:
-            message = f"a {front_end.name} file has its own {name}"
-            found, hint = f"--{name} {given}", f"leave out --{name}"
+            message = f"a {front_end.name} file contains its own {name}"
+            found, hint = f"--{name} {given}", f"Leave out --{name}."
             raise fail("ARG001", message, place=place, found=found, hint=hint)
     with translate_unexpected_errors(front_end.name, place):
         return front_end.read(path, options)
@@ -169,18 +169,18 @@ def translate_unexpected_errors(name: str, place: Place) -> Iterator[None]:
             f"the {name} front end failed on this model",
             place=place,
             found=f"{type(error).__name__}: {error}"[:240],
-            hint="is the file whole? If other tools read it, this is a bug of nmpsim:"
-            " please report it with the model and the traceback that NMPSIM_DEBUG=1 prints",
+            hint="Check that the file is complete. If other tools can read it, report the model"
+            " with the traceback that NMPSIM_DEBUG=1 prints.",
         ) from error
 
 
 # --- other formats ---------------------------------------------------------------------------
 
 
-_TO_TFLITE = "convert it to a quantized TFLite file with tf.lite.TFLiteConverter"
+_TO_TFLITE = "Convert it to a quantized TFLite file with tf.lite.TFLiteConverter."
 _TO_TORCH = (
-    "build the model in Python and give it to nmpsim.from_torch(model, example_inputs),"
-    " or export it with torch.onnx.export"
+    "Build the model in Python and pass it to nmpsim.from_torch(model, example_inputs),"
+    " or export it with torch.onnx.export."
 )
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = b"PK\x03\x04"
@@ -209,13 +209,13 @@ def _describe_other_format(path: Path, head: bytes) -> tuple[str, str] | None:
     if suffix not in (".onnx", ".tflite"):
         return None
     if not head:
-        return "an empty file", "download or convert the model again"
+        return "an empty file", "Download or convert the model again."
     if head.startswith(_LFS_POINTER):
-        return "a pointer of Git LFS, not the model itself", "git lfs pull"
+        return "a pointer of Git LFS, not the model itself", "Run `git lfs pull`."
     if _is_text(head) and not head.lstrip().startswith(_LIR):
         return (
             f"text: {head[:32].decode('ascii', 'replace')!r}",
-            "save the model in its binary form; a download may have saved a web page in its place",
+            "Save the model in binary form, or download the file itself instead of its web page.",
         )
     return None
 

@@ -63,7 +63,7 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
             place=place,
             found=error.diagnostics[0].found,
             expected=error.diagnostics[0].expected,
-            hint="quantize the model again, or delete the file",
+            hint="Quantize the model again, or delete the file.",
         ) from error
 
 

@@ -87,12 +87,12 @@ def stack_examples(
                 f"calibration example {number} does not have a tensor for each input",
                 found=f"{len(values)}",
                 expected=f"{len(inputs)}: {', '.join(map(quote, inputs))}",
-                hint="for batches with labels, pass only the inputs: (x for x, _ in loader)",
+                hint="Pass only the inputs of labeled batches: (x for x, _ in loader).",
             )
         arrays = zip(inputs, map(_array_of, values), strict=True)
         samples += split_samples(inputs, dict(arrays))
     if not samples:
-        raise fail("INPUT001", "there are no calibration examples", expected="one or more")
+        raise fail("INPUT001", "there are no calibration examples", expected="at least one example")
     return {name: np.stack([sample[name] for sample in samples]) for name in inputs}
 
 
@@ -125,14 +125,14 @@ def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
             "INPUT002",
             f"{subject} " + ("do not fit" if array.size else "are empty"),
             found=format_shape(array.shape),
-            expected=f"a number of samples of {format_shape(type_.shape)}",
+            expected=f"samples of shape {format_shape(type_.shape)}",
         )
     with np.errstate(over="ignore", invalid="ignore"):  # told below
         values = samples.astype(type_.dtype)
     bad = int(values.size - np.isfinite(values).sum())
     if bad:
         found = f"{bad} of {values.size} values are not"
-        raise fail("INPUT002", f"{subject} are not finite", found=found, expected="numbers")
+        raise fail("INPUT002", f"{subject} are not finite", found=found, expected="finite numbers")
     return list(values)
 
 
@@ -235,7 +235,7 @@ def _check(array: npt.NDArray[Any], instruction: Instruction, module: Module) ->
         f"%{instruction.name} of the float program has values that are not finite",
         place=instruction.span.place(module.file),
         found=f"{int(np.size(array) - np.isfinite(array).sum())} of {array.size} values",
-        hint="look for huge or missing values in the weights",
+        hint="Check the weights for infinite and missing values.",
     )
 
 

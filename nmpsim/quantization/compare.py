@@ -99,7 +99,7 @@ def compare(calibrated: CalibratedProgram, settings: Settings) -> tuple[Comparis
     quantized in any of them, ARG001 without samples.
     """
     if not calibrated.samples:
-        raise fail("ARG001", "a comparison needs samples", found="a profile alone")
+        raise fail("ARG001", "a comparison of settings needs samples", found="only a profile")
     programs = [
         calibrated.rewrite(attrs.evolve(settings, schema=schema, elem=elem))
         for elem in _ELEMS

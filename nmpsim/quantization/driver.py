@@ -192,7 +192,7 @@ def _require_float(module: Module) -> None:
         if instruction.predicate is not None:
             raise fail(
                 "QUANT001",
-                f"%{instruction.name} runs conditionally",
+                f"%{instruction.name} is predicated, and cannot be quantized",
                 place=instruction.span.place(module.file),
                 found=f"pred: {instruction.predicate}",
                 expected="instructions without predicates",
@@ -212,7 +212,7 @@ def _require_float(module: Module) -> None:
             place=span.place(module.file),
             found=f"{len(quantized)} quantized tensors, the first is %{name}, {type_.elem}",
             expected="a program with float tensors only",
-            hint="compile it with `nmpsim compile`",
+            hint="Compile it with `nmpsim compile`.",
         )
 
 

@@ -185,11 +185,11 @@ class _Builder:
         if any(role.kind == INOUT for role in OPCODES[instruction.opcode].operands):
             raise fail(
                 "QUANT001",
-                f"%{instruction.name} changes a tensor at places that are not constant",
+                f"%{instruction.name} writes elements at indices that are not constant",
                 place=instruction.span.place(self._module.file),
                 found=instruction.opcode,
-                expected="operations that make their results",
-                hint="end the program before it and process its outputs separately",
+                expected="operations that write whole tensors or constant parts of them",
+                hint="End the program before this instruction, and compute the rest separately.",
             )
         results = tuple(self._value(instruction.name, self._places[n].type) for n in written)
         self._nodes.append(Node(instruction, results, reads))

@@ -121,7 +121,7 @@ def _entries(text: str, place: Place) -> Iterator[tuple[str, Range, Place]]:
         name, low, high = (fields.get(key) for key in ("NodeOutputName", "Min", "Max"))
         range_ = _range(low, high) if isinstance(low, str) and isinstance(high, str) else None
         if not isinstance(name, str) or range_ is None:
-            old = "it is of an old Glow; dump it again with one that writes Min and Max"
+            old = "Dump the profile again with a version of Glow that writes Min and Max."
             raise _no_profile(place, reprlib.repr(entry), old if "scale" in fields else None)
         yield name, range_, place
 
@@ -148,11 +148,11 @@ def _documents(text: str, place: Place) -> list[Any]:
         problem = getattr(error, "problem", None) or str(error)
         if "nesting" in problem:  # newer versions of libyaml count levels themselves
             problem = too_deep
-        raise _no_profile(where, problem[:80], "is the file whole?") from None
+        raise _no_profile(where, problem[:80], "Check that the file is complete.") from None
 
 
 def _no_profile(place: Place, found: str, hint: str | None = None) -> UserError:
-    message = "the file is not a profile of Glow"
+    message = "the file is not a Glow profile"
     return fail("CONST001", message, place=place, found=found, expected=_ENTRY, hint=hint)
 
 
@@ -242,10 +242,10 @@ def _refuse_foreign(graph: Graph, profile: Mapping[str, Range]) -> None:
     own, range_ = known[others[0]]
     raise fail(
         "QUANT005",
-        "the profile belongs to another network or other weights",
+        "the profile was recorded with another network or other weights",
         place=Place(graph.module.file),
         found=f"{len(others)} of {len(known)} constants with another range:"
         f" %{others[0]} from {own.low:.9g} to {own.high:.9g}",
-        expected=f"as in the profile: {range_.low:.9g} to {range_.high:.9g}",
-        hint="dump a profile of this network",
+        expected=f"the range in the profile: {range_.low:.9g} to {range_.high:.9g}",
+        hint="Dump a profile of this network.",
     )

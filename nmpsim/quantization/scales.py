@@ -68,8 +68,8 @@ class ValueScales:
             f"the profile has no range of %{unknown[0].name}",
             place=Place(self._graph.module.file),
             found=f"{len(unknown)} of {len(roots)} ranges are missing",
-            expected="the name of each result, or its name without Glow's __N",
-            hint="use a profile of this network, or --calibration",
+            expected="a range for each result, with or without the suffix __N of its name",
+            hint="Use a profile of this network, or pass --calibration.",
         )
 
     def _share(self, node: Node) -> None:
@@ -146,7 +146,7 @@ def find_constant_range(array: npt.NDArray[Any], name: str) -> Range:
         return Range.from_values(array)
     raise fail(
         "QUANT002",
-        f"the constant %{name} holds values that are not finite",
+        f"the constant %{name} has values that are not finite",
         found=f"{int((~np.isfinite(array)).sum())} of {array.size} values",
         expected="numbers",
     )

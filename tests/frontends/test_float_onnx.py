@@ -307,7 +307,7 @@ def test_a_quantized_model_is_none_to_quantize(tmp_path: Path) -> None:
     made = run("quantize", path, "--calibration", tmp_path / "x.npy", "-o", tmp_path / "x.bin")
     assert made.exit_code == 2
     assert "error[QUANT001]" in made.stderr
-    assert "hint: compile it with `nmpsim compile`" in made.stderr
+    assert "hint: Compile it with `nmpsim compile`." in made.stderr
 
 
 def test_samples_of_several_inputs(tmp_path: Path) -> None:

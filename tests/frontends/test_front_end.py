@@ -127,7 +127,7 @@ def test_padding_is_folded_into_the_convolution(tmp_path: Path) -> None:
 
 def test_weights_are_in_the_file(model: Path, tmp_path: Path) -> None:
     finding = refused(model, weights=tmp_path / "W.npz").diagnostics[0]
-    assert (finding.code, finding.hint) == ("ARG001", "leave out --weights")
+    assert (finding.code, finding.hint) == ("ARG001", "Leave out --weights.")
 
 
 def test_shapes_and_islands_are_for_onnx(model: Path) -> None:
@@ -264,7 +264,7 @@ def test_an_unexpected_exception_is_a_coded_error() -> None:
         raise IndexError("list index out of range")
     (finding,) = error.value.diagnostics
     assert finding.found == "IndexError: list index out of range"
-    assert "report it" in str(finding.hint)
+    assert "report the model" in str(finding.hint)
 
 
 OTHER_FORMATS = [
@@ -274,9 +274,9 @@ OTHER_FORMATS = [
     ("net.h5", b"\x89HDF\r\n\x1a\n", "Keras", "TFLiteConverter"),
     ("net.keras", b"PK\x03\x04" + b"\0" * 26 + b"metadata.json", "Keras", "TFLiteConverter"),
     ("saved_model.pb", b"\x08\x01", "SavedModel", "TFLiteConverter"),
-    ("net.onnx", b"", "an empty file", "download"),
+    ("net.onnx", b"", "an empty file", "Download"),
     ("net.tflite", b"<!DOCTYPE html>\n", "text: '<!DOCTYPE", "web page"),
-    ("net.onnx", b"version https://git-lfs.github.com/spec/v1\n", "Git LFS", "git lfs pull"),
+    ("net.onnx", b"version https://git-lfs.github.com/spec/v1\n", "Git LFS", "Run `git lfs pull`."),
 ]
 
 

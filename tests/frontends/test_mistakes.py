@@ -171,7 +171,7 @@ MISTAKES = [
     ("an image as model", "compile photo.png -o x.bin", "FILE001", "is it the right file?"),
     ("no such model", "compile missing.tflite -o x.bin", "FILE001", "cannot read the program"),
     ("a float model", "run float.tflite --input photo.png", "MODEL002", "full integer"),
-    ("a truncated model", "run cut.tflite --input photo.png", "MODEL001", "may be truncated"),
+    ("a truncated model", "run cut.tflite --input photo.png", "MODEL001", "may be incomplete"),
     ("both on stdout", "run u8.bin --input photo.png --save-outputs -", "ARG001", "name a file"),
     ("no samples", "eval u8.bin --dataset none", "DATA001", "*.npy, *.npz, *.png"),
 ]

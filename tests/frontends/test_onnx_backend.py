@@ -182,7 +182,7 @@ def test_another_device_and_other_files_are_refused(tmp_path: Path) -> None:
     onnx.external_data_helper.set_external_data(tensor, "weights.bin")
     tensor.ClearField("raw_data")
     (tmp_path / "weights.bin").write_bytes(bytes(48))
-    with pytest.raises(backend.UnsupportedModelError, match="lies in a file"):
+    with pytest.raises(backend.UnsupportedModelError, match="has external data"):
         backend.PreparedModel(model, backend.ImportOptions())
 
 

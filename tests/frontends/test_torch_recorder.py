@@ -272,7 +272,7 @@ def test_refusals() -> None:
     assert "depends on the values" in refusal(Function(steered), x).found
     assert "is an input or a constant" in refusal(nn.Identity(), x).found
     assert refusal(Function(torch.relu), x, engine="none").code == "ARG001"
-    assert refusal(Function(lambda q: "text"), x).found == "an answer that is str"
+    assert refusal(Function(lambda q: "text"), x).found == "a result of type str"
     torch.backends.quantized.engine = "qnnpack"
     images = x.to(memory_format=torch.channels_last)
     assert "mixes up the pixels" in refusal(Function(lambda q: torch.clamp(q, 0, 1)), images).found

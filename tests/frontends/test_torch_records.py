@@ -230,14 +230,14 @@ def test_what_is_not_known_is_refused_by_name() -> None:
     first, second = error.value.diagnostics
     assert first.code == second.code == "MODEL002"
     assert first.message == "operation 0 aten.cumsum blk.cumsum cannot be compiled"
-    assert first.found == "an operation that nmpsim does not know"
+    assert first.found == "an unsupported operation"
     assert second.message == "operation 1 aten.sigmoid act cannot be compiled"
 
 
 def test_without_pytorch_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "nmpsim.frontends.torch.recorder", raising=False)
-    with pytest.raises(nmpsim.UserError, match="a PyTorch model needs PyTorch") as error:
+    with pytest.raises(nmpsim.UserError, match="PyTorch is needed") as error:
         nmpsim.from_torch(object(), ())
     assert error.value.diagnostics[0].code == "PKG001"
 

@@ -141,7 +141,7 @@ def test_a_profile_of_an_old_glow(tmp_path):
     path.write_text("---\n- NodeOutputName: 'x:0'\n  scale: 0.5\n  offset: 1\n...\n")
     with pytest.raises(UserError) as error:
         read_profile(path)
-    assert "old Glow" in error.value.diagnostics[0].hint
+    assert "writes Min and Max" in error.value.diagnostics[0].hint
 
 
 def test_two_ranges_of_one_name(tmp_path):

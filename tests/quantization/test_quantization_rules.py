@@ -403,7 +403,7 @@ def test_a_condition_is_refused():
     conditional = attrs.evolve(module.instructions[0], predicate=module.weights[0].name)
     finding = refused(attrs.evolve(module, instructions=(conditional,)))
     assert finding.code == "QUANT001"
-    assert "condition" in finding.message
+    assert "predicated" in finding.message
 
 
 @pytest.mark.parametrize("channels_first", [True, False])

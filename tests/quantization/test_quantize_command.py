@@ -161,7 +161,7 @@ def test_an_output_or_a_comparison_is_needed(few):
     [
         ({"y": np.zeros((2, 1, 8, 8))}, "INPUT001", "no calibration values for input 'x'"),
         ({}, "INPUT001", "no arrays"),
-        ({"x": np.zeros((2, 8, 9))}, "INPUT002", "a number of samples of <1 x 1 x 8 x 8>"),
+        ({"x": np.zeros((2, 8, 9))}, "INPUT002", "samples of shape <1 x 1 x 8 x 8>"),
         ({"x": np.zeros((0, 1, 8, 8))}, "INPUT002", "are empty"),
         ({"x": np.zeros(())}, "INPUT002", "do not fit"),
         ({"x": np.full((2, 1, 8, 8), np.nan)}, "INPUT002", "128 of 128 values are not"),

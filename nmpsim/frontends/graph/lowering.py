@@ -250,7 +250,7 @@ class Lowering:
         stored = self._stored.get(name, {}).get(PLAIN)
         require(
             stored is not None and stored.name == self.output_names[name],
-            "an input, or what nothing makes",
+            "an input, or a tensor that no node computes",
         )
 
     def is_unsigned(self, name: str) -> bool:

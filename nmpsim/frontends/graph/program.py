@@ -81,7 +81,7 @@ def _bind_inputs(lowering: Lowering) -> set[str]:
     for one in lowering.graph.inputs:
         message, place = f"input {one.name} cannot be compiled", lowering.place
         if one.shape is None:
-            hint = f"give one: --input-shape {one.name}=1,3,224,224"
+            hint = f"Pass the shape, such as --input-shape {one.name}=1,3,224,224."
             raise fail("MODEL002", message, place=place, found="no shape", hint=hint)
         try:
             name = lowering.bind_input(one.name, one.dtype, one.shape)
@@ -143,7 +143,7 @@ def _lower_node(lowering: Lowering, step: Node) -> str:
         lowering.define_constant(step.outputs[0], values)
         return IS_CONSTANT
     if step.op not in OPERATORS:
-        raise UnsupportedError("an operator that nmpsim does not know")
+        raise UnsupportedError("an unsupported operator")
     return _apply(OPERATORS[step.op], lowering, step)
 
 

@@ -133,7 +133,7 @@ def _first_line(error: Exception) -> str:
 
 def make_damaged_error(place: Place, found: str) -> UserError:
     """Return the UserError (MODEL001) for a damaged ONNX file."""
-    hint = "download or convert the model again; the file may be truncated"
+    hint = "Download or convert the model again; the file may be incomplete."
     return fail("MODEL001", "the ONNX file is damaged", place=place, found=found, hint=hint)
 
 
@@ -148,7 +148,7 @@ class _Reader:
         if not graph.node or len(graph.node) > MAX_NODES:
             raise make_damaged_error(self._place, f"{len(graph.node)} nodes")
         if graph.sparse_initializer:
-            hint = "convert the model without sparse weights"
+            hint = "Convert the model without sparse weights."
             message = f"tensor {graph.sparse_initializer[0].values.name} is sparse"
             raise fail("MODEL002", message, place=self._place, hint=hint)
         constants = {one.name: self._values(one, one.name) for one in graph.initializer}
@@ -170,7 +170,7 @@ class _Reader:
         if unknown:
             raise fail(
                 "ARG001",
-                "a shape is given for an unknown input",
+                "a shape is given for an input that the model does not have",
                 place=self._place,
                 found=unknown[0],
                 expected=", ".join(one.name for one in inputs) or "no shape",
@@ -211,7 +211,10 @@ class _Reader:
         for node in nodes:
             for name in node.results:
                 if name in known or name in makers:
-                    raise make_damaged_error(self._place, f"node {node.label} makes a tensor again")
+                    raise make_damaged_error(
+                        self._place,
+                        f"node {node.label} computes a tensor that another node computes",
+                    )
                 makers[name] = node
         made, is_ordered = set(known), True
         for node in nodes:
@@ -228,7 +231,7 @@ class _Reader:
             return tuple(by_index[index] for index in TopologicalSorter(sources).static_order())
         except CycleError as error:
             cycle = ", ".join(by_index[index].label for index in error.args[1][1:][:MAX_CYCLE])
-            raise make_damaged_error(self._place, f"a cycle of nodes: {cycle}") from error
+            raise make_damaged_error(self._place, f"a cycle: {cycle}") from error
 
     def _untested_versions(self) -> Iterator[str]:
         """Yield a warning for each version of the file that no test covers."""
@@ -246,7 +249,7 @@ class _Reader:
     def _opset(self) -> int:
         own = [one.version for one in self._model.opset_import if not get_operator_domain(one)]
         if not own:
-            raise make_damaged_error(self._place, "no version of ONNX's operators")
+            raise make_damaged_error(self._place, "no version of the standard operator set")
         return int(own[0])
 
     def _input(self, one: Any, shapes: Shapes) -> GraphInput:
@@ -270,13 +273,13 @@ class _Reader:
     def _valid_shape(self, shape: tuple[int, ...], name: str) -> tuple[int, ...]:
         if (problem := find_size_problem(shape)) or min(shape, default=1) < 1:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 1 or more")
-            message = f"tensor {name} has no size that can be compiled"
+            message = f"tensor {name} has an invalid shape"
             raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
         return shape
 
     def _node(self, one: Any, index: int) -> Node:
         if not one.output or not one.output[0]:
-            raise make_damaged_error(self._place, f"node {index} makes nothing")
+            raise make_damaged_error(self._place, f"node {index} without outputs")
         op = ".".join(filter(None, (get_operator_domain(one), one.op_type)))
         self._check_inputs(one, op, index)
         attributes = {a.name: self._attribute(a) for a in one.attribute}
@@ -303,7 +306,7 @@ class _Reader:
             place=self._place,
             found=f"node {index} {op} {one.output[0]} has {sum(map(bool, one.input))} inputs",
             expected=f"{count} inputs",
-            hint="convert the model again; `onnx.checker.check_model` finds such nodes",
+            hint="Convert the model again, and check it with `onnx.checker.check_model`.",
         )
 
     def _attribute(self, one: Any) -> Any:
@@ -323,7 +326,7 @@ class _Reader:
         problem = find_size_problem(shape)
         if problem or min(shape, default=0) < 0:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
-            message = f"tensor {name} has no size that can be compiled"
+            message = f"tensor {name} has an invalid shape"
             raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
         dtype = ONNX_DTYPES.get(tensor.data_type)
         if dtype is None:
@@ -333,7 +336,7 @@ class _Reader:
         values: Array = np.asarray(self._onnx.numpy_helper.to_array(tensor))
         if values.shape != shape or values.dtype != np.dtype(dtype):
             raise make_damaged_error(
-                self._place, f"tensor {name} holds {values.dtype} {list(values.shape)}"
+                self._place, f"tensor {name} with values of {values.dtype} {list(values.shape)}"
             )
         return values
 
@@ -346,8 +349,8 @@ class _Reader:
         nbytes = math.prod(shape) * dtype.itemsize
         offset, length = int(where.get("offset", 0)), int(where.get("length", nbytes))
         if self._place.file is None:
-            message = f"tensor {name} lies in a file"
-            hint = "load the model with onnx.load, which reads it all"
+            message = f"tensor {name} has external data, which an in-memory model cannot load"
+            hint = "Load the model with onnx.load, which reads external data."
             raise fail("MODEL001", message, place=self._place, found=location[:120], hint=hint)
         folder = Path(self._place.file).parent.resolve()
         path = (folder / location).resolve()
@@ -356,14 +359,16 @@ class _Reader:
         if not location or parts.is_absolute() or ".." in parts.parts or not inside:
             raise fail(
                 "MODEL001",
-                f"tensor {name} is stored in a file that is not read",
+                f"tensor {name} has external data outside the model's folder",
                 place=self._place,
                 found=location[:120] or "no location",
                 expected="a file in the model's folder",
-                hint="external data is read from the model's folder only, without .. and links out",
+                hint="Store external data in the model's folder, without links or .. in the path.",
             )
         if length != nbytes or offset < 0 or offset + nbytes > path.stat().st_size:
-            raise make_damaged_error(self._place, f"tensor {name} has {length} bytes at {offset}")
+            raise make_damaged_error(
+                self._place, f"tensor {name} with {length} bytes at offset {offset}"
+            )
         read = np.fromfile(path, dtype.newbyteorder("<"), math.prod(shape), offset=offset)
         values = read.astype(dtype, copy=False).reshape(shape)
         values.flags.writeable = False  # so that the module keeps it without a copy

@@ -51,7 +51,7 @@ def import_tflite(path: Path, options: ImportOptions) -> ImportedModel:
     """
     place = Place(str(path))
     if options.input_shapes or options.integer_islands is not None:
-        message = "shapes of inputs and integer islands are for ONNX models"
+        message = "input shapes and integer islands apply to ONNX models only"
         raise fail("ARG001", message, place=place, found="a TFLite file")
     model = read_model(path)
     builder = TFLiteGraphBuilder(model)
@@ -112,7 +112,7 @@ def _check_interface(builder: TFLiteGraphBuilder, place: Place) -> None:
 
 def _translate(builder: TFLiteGraphBuilder) -> None:
     operator = builder.operator
-    require(operator.name in OPERATORS, "an operator that nmpsim does not know")
+    require(operator.name in OPERATORS, "an unsupported operator")
     for tensor in (*operator.inputs, *operator.outputs):
         if tensor is not None and tensor.dtype not in ("int32", "int64"):
             require(0 not in tensor.shape, f"{tensor.name} has no elements")

@@ -125,7 +125,7 @@ def _translated_errors(place: Place) -> Iterator[None]:
 
 
 def _damaged(place: Place, found: str) -> UserError:
-    hint = "download or convert the model again; the file may be truncated"
+    hint = "Download or convert the model again; the file may be incomplete."
     return fail("MODEL001", "the TFLite file is damaged", place=place, found=found, hint=hint)
 
 
@@ -139,7 +139,7 @@ class _Reader:
 
     def read(self) -> TFLiteModel:
         """Read the first subgraph, which is the one that runs."""
-        self._check(self._data[4:8] == TFLITE_IDENTIFIER, "no TFL3 at byte 4")
+        self._check(self._data[4:8] == TFLITE_IDENTIFIER, "no identifier TFL3 at byte 4")
         model = self._tflite.Model.GetRootAs(self._data, 0)
         if self._count(model.SubgraphsLength()) != 1:
             raise fail(
@@ -147,7 +147,7 @@ class _Reader:
                 "only models with one subgraph are supported",
                 place=self._place,
                 found=f"{model.SubgraphsLength()} subgraphs",
-                hint="control flow (IF, WHILE, CALL_ONCE) cannot run on the device",
+                hint="Remove control flow (IF, WHILE, CALL_ONCE) from the model.",
             )
         subgraph = model.Subgraphs(0)
         tensors = tuple(
@@ -206,7 +206,9 @@ class _Reader:
         tensors: tuple[TFLiteTensor, ...],
     ) -> tuple[TFLiteTensor, ...]:
         indices = [index(i) for i in range(self._count(length()))]
-        self._check(all(0 <= i < len(tensors) for i in indices), "a tensor that is not there")
+        self._check(
+            all(0 <= i < len(tensors) for i in indices), "an index of a tensor that does not exist"
+        )
         return tuple(tensors[i] for i in indices)
 
     def _opcode(self, code: Any) -> str:
@@ -222,14 +224,14 @@ class _Reader:
         kind = self._kinds.get(tensor.Type(), str(tensor.Type()))
         if (problem := find_size_problem(shape)) or min(shape, default=0) < 0:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
-            message = f"tensor {name} has no size that can be compiled"
+            message = f"tensor {name} has an invalid shape"
             raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
         scales, zero_points, axis = self._quantization(tensor.Quantization())
         dtype = _DTYPES.get(kind, kind.lower())
         values = self._values(model, tensor, name, dtype, shape)
         self._check(
             scales.size <= 1 or (axis < len(shape) and shape[axis] == scales.size),
-            f"tensor {name} has {scales.size} scales",
+            f"tensor {name} with {scales.size} scales",
         )
         return TFLiteTensor(index, name, shape, dtype, scales, zero_points, axis, values)
 
@@ -247,7 +249,7 @@ class _Reader:
             zeros.shape == scales.shape, f"{scales.size} scales and {zeros.size} zero points"
         )
         is_positive = np.isfinite(scales).all() and (scales > 0).all()
-        self._check(is_positive, "a scale that is not above 0")
+        self._check(is_positive, "a scale that is not positive and finite")
         return scales, zeros, int(parameters.QuantizedDimension())
 
     def _values(
@@ -256,18 +258,20 @@ class _Reader:
         number = tensor.Buffer()
         self._check(
             0 <= number < self._count(model.BuffersLength()),
-            f"tensor {name} lies in a buffer that is not there",
+            f"tensor {name} with the index of a buffer that does not exist",
         )
         buffer = model.Buffers(number)
         nbytes = buffer.DataLength()
         if nbytes == 0:
             if number and buffer.Offset() > 1:
-                message = f"tensor {name} lies outside the flatbuffer"
-                raise fail("MODEL002", message, place=self._place, hint="use a model below 2 GB")
+                message = f"tensor {name} is stored outside the flatbuffer"
+                raise fail(
+                    "MODEL002", message, place=self._place, hint="Use a model of less than 2 GB."
+                )
             return None
         if tensor.Sparsity() is not None:
             message = f"tensor {name} is sparse"
-            hint = "convert the model without sparse weights"
+            hint = "Convert the model without sparse weights."
             raise fail("MODEL002", message, place=self._place, hint=hint)
         if dtype not in _DTYPES.values():
             return None
@@ -277,7 +281,7 @@ class _Reader:
             return _unpack_int4(raw, elements, shape)
         self._check(
             raw.size == elements * np.dtype(dtype).itemsize,
-            f"tensor {name} has {raw.size} bytes",
+            f"tensor {name} with {raw.size} bytes",
         )
         values: npt.NDArray[Any] = raw.view(np.dtype(dtype).newbyteorder("<"))
         return np.require(values, dtype, ["A"]).reshape(shape)
@@ -286,16 +290,19 @@ class _Reader:
         self, operator: Any, index: int, codes: list[str], tensors: tuple[TFLiteTensor, ...]
     ) -> TFLiteOperator:
         code = operator.OpcodeIndex()
-        self._check(0 <= code < len(codes), f"operator {index} is of a kind that is not there")
+        self._check(
+            0 <= code < len(codes), f"operator {index} with an operator code that does not exist"
+        )
         inputs: list[TFLiteTensor | None] = []
         for i in range(self._count(operator.InputsLength())):
             at = operator.Inputs(i)
             self._check(
-                -1 <= at < len(tensors), f"operator {index} takes a tensor that is not there"
+                -1 <= at < len(tensors),
+                f"operator {index} with the index of a tensor that does not exist",
             )
             inputs.append(None if at == -1 else tensors[at])
         outputs = self._tensors_at(operator.OutputsLength, operator.Outputs, tensors)
-        self._check(outputs, f"operator {index} makes nothing")
+        self._check(outputs, f"operator {index} without outputs")
         return TFLiteOperator(
             index, codes[code], tuple(inputs), outputs, self._options(operator, codes[code])
         )

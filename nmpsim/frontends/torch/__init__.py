@@ -41,8 +41,8 @@ def import_torch_module(model: Any, example: Any, engine: str | None = None) -> 
     try:
         from nmpsim.frontends.torch.recorder import record_model
     except ImportError as error:
-        message = "a PyTorch model needs PyTorch"
-        hint = "pip install torch; a compiled bundle runs without it"
+        message = "PyTorch is needed to import a PyTorch model"
+        hint = "Run `pip install torch`; compiled bundles do not need it."
         raise fail("PKG001", message, found=str(error), hint=hint) from error
 
     return lower_recording(record_model(model, example, engine))
@@ -96,7 +96,7 @@ def _translate(builder: TorchGraphBuilder) -> None:
     call = builder.call
     require(
         call.operation in QUANTIZED_OPERATIONS,
-        "an operation that nmpsim does not know"
+        "an unsupported operation"
         if call.results
         else "control flow or a number that depends on the values of a tensor",
     )
@@ -123,7 +123,7 @@ def build_float_graph(recording: ModelRecording) -> Graph:
     for call in recording.calls:
         builder.begin_call(call)
         try:
-            require(call.operation in FLOAT_OPERATIONS, "an operation that nmpsim does not know")
+            require(call.operation in FLOAT_OPERATIONS, "an unsupported operation")
             FLOAT_OPERATIONS[call.operation](builder)
         except UnsupportedError:
             tensors = [one for one in call.arguments.values() if isinstance(one, RecordedTensor)]

@@ -82,7 +82,7 @@ def _weights(builder: TorchGraphBuilder) -> QuantizedWeights:
     given = builder.arguments
     weights = given.get("packed_weight", given.get("W_prepack"))
     if not isinstance(weights, QuantizedWeights):
-        raise UnsupportedError("weights of a kind that nmpsim does not know")
+        raise UnsupportedError("weights of an unsupported kind")
     return weights
 
 

@@ -63,10 +63,10 @@ def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording
     if not isinstance(model, torch.nn.Module):
         raise _unsupported(model, type(model).__name__, "a torch.nn.Module")
     if model.training and not isinstance(model, torch.fx.GraphModule):  # PT2E's has no modes
-        raise _unsupported(model, "training mode", "evaluation mode", "model.eval()")
+        raise _unsupported(model, "training mode", "evaluation mode", "Call model.eval() before.")
     examples = (example,) if isinstance(example, torch.Tensor) else tuple(example)
     if not all(isinstance(one, torch.Tensor) for one in examples):
-        raise _unsupported(model, "an example that is no tensor", "tensors, one an input")
+        raise _unsupported(model, "an example that is not a tensor", "one tensor for each input")
     recorder = _Recorder(model, chosen)
     inputs = tuple(
         (name, recorder.begin(one))
@@ -123,7 +123,7 @@ def _outputs(model: Any, answer: Any) -> list[tuple[str, torch.Tensor]]:
     else:
         named = []
     if not named or not all(isinstance(value, torch.Tensor) for _, value in named):
-        found = f"an answer that is {type(answer).__name__}"
+        found = f"a result of type {type(answer).__name__}"
         raise _unsupported(model, found, "a tensor, or a tuple or dictionary of them")
     return named
 
