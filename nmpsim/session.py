@@ -520,7 +520,7 @@ class Shadow:
 
         def done(layer: ShadowLayer) -> None:
             if progress:
-                name = report.display_name_of(layer.name)
+                name = report.get_display_name(layer.name)
                 progress(Progress("layer", layer.index + 1, len(report.layers), name))
 
         return attrs.evolve(report, shadow=self._evaluation.evaluate(report, stored, inputs, done))

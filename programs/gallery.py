@@ -21,7 +21,7 @@ import nmpsim
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.report.data import RunReport
 from nmpsim.views.html.draw import render_image
-from nmpsim.views.html.run_figures import run_figures
+from nmpsim.views.html.run_figures import make_run_figures
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "pictures"
@@ -42,7 +42,7 @@ def run_digits() -> RunReport:
 
 def render_figures(report: RunReport) -> Iterator[tuple[str, str]]:
     """Yield file names and SVG texts."""
-    figures = {figure.title: figure for figure in run_figures(report)}
+    figures = {figure.title: figure for figure in make_run_figures(report)}
     for name, title in FIGURES.items():
         kind, _, drawing = render_image(figures[title]).partition(",")
         if kind != "data:image/svg+xml":

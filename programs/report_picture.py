@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 
 import nmpsim
-from nmpsim.views.html import html_page
+from nmpsim.views.html import make_html_page
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PICTURE = REPOSITORY / "docs" / "pictures" / "mobilenet.png"
@@ -47,7 +47,7 @@ def make_page(model: Path, inputs: Path, title: str) -> str:
         memory=nmpsim.memory_map(bundle),
         edges=nmpsim.layer_edges(bundle),
     )
-    return html_page({title: report})
+    return make_html_page({title: report})
 
 
 def take_screenshot(page: str, picture: Path) -> None:

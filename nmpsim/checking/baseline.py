@@ -17,7 +17,7 @@ from nmpsim.atomic import is_special, write_file
 from nmpsim.bundle.schema import strict_converter
 from nmpsim.checking.run import Run, digest_output
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.experiments.identity import code_version
+from nmpsim.experiments.identity import get_code_version
 from nmpsim.input_files import read_text
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, Saturation
@@ -128,7 +128,7 @@ def make_baseline(run: Run) -> Baseline:
     """Return a completed run as a baseline."""
     report = run.report
     return Baseline(
-        nmpsim=code_version(),
+        nmpsim=get_code_version(),
         program=report.program,
         numerics=report.numerics,
         bundle=run.bundle,
@@ -236,7 +236,7 @@ def check_same_program(baseline: Baseline, run: Run, place: Place) -> None:
 
 def find_other_version(baseline: Baseline | None) -> str | None:
     """Return the nmpsim version that made a baseline, or None if it is this one."""
-    return None if baseline is None or baseline.nmpsim == code_version() else baseline.nmpsim
+    return None if baseline is None or baseline.nmpsim == get_code_version() else baseline.nmpsim
 
 
 def make_baseline_error(

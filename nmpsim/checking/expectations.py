@@ -18,7 +18,7 @@ from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.checking.run import Arrays, Run
 from nmpsim.checking.suite import Expect
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.experiments.samples import is_scores
+from nmpsim.experiments.samples import is_score_shape
 from nmpsim.experiments.worker import get_scores, rank_classes
 from nmpsim.lir.layers import find_layer
 from nmpsim.report.data import LayerReport, OutputReport
@@ -185,7 +185,7 @@ def check_layers_against_baseline(run: Run, baseline: Baseline, expect: Expect) 
 def check_top1(run: Run, label: int) -> Check:
     """Check the predicted class; raise DATA001 for no classifier or an unknown class."""
     outputs = run.report.output_reports
-    scores = [output for output in outputs if is_scores(output.values.shape)]
+    scores = [output for output in outputs if is_score_shape(output.values.shape)]
     if not scores:
         raise fail(
             "DATA001", "the program is not a classifier", expected="one score for each class"

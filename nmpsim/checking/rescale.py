@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import ProgramStep
-from nmpsim.experiments.identity import digest_of
+from nmpsim.experiments.identity import compute_digest
 from nmpsim.isa.codec import descriptor_offsets
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, SCALE_RECORD
 
@@ -77,7 +77,7 @@ def digest_rescale_values(bundle: Bundle, used: Int64s) -> tuple[str, ...]:
     for layer, number in _numbers(bundle, used):
         if layer < len(found):  # else it names no layer of the bundle
             found[layer].add(number)
-    return tuple(digest_of(sorted(numbers)) if numbers else "" for numbers in found)
+    return tuple(compute_digest(sorted(numbers)) if numbers else "" for numbers in found)
 
 
 def _numbers(bundle: Bundle, used: Int64s) -> Iterator[_Number]:

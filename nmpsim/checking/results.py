@@ -15,7 +15,7 @@ from nmpsim.diagnostics import (
     EXIT_WORSE,
     Diagnostic,
 )
-from nmpsim.experiments.identity import code_version
+from nmpsim.experiments.identity import get_code_version
 from nmpsim.report.data import Saturation
 from nmpsim.report.fields import AT_END, NOT_IN_JSON, Before, Key
 from nmpsim.report.json import to_json
@@ -204,5 +204,5 @@ class CheckDocument(TypedDict):
 
 def check_json(results: Sequence[CaseResult]) -> CheckDocument:
     """Return the results of all cases as a JSON document."""
-    version, code = code_version(), exit_code(results)
+    version, code = get_code_version(), exit_code(results)
     return to_json({"nmpsim": version, "exit_code": code, "cases": results}, CheckDocument)

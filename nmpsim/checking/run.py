@@ -16,7 +16,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import ProgressCallback, layer_key
-from nmpsim.experiments.identity import digest_of_arrays
+from nmpsim.experiments.identity import compute_array_digest
 from nmpsim.interpreter.memory import locate, read_constant
 from nmpsim.report.data import LayerReport, RunReport
 
@@ -98,7 +98,7 @@ def run_bundle(
     return Run(
         attrs.evolve(report, layer_outputs={}),
         bundle.digest,
-        digest_of_arrays(inputs),
+        compute_array_digest(inputs),
         bundle.metadata.source,
         int(bundle.image.size) + bundle.rw_bytes,
         tuple(saved.get(layer_key(layer)) for layer in bundle.metadata.layers),
@@ -125,13 +125,13 @@ def digest_constants(bundle: Bundle) -> tuple[str, ...]:
         operands = [places[one.name] for name in names for one in instructions[name].operands]
         arrays = [read_constant(place, held) for place in operands if place.storage in held]
         named = {str(number): array for number, array in enumerate(arrays)}
-        digests.append(digest_of_arrays(named) if named else "")
+        digests.append(compute_array_digest(named) if named else "")
     return tuple(digests)
 
 
 def digest_output(values: npt.NDArray[Any]) -> str:
     """Return the digest of an output's values."""
-    return digest_of_arrays({"": values})
+    return compute_array_digest({"": values})
 
 
 def list_changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:

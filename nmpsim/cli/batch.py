@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmpsim.atomic import write_npz
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.output import emit_result, show_progress
+from nmpsim.cli.output import show_progress, write_result
 from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run_batch(
             report = device.run(
                 bundle, sample.load(), progress=report_compiling, limits=limits, strict=strict
             )
-            runs.append(RunSummary.of_report(sample.files, report))
+            runs.append(RunSummary.from_report(sample.files, report))
             outputs.append(dict(report.outputs) if save_outputs is not None else {})
             if report.trap is not None:
                 is_timeout = report.trap.kind == "timeout"
@@ -62,7 +62,7 @@ def run_batch(
     if save_outputs is not None:
         _save(save_outputs, outputs, is_complete=code == EXIT_OK)
     name = bundle.metadata.program
-    emit_result(
+    write_result(
         format,
         lambda: batch_json(name, bundle.digest, runs),
         lambda console: print_batch(name, runs, console),

@@ -26,7 +26,7 @@ _COPIES = 2
 """Copies of the samples in memory: as read, and as one array."""
 
 
-def calibration_arrays(
+def load_calibration_samples(
     arguments: Sequence[str], images: ImageOptions, program: ImportedModel
 ) -> Mapping[str, Array]:
     """Return for each input an array of samples along the first axis, read on request.

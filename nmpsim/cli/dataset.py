@@ -21,7 +21,7 @@ from nmpsim.cli.inputs import (
 )
 from nmpsim.cli.samples import ProgramInputs
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.experiments.identity import digest_of
+from nmpsim.experiments.identity import compute_digest
 from nmpsim.experiments.samples import UNLABELLED, ArraySamples, Samples
 from nmpsim.input_files import read_text
 
@@ -86,7 +86,7 @@ def load_dataset(
     stored = _find_arrays(file, list(inputs.tensors))
     lengths = {name: array.shape[0] if array.shape else 0 for name, array in stored.items()}
     read = read_all({name: array.head(limit) for name, array in stored.items()}, max_memory)
-    samples = ArraySamples.from_arrays(read, lengths, digest_of(file.blocks()))
+    samples = ArraySamples.from_arrays(read, lengths, compute_digest(file.blocks()))
     return LabelledDataset(samples, numbers, source)
 
 
@@ -140,7 +140,7 @@ class _FileSamples:
         """Return the inputs of a sample by name."""
         path = self.paths[index]
         if _is_image(path):
-            name = self.inputs.single_name(path)
+            name = self.inputs.get_single_name(path)
             return {name: self.inputs.read_image(name, path)}
         return read_all(_find_arrays(ArrayFile(path), list(self.inputs.tensors)))
 
@@ -196,7 +196,7 @@ def _digest(folder: Path, paths: Sequence[Path], inputs: ProgramInputs) -> str:
     lines = [f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in facts]
     if any(map(_is_image, paths)):
         lines.append(f"{inputs.images} {inputs.channel_order}")
-    return digest_of(line.encode() for line in lines)
+    return compute_digest(line.encode() for line in lines)
 
 
 def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> Sequence[int]:

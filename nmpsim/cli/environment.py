@@ -17,7 +17,7 @@ _PROCESSOR = ("NUMBA_CPU_NAME", _FEATURES)
 """Variables that make Numba compile for another processor."""
 
 
-def compiles_in_background(environment: Mapping[str, str]) -> bool:
+def is_background_compile_enabled(environment: Mapping[str, str]) -> bool:
     """Return whether kernels are compiled in the background.
 
     ``NMPSIM_COMPILE_AHEAD`` decides, 1 or 0; without it, true except on test machines.
@@ -35,7 +35,7 @@ def choose_engine(requested: str, *, runs_often: bool = False) -> str:
     """
     if requested == "auto" and runs_often:
         return "compiled"
-    if requested == "auto" and compiles_in_background(os.environ):
+    if requested == "auto" and is_background_compile_enabled(os.environ):
         from nmpsim.core.background_compile import start_background_compile
 
         settings = [f"{name}={os.environ.get(name, '')}" for name in _PROCESSOR]
@@ -58,10 +58,10 @@ def set_kernel_target() -> None:
     UserError
         ENV001 for kernels that are unknown, or that this host cannot run.
     """
-    os.environ.update(numba_settings(os.environ))
+    os.environ.update(get_numba_settings(os.environ))
 
 
-def numba_settings(environment: Mapping[str, str]) -> dict[str, str]:
+def get_numba_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that make Numba compile for the vector instructions requested.
 
     Processes started by this one inherit them. Raises UserError (ENV001), see

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from nmpsim.cli.exceptions import is_interrupt
-from nmpsim.cli.interrupt import EXIT_INTERRUPTED, end_interrupted, interrupt_message
+from nmpsim.cli.interrupt import EXIT_INTERRUPTED, end_interrupted, get_interrupt_message
 from nmpsim.diagnostics import (
     EXIT_BUG,
     EXIT_OK,
@@ -81,7 +81,7 @@ def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
 
 def _interrupted() -> int:
     end_interrupted()
-    print_message(interrupt_message())
+    print_message(get_interrupt_message())
     return EXIT_INTERRUPTED
 
 
@@ -100,7 +100,7 @@ def print_ci_command(command: str) -> None:
         return  # stderr is closed
 
 
-def stdout_error(error: OSError) -> UserError:
+def discard_stdout_error(error: OSError) -> UserError:
     """Discard the buffer of standard output and return the error for the failed write."""
     discard_stdout()
     return fail("FILE002", "cannot write the result", place="standard output", found=error.strerror)
@@ -114,7 +114,7 @@ def report_write_errors() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise stdout_error(error) from error
+        raise discard_stdout_error(error) from error
 
 
 class _Closed(io.TextIOBase):

@@ -22,7 +22,7 @@ from nmpsim.diagnostics import UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.records import frozen
-from nmpsim.views.text import elem_text, shape_text
+from nmpsim.views.text import format_elem, format_shape
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -81,7 +81,7 @@ def _is_bmp(head: bytes) -> bool:
     return head[:2] == b"BM" and head[6:10] == bytes(4)
 
 
-def image_format(
+def choose_image_format(
     tensor: Tensor,
     options: ImageOptions,
     channel_order: str,
@@ -149,14 +149,14 @@ def _layout(tensor: Tensor, wanted: str | None) -> tuple[str, tuple[int, int, in
         raise fail(
             "INPUT002",
             f"the layout of input {tensor.name!r} is ambiguous",
-            found=shape_text(shape),
+            found=format_shape(shape),
             hint="--image-layout NCHW, or NHWC",
         )
     expected = "1 or 3 channels and a batch of 1" + (f" as {wanted}" if wanted else "")
     raise fail(
         "INPUT002",
         f"input {tensor.name!r} does not accept images",
-        found=shape_text(shape),
+        found=format_shape(shape),
         expected=expected,
         hint="omit --image-layout" if fitting else "give an .npy file",
     )
@@ -179,7 +179,7 @@ def _default_mode(tensor: Tensor) -> str | None:
     raise fail(
         "INPUT002",
         f"the value range of pixels is unknown for input {tensor.name!r}",
-        found=elem_text(tensor.elem),
+        found=format_elem(tensor.elem),
         hint=f"--image-mode {'|'.join(PIXEL_RANGES)}, as the network was trained",
     )
 
@@ -202,7 +202,7 @@ def read_image(path: Path, tensor: Tensor, format: ImageFormat, resize: bool) ->
     return np.ascontiguousarray(values).reshape(tensor.shape)
 
 
-def image_size(path: Path) -> tuple[int, int]:
+def read_image_size(path: Path) -> tuple[int, int]:
     """Return height and width of an image, from the header of its file.
 
     Raises

@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmpsim.cli.arrays import ArrayFile, StoredArray
-from nmpsim.cli.images import ENDINGS, image_size, is_image
+from nmpsim.cli.images import ENDINGS, is_image, read_image_size
 from nmpsim.cli.options import InputOptions
 from nmpsim.cli.samples import (
     InputSample,
     InputSource,
     ProgramInputs,
     RunSources,
+    format_names,
     group_batches,
-    list_names,
 )
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.npy import MAGIC
-from nmpsim.views.text import plural, shape_text
+from nmpsim.views.text import format_count, format_shape
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -57,11 +57,11 @@ def load_inputs(options: InputOptions, metadata: Metadata) -> dict[str, Array]:
 
     Raises UserError, see :func:`find_samples` and :meth:`InputSample.load`.
     """
-    inputs = ProgramInputs.of_bundle(metadata, options.images)
-    return single_sample(find_samples(options.arguments, inputs)).load()
+    inputs = ProgramInputs.from_bundle(metadata, options.images)
+    return get_single_sample(find_samples(options.arguments, inputs)).load()
 
 
-def single_sample(samples: Sequence[InputSample]) -> InputSample:
+def get_single_sample(samples: Sequence[InputSample]) -> InputSample:
     """Return the only sample. Raises UserError (INPUT001) if there are several."""
     if len(samples) > 1:
         raise fail(
@@ -130,7 +130,7 @@ def _make_sample(
     return InputSample(files, sources, inputs)
 
 
-def sample_shapes(arguments: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def read_sample_shapes(arguments: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return the shape of the first array of each argument of ``--input``, by the input's name.
 
     The name is empty for an argument without one. The shape of an image is its height and width.
@@ -141,7 +141,7 @@ def sample_shapes(arguments: Sequence[str]) -> dict[str, tuple[int, ...]]:
         with suppress(UserError):
             name, paths = _expand(argument, [argument.partition("=")[0]])
             if not is_array_file(paths[0]):
-                shapes[name or ""] = image_size(paths[0])
+                shapes[name or ""] = read_image_size(paths[0])
                 continue
             file = ArrayFile(paths[0])
             for key in file.keys:
@@ -150,7 +150,7 @@ def sample_shapes(arguments: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def input_paths(arguments: Sequence[str], names: Sequence[str]) -> list[Path]:
+def list_input_paths(arguments: Sequence[str], names: Sequence[str]) -> list[Path]:
     """Return the files of the arguments of ``--input``."""
     return [path for argument in arguments for path in _expand(argument, names)[1]]
 
@@ -199,7 +199,7 @@ def _find_files(folder: Path) -> list[Path]:
             "FILE001",
             "the folder has no inputs",
             place=folder,
-            found=f"{plural(len(found), 'other file')}" if found else "no files",
+            found=f"{format_count(len(found), 'other file')}" if found else "no files",
             expected=SAMPLE_PATTERNS,
         )
     return files
@@ -222,7 +222,7 @@ def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Pat
     raise fail(
         "INPUT001",
         f"the program has no input {head!r}",
-        expected=list_names(names) or "no input",
+        expected=format_names(names) or "no input",
         hint=f"did you mean {near[0]!r}?" if near else "`nmpsim inspect` shows the inputs",
     )
 
@@ -247,18 +247,18 @@ def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[s
     head = _read_head(path)
     if not _has_array_magic(head):
         if is_image(path, head):
-            own = name or inputs.single_name(path)
+            own = name or inputs.get_single_name(path)
             _file_size(path)  # reports a missing file first
-            item, batch = inputs.item_tensor(own), inputs.batch_size(own)
+            item, batch = inputs.get_item_tensor(own), inputs.batch_size(own)
             read = partial(inputs.read_image, own, path)
             if batch > 1:
                 inputs.image_format(own)  # reports an input that does not accept images
             return {own: InputSource(path, read, item, batch, is_image=True)}
         if head and path.suffix.lower() in RAW_ENDINGS:
-            own = name or inputs.single_name(path)
+            own = name or inputs.get_single_name(path)
             nbytes = _file_size(path)
             itemsize = ELEM_DTYPES[inputs.tensors[own].elem].itemsize
-            match = inputs.match_size(own, nbytes // itemsize)
+            match = inputs.match_value_count(own, nbytes // itemsize)
             return {own: InputSource(path, lambda: _read_raw(path, nbytes, match[0]), *match)}
         if head:
             raise fail(
@@ -275,7 +275,7 @@ def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[s
     elif file.is_archive:
         found = _match_arrays(file, inputs.tensors)
     else:
-        found = {inputs.single_name(path): file.array("")}
+        found = {inputs.get_single_name(path): file.array("")}
     return {name: _array_source(array, name, inputs) for name, array in found.items()}
 
 
@@ -291,7 +291,7 @@ def _read_head(path: Path) -> bytes:
 
 
 def _array_source(stored: StoredArray, name: str, inputs: ProgramInputs) -> InputSource:
-    match = inputs.match_size(name, stored.size)
+    match = inputs.match_value_count(name, stored.size)
     return InputSource(stored.file.path, lambda: _read_array(stored, match[0]), *match)
 
 
@@ -313,7 +313,7 @@ def _read_raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
             f"the file does not have the size of input {tensor.name!r}",
             place=path,
             found=f"{nbytes:,} bytes",
-            expected=f"{expected:,} bytes: {shape_text(tensor.shape)} of {dtype.name}",
+            expected=f"{expected:,} bytes: {format_shape(tensor.shape)} of {dtype.name}",
             hint="use an .npy file, whose header has the type and shape",
         )
     try:
@@ -352,8 +352,8 @@ def _no_match_error(file: ArrayFile, names: Sequence[str]) -> UserError:
         "INPUT001",
         "none of the file's arrays is an input of the program",
         place=file.path,
-        found=list_names(file.keys) or "no arrays",
-        expected=list_names(names) or "no input",
+        found=format_names(file.keys) or "no arrays",
+        expected=format_names(names) or "no input",
         hint=_suggest_name(file, names),
     )
 
@@ -375,8 +375,8 @@ def _check_complete(found: Mapping[str, object], tensors: Mapping[str, Tensor]) 
             hint = "--input FILE: an array, an image, a folder, a pattern, or -"
         raise fail(
             "INPUT001",
-            f"no value for {'input' if len(missing) == 1 else 'inputs'} {list_names(missing)}",
-            found=f"values for {list_names(list(found))}" if found else "no value for any input",
+            f"no value for {'input' if len(missing) == 1 else 'inputs'} {format_names(missing)}",
+            found=f"values for {format_names(list(found))}" if found else "no value for any input",
             hint=hint,
         )
 
@@ -397,8 +397,8 @@ def _read_array(array: StoredArray, tensor: Tensor) -> Array:
             "INPUT002",
             f"the array does not have the size of input {tensor.name!r}",
             place=array.file.path,
-            found=f"{shape_text(array.shape)}, {plural(array.size, 'value')}",
-            expected=f"{shape_text(tensor.shape)}, {plural(expected, 'value')}",
+            found=f"{format_shape(array.shape)}, {format_count(array.size, 'value')}",
+            expected=f"{format_shape(tensor.shape)}, {format_count(expected, 'value')}",
             hint=f"it has {array.shape[0]} samples: save each in a separate file, or use"
             " `nmpsim eval`"
             if is_batch

@@ -181,7 +181,7 @@ def watch_interrupts() -> None:
     _watcher.watch()
 
 
-def interrupt_message() -> str:
+def get_interrupt_message() -> str:
     """Return the message about an interruption, for the caller to print."""
     return _watcher.message()
 

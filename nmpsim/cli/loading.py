@@ -40,9 +40,9 @@ def load_program(
     with announce_loading(path):
         if not session.is_model(path):
             return session.load(path, patch)
-        from nmpsim.cli.inputs import sample_shapes
+        from nmpsim.cli.inputs import read_sample_shapes
 
-        shapes = sample_shapes(inputs)
+        shapes = read_sample_shapes(inputs)
         return session.load(path, patch, device=device, sample_shapes=shapes, warn=print_warning)
 
 

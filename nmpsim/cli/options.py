@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import click
 
 from nmpsim.cli.parameters import Positive, option
-from nmpsim.cli.stdin import spool
+from nmpsim.cli.stdin import copy_stream_to_file
 from nmpsim.diagnostics import fail
 from nmpsim.records import frozen
 
@@ -84,7 +84,7 @@ class _InputArgument(click.ParamType):  # type: ignore[type-arg] # as above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         name, equals, file = str(value).rpartition("=")
-        return f"{name}{equals}{spool(file, ctx, waits_for_pipes=True)}"
+        return f"{name}{equals}{copy_stream_to_file(file, ctx, waits_for_pipes=True)}"
 
 
 InputArgument = Annotated[str, _InputArgument()]

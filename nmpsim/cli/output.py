@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpsim.atomic import STDOUT, cannot_write, is_special, real_path, write_file
-from nmpsim.cli.guard import stdout_error
+from nmpsim.cli.guard import discard_stdout_error
 from nmpsim.diagnostics import fail
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ def describe_partial_results(results: Path | None) -> str | None:
 @contextmanager
 def show_progress() -> Iterator[RunProgress]:
     """Provide a listener for progress events, which it shows on stderr until the context ends."""
-    from nmpsim.views.progress import RunProgress, stderr_console
+    from nmpsim.views.progress import RunProgress, make_stderr_console
 
-    with RunProgress(stderr_console()) as progress:
+    with RunProgress(make_stderr_console()) as progress:
         yield progress
 
 
-def emit(text: str, output: Path | None = None) -> None:
+def write_text(text: str, output: Path | None = None) -> None:
     """Write the result of a command to the file ``output``, or to standard output."""
     if output is not None:
         write_file(output, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
@@ -90,10 +90,10 @@ def emit(text: str, output: Path | None = None) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise stdout_error(error) from error
+        raise discard_stdout_error(error) from error
 
 
-def emit_result(
+def write_result(
     format: str,
     data: Callable[[], Mapping[str, Any]],
     view: Callable[[Console], None],
@@ -101,25 +101,25 @@ def emit_result(
 ) -> None:
     """Write a result as JSON or as text, to a file or to standard output."""
     if format == "json":
-        emit_json(data(), output)
+        write_json(data(), output)
     else:
-        with text_output(output) as console:
+        with open_text_output(output) as console:
             view(console)
 
 
-def emit_json(data: Mapping[str, Any], output: Path | None = None) -> None:
+def write_json(data: Mapping[str, Any], output: Path | None = None) -> None:
     """Write data as one JSON document, to a file or to standard output."""
     from nmpsim.report.json import json_text
 
-    emit(json_text(data), output)
+    write_text(json_text(data), output)
 
 
 @contextmanager
-def text_output(output: Path | None) -> Iterator[Console]:
+def open_text_output(output: Path | None) -> Iterator[Console]:
     """Provide a console whose text is written at the end, to a file or to standard output."""
-    from nmpsim.views.console import printed, text_console
+    from nmpsim.views.console import get_printed_text, make_text_console
 
     terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
-    console = text_console(terminal=terminal)
+    console = make_text_console(terminal=terminal)
     yield console
-    emit(printed(console), output)
+    write_text(get_printed_text(console), output)

@@ -28,7 +28,7 @@ import attrs
 import click
 
 from nmpsim.cli.guard import report_write_errors
-from nmpsim.cli.stdin import spool
+from nmpsim.cli.stdin import copy_stream_to_file
 from nmpsim.diagnostics import fail
 
 _MAKE = "make"
@@ -43,7 +43,7 @@ class _InputPath(click.Path):
     """A file to read; ``-`` is standard input. Whether it can be read is checked when opened."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(spool(str(value), ctx), param, ctx)
+        return super().convert(copy_stream_to_file(str(value), ctx), param, ctx)
 
 
 InputFile = Annotated[Path, _InputPath(path_type=Path)]
@@ -97,7 +97,7 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
 
-def given_words(ctx: click.Context) -> tuple[str, ...]:
+def get_given_arguments(ctx: click.Context) -> tuple[str, ...]:
     """Return the arguments of a command as they were written."""
     return tuple(ctx.meta[_WORDS])
 

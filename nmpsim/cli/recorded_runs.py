@@ -42,7 +42,7 @@ class RecordedRun:
         return list(list_saved_tensors(file.keys, file.read))
 
 
-def find_run(path: Path) -> RecordedRun:
+def open_recorded_run(path: Path) -> RecordedRun:
     """Return the recorded run at a path, its kind found from the contents.
 
     Raises

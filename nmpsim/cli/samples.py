@@ -13,12 +13,12 @@ import attrs
 import numpy as np
 
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.images import ImageFormat, image_format, read_image
+from nmpsim.cli.images import ImageFormat, choose_image_format, read_image
 from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.records import frozen
-from nmpsim.views.text import plural
+from nmpsim.views.text import format_count
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -41,7 +41,7 @@ class ProgramInputs:
     """Input -> normalization of images according to the model's file."""
 
     @classmethod
-    def of_bundle(cls, metadata: Metadata, images: ImageOptions) -> ProgramInputs:
+    def from_bundle(cls, metadata: Metadata, images: ImageOptions) -> ProgramInputs:
         """Return the inputs of a bundle."""
         tensors = {tensor.name: tensor for tensor in metadata.user_inputs}
         normalizations = {one.input: one for one in metadata.normalizations}
@@ -52,38 +52,42 @@ class ProgramInputs:
         shape = self.tensors[name].shape
         return shape[0] if len(shape) > 1 else 1
 
-    def item_tensor(self, name: str) -> Tensor:
+    def get_item_tensor(self, name: str) -> Tensor:
         """Return the tensor of one item of an input's batch."""
         tensor = self.tensors[name]
         shape = (1, *tensor.shape[1:]) if self.batch_size(name) > 1 else tensor.shape
         return attrs.evolve(tensor, shape=shape)
 
-    def match_size(self, name: str, size: int) -> tuple[Tensor, int]:
+    def match_value_count(self, name: str, size: int) -> tuple[Tensor, int]:
         """Return the input, or one item of it, with ``size`` values, and the files per run."""
-        item, whole = self.item_tensor(name), self.tensors[name]
+        item, whole = self.get_item_tensor(name), self.tensors[name]
         is_item = size == math.prod(item.shape) != math.prod(whole.shape)
         return (item, self.batch_size(name)) if is_item else (whole, 1)
 
     def image_format(self, name: str) -> ImageFormat:
         """Return the conversion of images to an input."""
         normalization = self.normalizations.get(name)
-        return image_format(self.item_tensor(name), self.images, self.channel_order, normalization)
+        return choose_image_format(
+            self.get_item_tensor(name), self.images, self.channel_order, normalization
+        )
 
-    def single_name(self, path: Path) -> str:
+    def get_single_name(self, path: Path) -> str:
         """Return the name of the only input. Raises UserError (INPUT001) if there are several."""
         if len(self.tensors) != 1:
             raise fail(
                 "INPUT001",
                 "the input of this file is ambiguous",
                 place=path,
-                expected=f"one of the inputs {list_names(list(self.tensors))}",
+                expected=f"one of the inputs {format_names(list(self.tensors))}",
                 hint="--input " + shlex.quote(f"{next(iter(self.tensors), 'NAME')}={path}"),
             )
         return next(iter(self.tensors))
 
     def read_image(self, name: str, path: Path) -> Array:
         """Return an image in the shape of one item of an input."""
-        return read_image(path, self.item_tensor(name), self.image_format(name), self.images.resize)
+        return read_image(
+            path, self.get_item_tensor(name), self.image_format(name), self.images.resize
+        )
 
 
 @frozen(eq=False)
@@ -193,8 +197,8 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
                 "INPUT001",
                 "the items of a batch have different inputs",
                 place=next(iter(file.values())).path,
-                found=list_names(list(file)),
-                expected=f"{list_names(list(files[0]))}, as in {first.path}",
+                found=format_names(list(file)),
+                expected=f"{format_names(list(files[0]))}, as in {first.path}",
             )
     size, left = first.batch, len(files) % first.batch
     if left:
@@ -205,7 +209,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
             "INPUT001",
             f"the last batch of input {first.tensor.name!r} is not full",
             place=next(iter(files[-1].values())).path,
-            found=f"{plural(len(files), 'file')} with one item each",
+            found=f"{format_count(len(files), 'file')} with one item each",
             expected=f"a multiple of {size}, the input's first dimension",
             hint=f"leave out the last {left}, or {more}" if len(files) > size else more,
         )
@@ -231,7 +235,7 @@ def _suggest_conversion(tensor: Tensor, values: Array) -> str | None:
     return None
 
 
-def list_names(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Return the first names as text, for an error message."""
     shown = [repr(name) for name in names[:8]]
     return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -20,7 +20,9 @@ MAX_BYTES = 4 << 30
 """Most bytes read from a pipe, whose other end may never stop."""
 
 
-def spool(name: str, context: click.Context | None, *, waits_for_pipes: bool = False) -> str:
+def copy_stream_to_file(
+    name: str, context: click.Context | None, *, waits_for_pipes: bool = False
+) -> str:
     """Return the name of a temporary file with the contents of ``-`` or of an inherited pipe.
 
     Other names are returned unchanged. The file is removed when the command ends. With

@@ -10,13 +10,13 @@ from nmpsim.atomic import make_file_name
 from nmpsim.checking import Case, CaseResult, CaseWork, ExpectedArrays
 from nmpsim.checking.expectations import layer_name, reject_unknown_names
 from nmpsim.cli.arrays import ArrayFile
-from nmpsim.cli.inputs import load_inputs, sample_shapes
+from nmpsim.cli.inputs import load_inputs, read_sample_shapes
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions, InputOptions
 from nmpsim.config import load_device
 from nmpsim.diagnostics import UserError, fail, locate_errors
 from nmpsim.session import is_model
-from nmpsim.views.text import shape_text
+from nmpsim.views.text import format_shape
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,7 +27,7 @@ _OUTPUT = "output/"
 """Prefix of an output's name in files of recorded runs, which hold constants too."""
 
 
-def case_work(
+def load_cases(
     cases: Iterable[Case],
     *,
     update: bool,
@@ -42,12 +42,14 @@ def case_work(
     bundles = BundleCache()
     for case in cases:
         try:
-            yield _load_case(case, update, core_path(core_folder, case), strict, images, bundles)
+            yield _load_case(
+                case, update, get_core_path(core_folder, case), strict, images, bundles
+            )
         except UserError as error:
             yield CaseResult(case.name, case.lir, errors=error.diagnostics)
 
 
-def core_path(folder: Path | None, case: Case) -> Path | None:
+def get_core_path(folder: Path | None, case: Case) -> Path | None:
     """Return the path of the core file of a case; None without a folder."""
     return None if folder is None else folder / f"{make_file_name(case.name)}.core"
 
@@ -63,7 +65,7 @@ class BundleCache:
         """Load the bundle of a case, unless it is the last one and its file has not changed."""
         device = None if case.device is None else load_device(case.device)
         arguments = tuple(one.argument for one in case.input)
-        shapes = sample_shapes(arguments) if is_model(case.bundle) else {}
+        shapes = read_sample_shapes(arguments) if is_model(case.bundle) else {}
         key = (case.bundle, device, _file_state(case.bundle), shapes)
         if self._bundle is None or key != self._key:
             self._key = self._bundle = None
@@ -133,7 +135,7 @@ def _arrays(
                 "INPUT002",
                 f"the expected values of {what} {name!r} have another shape",
                 place=file.path,
-                found=shape_text(array.shape),
-                expected=shape_text(tensors[name].shape),
+                found=format_shape(array.shape),
+                expected=format_shape(tensors[name].shape),
             )
     return {name: array.read() for name, array in stored.items()}

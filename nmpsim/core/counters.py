@@ -21,7 +21,7 @@ from nmpsim.kernels.saturation_stages import ACTIVATION, STAGE_NAMES
 from nmpsim.records import frozen
 from nmpsim.report.analyses import UNITS
 from nmpsim.report.data import Bound, BytesMoved, ChannelCounts, LayerReport, Saturation
-from nmpsim.report.device_use import ACTIVITIES, CAUSES, PATH_CAUSES, use_of
+from nmpsim.report.device_use import ACTIVITIES, CAUSES, PATH_CAUSES, compute_device_use
 from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.bounds import (
     burst_efficiency,
@@ -299,7 +299,7 @@ def make_layer_fields(
         bound=compute_layer_bound(layer, of),
         burst_efficiency=burst_efficiency(moved.read + moved.written, bursts, of.config),
     )
-    use = use_of([report], report.cycles, of.config.dram_channels)
+    use = compute_device_use([report], report.cycles, of.config.dram_channels)
     return attrs.asdict(report, recurse=False) | {"use": use}
 
 

@@ -27,7 +27,7 @@ from nmpsim.core.work import WorkListener
 from nmpsim.diagnostics import fail
 from nmpsim.host_memory import validate_memory_limit
 from nmpsim.report.data import RunReport
-from nmpsim.report.device_use import Throughput, batch_of
+from nmpsim.report.device_use import Throughput, find_batch_size
 from nmpsim.timing import get_costs
 
 RUNS_BEFORE_PROOF = 4
@@ -394,7 +394,7 @@ class _LoadedBundle:
 
     def __attrs_post_init__(self) -> None:
         metadata = self.bundle.metadata
-        self.batch = batch_of([one.shape for one in (*metadata.inputs, *metadata.outputs)])
+        self.batch = find_batch_size([one.shape for one in (*metadata.inputs, *metadata.outputs)])
 
 
 def _are_equal(

@@ -26,7 +26,7 @@ from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.lir.layers import find_layer as layer_among
 from nmpsim.memory.address_map import bytes_at, word_at
 from nmpsim.report.data import RunReport, Saturation
-from nmpsim.report.device_use import limits
+from nmpsim.report.device_use import compute_limiter_shares
 
 MAX_BYTES = 1 << 20
 """Largest number of bytes that is read at once."""
@@ -110,7 +110,11 @@ def list_layer_states(
                 saturated=saturated,
                 elements=counters.elements if state != "pending" else 0,
                 limited_by=next(
-                    (f"{name} {n:.0%}" for name, n in limits(counters.critical_path).items()), ""
+                    (
+                        f"{name} {n:.0%}"
+                        for name, n in compute_limiter_shares(counters.critical_path).items()
+                    ),
+                    "",
                 ),
             )
         )

@@ -26,7 +26,7 @@ from nmpsim.experiments.accuracy_result import (
     evaluation_json,
     resume_evaluation,
 )
-from nmpsim.experiments.identity import code_version, digest_of, digest_of_network
+from nmpsim.experiments.identity import compute_digest, compute_network_digest, get_code_version
 from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources
 from nmpsim.experiments.samples import (
@@ -222,9 +222,11 @@ def _empty_evaluation(
     bundle: Bundle, samples: Samples, labels: Sequence[int], class_names: Sequence[str]
 ) -> Evaluation:
     metadata = bundle.metadata
-    dataset = digest_of([samples.digest.encode(), np.asarray(labels, "<i8").tobytes()])
+    dataset = compute_digest([samples.digest.encode(), np.asarray(labels, "<i8").tobytes()])
     return Evaluation(
-        EvaluationKey(code_version(), metadata.program, _network(metadata), bundle.digest, dataset),
+        EvaluationKey(
+            get_code_version(), metadata.program, _network(metadata), bundle.digest, dataset
+        ),
         tuple(labels),
         tuple(class_names),
         (),
@@ -236,7 +238,7 @@ def _empty_evaluation(
 
 
 def _network(metadata: Metadata) -> str:
-    return digest_of_network(
+    return compute_network_digest(
         ((one.name, one.elem, one.shape) for one in metadata.user_outputs),
         ((one.op, one.output.elem, one.output.shape) for one in metadata.layers),
     )

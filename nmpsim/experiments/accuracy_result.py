@@ -28,7 +28,7 @@ class EvaluationKey:
     nmpsim: str
     program: str
     network: str
-    """Digest by :func:`nmpsim.experiments.identity.digest_of_network`."""
+    """Digest by :func:`nmpsim.experiments.identity.compute_network_digest`."""
     bundle: str
     """Digest of the bundle."""
     dataset: str

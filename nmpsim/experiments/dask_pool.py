@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.experiments.identity import code_version
+from nmpsim.experiments.identity import get_code_version
 from nmpsim.experiments.pool import Item, Job, Pool, Result
-from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
+from nmpsim.experiments.worker import are_kernels_ready, compile_kernels
 from nmpsim.extras import require_extra
 
 CONNECT_SECONDS = 10
@@ -30,7 +30,7 @@ class _DaskPool(Pool):
     """Address of one worker on each host."""
 
     def prepare(self, compiling: Callable[[], None]) -> None:
-        cold = [host for host in self.hosts if not self._on(host, kernels_are_ready).result()]
+        cold = [host for host in self.hosts if not self._on(host, are_kernels_ready).result()]
         if cold:
             compiling()
             for future in [self._on(host, compile_kernels) for host in cold]:
@@ -45,7 +45,7 @@ class _DaskPool(Pool):
 
 
 @contextmanager
-def dask_pool(shared: object, scheduler: str) -> Iterator[Pool]:
+def open_dask_pool(shared: object, scheduler: str) -> Iterator[Pool]:
     """Open the pool of all workers that the scheduler has now."""
     client = _connected(scheduler)
     try:
@@ -79,18 +79,18 @@ def _checked_workers(client: Any, scheduler: str) -> tuple[str, ...]:
     if not workers:
         raise _unusable(scheduler, "the cluster has no workers", "0 workers")
     for address, version in client.run(_worker_version, on_error="return").items():
-        if version != code_version():
+        if version != get_code_version():
             raise _unusable(
                 scheduler,
                 f"the worker {address} runs another nmpsim",
                 str(version),
-                code_version(),
+                get_code_version(),
             )
     return tuple({info["host"]: address for address, info in workers.items()}.values())
 
 
 def _worker_version() -> str:
-    return code_version()
+    return get_code_version()
 
 
 def _unusable(scheduler: str, message: str, found: str, expected: str | None = None) -> UserError:

@@ -17,13 +17,13 @@ from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.memory_demand import check_device_memory
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.grid import Grid, GridPoint, grid_points
-from nmpsim.experiments.identity import code_version, digest_of, digest_of_arrays
+from nmpsim.experiments.grid import Grid, GridPoint, list_grid_points
+from nmpsim.experiments.identity import compute_array_digest, compute_digest, get_code_version
 from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources
 from nmpsim.experiments.sweep_program import SweepProgram, load_sweep_program
 from nmpsim.experiments.table import COLUMNS, ResultsFile, Row, compute_measures
-from nmpsim.experiments.worker import Measured, Point, SweepWork, measure_point
+from nmpsim.experiments.worker import PointResult, SweepPoint, SweepWork, measure_point
 
 
 @attrs.frozen
@@ -106,12 +106,12 @@ def sweep(
     if not isinstance(program, SweepProgram):
         program = load_sweep_program(program, weights, tensors, numerics)
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
-    points = grid_points(grid, limits.of_device(device or program.base))
+    points = list_grid_points(grid, limits.of_device(device or program.base))
     same = {
-        "nmpsim": code_version(),
+        "nmpsim": get_code_version(),
         "program": program.name,
         "program_digest": program.digest,
-        "inputs_digest": digest_of_arrays(arrays),
+        "inputs_digest": compute_array_digest(arrays),
     }
     heads = tuple(_known_columns(point, same, program.numerics) for point in points)
     table = None if results is None else ResultsFile.open(Path(results), same)
@@ -121,7 +121,9 @@ def sweep(
         if (error := points[index].error) is not None:
             rows.add(index, _error_columns(error))
     runnable = [
-        Point(index, config) for index in missing if (config := points[index].device) is not None
+        SweepPoint(index, config)
+        for index in missing
+        if (config := points[index].device) is not None
     ]
     if runnable:
         jobs, limit = share_resources(jobs, len(runnable), max_memory, scheduler)
@@ -187,11 +189,11 @@ def _known_columns(point: GridPoint, same: Mapping[str, str], numerics: str) -> 
         if point.device is None
         else {name: getattr(point.device, name) for name in setting_names()}
     )
-    key = digest_of([json.dumps([same, settings]).encode()])
+    key = compute_digest([json.dumps([same, settings]).encode()])
     return {"point": key, **same, "numerics": numerics, **settings}
 
 
-def _columns(measured: Measured) -> dict[str, Any]:
+def _columns(measured: PointResult) -> dict[str, Any]:
     found: dict[str, Any] = {"compile_seconds": measured.compile_seconds}
     report = measured.report
     if measured.error is not None or report is None:

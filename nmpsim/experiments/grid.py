@@ -80,7 +80,7 @@ def _whole(value: object, what: str, place: Place) -> int:
     )
 
 
-def grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
+def list_grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
     """Return every combination, the last setting changing fastest.
 
     Settings that contradict each other make a point without a device. A value with which no point

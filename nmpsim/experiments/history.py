@@ -19,11 +19,11 @@ import attrs
 from nmpsim.atomic import write_file
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.accuracy_result import SCHEMA as EVALUATION
-from nmpsim.experiments.identity import digest_of_network
+from nmpsim.experiments.identity import compute_network_digest
 from nmpsim.input_files import read_bytes
 from nmpsim.report.data import RunReport
 from nmpsim.report.json import json_text
-from nmpsim.report.read import MAX_REPORT_BYTES, report_from_text
+from nmpsim.report.read import MAX_REPORT_BYTES, parse_report
 
 SCHEMA: Final = "nmpsim-entry-2"
 OLD_SCHEMA: Final = "nmpsim-entry-1"
@@ -166,7 +166,7 @@ def _make(folder: Path) -> None:
 
 
 def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
-    report = report_from_text(text, Place(str(path)))
+    report = parse_report(text, Place(str(path)))
     if report.trap is not None:
         raise fail(
             "RESULT001",
@@ -181,7 +181,7 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
         cycles=report.cycles,
         saturated=report.saturated,
         sqnr_db=_worst_sqnr(report),
-        network=digest_of_network(
+        network=compute_network_digest(
             ((one.name, one.elem, one.shape) for one in report.output_reports),
             ((one.op, one.elem, one.shape) for one in report.layers),
         ),

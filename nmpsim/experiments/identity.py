@@ -41,16 +41,16 @@ def make_results_error(
 
 
 @functools.cache
-def code_version() -> str:
+def get_code_version() -> str:
     """Return nmpsim's version and a digest of its sources."""
-    return f"{nmpsim.__version__}+{digest_of_sources(Path(__file__).parents[1])[:8]}"
+    return f"{nmpsim.__version__}+{compute_source_digest(Path(__file__).parents[1])[:8]}"
 
 
-def digest_of_sources(root: Path) -> str:
+def compute_source_digest(root: Path) -> str:
     """Return the digest of a package's sources that compute results, without line ends."""
     sources = [*root.rglob("*.py"), *root.rglob("*.toml")]
     names = {path.relative_to(root).as_posix(): path for path in sources}
-    return digest_of(
+    return compute_digest(
         part
         for name in sorted(names)
         if name.split("/")[0] not in _SEEN_ONLY
@@ -58,7 +58,7 @@ def digest_of_sources(root: Path) -> str:
     )
 
 
-def digest_of(parts: Iterable[bytes | memoryview]) -> str:
+def compute_digest(parts: Iterable[bytes | memoryview]) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of the parts and their lengths."""
     hasher = hashlib.sha256()
     for part in parts:
@@ -67,7 +67,7 @@ def digest_of(parts: Iterable[bytes | memoryview]) -> str:
     return hasher.hexdigest()[:16]
 
 
-def digest_of_network(
+def compute_network_digest(
     outputs: Iterable[tuple[str, str, tuple[int, ...]]],
     layers: Iterable[tuple[str, str, tuple[int, ...]]],
 ) -> str:
@@ -86,12 +86,12 @@ def digest_of_network(
         16 hexadecimal digits. Weights and scales do not count.
     """
     parts = (*sorted(outputs), ("layers", "", ()), *layers)
-    return digest_of(repr((name, elem, list(shape))).encode() for name, elem, shape in parts)
+    return compute_digest(repr((name, elem, list(shape))).encode() for name, elem, shape in parts)
 
 
-def digest_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+def compute_array_digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     """Return the digest of named arrays: names, types, shapes and values."""
-    return digest_of(
+    return compute_digest(
         part
         for name, array in sorted(arrays.items())
         for part in (

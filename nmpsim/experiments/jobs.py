@@ -48,10 +48,10 @@ def open_pool(shared: object, *, jobs: int, scheduler: str | None) -> AbstractCo
         PKG001 if Dask is not installed, WORK001 if the cluster cannot be used.
     """
     if scheduler is not None:
-        from nmpsim.experiments.dask_pool import dask_pool
+        from nmpsim.experiments.dask_pool import open_dask_pool
 
-        return dask_pool(shared, scheduler)
-    return _serial_pool(shared) if jobs == 1 else process_pool.process_pool(shared, jobs)
+        return open_dask_pool(shared, scheduler)
+    return _serial_pool(shared) if jobs == 1 else process_pool.open_process_pool(shared, jobs)
 
 
 def run_jobs(

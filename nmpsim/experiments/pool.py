@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from nmpsim.experiments.worker import compile_kernels, kernels_are_ready
+from nmpsim.experiments.worker import are_kernels_ready, compile_kernels
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -34,6 +34,6 @@ class Pool(ABC):
 
         ``compiling`` is called first if they have to be compiled.
         """
-        if not self.submit(kernels_are_ready, None).result():
+        if not self.submit(are_kernels_ready, None).result():
             compiling()
             self.submit(compile_kernels, None).result()

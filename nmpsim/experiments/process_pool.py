@@ -127,7 +127,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 @contextmanager
-def process_pool(shared: object, workers: int) -> Iterator[Pool]:
+def open_process_pool(shared: object, workers: int) -> Iterator[Pool]:
     """Open a pool of local processes.
 
     They are spawned, because a fork copies locks that a thread holds; so a script that uses it

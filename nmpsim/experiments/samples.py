@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.bundle import Bundle, Tensor
 from nmpsim.core.inputs import find_mismatch
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.experiments.identity import digest_of_arrays
+from nmpsim.experiments.identity import compute_array_digest
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -78,7 +78,7 @@ class ArraySamples:
             message = "the inputs have different numbers of samples"
             raise fail("DATA001", message, found=", ".join(f"{n}: {c}" for n, c in lengths.items()))
         count = min(lengths.values(), default=0)
-        return cls(stored, digest or digest_of_arrays(stored), count)
+        return cls(stored, digest or compute_array_digest(stored), count)
 
     def __len__(self) -> int:
         return self.count
@@ -110,7 +110,7 @@ def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Array
     return sample
 
 
-def is_scores(shape: Sequence[int]) -> bool:
+def is_score_shape(shape: Sequence[int]) -> bool:
     """Return whether a shape is a row of several numbers, apart from dimensions of 1."""
     return sum(dim != 1 for dim in shape) == 1
 
@@ -118,7 +118,7 @@ def is_scores(shape: Sequence[int]) -> bool:
 def count_classes(bundle: Bundle) -> int:
     """Return the number of classes of a program; raise DATA001 if it is not a classifier."""
     outputs = bundle.metadata.user_outputs
-    scores = [output for output in outputs if is_scores(output.shape)]
+    scores = [output for output in outputs if is_score_shape(output.shape)]
     if not scores:
         shapes = ", ".join(f"{one.name}: {'x'.join(map(str, one.shape))}" for one in outputs)
         raise fail(

@@ -95,7 +95,7 @@ class _Experiment:
         return bundle_from_bytes(image, self.bundle.path)
 
 
-def sensitivity(
+def measure_sensitivity(
     bundle: Bundle,
     inputs: Mapping[str, npt.NDArray[Any]],
     report: RunReport,

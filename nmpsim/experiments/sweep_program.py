@@ -11,7 +11,7 @@ from nmpsim.bundle import Bundle, Tensor, read_bundle
 from nmpsim.bundle.metadata import Normalization, as_unsigned
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.diagnostics import fail
-from nmpsim.experiments.identity import digest_of
+from nmpsim.experiments.identity import compute_digest
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.nodes import Module, TensorType
 
@@ -42,7 +42,7 @@ class SweepProgram:
         arithmetic = repr((self.numerics, sorted(self.layer_numerics.items())))
         sections = debug_sections(self.module, {}).values()
         parts = [memoryview(chunk).cast("B") for chunks in sections for chunk in chunks]
-        return digest_of([arithmetic.encode(), *parts])
+        return compute_digest([arithmetic.encode(), *parts])
 
     def inputs(self) -> tuple[Tensor, ...]:
         """Return the inputs as a user passes them; they have no address yet.

@@ -19,11 +19,11 @@ from nmpsim.config import setting_names
 from nmpsim.diagnostics import fail
 from nmpsim.escape import escape_csv, unescape_csv
 from nmpsim.experiments.identity import make_results_error
-from nmpsim.experiments.worker import Measured
+from nmpsim.experiments.worker import PointResult
 from nmpsim.extras import require_extra
 from nmpsim.report.data import LayerReport
 from nmpsim.report.device_use import ACTIVITIES
-from nmpsim.report.fields import value_at
+from nmpsim.report.fields import get_value
 
 Row = Mapping[str, Any]
 """Column -> text, number or None."""
@@ -32,27 +32,27 @@ SAME = ("nmpsim", "program", "program_digest", "inputs_digest")
 """Columns with the same value in all rows of a file."""
 
 
-def _total(path: str) -> Callable[[Measured], int]:
+def _total(path: str) -> Callable[[PointResult], int]:
     """Return a function that sums a measure over all layers."""
-    return lambda one: sum(value_at(layer, path) or 0 for layer in _layers(one))
+    return lambda one: sum(get_value(layer, path) or 0 for layer in _layers(one))
 
 
-def _layers(measured: Measured) -> Sequence[LayerReport]:
+def _layers(measured: PointResult) -> Sequence[LayerReport]:
     return () if measured.report is None else measured.report.layers
 
 
-def _utilization(measured: Measured) -> float:
-    cycles = value_at(measured, "report.cycles")
+def _utilization(measured: PointResult) -> float:
+    cycles = get_value(measured, "report.cycles")
     return _total("bound.mac")(measured) / cycles if cycles else 0.0
 
 
-def _bound(measured: Measured) -> str:
+def _bound(measured: PointResult) -> str:
     bounds = [layer.bound for layer in _layers(measured)]
     by_memory = sum(one.cycles for one in bounds if one.kind == "memory")
     return "memory" if 2 * by_memory > sum(one.cycles for one in bounds) else "compute"
 
 
-MEASURES: Mapping[str, str | Callable[[Measured], Any]] = {
+MEASURES: Mapping[str, str | Callable[[PointResult], Any]] = {
     "cycles": "report.cycles",
     "seconds": "report.seconds",
     "host_seconds": "report.host_seconds",
@@ -84,10 +84,10 @@ COLUMNS = (
 """All columns in order; docs/sweep.md describes each."""
 
 
-def compute_measures(measured: Measured) -> dict[str, Any]:
+def compute_measures(measured: PointResult) -> dict[str, Any]:
     """Return the columns of a completed point."""
     return {
-        name: read(measured) if callable(read) else value_at(measured, read)
+        name: read(measured) if callable(read) else get_value(measured, read)
         for name, read in MEASURES.items()
     }
 

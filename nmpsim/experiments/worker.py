@@ -19,7 +19,7 @@ from nmpsim.core.engine_selection import make_compiled_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import make_empty_machine
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.samples import Arrays, is_scores
+from nmpsim.experiments.samples import Arrays, is_score_shape
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.timing import get_costs
 
@@ -32,7 +32,7 @@ _device: tuple[str, Bundle, Device] | None = None
 """Digest of the last bundle, the bundle and its device."""
 
 
-def kernels_are_ready(_: object, __: object) -> bool:
+def are_kernels_ready(_: object, __: object) -> bool:
     """Return whether no program on this machine has to wait for kernels to be compiled."""
     return make_compiled_engine().is_complete()
 
@@ -45,7 +45,7 @@ def compile_kernels(_: object, __: object) -> None:
 
 
 @attrs.frozen
-class Point:
+class SweepPoint:
     """A device of the sweep."""
 
     index: int
@@ -64,7 +64,7 @@ class SweepWork:
 
 
 @attrs.frozen(eq=False)
-class Measured:
+class PointResult:
     """Result of a point: a report without arrays, or the error that ended it."""
 
     index: int
@@ -73,7 +73,7 @@ class Measured:
     error: UserError | None = None
 
 
-def measure_point(work: SweepWork, point: Point) -> Measured:
+def measure_point(work: SweepWork, point: SweepPoint) -> PointResult:
     """Compile the program for a point's device and run it there.
 
     That it does not fit the device is a result; any other error is raised.
@@ -85,11 +85,11 @@ def measure_point(work: SweepWork, point: Point) -> Measured:
         except UserError as error:
             if not all(one.code == "COMP002" for one in error.diagnostics):
                 raise
-            return Measured(point.index, time.perf_counter() - begin, None, error)
+            return PointResult(point.index, time.perf_counter() - begin, None, error)
         seconds = time.perf_counter() - begin
         device = Device(point.device, threads=1, max_memory=work.max_memory)
         report = device.run(bundle, work.inputs, limits=work.limits)
-    return Measured(point.index, seconds, attrs.evolve(report, outputs={}, output_reports=()))
+    return PointResult(point.index, seconds, attrs.evolve(report, outputs={}, output_reports=()))
 
 
 def _compiled(program: SweepProgram, device: DeviceConfig) -> Bundle:
@@ -188,7 +188,7 @@ def _answer(index: int, run: batch.SampleResult, best: int, rank: int) -> Answer
 
 def get_scores(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
     """Return the scores of classes: the first output with one long dimension."""
-    output = next(one for one in outputs if is_scores(one.values.shape))
+    output = next(one for one in outputs if is_score_shape(one.values.shape))
     return output.real().astype(np.float64).reshape(-1)
 
 

@@ -30,8 +30,8 @@ from nmpsim.report.device_use import (
     DeviceUse,
     HostWork,
     Throughput,
-    limiter,
-    use_of,
+    compute_device_use,
+    describe_limiters,
 )
 from nmpsim.report.fields import (
     BY_NAME,
@@ -404,23 +404,23 @@ class RunReport:
         "source of each setting: `published`, `measured`, `assumed`, `given`",
     ]
 
-    def display_name_of(self, name: str) -> str:
+    def get_display_name(self, name: str) -> str:
         """Return the display name of the layer with this full name; the name if there is none."""
         return next((layer.display_name for layer in self.layers if layer.name == name), name)
 
     def __repr__(self) -> str:
-        return notebook.summary(self)
+        return notebook.summarize_run(self)
 
     def _repr_html_(self) -> str:
-        return notebook.html_table(self)
+        return notebook.make_html_table(self)
 
     def to_pandas(self) -> Any:
         """Return a pandas ``DataFrame`` with a row per layer. Raises UserError (PKG001)."""
-        return notebook.data_frame("pandas", self.layers)
+        return notebook.make_data_frame("pandas", self.layers)
 
     def to_polars(self) -> Any:
         """Return a polars ``DataFrame`` with a row per layer. Raises UserError (PKG001)."""
-        return notebook.data_frame("polars", self.layers)
+        return notebook.make_data_frame("polars", self.layers)
 
     @property
     def use(
@@ -432,7 +432,7 @@ class RunReport:
     ]:
         """Use of the device as shares of its cycles."""
         channels = int(self.device.get("dram_channels", 1))
-        return use_of(tuple(self.layers), self.device_cycles, channels)
+        return compute_device_use(tuple(self.layers), self.device_cycles, channels)
 
     @property
     def critical_path(
@@ -464,7 +464,7 @@ class RunReport:
         Before("seconds"),
     ]:
         """Limiters of the run as text."""
-        return limiter(self.critical_path, self.use)
+        return describe_limiters(self.critical_path, self.use)
 
     @property
     def saturated(self) -> int:

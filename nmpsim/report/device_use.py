@@ -115,7 +115,7 @@ class DeviceUse:
         )
 
 
-def use_of(layers: Iterable[Any], cycles: int, channels: int) -> DeviceUse:
+def compute_device_use(layers: Iterable[Any], cycles: int, channels: int) -> DeviceUse:
     """Return the use of a device with ``channels`` DRAM channels, as shares of ``cycles``.
 
     ``layers`` are :class:`~nmpsim.report.data.LayerReport`.
@@ -133,7 +133,7 @@ def use_of(layers: Iterable[Any], cycles: int, channels: int) -> DeviceUse:
     )
 
 
-def limits(path: Mapping[str, int]) -> Mapping[str, float]:
+def compute_limiter_shares(path: Mapping[str, int]) -> Mapping[str, float]:
     """Return limiters with their shares of the critical path, largest first."""
     total = sum(path.values())
     if not total:
@@ -145,7 +145,7 @@ def limits(path: Mapping[str, int]) -> Mapping[str, float]:
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
-def limiter(path: Mapping[str, int], use: DeviceUse) -> str:
+def describe_limiters(path: Mapping[str, int], use: DeviceUse) -> str:
     """Return the limiters of a run as text; empty if its critical path is unknown.
 
     Parameters
@@ -155,7 +155,7 @@ def limiter(path: Mapping[str, int], use: DeviceUse) -> str:
     use
         Use of the device in these cycles.
     """
-    shares = limits(path)
+    shares = compute_limiter_shares(path)
     if not shares:
         return ""
     first, second, *_ = shares
@@ -208,7 +208,7 @@ class Throughput:
         return self.clock_mhz * 1e6 / cycles if cycles else None
 
 
-def batch_of(shapes: Sequence[Sequence[int]]) -> int:
+def find_batch_size(shapes: Sequence[Sequence[int]]) -> int:
     """Return the inferences of one run, from the shapes of all inputs and outputs."""
     sizes = {shape[0] if len(shape) > 1 else 1 for shape in shapes}
     return max(sizes.pop(), 1) if len(sizes) == 1 else 1

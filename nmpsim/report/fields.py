@@ -99,15 +99,15 @@ class Field:
     @property
     def description(self) -> str:
         """Description as Markdown, empty without one."""
-        return next((one for one in marks(self.kind) if isinstance(one, str)), "")
+        return next((one for one in get_annotations(self.kind) if isinstance(one, str)), "")
 
 
-def marks(kind: Any) -> tuple[Any, ...]:
+def get_annotations(kind: Any) -> tuple[Any, ...]:
     """Return the annotations of a type."""
     return tuple(kind.__metadata__) if get_origin(kind) is Annotated else ()
 
 
-def bare(kind: Any) -> Any:
+def strip_annotations(kind: Any) -> Any:
     """Return a type without annotations."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
@@ -118,7 +118,7 @@ def is_record(kind: Any) -> bool:
 
 
 @cache
-def fields_of(definition: type) -> tuple[Field, ...]:
+def list_fields(definition: type) -> tuple[Field, ...]:
     """Return the fields of a record in the order of JSON."""
     hints = get_type_hints(definition, include_extras=True)
     names = hints if is_typeddict(definition) else [f.name for f in attrs.fields(definition)]
@@ -126,7 +126,9 @@ def fields_of(definition: type) -> tuple[Field, ...]:
     for name, value in vars(definition).items():
         if isinstance(value, property):
             kind = get_type_hints(value.fget, include_extras=True)["return"]
-            after = next((one.name for one in marks(kind) if isinstance(one, Before)), None)
+            after = next(
+                (one.name for one in get_annotations(kind) if isinstance(one, Before)), None
+            )
             if after is not None:
                 names = [other for other, _ in kinds]
                 kinds.insert(names.index(after) if after else len(kinds), (name, kind))
@@ -134,20 +136,20 @@ def fields_of(definition: type) -> tuple[Field, ...]:
 
 
 def _fields(name: str, kind: Any) -> Iterator[Field]:
-    if FLAT in marks(kind):
-        for field in fields_of(bare(kind)):
+    if FLAT in get_annotations(kind):
+        for field in list_fields(strip_annotations(kind)):
             yield attrs.evolve(field, name=f"{name}.{field.name}")
-    elif NOT_IN_JSON not in marks(kind):
+    elif NOT_IN_JSON not in get_annotations(kind):
         is_optional = get_origin(kind) is NotRequired
         inner = get_args(kind)[0] if is_optional else kind
         yield Field(_key(name, inner), name, inner, not is_optional)
 
 
 def _key(name: str, kind: Any) -> str:
-    return next((one.key for one in marks(kind) if isinstance(one, Key)), name)
+    return next((one.key for one in get_annotations(kind) if isinstance(one, Key)), name)
 
 
-def value_at(record: Any, path: str) -> Any:
+def get_value(record: Any, path: str) -> Any:
     """Return the attribute or key at a dotted path, such as ``a.b``; None if ``a`` is None."""
     for name in path.split("."):
         if record is not None:

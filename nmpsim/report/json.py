@@ -29,11 +29,11 @@ from nmpsim.report.fields import (
     As,
     Field,
     From,
-    bare,
     encode_float,
-    fields_of,
-    marks,
-    value_at,
+    get_annotations,
+    get_value,
+    list_fields,
+    strip_annotations,
 )
 from nmpsim.report.schema import report_schema
 
@@ -84,7 +84,7 @@ def _text(data: Any, newline: str) -> str:
 @cache
 def _encoder(kind: Any) -> _Encode:
     """Return the function that converts values of a type to JSON data."""
-    annotations, plain = marks(kind), bare(kind)
+    annotations, plain = get_annotations(kind), strip_annotations(kind)
     origin, args = get_origin(plain), get_args(plain)
     other = next((one.kind for one in annotations if isinstance(one, As)), None)
     if other is not None:
@@ -103,7 +103,7 @@ def _encoder(kind: Any) -> _Encode:
     if is_typeddict(plain):
         return _document_encoder(plain)
     if attrs.has(plain):
-        parts = [(one.key, attrgetter(one.name), _encoder(one.kind)) for one in fields_of(plain)]
+        parts = [(one.key, attrgetter(one.name), _encoder(one.kind)) for one in list_fields(plain)]
         return lambda record: {key: encode(get(record)) for key, get, encode in parts}
     if origin in (tuple, Sequence, list):
         encode = _encoder(args[0])
@@ -122,7 +122,7 @@ def _encoder(kind: Any) -> _Encode:
 def _document_encoder(definition: Any) -> _Encode:
     """Return the function that converts a record to a document, without empty optional fields."""
     parts = [(one.key, _reader(one), _encoder(one.kind), one.is_required) for one in
-             fields_of(definition)]  # fmt: skip
+             list_fields(definition)]  # fmt: skip
 
     def encode(record: Any) -> dict[str, Any]:
         values = [(key, read(record), encode, needed) for key, read, encode, needed in parts]
@@ -133,11 +133,13 @@ def _document_encoder(definition: Any) -> _Encode:
 
 def _reader(field: Field) -> Callable[[Any], Any]:
     """Return the function that reads a field's value from a record."""
-    kind = bare(field.kind)
+    kind = strip_annotations(field.kind)
     if get_origin(kind) is Literal and len(get_args(kind)) == 1:
         return lambda _: get_args(kind)[0]
-    source = next((one.source for one in marks(field.kind) if isinstance(one, From)), field.name)
-    return source if callable(source) else partial(value_at, path=source)
+    source = next(
+        (one.source for one in get_annotations(field.kind) if isinstance(one, From)), field.name
+    )
+    return source if callable(source) else partial(get_value, path=source)
 
 
 def _is_special(value: Any) -> bool:

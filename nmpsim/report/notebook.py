@@ -50,7 +50,7 @@ _SHOWN = (
 """Columns of a notebook's table, followed by shape and saturated."""
 
 
-def columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
+def list_columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
     """Return column -> values of all layers; ``shape`` is text."""
     table = {name: [*map(attrgetter(name), layers)] for name in COLUMNS}
     return {
@@ -61,16 +61,16 @@ def columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
     }
 
 
-def data_frame(library: str, layers: Sequence[Any]) -> Any:
+def make_data_frame(library: str, layers: Sequence[Any]) -> Any:
     """Return a ``DataFrame`` of pandas or polars. Raises UserError (PKG001) without it."""
     from nmpsim.extras import require_extra  # slow to import
 
     with require_extra(library, f"a data frame needs {library}"):
         frames = import_module(library)
-    return frames.DataFrame(columns(layers))
+    return frames.DataFrame(list_columns(layers))
 
 
-def summary(report: Any) -> str:
+def summarize_run(report: Any) -> str:
     """Return one line with layers, cycles and the limiter or trap."""
     layers = "1 layer" if len(report.layers) == 1 else f"{len(report.layers)} layers"
     end = report.limited_by if report.trap is None else f"{report.trap.kind}: {report.trap.message}"
@@ -78,7 +78,7 @@ def summary(report: Any) -> str:
     return escape_line(f"<RunReport {text}{f'; {end}' if end else ''}>")
 
 
-def html_table(report: Any) -> str:
+def make_html_table(report: Any) -> str:
     """Return the summary and a table of layers as HTML."""
     from html import escape
 
@@ -87,7 +87,7 @@ def html_table(report: Any) -> str:
         f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _texts(layer))}</tr>"
         for layer in report.layers
     )
-    title = escape(summary(report)[1:-1])
+    title = escape(summarize_run(report)[1:-1])
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f"<div><p>{title}</p>{table if report.layers else ''}</div>"
 

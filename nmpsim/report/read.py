@@ -14,7 +14,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_bytes
 from nmpsim.report.analyses import WorkSpan
 from nmpsim.report.data import SCHEMA, OutputReport, RunReport
-from nmpsim.report.fields import BY_NAME, NOT_IN_JSON, marks
+from nmpsim.report.fields import BY_NAME, NOT_IN_JSON, get_annotations
 from nmpsim.report.schema import report_schema
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ def read_report(path: Path | str) -> RunReport:
     """
     path = Path(path)
     text = read_bytes(path, "report", MAX_REPORT_BYTES, "REPORT001")
-    return report_from_text(text, Place(str(path)))
+    return parse_report(text, Place(str(path)))
 
 
-def report_from_text(text: bytes, place: Place) -> RunReport:
+def parse_report(text: bytes, place: Place) -> RunReport:
     """Parse the contents of a report file. Raises UserError (REPORT001)."""
-    return report_from_json(_parsed(text, place), place)
+    return decode_report(_parsed(text, place), place)
 
 
-def report_from_json(data: Any, place: Place | None = None) -> RunReport:
+def decode_report(data: Any, place: Place | None = None) -> RunReport:
     """Return the report of data of :func:`~nmpsim.report.json.to_json`, or raise REPORT001."""
     found = data.get("schema") if isinstance(data, dict) else type(data).__name__
     if found != SCHEMA:
@@ -103,9 +103,9 @@ def _converter() -> Converter:
     converter = Converter(detailed_validation=False)  # the schema has been checked
     converter.register_structure_hook(WorkSpan, lambda values, _: WorkSpan(*values))
     converter.register_structure_hook_func(
-        lambda kind: NOT_IN_JSON in marks(kind), lambda it, _: it
+        lambda kind: NOT_IN_JSON in get_annotations(kind), lambda it, _: it
     )
-    converter.register_structure_hook_func(lambda kind: BY_NAME in marks(kind), _outputs)
+    converter.register_structure_hook_func(lambda kind: BY_NAME in get_annotations(kind), _outputs)
     return converter
 
 

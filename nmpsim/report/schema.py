@@ -24,10 +24,10 @@ from nmpsim.report.fields import (
     Field,
     Finite,
     Range,
-    bare,
-    fields_of,
+    get_annotations,
     is_record,
-    marks,
+    list_fields,
+    strip_annotations,
 )
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -64,14 +64,14 @@ def document_schema(definition: Any, title: str) -> dict[str, Any]:
     }
 
 
-def object_name(definition: type) -> str:
+def get_object_name(definition: type) -> str:
     """Return the name of a record in schemas and pages: ``float_weight`` for ``FloatWeight``."""
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", definition.__name__).lower()
     return name.removesuffix("_report").removesuffix("_document")
 
 
 def _object(definition: type, defs: dict[str, Any]) -> dict[str, Any]:
-    fields = fields_of(definition)
+    fields = list_fields(definition)
     return {
         "type": "object",
         "properties": {field.key: _property(field, defs) for field in fields},
@@ -89,7 +89,7 @@ def _property(field: Field, defs: dict[str, Any]) -> dict[str, Any]:
 
 def _type_schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of values of a type, and add its records to ``defs``."""
-    annotations = marks(kind)
+    annotations = get_annotations(kind)
     like = next((one.kind for one in annotations if isinstance(one, As)), None)
     if like is not None:
         return _type_schema(like, defs)
@@ -97,11 +97,11 @@ def _type_schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
         return _values(defs)
     if MAY_BE_SPECIAL in annotations:
         return {"anyOf": [_type_schema(Finite, defs), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
-    kind = bare(kind)
+    kind = strip_annotations(kind)
     if BY_NAME in annotations:
         return {"type": "object", "additionalProperties": _type_schema(get_args(kind)[0], defs)}
     if AS_LISTS in annotations:
-        fields = fields_of(get_args(kind)[0])
+        fields = list_fields(get_args(kind)[0])
         return {"type": "array", "items": _row([_type_schema(one.kind, defs) for one in fields])}
     schema = _plain(kind, defs)
     for one in annotations:
@@ -134,7 +134,7 @@ def _plain(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reference(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
-    name = object_name(kind)
+    name = get_object_name(kind)
     if name not in defs:
         defs[name] = {}  # it may be recursive
         defs[name] = _object(kind, defs)
@@ -170,29 +170,33 @@ def _values(defs: dict[str, Any]) -> dict[str, Any]:
 
 def fill_tables(page: str) -> str:
     """Return a page with its tables made from the definitions."""
-    titles = {f"`{object_name(one)}`": one for one in _records(RunReport)}
+    titles = {f"`{get_object_name(one)}`": one for one in _records(RunReport)}
     titles["The run"] = RunReport
 
     def section(found: re.Match[str]) -> str:
         definition = titles.get(found[0].splitlines()[0].removeprefix("## "))
-        return found[0] if definition is None else _TABLE.sub(lambda _: table(definition), found[0])
+        return (
+            found[0]
+            if definition is None
+            else _TABLE.sub(lambda _: make_field_table(definition), found[0])
+        )
 
     return _SECTION.sub(section, page)
 
 
-def table(definition: type) -> str:
+def make_field_table(definition: type) -> str:
     """Return the fields of a record as a Markdown table."""
-    rows = [f"| `{field.key}` | {field.description} |\n" for field in fields_of(definition)]
+    rows = [f"| `{field.key}` | {field.description} |\n" for field in list_fields(definition)]
     return _HEAD + "".join(rows)
 
 
 def _records(kind: Any) -> Iterator[type]:
     """Yield the records in values of a type, recursively."""
-    if is_record(bare(kind)):
-        yield bare(kind)
-        for field in fields_of(bare(kind)):
+    if is_record(strip_annotations(kind)):
+        yield strip_annotations(kind)
+        for field in list_fields(strip_annotations(kind)):
             yield from _records(field.kind)
-    for one in get_args(bare(kind)):
+    for one in get_args(strip_annotations(kind)):
         yield from _records(one)
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from nmpsim.debugger.operands import Operand, Values
 from nmpsim.tui.theme import ORANGE, Glyphs
-from nmpsim.views.text import real_text
+from nmpsim.views.text import format_real
 
 BINS = 32
 BAR_COLUMNS = 40
@@ -66,7 +66,7 @@ def _used(shown: TensorPlanes, values: Values, glyphs: Glyphs) -> Text:
 
 def _bin_label(shown: TensorPlanes, first: float, last: float) -> str:
     if shown.limits is None:
-        return real_text(first)
+        return format_real(first)
     low, high = math.ceil(first), math.ceil(last) - 1
     return str(low) if low == high else f"{low} to {high}"
 

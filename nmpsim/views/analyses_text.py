@@ -17,9 +17,9 @@ from nmpsim.report.analyses import (
     ShadowLayer,
     ShadowReport,
 )
-from nmpsim.views.console import heading, line, print_table
+from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import INDEX, Cell, Measure, Number
-from nmpsim.views.text import decibels, plural
+from nmpsim.views.text import format_count, format_decibels
 
 PARTS = {
     "inherited": "inherited from earlier layers",
@@ -30,7 +30,7 @@ PARTS = {
 }
 """Parts of a layer's error -> descriptions."""
 SHADOW_ERRORS = tuple(
-    Number(f"{title}, dB", f"{name}.sqnr_db", decibels, f"{meaning}, as SQNR", title)
+    Number(f"{title}, dB", f"{name}.sqnr_db", format_decibels, f"{meaning}, as SQNR", title)
     for name, title, meaning in (
         ("accumulated", "accumulated", "accumulated error: against the float network"),
         (
@@ -55,31 +55,31 @@ FAR_OFF_DB = 10.0
 
 def print_shadow(shadow: ShadowReport, console: Console) -> None:
     """Print the float constants, the SQNR of each layer, and the parts of its error."""
-    heading(console, "shadow: comparison with an exact evaluation")
+    print_heading(console, "shadow: comparison with an exact evaluation")
     if shadow.float_weights is None:
-        line(console, "without --float-weights only rounding and saturation are measured")
+        print_line(console, "without --float-weights only rounding and saturation are measured")
     else:
         _print_constants(shadow, console)
     names = [layer.name for layer in shadow.layers]
     shown = dict(zip(names, display_names(names), strict=True))
     compared = [layer for layer in shadow.layers if not layer.not_compared]
     if compared:
-        heading(console, "SQNR of each layer in dB")
+        print_heading(console, "SQNR of each layer in dB")
         marks = _weakest(compared)
         mark = Measure("", lambda layer: _marked(marks.get(layer.index, "")))
         _print_layers(compared, shown, SHADOW_ERRORS, console, mark)
-        heading(console, "parts of the error: mean and worst, in units of the last place")
+        print_heading(console, "parts of the error: mean and worst, in units of the last place")
         _print_layers(compared, shown, _PARTS, console)
     for layer in shadow.layers:
         if layer.not_compared:
-            line(
+            print_line(
                 console, f"{layer.index} {shown[layer.name]} was not compared: {layer.not_compared}"
             )
 
 
 def _print_constants(shadow: ShadowReport, console: Console) -> None:
-    count = plural(len(shadow.constants), "constant")
-    line(console, f"float weights from {shadow.float_weights}, for {count}")
+    count = format_count(len(shadow.constants), "constant")
+    print_line(console, f"float weights from {shadow.float_weights}, for {count}")
     if shadow.constants:
         console.print()
         print_table(
@@ -89,11 +89,11 @@ def _print_constants(shadow: ShadowReport, console: Console) -> None:
             Measure("float array", "source", least=8),
             Measure("found by", "how", least=6),
             Measure("layout", least=10),
-            Number("SQNR", "sqnr_db", decibels),
+            Number("SQNR", "sqnr_db", format_decibels),
             Measure("", lambda one: _marked("far off" if one.sqnr_db < FAR_OFF_DB else "")),
         )
     for name in shadow.unmatched:
-        line(console, f"no float values for {name}: its quantized values count as exact")
+        print_line(console, f"no float values for {name}: its quantized values count as exact")
 
 
 def _marked(words: str) -> Cell:
@@ -141,7 +141,7 @@ _PARTS = tuple(Number(name, f"split.{name}", _units) for name in PARTS)
 """Mean and worst of each part of the error."""
 
 
-def sensitivity_measures(report: SensitivityReport) -> tuple[Measure, ...]:
+def make_sensitivity_measures(report: SensitivityReport) -> tuple[Measure, ...]:
     """Return the columns of the effects of assumed settings on the cycles of a run."""
 
     def change(moved: MovedSetting | None) -> Cell | None:
@@ -178,14 +178,16 @@ def _setting_name(effect: SettingEffect) -> str:
 def print_sensitivity(report: SensitivityReport, console: Console) -> None:
     """Print the effect of each assumed setting on the cycles, largest first."""
     share = round(report.share * 100)
-    heading(
+    print_heading(
         console, f"cycles when an assumed setting changes by {share}%: {report.cycles:,} as it is"
     )
     if report.effects:
-        print_table(console, report.effects, *sensitivity_measures(report))
+        print_table(console, report.effects, *make_sensitivity_measures(report))
     else:
-        line(console, "no assumed setting affects the cycles")
+        print_line(console, "no assumed setting affects the cycles")
     if any(one.program == "recompiled" for one in report.effects):
-        line(console, "* recompiled, as the tiling depends on this setting")
+        print_line(console, "* recompiled, as the tiling depends on this setting")
     for skipped in report.skipped:
-        line(console, f"{format_setting_name(skipped.setting)} was not varied: {skipped.reason}")
+        print_line(
+            console, f"{format_setting_name(skipped.setting)} was not varied: {skipped.reason}"
+        )

@@ -13,10 +13,10 @@ from nmpsim.escape import escape_line
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
-from nmpsim.views.console import line, print_table
+from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import Measure, Number
-from nmpsim.views.outputs import is_classifier, range_text, top_classes
-from nmpsim.views.text import plural
+from nmpsim.views.outputs import find_top_classes, format_range, is_classifier
+from nmpsim.views.text import format_count
 
 
 class ClassDocument(TypedDict):
@@ -83,12 +83,12 @@ class OutputSummary:
     text: str
 
     @classmethod
-    def of_output(cls, output: OutputReport) -> OutputSummary:
+    def from_output(cls, output: OutputReport) -> OutputSummary:
         """Summarize an output."""
         if not is_classifier(output.values.shape):
-            return cls(output.name, (), range_text(output))
+            return cls(output.name, (), format_range(output))
         real = output.real().reshape(-1)
-        top = tuple((index, float(real[index])) for index in top_classes(real))
+        top = tuple((index, float(real[index])) for index in find_top_classes(real))
         return cls(output.name, top, ", ".join(f"{index} ({value:.4g})" for index, value in top))
 
 
@@ -113,7 +113,7 @@ class RunSummary:
     """The items of a batch; empty if one file is the whole input."""
 
     @classmethod
-    def of_report(cls, files: Sequence[str], report: RunReport) -> RunSummary:
+    def from_report(cls, files: Sequence[str], report: RunReport) -> RunSummary:
         """Summarize a run on a file, or on the files of a batch."""
         outputs = report.output_reports if report.trap is None else []
         input = files[0] if files else ""
@@ -122,7 +122,7 @@ class RunSummary:
             report.cycles,
             report.saturated,
             None if report.trap is None else report.trap.message,
-            tuple(map(OutputSummary.of_output, outputs)),
+            tuple(map(OutputSummary.from_output, outputs)),
             tuple(_items(files, outputs)) if len(files) > 1 else (),
         )
 
@@ -136,14 +136,14 @@ def _items(files: Sequence[str], outputs: Sequence[OutputReport]) -> Iterator[It
     batched = [one for one in outputs if one.values.shape[:1] == (len(files),)]
     for index, file in enumerate(files):
         parts = (attrs.evolve(one, values=one.values[index : index + 1]) for one in batched)
-        yield ItemSummary(file, tuple(map(OutputSummary.of_output, parts)))
+        yield ItemSummary(file, tuple(map(OutputSummary.from_output, parts)))
 
 
 def print_batch(program: str, runs: Sequence[RunSummary], console: Console) -> None:
     """Print a row for each input; the cycles of a batch are in its first row."""
     lines = [(run, item) for run in runs for item in run.rows]
-    batches = f" in {plural(len(runs), 'run')}" if len(runs) < len(lines) else ""
-    line(console, f"{program}: {plural(len(lines), 'input')}{batches}", "bold")
+    batches = f" in {format_count(len(runs), 'run')}" if len(runs) < len(lines) else ""
+    print_line(console, f"{program}: {format_count(len(lines), 'input')}{batches}", "bold")
     console.print()
     names = list(dict.fromkeys(answer.output for _, item in lines for answer in item.answers))
     best = any(answer.top for _, item in lines for answer in item.answers)
@@ -164,7 +164,7 @@ def print_batch(program: str, runs: Sequence[RunSummary], console: Console) -> N
     )
     for run in runs:
         if run.trap is not None:
-            line(console, f"{run.input}: the run stopped: {run.trap}", "red")
+            print_line(console, f"{run.input}: the run stopped: {run.trap}", "red")
 
 
 def _first(row: tuple[RunSummary, ItemSummary], number: int) -> int | str:

@@ -24,7 +24,7 @@ def require_junitparser() -> None:
         import junitparser  # noqa: F401 - only whether it is there
 
 
-def junit_text(results: Sequence[CaseResult]) -> str:
+def format_junit(results: Sequence[CaseResult]) -> str:
     """Return the XML document of all cases."""
     from junitparser import JUnitXml, TestSuite
 

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from nmpsim.checking import CaseResult, FailedLayer, LayerOutcome
 from nmpsim.escape import escape, escape_markdown
-from nmpsim.views.console import line
-from nmpsim.views.text import plural
+from nmpsim.views.console import print_line
+from nmpsim.views.text import format_count
 
 MAX_CULPRITS = 8
 """Layers that are shown for a failed check."""
@@ -25,42 +25,42 @@ _STYLES = {"passed": "green", "wrong": "red", "over": "yellow", "error": "red"}
 def print_checks(results: Sequence[CaseResult], console: Console) -> None:
     """Print all cases and their number by status."""
     for result in results:
-        line(console, f"{result.name}: {STATUS_WORDS[result.status]}", "bold")
+        print_line(console, f"{result.name}: {STATUS_WORDS[result.status]}", "bold")
         _print_case(result, console)
         console.print()
-    line(console, summary(results), "bold")
+    print_line(console, summarize_checks(results), "bold")
 
 
-def summary(results: Sequence[CaseResult]) -> str:
+def summarize_checks(results: Sequence[CaseResult]) -> str:
     """Return the number of cases by status: ``3 cases: 1 passed, 2 over budget``."""
     counts = {status: sum(result.status == status for result in results) for status in STATUS_WORDS}
     parts = [f"{n} {STATUS_WORDS[status].lower()}" for status, n in counts.items() if n]
-    return f"{plural(len(results), 'case')}: {', '.join(parts)}"
+    return f"{format_count(len(results), 'case')}: {', '.join(parts)}"
 
 
 def _print_case(result: CaseResult, console: Console) -> None:
     for error in result.errors:
         for text in str(error).splitlines():
-            line(console, f"  {text}", "red")
+            print_line(console, f"  {text}", "red")
     for check in result.checks:
         word = "ok  " if not check.failed else "FAIL"
-        line(console, f"  {word} {check.name:<10} {check.message}", _STYLES[check.status])
+        print_line(console, f"  {word} {check.name:<10} {check.message}", _STYLES[check.status])
         for text in _culprit_lines(check.culprits):
-            line(console, f"         {text}")
+            print_line(console, f"         {text}")
     if result.version_note is not None:
-        line(console, f"  {result.version_note}", "yellow")
+        print_line(console, f"  {result.version_note}", "yellow")
     if result.contract == "not_checked" and not result.errors:
-        line(console, "  the contract of the instruction set was not checked")
+        print_line(console, "  the contract of the instruction set was not checked")
     if result.core is not None:
-        line(console, f"  core file: {result.core.command} stops {result.core.stands}")
+        print_line(console, f"  core file: {result.core.command} stops {result.core.stands}")
     if result.baseline_written:
-        line(console, "  baseline written")
+        print_line(console, "  baseline written")
 
 
 def _culprit_lines(culprits: Sequence[FailedLayer]) -> list[str]:
     shown = [f"{one.place}: {one.message}" for one in culprits[:MAX_CULPRITS]]
     if len(culprits) > MAX_CULPRITS:
-        shown.append(f"and {plural(len(culprits) - MAX_CULPRITS, 'layer')} more")
+        shown.append(f"and {format_count(len(culprits) - MAX_CULPRITS, 'layer')} more")
     return shown
 
 
@@ -74,13 +74,13 @@ _LAYER_HEAD = (
 )
 
 
-def markdown_text(results: Sequence[CaseResult]) -> str:
+def format_markdown(results: Sequence[CaseResult]) -> str:
     """Return a Markdown document: a table of cases, then the failures and layers of each."""
     return "\n".join(_markdown_lines(results)) + "\n"
 
 
 def _markdown_lines(results: Sequence[CaseResult]) -> Iterator[str]:
-    yield f"## nmpsim: {summary(results)}"
+    yield f"## nmpsim: {summarize_checks(results)}"
     yield ""
     yield "| case | result | cycles | baseline | change |"
     yield "| --- | --- | ---: | ---: | ---: |"
@@ -141,7 +141,7 @@ def _markdown_group(title: str, layers: list[LayerOutcome], is_open: bool) -> It
     if not layers:
         return
     layers.sort(key=lambda layer: (-abs(layer.more_cycles), -layer.cycles))
-    count = plural(len(layers), f"{title} layer")
+    count = format_count(len(layers), f"{title} layer")
     yield ""
     yield f"<details{' open' if is_open else ''}><summary>{count}</summary>"
     yield ""
@@ -173,7 +173,7 @@ MAX_ANNOTATIONS = 5
 """Annotations of one check; GitHub shows ten of a step."""
 
 
-def github_annotations(results: Sequence[CaseResult]) -> Iterator[str]:
+def list_github_annotations(results: Sequence[CaseResult]) -> Iterator[str]:
     """Yield a workflow command of GitHub for each error and each layer that failed a check.
 
     https://docs.github.com/actions/reference/workflow-commands-for-github-actions

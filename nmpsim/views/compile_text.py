@@ -13,10 +13,10 @@ from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.escape import escape_line
 from nmpsim.lir.opcodes import opcodes_by_kind
 from nmpsim.report.json import to_json
-from nmpsim.views.console import heading, line, print_table
-from nmpsim.views.element_types import Share, is_unquantized, shares
+from nmpsim.views.console import print_heading, print_line, print_table
+from nmpsim.views.element_types import Share, compute_shares, is_unquantized
 from nmpsim.views.measures import Cell, Measure, Number
-from nmpsim.views.text import elem_text, percent, plural, real_text
+from nmpsim.views.text import format_count, format_elem, format_percent, format_real
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled
@@ -45,7 +45,7 @@ def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocume
         "bytes": compiled.file.nbytes,
         "digest": digest,
         "numerics": metadata.numerics,
-        "elements": shares(metadata),
+        "elements": compute_shares(metadata),
         "nothing_quantized": is_unquantized(metadata),
         "warnings": compiled.warnings,
         "rescaled_biases": compiled.rescaled_biases,
@@ -54,19 +54,19 @@ def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocume
     return to_json(data, CompileDocument)
 
 
-def summary(compiled: Compiled, output: Path) -> str:
+def summarize_bundle(compiled: Compiled, output: Path) -> str:
     """Return one line about the written bundle."""
     metadata = compiled.file.metadata
     host = sum(layer.placement == "host" for layer in metadata.layers)
     cores = metadata.device.get("cores_count")
     return (
-        f"wrote {output}: {plural(len(metadata.layers) - host, 'layer')} on the device,"
+        f"wrote {output}: {format_count(len(metadata.layers) - host, 'layer')} on the device,"
         f" {host} on the host, {compiled.file.nbytes:,} bytes"
-        + (f", for {plural(cores, 'core')}" if isinstance(cores, int) else "")
+        + (f", for {format_count(cores, 'core')}" if isinstance(cores, int) else "")
     )
 
 
-def host_notes(metadata: Metadata) -> list[str]:
+def list_host_notes(metadata: Metadata) -> list[str]:
     """Return why layers run on the host although the device has a unit for such operations."""
     from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 
@@ -81,21 +81,21 @@ def host_notes(metadata: Metadata) -> list[str]:
 def print_biases(compiled: Compiled, console: Console) -> None:
     """Print the effect of ``--rescale-bias`` on each layer."""
     biases, shown = compiled.rescaled_biases, compiled.file.metadata.display_names
-    heading(console, "biases on the scale of the result")
+    print_heading(console, "biases on the scale of the result")
     if not biases:
-        line(console, "  no layer has a quantized bias")
+        print_line(console, "  no layer has a quantized bias")
         return
     print_table(
         console,
         biases,
         Measure("layer", lambda one: shown.get(one.layer, one.layer), least=8),
-        Measure("bias", "elem", elem_text),
-        Number("scale", "old_scale", real_text),
-        Number("new scale", "", real_text),
+        Measure("bias", "elem", format_elem),
+        Number("scale", "old_scale", format_real),
+        Number("new scale", "", format_real),
         Number("offset", "new_offset", str),
         Number("saturated", _saturated),
-        Number("largest error", "", real_text),
-        Number("in steps", "largest_error_steps", real_text),
+        Number("largest error", "", format_real),
+        Number("in steps", "largest_error_steps", format_real),
     )
 
 
@@ -115,25 +115,27 @@ MODES = {
 
 def print_tiling(compiled: Compiled, mode: str, console: Console) -> None:
     """Print the tiling of each layer and the other tilings that were tried."""
-    line(console, f"tiling {mode}: {MODES[mode]}", "bold")
+    print_line(console, f"tiling {mode}: {MODES[mode]}", "bold")
     layers, program = compiled.slicing, compiled.file.metadata.layers
     for layer in layers:
         _print_layer_tiling(layer, program[layer.layer.index], console)
     total = sum(layer.chosen.estimate.cycles for layer in layers)
-    heading(console, f"{plural(len(layers), 'layer')} on the device: about {total:,} cycles")
+    print_heading(
+        console, f"{format_count(len(layers), 'layer')} on the device: about {total:,} cycles"
+    )
 
 
 def _print_layer_tiling(layer: TiledLayer, named: Layer, console: Console) -> None:
     estimate = layer.chosen.estimate
-    busy = percent(estimate.memory, estimate.cycles)
-    heading(console, f"{named.index} {named.operation} {escape_line(named.display_name)}")
-    line(console, f"  {layer.chosen.label}")
-    line(
+    busy = format_percent(estimate.memory, estimate.cycles)
+    print_heading(console, f"{named.index} {named.operation} {escape_line(named.display_name)}")
+    print_line(console, f"  {layer.chosen.label}")
+    print_line(
         console,
-        f"  {estimate.cycles:,} cycles on {plural(estimate.cores, 'core')}: the busiest unit works"
-        f" {estimate.compute:,}, the DRAM {estimate.memory:,} ({busy} %)",
+        f"  {estimate.cycles:,} cycles on {format_count(estimate.cores, 'core')}:"
+        f" the busiest unit works {estimate.compute:,}, the DRAM {estimate.memory:,} ({busy} %)",
     )
-    line(console, f"  {layer.reason}")
+    print_line(console, f"  {layer.reason}")
     if layer.trials and not layer.like:
         print_table(
             console,

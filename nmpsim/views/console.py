@@ -30,7 +30,7 @@ STYLES = {"host": "magenta", "alarm": "bold yellow", "notice": "yellow"}
 _ASCII_HEAD = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
-def text_console(*, terminal: bool = False, width: int | None = None) -> Console:
+def make_text_console(*, terminal: bool = False, width: int | None = None) -> Console:
     """Return a console that stores text; ``terminal`` allows style, unless NO_COLOR is set."""
     return Console(
         file=io.StringIO(),
@@ -43,29 +43,29 @@ def text_console(*, terminal: bool = False, width: int | None = None) -> Console
     )
 
 
-def printed(console: Console) -> str:
+def get_printed_text(console: Console) -> str:
     """Return the stored text without leading empty lines and trailing spaces."""
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     return "".join(f"{line.rstrip()}\n" for line in text.lstrip("\n").splitlines())
 
 
-def text_of(
+def render_text(
     view: Callable[[Console], None], *, terminal: bool = False, width: int | None = None
 ) -> str:
     """Return the text that a view prints."""
-    console = text_console(terminal=terminal, width=width)
+    console = make_text_console(terminal=terminal, width=width)
     view(console)
-    return printed(console)
+    return get_printed_text(console)
 
 
-def heading(console: Console, text: str) -> None:
+def print_heading(console: Console, text: str) -> None:
     """Print the heading of a section, after an empty line."""
     console.print()
     console.print(Text(escape_line(text), style="bold"), soft_wrap=True)
 
 
-def line(console: Console, text: str, style: str = "") -> None:
+def print_line(console: Console, text: str, style: str = "") -> None:
     """Print a line, wrapped on a terminal only."""
     console.print(Text(escape_line(text), style=style), soft_wrap=not console.is_terminal)
 
@@ -73,7 +73,7 @@ def line(console: Console, text: str, style: str = "") -> None:
 def print_facts(console: Console, facts: Iterable[tuple[str, str]], width: int = 12) -> None:
     """Print a line for each label and text, the labels padded to ``width`` characters."""
     for label, text in facts:
-        line(console, f"  {label:<{width}} {text}")
+        print_line(console, f"  {label:<{width}} {text}")
 
 
 @frozen
@@ -106,10 +106,10 @@ def print_table(console: Console, rows: Sequence[Any], *measures: Measure) -> No
         columns.append(
             Column(one.short or one.title, texts, one.least, one.number, one.is_optional, styles)
         )
-    console.print(fitted_table(columns, console))
+    console.print(fit_table(columns, console))
 
 
-def fitted_table(columns: Sequence[Column], console: Console) -> Table | Text:
+def fit_table(columns: Sequence[Column], console: Console) -> Table | Text:
     """Return a table that fits the console, or its rows as lines."""
     columns = _needed(columns, console.width)
     widths, gap = _fitted_widths(columns, console.width)

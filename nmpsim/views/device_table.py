@@ -10,9 +10,9 @@ from rich.console import Console
 from nmpsim.config import DeviceConfig, default_device, setting_names
 from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
-from nmpsim.views.console import line, print_table
+from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import Measure, Number
-from nmpsim.views.text import plural
+from nmpsim.views.text import format_count
 
 SETTING_MEASURES = (
     Measure("section", meaning="section of the device file"),
@@ -80,11 +80,13 @@ def print_device(device: DeviceConfig, console: Console) -> None:
         row["section"] = "" if section == before else section
         row["source"] = f"{row['source']}{' *' if is_changed else ''}"
         before = section
-    line(console, f"device {device.name}", "bold")
+    print_line(console, f"device {device.name}", "bold")
     console.print()
     print_table(console, rows, *SETTING_MEASURES)
     console.print()
     assumed = sum(source == "assumed" for source in device.sources.values())
-    line(console, f"{plural(assumed, 'setting')} assumed; cycle counts depend on them")
+    print_line(console, f"{format_count(assumed, 'setting')} assumed; cycle counts depend on them")
     if any(changed):
-        line(console, f"* differs from the default device: {plural(sum(changed), 'setting')}")
+        print_line(
+            console, f"* differs from the default device: {format_count(sum(changed), 'setting')}"
+        )

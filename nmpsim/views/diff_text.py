@@ -11,9 +11,9 @@ from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, Tensor
 from nmpsim.analysis.difference import Element, Tolerance
 from nmpsim.escape import escape_line
 from nmpsim.lir.names import display_names
-from nmpsim.views.console import heading, line, print_table
+from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import Measure, Number
-from nmpsim.views.text import elem_text, plural, real_text, shape_text
+from nmpsim.views.text import format_count, format_elem, format_real, format_shape
 
 MAX_ROWS = 40
 """Rows of a table that are shown without ``--all``."""
@@ -33,45 +33,45 @@ def print_run_difference(found: RunDifference, console: Console, *, show_all: bo
         _print_place("worst difference", found.worst, "worst", shown, console)
     if found.float_before is not None:
         name = _name(found.float_before, shown)
-        line(console, f"{FLOAT_BEFORE}: {name}", "yellow")
+        print_line(console, f"{FLOAT_BEFORE}: {name}", "yellow")
     if found.float_unknown is not None:
         name = escape_line(shown.get(found.float_unknown, found.float_unknown))
-        line(console, f"{FLOAT_UNKNOWN}: {name}", "yellow")
+        print_line(console, f"{FLOAT_UNKNOWN}: {name}", "yellow")
     rows = found.tensors if show_all else differing
     if rows:
         console.print()
         print_table(console, rows if show_all else rows[:MAX_ROWS], *_columns(shown))
         if not show_all and len(rows) > MAX_ROWS:
-            line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
+            print_line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
     for one in differing:
         if one.problem:
-            line(console, f"not compared: {_name(one, shown)}: {one.problem}", "yellow")
+            print_line(console, f"not compared: {_name(one, shown)}: {one.problem}", "yellow")
     _print_only("the first run", found.only_first, _display_names(found.only_first), console)
     _print_only("the second run", found.only_second, shown, console)
     if rows or found.only_first or found.only_second:
         console.print()
-    line(console, _sum(found), "bold")
+    print_line(console, _sum(found), "bold")
 
 
 def print_report_difference(found: ReportDifference, console: Console) -> None:
     """Print the differences of the whole run, of each layer, and of the outputs."""
     if found.facts:
-        heading(console, "the whole run")
+        print_heading(console, "the whole run")
         for fact in found.facts:
-            line(console, f"  {_change(fact)}")
+            print_line(console, f"  {_change(fact)}")
     if found.layers:
-        heading(console, "layers that differ")
+        print_heading(console, "layers that differ")
     for layer in found.layers[:MAX_ROWS]:
-        line(console, f"  {layer.index} {layer.display_name}")
+        print_line(console, f"  {layer.index} {layer.display_name}")
         for change in layer.changes:
-            line(console, f"    {_change(change)}")
+            print_line(console, f"    {_change(change)}")
     if len(found.layers) > MAX_ROWS:
-        line(console, f"  and {len(found.layers) - MAX_ROWS:,} more; --format json has all")
+        print_line(console, f"  and {len(found.layers) - MAX_ROWS:,} more; --format json has all")
     _print_only("the first report", found.only_first, _display_names(found.only_first), console)
     _print_only("the second report", found.only_second, _display_names(found.only_second), console)
-    heading(console, "outputs")
+    print_heading(console, "outputs")
     if found.outputs is None:
-        line(console, "the reports have no output in common", "bold")
+        print_line(console, "the reports have no output in common", "bold")
         return
     print_run_difference(found.outputs, console)
 
@@ -79,34 +79,34 @@ def print_report_difference(found: ReportDifference, console: Console) -> None:
 def _print_place(
     title: str, one: TensorDifference, which: str, shown: Mapping[str, str], console: Console
 ) -> None:
-    line(
+    print_line(
         console,
-        f"{title}: {_name(one, shown)}, {elem_text(one.elem)} {shape_text(one.shape)}",
+        f"{title}: {_name(one, shown)}, {format_elem(one.elem)} {format_shape(one.shape)}",
         "bold",
     )
     if one.difference is None:
-        line(console, f"  {one.problem}")
+        print_line(console, f"  {one.problem}")
         return
     element: Element | None = getattr(one.difference, which)
     if element is not None:
         at = ", ".join(map(str, element.at))
-        numbers = f"{real_text(element.actual)}, not {real_text(element.expected)}"
+        numbers = f"{format_real(element.actual)}, not {format_real(element.expected)}"
         apart = f"{element.ulp:,} ulp"
         if one.is_real or is_float(one):
-            apart = f"largest error {real_text(one.difference.max_error)}"
-        line(console, f"  at [{at}]: {numbers} ({apart})")
+            apart = f"largest error {format_real(one.difference.max_error)}"
+        print_line(console, f"  at [{at}]: {numbers} ({apart})")
 
 
 def _columns(shown: Mapping[str, str]) -> tuple[Measure, ...]:
     return (
         Number("#", lambda one: "" if one.number is None else str(one.number)),
         Measure("layer", lambda one: _name(one, shown), least=8),
-        Measure("type", "elem", elem_text),
-        Measure("shape", "", shape_text, is_optional=True),
+        Measure("type", "elem", format_elem),
+        Measure("shape", "", format_shape, is_optional=True),
         Number("differ", "difference.beyond"),
         Number("of", "compared"),
         Number("worst ulp", _worst_ulp),
-        Number("error", _of_real("max_error"), real_text),
+        Number("error", _of_real("max_error"), format_real),
         Number("SQNR dB", _of_real("sqnr_db"), ".1f"),
         Number("cosine", _of_real("cosine"), ".4f", is_optional=True),
         Measure("", _format_remarks),
@@ -144,11 +144,11 @@ def _print_only(
         return
     some = ", ".join(shown[name] for name in names[:MAX_NAMES])
     more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-    line(console, f"only in {whose}: {some}{more}")
+    print_line(console, f"only in {whose}: {some}{more}")
 
 
 def _sum(found: RunDifference) -> str:
-    compared = plural(len(found.tensors), "tensor")
+    compared = format_count(len(found.tensors), "tensor")
     allowed = _allowed(found.tolerance)
     if not found.differing:
         return f"{compared} compared, all equal{f' within {allowed}' if allowed else ''}"

@@ -37,13 +37,13 @@ class Share:
         return self.device + self.host
 
 
-def shares(metadata: Metadata) -> tuple[Share, ...]:
+def compute_shares(metadata: Metadata) -> tuple[Share, ...]:
     """Return the share of each element type in a program."""
     steps = {step.layers[0]: step for step in metadata.steps if step.kind == "host"}
     found: dict[str, list[tuple[Layer, int]]] = {kind: [] for kind in KINDS}
     for layer in metadata.layers:
         step = steps.get(layer.index)
-        found[element_kind(layer, step)].append((layer, layer.macs or _host_macs(step)))
+        found[find_element_kind(layer, step)].append((layer, layer.macs or _host_macs(step)))
     return tuple(
         Share(
             kind,
@@ -56,7 +56,7 @@ def shares(metadata: Metadata) -> tuple[Share, ...]:
     )
 
 
-def element_kind(layer: Layer, step: ProgramStep | None) -> str:
+def find_element_kind(layer: Layer, step: ProgramStep | None) -> str:
     """Return the element type of a layer: of its input on the host, else of its output."""
     if layer.op in CONVERSIONS:
         return "conversion"
@@ -67,7 +67,7 @@ def element_kind(layer: Layer, step: ProgramStep | None) -> str:
 
 def is_unquantized(metadata: Metadata) -> bool:
     """Return whether a program has layers, but none of Int8 or Int16."""
-    kinds = {share.kind for share in shares(metadata)}
+    kinds = {share.kind for share in compute_shares(metadata)}
     return bool(kinds) and not kinds & {"i8", "i16"}
 
 

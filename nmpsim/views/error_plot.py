@@ -27,7 +27,7 @@ TEXT_PARTS = 100
 FORMATS = (".svg", ".png")
 
 
-def plot_lines(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str]:
+def draw_text_plot(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str]:
     """Yield a text plot of the smallest and largest error of each part of the input range."""
     columns = max(min(width - _LABEL - 1, len(band.low)), 1)
     starts = np.arange(columns) * len(band.low) // columns
@@ -45,7 +45,7 @@ def plot_lines(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str]:
     yield f"{'':{_LABEL}}{ends[0]}{ends[1]:>{max(columns + 1 - len(ends[0]), len(ends[1]) + 1)}}"
 
 
-def check_figure(path: Path) -> None:
+def check_figure_path(path: Path) -> None:
     """Raise UserError early if a figure cannot be made.
 
     Raises

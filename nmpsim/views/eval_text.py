@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from nmpsim.experiments import Evaluation
-from nmpsim.views.console import heading, line, print_table
-from nmpsim.views.measures import NAME, OPERATION, Measure, Number, share
-from nmpsim.views.text import percent, plural
+from nmpsim.views.console import print_heading, print_line, print_table
+from nmpsim.views.measures import NAME, OPERATION, Measure, Number, make_share_cell
+from nmpsim.views.text import format_count, format_percent
 
 MAX_CLASSES = 20
 """Classes that are shown, the worst first."""
@@ -21,20 +21,22 @@ MAX_MISTAKES = 10
 def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) -> None:
     """Print the whole evaluation."""
     count = len(found.answers)
-    line(console, f"{found.subject.program}: {plural(count, 'sample')}", "bold")
+    print_line(console, f"{found.subject.program}: {format_count(count, 'sample')}", "bold")
     if count < len(found.labels):
         without = found.unlabelled()
         left_out = f", {without:,} of them without a label" if without else ""
-        line(console, f"  of {len(found.labels):,} in the data set{left_out}")
-    heading(console, "accuracy")
+        print_line(console, f"  of {len(found.labels):,} in the data set{left_out}")
+    print_heading(console, "accuracy")
     for k in top:
         right = found.right(k)
-        line(console, f"  top {k:<3} {percent(right, count)}% ({right:,} of {count:,})")
+        print_line(
+            console, f"  top {k:<3} {format_percent(right, count)}% ({right:,} of {count:,})"
+        )
     _print_failed(found, console)
     least, mean, most = found.cycles()
-    heading(console, "cycles")
+    print_heading(console, "cycles")
     same = "the same for all samples" if least == most else f"mean {mean:,.1f}, most {most:,}"
-    line(console, f"  {'' if least == most else 'least '}{least:,}, {same}")
+    print_line(console, f"  {'' if least == most else 'least '}{least:,}, {same}")
     _print_layers(found, console)
     _print_classes(found, console)
     _print_confusions(found, console)
@@ -43,19 +45,21 @@ def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) ->
 def _print_failed(found: Evaluation, console: Console) -> None:
     if not found.failed:
         return
-    heading(console, f"{plural(len(found.failed), 'run')} did not complete; counted as wrong")
+    print_heading(
+        console, f"{format_count(len(found.failed), 'run')} did not complete; counted as wrong"
+    )
     for answer in found.failed[:MAX_FAILED]:
-        line(console, f"  sample {answer.index}: {answer.error}", "red")
+        print_line(console, f"  sample {answer.index}: {answer.error}", "red")
     if len(found.failed) > MAX_FAILED:
-        line(console, f"  and {len(found.failed) - MAX_FAILED:,} more")
+        print_line(console, f"  and {len(found.failed) - MAX_FAILED:,} more")
 
 
 def _print_layers(found: Evaluation, console: Console) -> None:
     layers = found.worst_layers()
     if not layers:
-        heading(console, "no value saturated")
+        print_heading(console, "no value saturated")
         return
-    heading(console, "layers with saturated values, largest share first")
+    print_heading(console, "layers with saturated values, largest share first")
     shown = layers[:MAX_LAYERS]
     print_table(
         console,
@@ -64,10 +68,12 @@ def _print_layers(found: Evaluation, console: Console) -> None:
         OPERATION,
         Number("saturated"),
         Number("of", "elements"),
-        Number("%", lambda one: share(one.saturated, one.elements)),
+        Number("%", lambda one: make_share_cell(one.saturated, one.elements)),
     )
     if len(layers) > MAX_LAYERS:
-        line(console, f"and {plural(len(layers) - MAX_LAYERS, 'layer')} with smaller shares")
+        print_line(
+            console, f"and {format_count(len(layers) - MAX_LAYERS, 'layer')} with smaller shares"
+        )
 
 
 def _print_classes(found: Evaluation, console: Console) -> None:
@@ -75,14 +81,14 @@ def _print_classes(found: Evaluation, console: Console) -> None:
     if len(classes) < 2:
         return
     many = len(classes) > MAX_CLASSES
-    heading(console, "worst classes" if many else "classes, worst first")
+    print_heading(console, "worst classes" if many else "classes, worst first")
     print_table(
         console,
         classes[:MAX_CLASSES],
         Measure("class", "name", least=8),
         Number("right"),
         Number("of", "samples"),
-        Number("%", lambda one: share(one.right, one.samples)),
+        Number("%", lambda one: make_share_cell(one.right, one.samples)),
     )
 
 
@@ -90,7 +96,7 @@ def _print_confusions(found: Evaluation, console: Console) -> None:
     wrong = [one for one in found.confusions() if one.label != one.best]
     if not wrong:
         return
-    heading(console, "most frequent mistakes")
+    print_heading(console, "most frequent mistakes")
     print_table(
         console,
         sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES],
@@ -99,4 +105,4 @@ def _print_confusions(found: Evaluation, console: Console) -> None:
         Number("samples"),
     )
     if len(wrong) > MAX_MISTAKES:
-        line(console, f"and {plural(len(wrong) - MAX_MISTAKES, 'pair')} of classes")
+        print_line(console, f"and {format_count(len(wrong) - MAX_MISTAKES, 'pair')} of classes")

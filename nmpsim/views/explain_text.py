@@ -18,10 +18,10 @@ from nmpsim.analysis.explain import (
     SchemaFit,
     Stage,
 )
-from nmpsim.views.console import heading, line, print_facts, print_table
-from nmpsim.views.error_plot import plot_lines
-from nmpsim.views.measures import INDEX, NAME, OPERATION, Measure, Number, output_text
-from nmpsim.views.text import elem_text, plural
+from nmpsim.views.console import print_facts, print_heading, print_line, print_table
+from nmpsim.views.error_plot import draw_text_plot
+from nmpsim.views.measures import INDEX, NAME, OPERATION, Measure, Number, format_tensor_type
+from nmpsim.views.text import format_count, format_elem
 
 CHANNELS_SHOWN = 10
 """Channels of a stage that are shown without ``--all-channels``."""
@@ -30,7 +30,7 @@ _DIGITS = ".9g"
 
 def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -> None:
     """Print a row per layer: its rescalings as ``pre/post/scale`` and their worst error."""
-    line(console, f"{program}: {plural(len(layers), 'operation')}", "bold")
+    print_line(console, f"{program}: {format_count(len(layers), 'operation')}", "bold")
     if not layers:
         return
     print_table(
@@ -40,7 +40,7 @@ def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -
         Number("number", "", str),
         NAME,
         OPERATION,
-        Measure("result", lambda layer: elem_text(layer.operands[0].elem)),
+        Measure("result", lambda layer: format_elem(layer.operands[0].elem)),
         Measure("pre/post/scale", _short_stages),
         Number("worst error", _worst),
     )
@@ -66,28 +66,28 @@ def _worst(layer: LayerFacts) -> str | None:
 
 def print_layer(layer: LayerFacts, console: Console, *, all_channels: bool = False) -> None:
     """Print operands, rescalings and profiles of one layer."""
-    line(console, f"{layer.display_name}: {layer.operation}", "bold")
+    print_line(console, f"{layer.display_name}: {layer.operation}", "bold")
     if layer.name != layer.display_name:
-        line(console, f"  full name {layer.name}")
+        print_line(console, f"  full name {layer.name}")
     of_text = f", line {layer.line}" if layer.line else ""
-    line(console, f"  layer {layer.index}, instruction {layer.number}{of_text}")
+    print_line(console, f"  layer {layer.index}, instruction {layer.number}{of_text}")
     if layer.arithmetic:
-        line(console, f"  {layer.arithmetic}")
+        print_line(console, f"  {layer.arithmetic}")
     for note in layer.notes:
-        line(console, f"  {note}")
-    heading(console, "operands")
+        print_line(console, f"  {note}")
+    print_heading(console, "operands")
     print_table(
         console,
         layer.operands,
         Measure("operand", "role"),
         Measure("name", least=8),
-        Measure("type", output_text),
+        Measure("type", format_tensor_type),
         Measure("scale", "", repr),
         Number("offset", "", str),
     )
     whole = [stage for stage in layer.stages if len(stage.factors) == 1]
     if whole:
-        heading(console, "rescaling: ((x >> pre) * scale + half) >> post")
+        print_heading(console, "rescaling: ((x >> pre) * scale + half) >> post")
         print_table(
             console,
             [(stage, 0) for stage in whole],
@@ -99,7 +99,7 @@ def print_layer(layer: LayerFacts, console: Console, *, all_channels: bool = Fal
         if len(stage.factors) > 1:
             _print_channels(stage, console, len(stage.factors) if all_channels else CHANNELS_SHOWN)
     if layer.profiles:
-        heading(console, "in each profile (--numerics)")
+        print_heading(console, "in each profile (--numerics)")
         print_table(
             console,
             layer.profiles,
@@ -118,7 +118,9 @@ def _named_form(stage: Stage) -> str:
 
 
 def _print_channels(stage: Stage, console: Console, shown: int) -> None:
-    heading(console, f"{stage.name}: {stage.formula}, a factor per channel, worst error first")
+    print_heading(
+        console, f"{stage.name}: {stage.formula}, a factor per channel, worst error first"
+    )
     order = sorted(range(len(stage.factors)), key=lambda c: -_magnitude(stage.factors[c]))[:shown]
     print_table(
         console,
@@ -132,7 +134,9 @@ def _print_channels(stage: Stage, console: Console, shown: int) -> None:
     )
     more = len(stage.factors) - len(order)
     if more:
-        line(console, f"  and {plural(more, 'channel')} more; --all-channels shows them")
+        print_line(
+            console, f"  and {format_count(more, 'channel')} more; --all-channels shows them"
+        )
 
 
 def _forms(facts: ProfileFacts) -> str:
@@ -186,7 +190,7 @@ def print_factor(
 ) -> None:
     """Print a factor: its forms, its error over the inputs, and a plot of the error."""
     form = factor.integer
-    line(console, f"{factor.real!r} as a float32", "bold")
+    print_line(console, f"{factor.real!r} as a float32", "bold")
     rows = [
         ("pre, post, scale", f"{form.pre}, {form.post}, {form.mul}"),
         ("formula", _formula(factor)),
@@ -196,12 +200,12 @@ def print_factor(
     ]
     print_facts(console, rows, 17)
     if errors is None or band is None:
-        line(console, "  The shift is longer than 31: every 32-bit input becomes 0.")
+        print_line(console, "  The shift is longer than 31: every 32-bit input becomes 0.")
         return
     _print_errors(errors, console)
-    heading(console, "error, in units of the last place, over the input")
-    for text in plot_lines(band, console.width, blocks=console.is_terminal):
-        line(console, text)
+    print_heading(console, "error, in units of the last place, over the input")
+    for text in draw_text_plot(band, console.width, blocks=console.is_terminal):
+        print_line(console, text)
 
 
 def _formula(factor: Factor) -> str:
@@ -215,7 +219,7 @@ def _formula(factor: Factor) -> str:
 def _print_errors(errors: FormErrors, console: Console) -> None:
     offset = f", offset {errors.offset}" if errors.offset else ""
     kind = {"int8": "Int8", "int16": "Int16"}[errors.precision]
-    heading(console, f"for {kind} results{offset}")
+    print_heading(console, f"for {kind} results{offset}")
     exact = errors.worst_result - errors.worst
     rows = [
         ("inputs", f"{errors.input_low} to {errors.input_high}, others saturate or overflow"),
@@ -244,13 +248,13 @@ def _overflow_text(errors: FormErrors) -> str:
 
 def print_schemas(low: float, high: float, fits: Sequence[SchemaFit], console: Console) -> None:
     """Print scale and offset of a range for each of Glow's schemas."""
-    line(console, f"the range {low!r} to {high!r}", "bold")
+    print_line(console, f"the range {low!r} to {high!r}", "bold")
     if low > 0 or high < 0:
-        line(console, "  Glow widens it to hold 0.")
+        print_line(console, "  Glow widens it to hold 0.")
     print_table(
         console,
         fits,
-        Measure("", "elem", elem_text),
+        Measure("", "elem", format_elem),
         Measure("schema"),
         Number("scale (step)", "scale", repr),
         Number("offset", "", str),

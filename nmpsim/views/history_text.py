@@ -10,7 +10,7 @@ from rich.console import Console
 from nmpsim.escape import escape_line
 from nmpsim.experiments.history import Entry, find_latest_pairs, name_series
 from nmpsim.report.json import to_json
-from nmpsim.views.console import line, print_table
+from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import RUN_MEASURES, Measure, Number
 
 SHORT = 10
@@ -33,10 +33,10 @@ def history_json(entries: Sequence[Entry]) -> HistoryDocument:
 
 def print_history(entries: Sequence[Entry], console: Console) -> None:
     """Print a verdict on the last entry of each series, then all entries."""
-    for words in verdicts(entries):
-        line(console, words, "bold")
+    for words in describe_latest_changes(entries):
+        print_line(console, words, "bold")
     if not entries:
-        line(console, "no entries: name reports to add")
+        print_line(console, "no entries: name reports to add")
         return
     console.print()
     longest: dict[object, float] = {}
@@ -45,10 +45,10 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
     print_table(
         console,
         entries,
-        entry_number(entries),
+        make_number_measure(entries),
         Measure("date", "date", lambda date: date[:10]),
         Measure("commit", "commit", lambda commit: commit[:SHORT]),
-        network_name(entries),
+        make_network_measure(entries),
         KIND,
         RUN_MEASURES["cycles"],
         Measure("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
@@ -56,20 +56,20 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
     )
 
 
-def entry_number(entries: Sequence[Entry]) -> Measure:
+def make_number_measure(entries: Sequence[Entry]) -> Measure:
     """Return the column of each entry's position in the history, counted from 1."""
     numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
     meaning = "number of the entry, for nmpsim history --show"
     return Number("#", lambda one: numbers[id(one)], str, meaning)
 
 
-def network_name(entries: Sequence[Entry]) -> Measure:
+def make_network_measure(entries: Sequence[Entry]) -> Measure:
     """Return the column of the name of each entry's series."""
     names = name_series(entries)
     return Measure("network", "series", names.__getitem__, "name and label", least=8)
 
 
-def verdicts(entries: Sequence[Entry]) -> list[str]:
+def describe_latest_changes(entries: Sequence[Entry]) -> list[str]:
     """Return for each series whether its last entry is worse than the one before."""
     names = name_series(entries)
     return [

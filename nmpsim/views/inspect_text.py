@@ -17,8 +17,8 @@ from nmpsim.config import default_device, format_setting_name
 from nmpsim.escape import escape_line
 from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
-from nmpsim.views.console import heading, line, print_facts, print_table
-from nmpsim.views.element_types import KINDS, Share, is_unquantized, shares
+from nmpsim.views.console import print_facts, print_heading, print_line, print_table
+from nmpsim.views.element_types import KINDS, Share, compute_shares, is_unquantized
 from nmpsim.views.measures import (
     INDEX,
     LAYER_MEASURES,
@@ -26,10 +26,10 @@ from nmpsim.views.measures import (
     OPERATION,
     Measure,
     Number,
-    output_text,
-    placement,
+    format_tensor_type,
+    make_placement_cell,
 )
-from nmpsim.views.text import bytes_text, elem_text, percent
+from nmpsim.views.text import format_bytes, format_elem, format_percent
 
 _TENSOR = re.compile(r"^%\S+ is ")
 NOTHING_QUANTIZED = "NOTHING IS QUANTIZED: no layer uses Int8 or Int16"
@@ -140,7 +140,7 @@ class InspectDocument(TypedDict):
     placement: Annotated[PlacementDocument, From(_placement)]
     elements: Annotated[
         list[Share],
-        From(lambda bundle: shares(bundle.metadata)),
+        From(lambda bundle: compute_shares(bundle.metadata)),
         "how much is Int8, Int16 and float",
     ]
     nothing_quantized: Annotated[bool, From(lambda bundle: is_unquantized(bundle.metadata))]
@@ -158,7 +158,7 @@ def inspect_json(bundle: Bundle) -> InspectDocument:
 def print_bundle(bundle: Bundle, console: Console) -> None:
     """Print the contents of a bundle."""
     metadata = bundle.metadata
-    line(console, f"{metadata.program} from {metadata.source}", "bold")
+    print_line(console, f"{metadata.program} from {metadata.source}", "bold")
     facts = [
         ("layers", _counts(bundle)),
         ("numerics", metadata.numerics),
@@ -170,21 +170,21 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     _print_tensors("inputs", metadata.user_inputs, console)
     _print_tensors("outputs", metadata.user_outputs, console)
     if metadata.fates:
-        heading(console, "operations of the model")
+        print_heading(console, "operations of the model")
         _print_fates(bundle, console)
     if metadata.layers:
-        heading(console, "layers")
+        print_heading(console, "layers")
         _print_layers(metadata.layers, console)
-    heading(console, "sizes")
-    print_facts(console, [(label, bytes_text(size)) for label, size in _sizes(bundle).items()])
-    heading(console, "compiled for")
+    print_heading(console, "sizes")
+    print_facts(console, [(label, format_bytes(size)) for label, size in _sizes(bundle).items()])
+    print_heading(console, "compiled for")
     for text in _device_lines(metadata.device):
-        line(console, f"  {text}")
+        print_line(console, f"  {text}")
 
 
 def _counts(bundle: Bundle) -> str:
     placement = _placement(bundle)
-    elems = Counter(elem_text(layer.output.elem) for layer in bundle.metadata.layers)
+    elems = Counter(format_elem(layer.output.elem) for layer in bundle.metadata.layers)
     kinds = ", ".join(f"{count} {elem}" for elem, count in elems.most_common())
     counts = f"{placement['device']} on the device, {placement['host']} on the host"
     return f"{counts}; outputs: {kinds}" if kinds else counts
@@ -192,10 +192,10 @@ def _counts(bundle: Bundle) -> str:
 
 def _print_elements(bundle: Bundle, console: Console) -> None:
     """Print the shares of Int8, Int16 and float, with a warning if nothing is quantized."""
-    found = shares(bundle.metadata)
+    found = compute_shares(bundle.metadata)
     if not found:
         return
-    heading(console, "elements")
+    print_heading(console, "elements")
     total = sum(share.macs for share in found)
     print_table(
         console,
@@ -205,31 +205,33 @@ def _print_elements(bundle: Bundle, console: Console) -> None:
         Number("on the device", "device"),
         Number("on the host", "host"),
         Number("MACs", "macs"),
-        Number("% of MACs", lambda one: percent(one.macs, total)),
+        Number("% of MACs", lambda one: format_percent(one.macs, total)),
     )
     floats = sum(share.macs for share in found if share.kind == "float")
     if is_unquantized(bundle.metadata):
-        line(console, NOTHING_QUANTIZED, "bold red")
+        print_line(console, NOTHING_QUANTIZED, "bold red")
     elif floats:
-        line(console, f"{percent(floats, total)} % of the MACs are float", "bold yellow")
+        print_line(
+            console, f"{format_percent(floats, total)} % of the MACs are float", "bold yellow"
+        )
     wide = any(
         layer.numerics == "glow-float" and layer.output.elem == "i16"
         for layer in bundle.metadata.layers
     )
     if bundle.metadata.numerics == "glow-int" and wide:
-        line(console, GLOW_INT16)
+        print_line(console, GLOW_INT16)
 
 
 def _print_tensors(title: str, tensors: Sequence[Tensor], console: Console) -> None:
-    heading(console, title)
+    print_heading(console, title)
     for tensor in tensors:
-        line(console, f"  {tensor.name}: {_tensor_text(tensor)}")
+        print_line(console, f"  {tensor.name}: {_tensor_text(tensor)}")
     if not tensors:
-        line(console, "  none")
+        print_line(console, "  none")
 
 
 def _tensor_text(tensor: Tensor) -> str:
-    text = output_text(tensor)
+    text = format_tensor_type(tensor)
     if tensor.scale is None:
         return text
     return f"{text}, scale {tensor.scale!r}, offset {tensor.offset}"
@@ -244,7 +246,10 @@ def _print_fates(bundle: Bundle, console: Console) -> None:
         Measure("operation", lambda row: _fate_text(row[0]), least=16),
         Measure("layers", lambda row: _named(row[1]) or row[0].why, least=16),
         Measure(
-            "on", lambda row: placement(" and ".join(sorted({one.placement for one in row[1]})))
+            "on",
+            lambda row: make_placement_cell(
+                " and ".join(sorted({one.placement for one in row[1]}))
+            ),
         ),
     )
 
@@ -267,14 +272,14 @@ def _print_layers(layers: Sequence[Layer], console: Console) -> None:
         OPERATION,
         LAYER_MEASURES["placement"],
         Measure("numerics", lambda layer: layer.numerics or None),
-        Measure("output", "", output_text, least=16),
+        Measure("output", "", format_tensor_type, least=16),
         Number("fused", lambda layer: len(layer.fused) or None),
     )
     renamed = [layer for layer in layers if layer.name != layer.display_name]
     if renamed:
-        heading(console, "full names of layers")
+        print_heading(console, "full names of layers")
     for layer in renamed:
-        line(console, f"  {layer.index} {layer.display_name}: {layer.name}")
+        print_line(console, f"  {layer.index} {layer.display_name}: {layer.name}")
     _print_reasons(layers, console)
 
 
@@ -286,9 +291,9 @@ def _print_reasons(layers: Sequence[Layer], console: Console) -> None:
             reason = _TENSOR.sub("an operand is ", layer.reason) or "no reason given"
             by_reason.setdefault(reason, []).append(layer)
     if by_reason:
-        heading(console, "on the host, because")
+        print_heading(console, "on the host, because")
     for reason, concerned in by_reason.items():
-        line(console, f"  {reason}: {_named(concerned)}")
+        print_line(console, f"  {reason}: {_named(concerned)}")
 
 
 def _device_lines(settings: Mapping[str, Any]) -> list[str]:

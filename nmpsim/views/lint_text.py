@@ -9,8 +9,8 @@ from itertools import groupby
 from rich.console import Console
 
 from nmpsim.analysis.lint import SEVERITIES, Finding, LintReport, LintSubject
-from nmpsim.views.console import heading, line
-from nmpsim.views.text import plural
+from nmpsim.views.console import print_heading, print_line
+from nmpsim.views.text import format_count
 
 SHOWN = {"error": 8, "warning": 8, "note": 3}
 """Findings per rule and severity that are shown without ``--all``."""
@@ -23,29 +23,29 @@ def print_findings(
     """Print all findings, their number by severity, and the rules that were not checked."""
     for (severity, rule), group in groupby(report.findings, lambda f: (f.severity, f.rule)):
         findings = list(group)
-        heading(console, f"{severity}: {rule} ({len(findings)})")
+        print_heading(console, f"{severity}: {rule} ({len(findings)})")
         shown = findings if show_all else findings[: SHOWN[severity]]
         hint = ""
         for finding in shown:
             _print_finding(finding, subject.display_names, console)
             if finding.hint != hint:
-                line(console, f"    hint: {finding.hint}")
+                print_line(console, f"    hint: {finding.hint}")
             hint = finding.hint
         if len(shown) < len(findings):
-            line(console, f"  and {len(findings) - len(shown)} more; --all shows them")
+            print_line(console, f"  and {len(findings) - len(shown)} more; --all shows them")
     if report.findings:
-        line(console, "")
-    line(console, f"{subject.module.name}: {_counts(report)}", "bold")
+        print_line(console, "")
+    print_line(console, f"{subject.module.name}: {_counts(report)}", "bold")
     for one in report.skipped:
-        line(console, f"  not checked: {one.rule}: {one.reason}")
+        print_line(console, f"  not checked: {one.rule}: {one.reason}")
 
 
 def _print_finding(finding: Finding, shown: Mapping[str, str], console: Console) -> None:
     where = "" if finding.place.line is None else f"{finding.place}: "
-    line(console, f"  {where}{_shortened(finding.message, shown)}", _STYLES[finding.severity])
+    print_line(console, f"  {where}{_shortened(finding.message, shown)}", _STYLES[finding.severity])
     for label, text in (("found", finding.found), ("expected", finding.expected)):
         if text:
-            line(console, f"    {label}: {_shortened(str(text), shown)}")
+            print_line(console, f"    {label}: {_shortened(str(text), shown)}")
 
 
 def _shortened(text: str, shown: Mapping[str, str]) -> str:
@@ -60,7 +60,7 @@ def _shortened(text: str, shown: Mapping[str, str]) -> str:
 
 def _counts(report: LintReport) -> str:
     counts: Sequence[str] = [
-        plural(report.count(severity), severity)
+        format_count(report.count(severity), severity)
         for severity in SEVERITIES
         if report.count(severity)
     ]

@@ -18,8 +18,8 @@ from nmpsim.config import from_settings
 from nmpsim.escape import escape_line
 from nmpsim.records import frozen
 from nmpsim.report.data import LayerReport, RunReport, saturates_notably
-from nmpsim.report.fields import value_at
-from nmpsim.views.text import duration, elem_text, percent, shape_text
+from nmpsim.report.fields import get_value
+from nmpsim.views.text import format_duration, format_elem, format_percent, format_shape
 
 
 @frozen
@@ -58,7 +58,7 @@ class Measure:
     def cell(self, row: Any) -> Cell:
         """Return the value of the measure for a record, with its text and style."""
         source = self.value or self.title.replace(" ", "_")
-        value = source(row) if callable(source) else value_at(row, source)
+        value = source(row) if callable(source) else get_value(row, source)
         if isinstance(value, Cell):
             return value
         if value is None:
@@ -86,29 +86,29 @@ class Number(Measure):
     number = True
 
 
-def share(part: float, whole: float) -> Cell:
+def make_share_cell(part: float, whole: float) -> Cell:
     """Return a share in percent; ``-`` if the whole is 0."""
-    return Cell(percent(part, whole), part / whole if whole > 0 else -1)
+    return Cell(format_percent(part, whole), part / whole if whole > 0 else -1)
 
 
-def saturation_cell(count: int, elements: int) -> Cell:
+def make_saturation_cell(count: int, elements: int) -> Cell:
     """Return a count of saturated values, highlighted if there are many among ``elements``."""
     mark = "alarm" if saturates_notably(count, elements) else "notice" if count else ""
     return Cell(f"{count:,}", count, mark)
 
 
-def layer_name(layer: Any) -> Cell:
+def make_name_cell(layer: Any) -> Cell:
     """Return the display name of a layer, with its full name as the tooltip."""
     shown = escape_line(layer.display_name)
     return Cell(shown, shown, hint=escape_line(layer.name))
 
 
-def output_text(tensor: Any) -> str:
+def format_tensor_type(tensor: Any) -> str:
     """Return the element type and the shape of a tensor."""
-    return f"{elem_text(tensor.elem)} {shape_text(tensor.shape)}"
+    return f"{format_elem(tensor.elem)} {format_shape(tensor.shape)}"
 
 
-def placement(place: str) -> Cell:
+def make_placement_cell(place: str) -> Cell:
     """Return where layers run, with the host marked; ``-`` for no layers."""
     return Cell(place or "-", place, "host" if "host" in place else "")
 
@@ -159,7 +159,7 @@ def find_cause(causes: Mapping[str, Cause], name: str) -> Cause:
     return causes.get(name) or Cause(name, name, "#b0b7bf")
 
 
-def largest(shares: Mapping[str, int], count: int | None = None) -> list[tuple[str, int]]:
+def list_largest(shares: Mapping[str, int], count: int | None = None) -> list[tuple[str, int]]:
     """Return the largest positive values with their keys, largest first."""
     positive = [item for item in shares.items() if item[1]]
     return sorted(positive, key=lambda item: -item[1])[:count]
@@ -171,9 +171,10 @@ _LEAST_SHARE = 0.05
 
 def describe_path(layer: LayerReport, count: int = 3) -> str:
     """Return the ``count`` largest causes on a layer's critical path with their shares."""
-    causes = largest(layer.critical_path, count)
+    causes = list_largest(layer.critical_path, count)
     texts = [
-        f"{find_cause(PATH_CAUSES, name).title} {percent(n, layer.cycles)}%" for name, n in causes
+        f"{find_cause(PATH_CAUSES, name).title} {format_percent(n, layer.cycles)}%"
+        for name, n in causes
     ]
     return ", ".join(texts) or "-"
 
@@ -182,17 +183,17 @@ def describe_core_cycles(layer: LayerReport, count: int = 3) -> str:
     """Return the ``count`` largest causes of core cycles, each 5 % or more; empty if none is."""
     total = max(sum(layer.core_cycles.values()), 1)
     texts = [
-        f"{percent(cycles, total)}% {find_cause(CORE_CAUSES, cause).meaning}"
-        for cause, cycles in largest(layer.core_cycles, count)
+        f"{format_percent(cycles, total)}% {find_cause(CORE_CAUSES, cause).meaning}"
+        for cause, cycles in list_largest(layer.core_cycles, count)
         if cycles >= _LEAST_SHARE * total
     ]
     return "; ".join(texts)
 
 
 def _main_cause(layer: LayerReport) -> Cell | None:
-    for name, cycles in largest(layer.core_cycles, 1):
+    for name, cycles in list_largest(layer.core_cycles, 1):
         title = find_cause(CORE_CAUSES, name).title
-        return Cell(f"{title} {percent(cycles, sum(layer.core_cycles.values()))}%", title)
+        return Cell(f"{title} {format_percent(cycles, sum(layer.core_cycles.values()))}%", title)
     return None
 
 
@@ -201,7 +202,7 @@ def _cores(layer: LayerReport) -> Cell | int:
 
 
 def _saturated(layer: LayerReport) -> Cell | None:
-    return saturation_cell(layer.saturated, layer.elements) if layer.saturated else None
+    return make_saturation_cell(layer.saturated, layer.elements) if layer.saturated else None
 
 
 def _worst(layer: LayerReport) -> int | None:
@@ -210,7 +211,7 @@ def _worst(layer: LayerReport) -> int | None:
 
 def _dram_share(path: str) -> Callable[[LayerReport], Cell]:
     """Return a function that reads a share of the DRAM's time; ``-`` on the host."""
-    return lambda layer: share(value_at(layer, path), layer.placement == "device")
+    return lambda layer: make_share_cell(get_value(layer, path), layer.placement == "device")
 
 
 def format_cycles(cycles: float) -> str:
@@ -221,17 +222,17 @@ def format_cycles(cycles: float) -> str:
 LAYER_MEASURES: Mapping[str, Measure] = {
     "index": Number("#", "index", str, "position in the run"),
     "layer": Measure(
-        "layer", layer_name, meaning="display name; the tooltip has the full name", least=6
+        "layer", make_name_cell, meaning="display name; the tooltip has the full name", least=6
     ),
     "operation": Measure("operation", meaning="operation of the layer", least=8),
     "placement": Measure(
         "on",
-        lambda layer: placement(layer.placement),
+        lambda layer: make_placement_cell(layer.placement),
         meaning="device or host; host layers take no device cycles",
     ),
     "cores": Number("cores", _cores, meaning="number of cores with work"),
     "output": Measure(
-        "output", output_text, meaning="element type and shape", least=9, is_optional=True
+        "output", format_tensor_type, meaning="element type and shape", least=9, is_optional=True
     ),
     "cycles": Number(
         "cycles",
@@ -261,7 +262,7 @@ LAYER_MEASURES: Mapping[str, Measure] = {
     ),
     "MAC utilization": Number(
         "MAC utilization %",
-        lambda layer: share(layer.utilization, layer.macs > 0),
+        lambda layer: make_share_cell(layer.utilization, layer.macs > 0),
         meaning="share of the multiplications that all MAC arrays could do",
         short="MAC util%",
     ),
@@ -281,7 +282,7 @@ LAYER_MEASURES: Mapping[str, Measure] = {
     ),
     "burst": Number(
         "burst %",
-        lambda layer: share(layer.burst_efficiency, layer.bursts > 0),
+        lambda layer: make_share_cell(layer.burst_efficiency, layer.bursts > 0),
         meaning="requested bytes as a share of the bytes of bursts",
     ),
     "saturated": Number(
@@ -291,7 +292,7 @@ LAYER_MEASURES: Mapping[str, Measure] = {
     ),
     "saturated share": Number(
         "% saturated",
-        lambda layer: share(layer.saturated, layer.elements),
+        lambda layer: make_share_cell(layer.saturated, layer.elements),
         meaning="share of the layer's results",
     ),
     "worst": Number("worst", _worst, meaning="largest overshoot, in units of the last place"),
@@ -320,15 +321,15 @@ INDEX, NAME, OPERATION = (LAYER_MEASURES[key] for key in ("index", "layer", "ope
 
 RUN_MEASURES: Mapping[str, Measure] = {
     "cycles": Number("cycles", "", format_cycles, "cycles of the run, or mean of an evaluation"),
-    "latency": Number("latency", "seconds", duration, "cycles at the device's clock"),
+    "latency": Number("latency", "seconds", format_duration, "cycles at the device's clock"),
     "DRAM busy": Number(
         "DRAM busy %",
-        lambda run: share(run.use.dram_busy, run.cycles > 0),
+        lambda run: make_share_cell(run.use.dram_busy, run.cycles > 0),
         meaning="share of cycles in which the DRAM served transfers",
     ),
     "MAC utilization": Number(
         "MAC utilization %",
-        lambda run: share(run.use.mac_utilization, run.cycles > 0),
+        lambda run: make_share_cell(run.use.mac_utilization, run.cycles > 0),
         meaning="share of the multiplications that all MAC arrays could do",
     ),
     "saturated": Number(
@@ -346,7 +347,7 @@ RUN_MEASURES: Mapping[str, Measure] = {
 """Measures of a run, of a sweep point, or of an entry of a history, by key."""
 
 
-def layer_columns(report: RunReport, view: str) -> list[Measure]:
+def list_layer_columns(report: RunReport, view: str) -> list[Measure]:
     """Return the columns of a view in ``LAYER_VIEWS``, for the layers of a run.
 
     The share of a scratchpad is omitted if the run recorded no timeline.
@@ -355,7 +356,7 @@ def layer_columns(report: RunReport, view: str) -> list[Measure]:
         **LAYER_MEASURES,
         "time": Number(
             "time %",
-            lambda layer: share(layer.cycles, report.cycles),
+            lambda layer: make_share_cell(layer.cycles, report.cycles),
             meaning="share of the cycles of the run",
             short="time%",
         ),
@@ -367,7 +368,7 @@ def layer_columns(report: RunReport, view: str) -> list[Measure]:
         size = from_settings(report.device).scratchpad_bytes
         measures["scratchpad"] = Number(
             "scratchpad %",
-            lambda layer: share(used[layer.index], size),
+            lambda layer: make_share_cell(used[layer.index], size),
             meaning="share of a scratchpad that the layer wrote",
         )
     return [measures[key] for key in LAYER_VIEWS[view] if key in measures]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.report.data import OutputReport
-from nmpsim.views.text import elem_text, real_text, shape_text
+from nmpsim.views.text import format_elem, format_real, format_shape
 
 TOP = 5
 """Number of best classes."""
@@ -17,16 +17,16 @@ CLASSES = range(2, 100_001)
 """Sizes of a last dimension that is taken for classes."""
 
 
-def output_lines(output: OutputReport) -> Iterator[str]:
+def describe_output(output: OutputReport) -> Iterator[str]:
     """Yield name, type, shape and range, and the best classes of a classifier's output."""
     values = output.values
-    head = f"{output.name}: {elem_text(output.elem)} {shape_text(values.shape)}"
+    head = f"{output.name}: {format_elem(output.elem)} {format_shape(values.shape)}"
     if values.size == 0:
         yield f"{head}, empty"
         return
     if output.scale is not None:
         head += f", scale {output.scale!r}, offset {output.offset}"
-    yield f"{head}, {range_text(output)}"
+    yield f"{head}, {format_range(output)}"
     if is_classifier(values.shape):
         yield f"  top {min(TOP, values.size)}: {', '.join(_best(output))}"
 
@@ -36,14 +36,14 @@ def is_classifier(shape: tuple[int, ...]) -> bool:
     return bool(shape) and shape[-1] in CLASSES and all(dim == 1 for dim in shape[:-1])
 
 
-def top_classes(values: npt.NDArray[Any], count: int = TOP) -> list[int]:
+def find_top_classes(values: npt.NDArray[Any], count: int = TOP) -> list[int]:
     """Return the indices of the largest values, largest first; equal values in index order."""
     flat = values.astype(np.float64).reshape(-1)
     order = np.argsort(-flat, kind="stable")[:count]
     return [int(index) for index in order]
 
 
-def range_text(output: OutputReport) -> str:
+def format_range(output: OutputReport) -> str:
     """Return the smallest and the largest value as real numbers."""
     if output.values.size == 0:
         return "empty"
@@ -51,11 +51,11 @@ def range_text(output: OutputReport) -> str:
     not_numbers = int(np.isnan(real).sum())
     if not_numbers == real.size:
         return "all values are NaN"
-    text = f"min {real_text(float(np.nanmin(real)))}, max {real_text(float(np.nanmax(real)))}"
+    text = f"min {format_real(float(np.nanmin(real)))}, max {format_real(float(np.nanmax(real)))}"
     return f"{text}, {not_numbers:,} NaN" if not_numbers else text
 
 
 def _best(output: OutputReport) -> Iterator[str]:
     real = output.real().reshape(-1)
-    for index in top_classes(real):
+    for index in find_top_classes(real):
         yield f"{index} ({float(real[index]):.4g})"

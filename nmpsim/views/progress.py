@@ -120,6 +120,6 @@ def _description(event: Event) -> str:
     return shorten_middle(escape_line(event.name), 30)
 
 
-def stderr_console() -> Console:
+def make_stderr_console() -> Console:
     """Return the console for progress on stderr."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False)

@@ -11,9 +11,9 @@ from nmpsim.lir.names import display_names, operation_name
 from nmpsim.quantization import Comparison, QuantizedProgram, QuantizedResult, Settings
 from nmpsim.report.fields import OR_NULL, From
 from nmpsim.report.json import to_json
-from nmpsim.views.console import heading, line, print_table
+from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import Measure, Number
-from nmpsim.views.text import decibels, elem_text, percent, plural
+from nmpsim.views.text import format_count, format_decibels, format_elem, format_percent
 
 
 class SettingsDocument(TypedDict):
@@ -109,17 +109,19 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
     staying = program.staying_float
     saturated = [result for result in program.results if result.bias_saturated]
     count = len(program.results) - len(staying)
-    results = plural(len(program.results), "result")
-    elem = elem_text(program.settings.elem)
-    line(console, f"{count} of {results} quantized to {elem}, {program.settings.schema}", "bold")
-    line(console, _weights_text(program.settings))
+    results = format_count(len(program.results), "result")
+    elem = format_elem(program.settings.elem)
+    print_line(
+        console, f"{count} of {results} quantized to {elem}, {program.settings.schema}", "bold"
+    )
+    print_line(console, _weights_text(program.settings))
     if saturated:
         _print_saturated(saturated, program.settings, shown, console)
     if not staying:
         return
-    heading(
+    print_heading(
         console,
-        f"{plural(len(staying), 'result')} {'stays' if len(staying) == 1 else 'stay'} float",
+        f"{format_count(len(staying), 'result')} {'stays' if len(staying) == 1 else 'stay'} float",
     )
     print_table(console, staying, *_names(shown), Measure("why", "reason", least=20))
 
@@ -131,10 +133,10 @@ def _print_saturated(
     console: Console,
 ) -> None:
     """Print the biases with saturated elements."""
-    elem = elem_text(settings.bias_elem)
-    heading(console, f"biases with elements that do not fit {elem} on their scale")
+    elem = format_elem(settings.bias_elem)
+    print_heading(console, f"biases with elements that do not fit {elem} on their scale")
     print_table(console, saturated, *_names(shown), Number("saturated", "bias_saturated", str))
-    line(console, "hint: --bias-precision int32, or --bias-scale product")
+    print_line(console, "hint: --bias-precision int32, or --bias-scale product")
 
 
 def _names(shown: Mapping[str, str]) -> tuple[Measure, Measure]:
@@ -147,24 +149,26 @@ def _names(shown: Mapping[str, str]) -> tuple[Measure, Measure]:
 def _weights_text(settings: Settings) -> str:
     scales = "a scale for each channel" if settings.per_channel else "a scale for each tensor"
     where = "of the result" if settings.bias_on_result else "of input times weight"
-    return f"weights: {scales}; biases: {elem_text(settings.bias_elem)}, on the scale {where}"
+    return f"weights: {scales}; biases: {format_elem(settings.bias_elem)}, on the scale {where}"
 
 
 def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: Console) -> None:
     """Print a row per schema and precision."""
-    line(console, f"errors against the float program over {plural(samples, 'sample')}", "bold")
-    line(console, _weights_text(comparisons[0].settings))
+    print_line(
+        console, f"errors against the float program over {format_count(samples, 'sample')}", "bold"
+    )
+    print_line(console, _weights_text(comparisons[0].settings))
     console.print()
     print_table(
         console,
         comparisons,
         Measure("schema", "settings.schema", least=10),
-        Measure("precision", "settings.elem", elem_text),
-        Number("SQNR dB", "worst_output.sqnr_db", decibels),
-        Number("top-1 %", "worst_output.top1_agreement", lambda one: percent(one, 1.0)),
+        Measure("precision", "settings.elem", format_elem),
+        Number("SQNR dB", "worst_output.sqnr_db", format_decibels),
+        Number("top-1 %", "worst_output.top1_agreement", lambda one: format_percent(one, 1.0)),
         Measure("worst layer", _worst_name, least=10),
         Measure("operation", "worst_layer.opcode", operation_name, least=8),
-        Number("layer dB", "worst_layer.sqnr_db", decibels),
+        Number("layer dB", "worst_layer.sqnr_db", format_decibels),
         Number("float", "staying_float", str),
     )
 
@@ -175,7 +179,7 @@ def _worst_name(comparison: Comparison) -> str:
     return shown[comparison.worst_layer.name]
 
 
-def quantization_document(
+def quantization_json(
     program: QuantizedProgram | None, comparisons: Sequence[Comparison], samples: int
 ) -> QuantizeDocument:
     """Return the quantized program and the comparisons as JSON data."""

@@ -10,16 +10,16 @@ from nmpsim.escape import escape_line
 from nmpsim.report.data import RunReport
 from nmpsim.report.device_use import HostWork, Throughput
 from nmpsim.report.termination import ContractReport, TrapReport, ViolationReport
-from nmpsim.views.console import heading, line, print_facts, print_table
+from nmpsim.views.console import print_facts, print_heading, print_line, print_table
 from nmpsim.views.measures import (
     CORE_CAUSES,
     PATH_CAUSES,
     describe_path,
-    largest,
-    layer_columns,
+    list_largest,
+    list_layer_columns,
 )
-from nmpsim.views.outputs import output_lines
-from nmpsim.views.text import duration, per_second, percent, plural
+from nmpsim.views.outputs import describe_output
+from nmpsim.views.text import format_count, format_duration, format_percent, format_rate
 
 MAX_SATURATED = 10
 """Layers whose saturation is listed by stage: those with the largest share."""
@@ -54,15 +54,15 @@ CONTRACT_WORDS = {
 def print_run(report: RunReport, console: Console) -> None:
     """Print the whole report."""
     head = f"{report.program}: {_arithmetic(report)}, {report.engine} engine"
-    line(console, f"{head}, device {report.device.get('name', '?')}", "bold")
+    print_line(console, f"{head}, device {report.device.get('name', '?')}", "bold")
     if report.limited_by:
-        line(console, report.limited_by, "bold")
+        print_line(console, report.limited_by, "bold")
     if report.layers:
         console.print()
         _print_layers(report, console)
     _print_saturation_note(report, console)
-    heading(console, "total")
-    print_facts(console, run_totals(report))
+    print_heading(console, "total")
+    print_facts(console, list_run_totals(report))
     _print_causes(report, console)
     _print_path(report, console)
     _print_bounds(report, console)
@@ -71,8 +71,8 @@ def print_run(report: RunReport, console: Console) -> None:
         _print_trap(report, report.trap, console)
     console.print()
     for note in report.notes:
-        line(console, f"note: {note}")
-    line(console, _footnote(report), "dim")
+        print_line(console, f"note: {note}")
+    print_line(console, _footnote(report), "dim")
     if report.shadow is not None or report.sensitivity is not None:
         from nmpsim.views.analyses_text import print_sensitivity, print_shadow  # few runs need it
 
@@ -84,7 +84,7 @@ def print_run(report: RunReport, console: Console) -> None:
 
 def _print_layers(report: RunReport, console: Console) -> None:
     """Print a row per layer; on a narrow terminal without outputs and with shortened names."""
-    print_table(console, report.layers, *layer_columns(report, "run"))
+    print_table(console, report.layers, *list_layer_columns(report, "run"))
 
 
 def _arithmetic(report: RunReport) -> str:
@@ -100,7 +100,7 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
     if not saturated:
         return
     console.print()
-    line(console, "saturated: results limited by the integer type, by layer")
+    print_line(console, "saturated: results limited by the integer type, by layer")
     for layer in sorted(
         sorted(saturated, key=lambda layer: layer.saturated_share)[-MAX_SATURATED:],
         key=lambda layer: layer.index,
@@ -110,36 +110,36 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
             if not one.wanted:
                 stages[f"{one.stage} {one.side}"] += one.count
         parts = ", ".join(f"{count:,} at {stage}" for stage, count in stages.items())
-        share = percent(layer.saturated, layer.elements)
-        line(
+        share = format_percent(layer.saturated, layer.elements)
+        print_line(
             console,
             f"  {layer.index} {layer.display_name}: {parts} ({share}% of {layer.elements:,})",
         )
     if len(saturated) > MAX_SATURATED:
-        more = plural(len(saturated) - MAX_SATURATED, "layer")
-        line(console, f"  and {more} with smaller shares; --format json has all")
+        more = format_count(len(saturated) - MAX_SATURATED, "layer")
+        print_line(console, f"  and {more} with smaller shares; --format json has all")
 
 
-def run_totals(report: RunReport) -> list[tuple[str, str]]:
+def list_run_totals(report: RunReport) -> list[tuple[str, str]]:
     """Return the totals of a run as labels and texts."""
     clock = report.device.get("cores_clock_mhz")
     macs = sum(layer.macs for layer in report.layers)
     host = report.host
     at_clock = f" at {clock} MHz" if clock else ""
-    took = f"{report.cycles:,} cycles, {duration(report.seconds)}{at_clock}"
+    took = f"{report.cycles:,} cycles, {format_duration(report.seconds)}{at_clock}"
     throughput = report.throughput
     return [
         ("latency", f"{took}{_host(host)}"),
-        *([] if throughput is None else [("throughput", throughput_text(throughput, host))]),
-        ("MACs", f"{macs:,}, {percent(report.use.mac_utilization, 1)}% MAC utilization"),
+        *([] if throughput is None else [("throughput", describe_throughput(throughput, host))]),
+        ("MACs", f"{macs:,}, {format_percent(report.use.mac_utilization, 1)}% MAC utilization"),
         ("DRAM", report.use.describe_dram()),
         ("layers", f"{len(report.layers) - host.layers} on the device, {host.layers} on the host"),
-        ("simulation", f"{duration(report.host_seconds)} of wall time"),
-        ("contract", contract_text(report.contract)),
+        ("simulation", f"{format_duration(report.host_seconds)} of wall time"),
+        ("contract", describe_contract(report.contract)),
     ]
 
 
-def throughput_text(throughput: Throughput, host: HostWork) -> str:
+def describe_throughput(throughput: Throughput, host: HostWork) -> str:
     """Return inferences per second, cycles per inference, and the runs they were measured in."""
     later = throughput.run_cycles[1:]
     least, most = (f"{of(later or throughput.run_cycles):,}" for of in (min, max))
@@ -148,7 +148,7 @@ def throughput_text(throughput: Throughput, host: HostWork) -> str:
     batch = f" for a batch of {throughput.batch:,}" if throughput.batch > 1 else ""
     how = f"{runs if later else 'one run from rest'} took {took}{batch}"
     rate = throughput.inferences_per_second
-    pace = "-" if rate is None else per_second(rate)
+    pace = "-" if rate is None else format_rate(rate)
     each = f"{throughput.cycles_per_inference:,.1f} cycles each"
     uncounted = f"; + {host.text}" if host.layers and host.cycles is None else ""
     return f"{pace} inferences per second, {each}: {how}{uncounted}"
@@ -163,7 +163,7 @@ def _host(host: HostWork) -> str:
     return f"; {host.cycles:,} of them on the host"
 
 
-def contract_text(contract: ContractReport) -> str:
+def describe_contract(contract: ContractReport) -> str:
     """Return the status of the contract, and why it was not checked."""
     text = CONTRACT_WORDS[contract.status]
     return f"{text}: {contract.message}" if contract.message else text
@@ -176,25 +176,27 @@ def _print_causes(report: RunReport, console: Console) -> None:
     total = sum(cycles.values())
     if not total:
         return
-    heading(console, "core cycles by cause")
-    for name, count in largest(cycles):
-        line(console, f"  {percent(count, total):>5}%  {CORE_CAUSES[name].meaning}")
+    print_heading(console, "core cycles by cause")
+    for name, count in list_largest(cycles):
+        print_line(console, f"  {format_percent(count, total):>5}%  {CORE_CAUSES[name].meaning}")
 
 
 def _print_path(report: RunReport, console: Console) -> None:
-    path = largest(report.critical_path)
+    path = list_largest(report.critical_path)
     if not path:
         return
-    heading(console, "critical path by cause")
+    print_heading(console, "critical path by cause")
     for name, count in path:
-        share = percent(count, report.device_cycles)
-        line(console, f"  {share:>5}%  {PATH_CAUSES[name].meaning}")
+        share = format_percent(count, report.device_cycles)
+        print_line(console, f"  {share:>5}%  {PATH_CAUSES[name].meaning}")
     if report.queueing:
-        share = percent(report.queueing, report.device_cycles)
-        line(console, f"  {share:>5}%  of this queueing: the DRAM served other transfers first")
+        share = format_percent(report.queueing, report.device_cycles)
+        print_line(
+            console, f"  {share:>5}%  of this queueing: the DRAM served other transfers first"
+        )
     for layer in sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]:
         if any(layer.critical_path.values()):
-            line(
+            print_line(
                 console,
                 f"  layer {layer.index} {escape_line(layer.display_name)}: {describe_path(layer)}",
             )
@@ -205,24 +207,24 @@ def _print_bounds(report: RunReport, console: Console) -> None:
     slow = sorted(bounded, key=lambda layer: layer.bound.cycles - layer.cycles)[:MAX_SLOW]
     if not slow:
         return
-    heading(console, "layers furthest from their roofline bound")
-    print_table(console, slow, *layer_columns(report, "bounds"))
+    print_heading(console, "layers furthest from their roofline bound")
+    print_table(console, slow, *list_layer_columns(report, "bounds"))
 
 
 def _print_outputs(report: RunReport, console: Console) -> None:
     if not report.output_reports:
         return
     stopped = " (invalid, the run did not complete)" if report.trap else ""
-    heading(console, f"{plural(len(report.output_reports), 'output')}{stopped}")
+    print_heading(console, f"{format_count(len(report.output_reports), 'output')}{stopped}")
     for output in report.output_reports:
-        for text in output_lines(output):
-            line(console, f"  {text}")
+        for text in describe_output(output):
+            print_line(console, f"  {text}")
 
 
 def _print_trap(report: RunReport, trap: TrapReport, console: Console) -> None:
     violation = report.contract.violation
-    heading(console, f"THE RUN STOPPED: {_TRAP_WORDS[trap.kind]}")
-    place = None if not trap.layer else report.display_name_of(trap.layer)
+    print_heading(console, f"THE RUN STOPPED: {_TRAP_WORDS[trap.kind]}")
+    place = None if not trap.layer else report.get_display_name(trap.layer)
     if place and trap.line:
         place += f", line {trap.line}"
     facts = (
@@ -238,7 +240,7 @@ def _print_trap(report: RunReport, trap: TrapReport, console: Console) -> None:
     )
     for label, text in facts:
         if text is not None:
-            line(console, f"  {label:<12} {text}", "red" if label == "reason" else "")
+            print_line(console, f"  {label:<12} {text}", "red" if label == "reason" else "")
 
 
 def _other(report: RunReport, violation: ViolationReport) -> str | None:
@@ -246,7 +248,7 @@ def _other(report: RunReport, violation: ViolationReport) -> str | None:
     if violation.other_core is None or violation.other_pc is None:
         return None
     layer = (
-        f", layer {report.display_name_of(violation.other_layer)}" if violation.other_layer else ""
+        f", layer {report.get_display_name(violation.other_layer)}" if violation.other_layer else ""
     )
     instruction = violation.other_instruction or "?"
     return f"core {violation.other_core}, pc {violation.other_pc:#010x}, {instruction}{layer}"
@@ -256,4 +258,4 @@ def _footnote(report: RunReport) -> str:
     assumed = sum(source == "assumed" for source in report.sources.values())
     if not assumed:
         return "no setting of the device is assumed (see `nmpsim device`)"
-    return f"cycles depend on {plural(assumed, 'assumed setting')} (see `nmpsim device`)"
+    return f"cycles depend on {format_count(assumed, 'assumed setting')} (see `nmpsim device`)"

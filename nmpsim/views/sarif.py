@@ -54,7 +54,7 @@ class SarifResult:
     layer: str = ""
 
 
-def sarif_document(rules: Mapping[str, str], results: Sequence[SarifResult]) -> dict[str, Any]:
+def make_sarif_document(rules: Mapping[str, str], results: Sequence[SarifResult]) -> dict[str, Any]:
     """Return a document of one run of nmpsim; ``rules`` describe the rules of results."""
     order = list(rules)
     return {
@@ -79,7 +79,7 @@ def sarif_document(rules: Mapping[str, str], results: Sequence[SarifResult]) -> 
     }
 
 
-def lint_results(findings: Iterable[Finding]) -> list[SarifResult]:
+def convert_findings(findings: Iterable[Finding]) -> list[SarifResult]:
     """Return the findings of lint as SARIF results."""
     return [
         SarifResult(
@@ -121,7 +121,7 @@ def _uri(file: str) -> str:
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())
 
 
-def check_sarif(results: Sequence[CaseResult], findings: Iterable[Finding]) -> dict[str, Any]:
+def make_check_sarif(results: Sequence[CaseResult], findings: Iterable[Finding]) -> dict[str, Any]:
     """Return the SARIF document of all cases.
 
     Parameters
@@ -136,11 +136,11 @@ def check_sarif(results: Sequence[CaseResult], findings: Iterable[Finding]) -> d
     dict
         SARIF 2.1.0.
     """
-    found = lint_results(findings)
+    found = convert_findings(findings)
     for result in results:
         found += _failures(result)
         found += _saturation(result)
-    return sarif_document(CHECK_RULES, found)
+    return make_sarif_document(CHECK_RULES, found)
 
 
 def _failures(result: CaseResult) -> Iterator[SarifResult]:

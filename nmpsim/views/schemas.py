@@ -105,7 +105,7 @@ DOCUMENTS = (
 )
 
 
-def schema_text(document: Document) -> str:
+def format_schema(document: Document) -> str:
     """Return the text of the schema file of a document."""
     return json.dumps(document_schema(document.definition, document.title), indent=2) + "\n"
 
@@ -115,7 +115,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(exist_ok=True)
     for document in DOCUMENTS:
-        (folder / f"{document.name}.json").write_text(schema_text(document), encoding="utf-8")
+        (folder / f"{document.name}.json").write_text(format_schema(document), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from nmpsim.experiments import SweepResult
 from nmpsim.experiments.table import Row
 from nmpsim.extras import require_extra
 from nmpsim.views.error_plot import save_figure
-from nmpsim.views.text import plural
+from nmpsim.views.text import format_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ _DASHES = ("-", "--", ":", "-.")
 """Line styles in turn, so that coincident lines are distinguishable."""
 
 
-def check_plots(folder: Path) -> None:
+def check_plot_folder(folder: Path) -> None:
     """Raise UserError early if figures cannot be made.
 
     Raises
@@ -101,7 +101,7 @@ def _draw_roofline(axes: Axes, rows: Sequence[Row]) -> None:
     for bandwidth in sorted({row["dram_bytes_per_cycle"] for row in rows}):
         _name(axes, f"{bandwidth} bytes per cycle", x[0], x[0] * bandwidth, "left")
     for peak, cores in sorted({(_peak(row), row["cores_count"]) for row in rows}):
-        _name(axes, f"{plural(cores, 'core')} of {peak // cores} MACs", x[-1], peak, "right")
+        _name(axes, f"{format_count(cores, 'core')} of {peak // cores} MACs", x[-1], peak, "right")
     speed = [row["macs"] / row["cycles"] for row in points]
     for bound, marker in (("compute", "o"), ("memory", "^")):
         mine = [index for index, row in enumerate(points) if row["bound"] == bound]
@@ -121,7 +121,7 @@ def _draw_roofline(axes: Axes, rows: Sequence[Row]) -> None:
 def _draw_pareto(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
     """Draw cycles against the scratchpads of all cores, and the Pareto front."""
     points = sorted((_scratchpads(row), row["cycles"]) for row in rows)
-    front = pareto_front(points)
+    front = find_pareto_front(points)
     axes.plot(*zip(*points, strict=True), "o", color="grey", markersize=3, label="device")
     axes.step(
         *zip(*front, strict=True), where="post", marker="o", markersize=4, label="Pareto front"
@@ -135,7 +135,7 @@ def _draw_pareto(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
     _log_axes(axes, "KiB of scratchpads in all cores", "cycles")
 
 
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def find_pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the points that no other point improves in both coordinates."""
     front: list[tuple[float, float]] = []
     for point in sorted(points):

@@ -14,9 +14,9 @@ from nmpsim.experiments.table import Row
 from nmpsim.report.device_use import HostWork
 from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
-from nmpsim.views.console import heading, line, print_table
-from nmpsim.views.measures import RUN_MEASURES, Measure, Number, share
-from nmpsim.views.text import plural
+from nmpsim.views.console import print_heading, print_line, print_table
+from nmpsim.views.measures import RUN_MEASURES, Measure, Number, make_share_cell
+from nmpsim.views.text import format_count
 
 MAX_ROWS = 64
 """Points that are shown, the fastest first."""
@@ -48,18 +48,20 @@ def print_sweep(result: SweepResult, console: Console) -> None:
     shown = done
     if len(done) > MAX_ROWS:
         shown = sorted(done, key=lambda row: int(row["cycles"]))[:MAX_ROWS]
-    line(console, f"{result.program}: {plural(len(done), 'point')}", "bold")
+    print_line(console, f"{result.program}: {format_count(len(done), 'point')}", "bold")
     if shown:
         console.print()
         print_table(console, shown, *_columns(result.varied, shown))
     if len(shown) < len(done):
-        line(console, f"and {len(done) - len(shown):,} slower ones")
+        print_line(console, f"and {len(done) - len(shown):,} slower ones")
     if failed:
-        heading(console, f"{len(failed)} without a result")
+        print_heading(console, f"{len(failed)} without a result")
         for row in failed[:MAX_ROWS]:
-            line(console, f"  {_settings(row, result.varied)}: {row['error']}: {row['message']}")
+            print_line(
+                console, f"  {_settings(row, result.varied)}: {row['error']}: {row['message']}"
+            )
         if len(failed) > MAX_ROWS:
-            line(console, f"  and {len(failed) - MAX_ROWS:,} more")
+            print_line(console, f"  and {len(failed) - MAX_ROWS:,} more")
 
 
 def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Measure]:
@@ -69,9 +71,9 @@ def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Measure]:
         RUN_MEASURES["cycles"],
         Number("x best", lambda row: row["cycles"] / best if best else None, ".2f"),
         RUN_MEASURES["latency"],
-        Number("MAC util%", lambda row: share(row["utilization"], 1.0)),
+        Number("MAC util%", lambda row: make_share_cell(row["utilization"], 1.0)),
         Measure("limited by", "bound"),
-        Number("bound%", lambda row: share(row["bound_cycles"], row["cycles"])),
+        Number("bound%", lambda row: make_share_cell(row["bound_cycles"], row["cycles"])),
         Number("bytes", lambda row: row["bytes_read"] + row["bytes_written"]),
         RUN_MEASURES["saturated"],
         Measure("host", _host),

@@ -64,17 +64,17 @@ def _shorten_equal(texts: Sequence[str], width: int) -> dict[str, str]:
     return shown
 
 
-def shape_text(shape: Sequence[int]) -> str:
+def format_shape(shape: Sequence[int]) -> str:
     """Return a shape as ``1x3x32x32``, or ``scalar``."""
     return "x".join(str(dim) for dim in shape) or "scalar"
 
 
-def elem_text(elem: str) -> str:
+def format_elem(elem: str) -> str:
     """Return the name of an element type, such as Int8 for i8."""
     return _ELEMS.get(elem, elem)
 
 
-def percent(part: float, whole: float) -> str:
+def format_percent(part: float, whole: float) -> str:
     """Return a percentage as ``12.3``, ``<0.1`` if it would round to 0, ``-`` of nothing."""
     if whole <= 0:
         return "-"
@@ -82,7 +82,7 @@ def percent(part: float, whole: float) -> str:
     return "<0.1" if 0 < share < 0.05 else f"{share:.1f}"
 
 
-def bytes_text(nbytes: int) -> str:
+def format_bytes(nbytes: int) -> str:
     """Return ``1,234 bytes``, from 10 KiB on also in KiB or MiB."""
     exact = f"{nbytes:,} bytes"
     if nbytes >= 1 << 20:
@@ -92,7 +92,7 @@ def bytes_text(nbytes: int) -> str:
     return exact
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time with a suitable unit: ``1.23 ms``."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
@@ -100,12 +100,12 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns" if seconds > 0 else "0 s"
 
 
-def per_second(rate: float) -> str:
+def format_rate(rate: float) -> str:
     """Return a rate per second: ``1,234`` or ``3.25``."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:,.2f}"
 
 
-def short_count(count: int) -> str:
+def format_short_count(count: int) -> str:
     """Return a count in at most four characters: 999, 1.2k, 57k, 3.4M."""
     for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= unit:
@@ -115,16 +115,16 @@ def short_count(count: int) -> str:
     return str(count)
 
 
-def real_text(value: float) -> str:
+def format_real(value: float) -> str:
     """Return a real number with six digits."""
     return f"{value:.6g}"
 
 
-def decibels(value: float, unit: str = "") -> str:
+def format_decibels(value: float, unit: str = "") -> str:
     """Return a ratio in dB with one decimal and ``unit``; ``exact`` for infinity."""
     return "exact" if value == math.inf else f"{value:.1f}{unit}"
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
+def format_count(count: int, one: str, many: str | None = None) -> str:
     """Return a count with its noun: ``1 layer``, ``2 layers``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

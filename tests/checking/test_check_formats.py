@@ -16,7 +16,7 @@ import nmpsim
 from nmpsim.checking import CaseResult, LayerOutcome
 from nmpsim.extras import install_command
 from nmpsim.report.data import Saturation
-from nmpsim.views.sarif import check_sarif
+from nmpsim.views.sarif import make_check_sarif
 
 SCHEMAS = Path(__file__).parent / "schemas"
 
@@ -139,7 +139,7 @@ def test_sarif_has_saturation_of_more_than_a_thousandth(count, results):
         ),
         saturation=(cut,),
     )
-    found = check_sarif([CaseResult("case", "net.lir", layers=(layer,))], [])
+    found = make_check_sarif([CaseResult("case", "net.lir", layers=(layer,))], [])
     assert len(found["runs"][0]["results"]) == results
 
 

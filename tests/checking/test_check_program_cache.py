@@ -54,7 +54,7 @@ def test_cases_on_one_device_come_out_as_alone(project, devices):
         case("other", 3, device=board, budget=Budget(hazards="none")),
         case("again", 3),
     ]
-    works = list(suite_files.case_work(cases, update=False))
+    works = list(suite_files.load_cases(cases, update=False))
     assert all(isinstance(work, CaseWork) for work in works)
     assert len({id(work.bundle) for work in works}) <= 3, "it is read once for each device"
     expected = [alone(work) for work in works]
@@ -70,7 +70,7 @@ def test_cases_on_one_device_come_out_as_alone(project, devices):
 def test_a_bundle_that_has_changed_is_read_again(project):
     path = project.folder / "digits.bin"
     case = Case(path, (InputFile(project.folder / "images" / "7.npy"),), "seven")
-    works = suite_files.case_work([case, case, case], update=False)
+    works = suite_files.load_cases([case, case, case], update=False)
     first, second = next(works), next(works)
     assert first.bundle is second.bundle
     text, weights = (project.folder / f"digits.{kind}" for kind in ("lir.txt", "npz"))

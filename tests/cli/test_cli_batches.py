@@ -105,8 +105,8 @@ def test_each_item_has_a_line() -> None:
     whole = attrs.evolve(scores, name="norm", values=np.ones(3, np.float32))
     report = attrs.evolve(report, output_reports=(scores, whole))
     found = [
-        RunSummary.of_report(("a.png", "b.png"), report),
-        RunSummary.of_report(("c.png", "d.png"), report),
+        RunSummary.from_report(("a.png", "b.png"), report),
+        RunSummary.from_report(("c.png", "d.png"), report),
     ]
     document = batch_json("net", "digest", found)
     assert [run["input"] for run in document["runs"]] == ["a.png", "c.png"]
@@ -125,7 +125,7 @@ def test_each_item_has_a_line() -> None:
 
 def test_a_run_on_one_file_has_its_cycles_and_saturated_values() -> None:
     report = sample_report()
-    found = [RunSummary.of_report((name,), report) for name in ("a.png", "b.png")]
+    found = [RunSummary.from_report((name,), report) for name in ("a.png", "b.png")]
     text = io.StringIO()
     print_batch("net", found, Console(file=text, width=120))
     lines = [line for line in text.getvalue().splitlines() if ".png" in line]

@@ -14,16 +14,16 @@ from report_samples import CUTS, TRAP, layer, sample_report
 
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments.history import list_entries, name_series
-from nmpsim.experiments.identity import digest_of_network
+from nmpsim.experiments.identity import compute_network_digest
 from nmpsim.report.analyses import ErrorSize, ShadowLayer, ShadowReport
 from nmpsim.report.json import json_text, to_json
 from nmpsim.report.read import MAX_REPORT_BYTES
-from nmpsim.views.html.history import history_figures
+from nmpsim.views.html.history import make_history_figures
 
 EVALUATION = {
     "schema": "nmpsim-eval-3",
     "program": "lenet",
-    "network": digest_of_network(
+    "network": compute_network_digest(
         [("prob", "float", (1, 6))], [("convolution", "i8", (1, 28, 28, 16))]
     ),
     "accuracy": {"1": 0.975, "5": 1.0},
@@ -141,7 +141,7 @@ def test_the_page(nmpsim_cli, history, tmp_path):
     assert text.count('class="still"') == 4
     assert not re.search(r"(src|href)=\"(?!data:|#)", text)
     figures = {
-        one.title: one.spec["data"]["values"] for one in history_figures(list_entries(history))
+        one.title: one.spec["data"]["values"] for one in make_history_figures(list_entries(history))
     }
     assert [one["value"] for one in figures["Cycles"]] == [3500, 3000.5, 4000]
     assert [round(one["height"], 1) for one in figures["Cycles"]] == [100, 100, 114.3]
@@ -246,7 +246,9 @@ def test_a_document_that_unpacks_to_too_much_is_damage(nmpsim_cli, history):
 def test_long_names_are_short_in_figures(history):
     entry = list_entries(history)[0]
     given = [letter * 50_000 + "x" * 50_000 for letter in "ab"]
-    figures = history_figures([attrs.evolve(entry, program=name, network=name) for name in given])
+    figures = make_history_figures(
+        [attrs.evolve(entry, program=name, network=name) for name in given]
+    )
     shown = {value["network"] for value in next(figures).spec["data"]["values"]}
     assert len(shown) == 2
     assert max(map(len, shown)) <= 100

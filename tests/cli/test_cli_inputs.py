@@ -26,7 +26,7 @@ def error(bundle, *arguments: object) -> str:
 
 
 def arrays(bundle, *arguments: object) -> dict[str, np.ndarray]:
-    taker = ProgramInputs.of_bundle(read_bundle(bundle).metadata, DEFAULT_IMAGES)
+    taker = ProgramInputs.from_bundle(read_bundle(bundle).metadata, DEFAULT_IMAGES)
     (sample,) = find_samples([str(a) for a in arguments], taker)
     return {name: one.read() for name, (one,) in sample.sources.items()}
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.cli.app import app
-from nmpsim.cli.stdin import spool
+from nmpsim.cli.stdin import copy_stream_to_file
 from nmpsim.diagnostics import UserError
 
 SOURCE = ".input data, i8[S:1 O:0]<1 x 4>\n.output prob, float<1 x 2>\n_start: nmp.halt\n"
@@ -74,10 +74,10 @@ def test_a_pipe_that_was_opened_for_us_is_read(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: (os.write(writing, b"abc"), os.close(writing)))
     thread.start()
     with click.Context(click.Command("x")) as context:
-        path = Path(spool(f"/dev/fd/{reading}", context))
+        path = Path(copy_stream_to_file(f"/dev/fd/{reading}", context))
         assert path.read_bytes() == b"abc"
         with pytest.raises(UserError, match="given twice"):
-            spool(f"/dev/fd/{reading}", context)
+            copy_stream_to_file(f"/dev/fd/{reading}", context)
     assert not path.exists()
     thread.join()
     os.close(reading)

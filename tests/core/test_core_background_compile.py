@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nmpsim.cli.environment import BACKGROUND_SETTING, choose_engine, compiles_in_background
+from nmpsim.cli.environment import BACKGROUND_SETTING, choose_engine, is_background_compile_enabled
 from nmpsim.core import background_compile as module
 from nmpsim.core.background_compile import RETRY_SECONDS, KernelCacheStatus, kernel_cache_status
 from nmpsim.core.compiled.engine import CompiledEngine
@@ -57,14 +57,14 @@ def known() -> KernelCacheStatus:
 
 
 def test_it_is_for_people_unless_it_is_said() -> None:
-    assert compiles_in_background({})
+    assert is_background_compile_enabled({})
     assert not any(
-        compiles_in_background({name: "1"})
+        is_background_compile_enabled({name: "1"})
         for name in ("CI", "PYTEST_VERSION", "NUMBA_DISABLE_JIT")
     )
-    assert compiles_in_background({BACKGROUND_SETTING: "1", "CI": "true"})
-    assert not compiles_in_background({BACKGROUND_SETTING: "0"})
-    assert compiles_in_background({BACKGROUND_SETTING: "", "CI": ""})
+    assert is_background_compile_enabled({BACKGROUND_SETTING: "1", "CI": "true"})
+    assert not is_background_compile_enabled({BACKGROUND_SETTING: "0"})
+    assert is_background_compile_enabled({BACKGROUND_SETTING: "", "CI": ""})
 
 
 def test_only_who_leaves_the_choice_has_kernels_compiled(

@@ -32,7 +32,7 @@ from core_machines import (
 )
 
 import nmpsim
-from nmpsim.cli.environment import numba_settings
+from nmpsim.cli.environment import get_numba_settings
 from nmpsim.core.compiled import replay
 from nmpsim.core.compiled.engine import CompiledEngine
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
@@ -292,7 +292,7 @@ def test_a_whole_program_is_the_same_with_all_kinds_of_kernels(digits: Path) -> 
     for flavour in ("portable", ""):
         command = [sys.executable, "-c", RUN, str(digits), str(DIGITS / "images" / "7.npy")]
         asked = {**os.environ, "NMPSIM_KERNELS": flavour}
-        environment = {**asked, **numba_settings(asked)}
+        environment = {**asked, **get_numba_settings(asked)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         answers.append(json.loads(done.stdout))
     assert len(answers[0]) > 3

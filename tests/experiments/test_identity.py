@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import nmpsim
-from nmpsim.experiments.identity import code_version, digest_of_sources
+from nmpsim.experiments.identity import compute_source_digest, get_code_version
 
 PACKAGE = Path(nmpsim.__file__).parent
 SEEN_ONLY = (
@@ -27,30 +27,30 @@ def sources(tmp_path):
         assert (PACKAGE / name).is_file(), name
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x = 1\ny = 2\n")
-    return tmp_path, digest_of_sources(tmp_path)
+    return tmp_path, compute_source_digest(tmp_path)
 
 
 @pytest.mark.parametrize("name", SEEN_ONLY)
 def test_what_only_shows_results_does_not_count(sources, name):
     folder, before = sources
     (folder / name).write_bytes(b"x = 2\n")
-    assert digest_of_sources(folder) == before
+    assert compute_source_digest(folder) == before
 
 
 @pytest.mark.parametrize("name", MAKES_RESULTS)
 def test_what_makes_results_counts(sources, name):
     folder, before = sources
     (folder / name).write_bytes(b"x = 2\ny = 2\n")
-    changed = digest_of_sources(folder)
+    changed = compute_source_digest(folder)
     (folder / name).unlink()
-    assert len({before, changed, digest_of_sources(folder)}) == 3
+    assert len({before, changed, compute_source_digest(folder)}) == 3
 
 
 def test_line_ends_do_not_count(sources):
     folder, before = sources
     for path in folder.rglob("*.*"):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert digest_of_sources(folder) == before
+    assert compute_source_digest(folder) == before
 
 
 def test_nothing_that_makes_results_imports_what_is_left_out():
@@ -64,4 +64,4 @@ def test_nothing_that_makes_results_imports_what_is_left_out():
 
 
 def test_it_is_the_version_that_results_carry():
-    assert code_version() == f"{nmpsim.__version__}+{digest_of_sources(PACKAGE)[:8]}"
+    assert get_code_version() == f"{nmpsim.__version__}+{compute_source_digest(PACKAGE)[:8]}"

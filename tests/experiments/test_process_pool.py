@@ -16,7 +16,7 @@ import pytest
 
 from nmpsim.diagnostics import UserError
 from nmpsim.experiments import process_pool as pools
-from nmpsim.experiments.process_pool import process_pool
+from nmpsim.experiments.process_pool import open_process_pool
 
 OTHER_USER = 65533
 """A user without other processes, of whom the system allows few."""
@@ -29,7 +29,10 @@ def refuse(*_):
 def test_jobs_fail_when_the_thread_that_hands_them_out_ends(monkeypatch):
     monkeypatch.setattr(multiprocessing.queues.Queue, "_start_thread", refuse)
     hook = threading.excepthook
-    with pytest.raises(RuntimeError, match="can't start new thread"), process_pool(7, 2) as pool:
+    with (
+        pytest.raises(RuntimeError, match="can't start new thread"),
+        open_process_pool(7, 2) as pool,
+    ):
         first = pool.submit(operator.eq, 7)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             first.result(timeout=60)
@@ -47,7 +50,10 @@ def test_that_thread_does_not_start(monkeypatch):
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", refusing)
-    with pytest.raises(RuntimeError, match="can't start new thread"), process_pool(7, 2) as pool:
+    with (
+        pytest.raises(RuntimeError, match="can't start new thread"),
+        open_process_pool(7, 2) as pool,
+    ):
         pool.submit(operator.eq, 7)
     assert not multiprocessing.active_children()
 
@@ -60,7 +66,7 @@ def end_worker(*_):
 def test_a_worker_that_is_killed_is_not_a_system_without_threads():
     with (
         pytest.raises(UserError, match="a worker process was killed") as caught,
-        process_pool(7, 2) as pool,
+        open_process_pool(7, 2) as pool,
     ):
         with pytest.raises(BrokenProcessPool):
             pool.submit(end_worker, None).result(timeout=60)
@@ -75,7 +81,7 @@ def test_a_worker_that_is_killed_is_not_a_system_without_threads():
 def test_other_threads_may_end_as_they_like(monkeypatch):
     ended = []
     monkeypatch.setattr(threading, "excepthook", ended.append)
-    with process_pool(7, 2) as pool:
+    with open_process_pool(7, 2) as pool:
         other = threading.Thread(target=refuse)
         other.start()
         other.join()

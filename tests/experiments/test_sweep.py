@@ -200,8 +200,8 @@ def test_plots(cli, digits, digits_bin, tmp_path):
 
 
 def test_pareto_front():
-    from nmpsim.views.sweep_plot import pareto_front
+    from nmpsim.views.sweep_plot import find_pareto_front
 
     points = [(1, 9), (2, 9), (2, 5), (3, 7), (4, 1)]
-    assert pareto_front(points) == [(1, 9), (2, 5), (4, 1)]
-    assert np.array(pareto_front(points[:1])).shape == (1, 2)
+    assert find_pareto_front(points) == [(1, 9), (2, 5), (4, 1)]
+    assert np.array(find_pareto_front(points[:1])).shape == (1, 2)

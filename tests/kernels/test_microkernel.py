@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from nmpsim.cli.environment import numba_settings
+from nmpsim.cli.environment import get_numba_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.microkernel import (
@@ -226,7 +226,7 @@ def test_all_kinds_give_the_same_bytes() -> None:
     possible = [name for name, needed in TARGETS.items() if features.issuperset(needed)]
     found = {}
     for name in possible:
-        run = run_with(**numba_settings({**os.environ, SETTING: name}))
+        run = run_with(**get_numba_settings({**os.environ, SETTING: name}))
         assert run.returncode == 0, run.stderr
         found[name] = run.stdout
     assert set(found.values()) == {digest_of_sums() + "\n"}
@@ -255,14 +255,18 @@ def test_features_leave_no_better_kind() -> None:
 
 def test_settings_are_told_to_numba_in_its_words() -> None:
     best = ",".join(BEST)
-    assert numba_settings({}) == numba_settings({SETTING: "", "NUMBA_CPU_FEATURES": best}) == {}
-    assert numba_settings({SETTING: "vnni", "NUMBA_CPU_FEATURES": best}) == {}
-    told = numba_settings({SETTING: "avx2", "NUMBA_CPU_FEATURES": best})
+    assert (
+        get_numba_settings({})
+        == get_numba_settings({SETTING: "", "NUMBA_CPU_FEATURES": best})
+        == {}
+    )
+    assert get_numba_settings({SETTING: "vnni", "NUMBA_CPU_FEATURES": best}) == {}
+    told = get_numba_settings({SETTING: "avx2", "NUMBA_CPU_FEATURES": best})
     assert told == {
         "NUMBA_CPU_FEATURES": "+avx2,+fma,-avx512bw,-avx512f,-avx512vl,-avx512vnni",
     }
     with pytest.raises(UserError, match="ENV001"):
-        numba_settings({SETTING: "vnni", "NUMBA_CPU_NAME": "generic"})
+        get_numba_settings({SETTING: "vnni", "NUMBA_CPU_NAME": "generic"})
 
 
 def test_the_best_that_the_host_has() -> None:

@@ -27,7 +27,7 @@ from llvmlite import binding, ir
 from test_microkernel import run_with
 from tiers import examples
 
-from nmpsim.cli.environment import numba_settings
+from nmpsim.cli.environment import get_numba_settings
 from nmpsim.kernels import amx_tiles, microkernel_amx
 from nmpsim.kernels.amx_check import emit_check, is_correct
 from nmpsim.kernels.cpu_features import FEATURES
@@ -413,8 +413,8 @@ def test_weights_are_packed_once_and_windows_gathered_only_where_they_must_be() 
 def test_sums_on_this_host() -> None:
     if not FEATURES.issuperset(TARGETS["amx"]):
         pytest.skip("this processor has no AMX, or the system does not let programs use it")
-    portable = run_with(**numba_settings({**os.environ, SETTING: "portable"}))
-    amx = run_with(**numba_settings({**os.environ, SETTING: "amx"}))
+    portable = run_with(**get_numba_settings({**os.environ, SETTING: "portable"}))
+    amx = run_with(**get_numba_settings({**os.environ, SETTING: "amx"}))
     assert (amx.returncode, amx.stdout) == (0, portable.stdout), amx.stderr
 
 

@@ -18,7 +18,7 @@ from nmpsim.report.analyses import (
     WorkSpan,
 )
 from nmpsim.report.data import Bound, BytesMoved, LayerReport, OutputReport, RunReport, Saturation
-from nmpsim.report.device_use import use_of
+from nmpsim.report.device_use import compute_device_use
 from nmpsim.report.termination import TrapReport
 
 STALLS = {"control": 10, "wait_mac": 60, "wait_load": 20, "barrier": 9, "idle": 1}
@@ -61,7 +61,7 @@ def layer(index: int, name: str = "", **values: Any) -> LayerReport:
     name = name or f"layer{index}"
     usual |= {"display_name": name, "operation": operation_name(str((usual | values)["op"]))}
     made = LayerReport(index=index, name=name, **(usual | values))
-    return attrs.evolve(made, use=use_of([made], made.cycles, 1))
+    return attrs.evolve(made, use=compute_device_use([made], made.cycles, 1))
 
 
 CUTS = (

@@ -11,7 +11,7 @@ from report_samples import TRAP, detailed_report, sample_report
 from nmpsim.diagnostics import UserError
 from nmpsim.report.data import OutputReport
 from nmpsim.report.json import json_text, report_schema, to_json, write_report
-from nmpsim.report.read import read_report, report_from_json
+from nmpsim.report.read import decode_report, read_report
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_detailed_report_fits_the_schema():
 def test_odd_outputs_read_back(values):
     output = OutputReport("y", "float", None, None, values)
     data = to_json(sample_report(output_reports=(output,)))
-    (read,) = report_from_json(json.loads(json_text(data))).output_reports
+    (read,) = decode_report(json.loads(json_text(data))).output_reports
     assert np.array_equal(read.values, values, equal_nan=True)
     assert read.values.shape == values.shape
 

@@ -13,7 +13,7 @@ from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.config import default_device
 from nmpsim.core.build_report import host_cycles
 from nmpsim.report.device_use import HostWork
-from nmpsim.views.run_text import run_totals
+from nmpsim.views.run_text import list_run_totals
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -76,7 +76,7 @@ def test_a_total_has_the_host_or_says_what_it_leaves_out(bundle: nmpsim.Compiled
     assert len(host) > 1
 
     assert without.host == HostWork(len(host), elements, None)
-    assert dict(run_totals(without))["latency"].endswith(
+    assert dict(list_run_totals(without))["latency"].endswith(
         f"; + {len(host)} host layers, {elements:,} elements, not counted"
     )
 
@@ -85,7 +85,7 @@ def test_a_total_has_the_host_or_says_what_it_leaves_out(bundle: nmpsim.Compiled
     assert counted.host == HostWork(len(host), elements, added)
     assert counted.cycles == without.cycles + added == sum(one.cycles for one in counted.layers)
     assert counted.seconds == pytest.approx(counted.cycles / 800e6)
-    assert dict(run_totals(counted))["latency"].endswith(f"; {added:,} of them on the host")
+    assert dict(list_run_totals(counted))["latency"].endswith(f"; {added:,} of them on the host")
 
 
 def test_the_clock_of_the_device_does_not_see_the_host(bundle: nmpsim.Compiled) -> None:

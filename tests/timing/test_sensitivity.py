@@ -18,7 +18,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.cli.app import app
 from nmpsim.config import setting_names
-from nmpsim.experiments.sensitivity import sensitivity
+from nmpsim.experiments.sensitivity import measure_sensitivity
 from nmpsim.report.analyses import SensitivityReport, SettingEffect
 from nmpsim.report.json import report_schema
 
@@ -45,7 +45,7 @@ def inputs() -> dict[str, Any]:
 def found(bundle_file: Path, inputs: dict[str, Any]) -> SensitivityReport:
     bundle = nmpsim.load(bundle_file)
     report = nmpsim.Device(CONFIG).run(bundle, inputs)
-    return sensitivity(bundle, inputs, report, CONFIG)
+    return measure_sensitivity(bundle, inputs, report, CONFIG)
 
 
 def effect(found: SensitivityReport, setting: str) -> SettingEffect:
@@ -96,7 +96,7 @@ def test_an_assembly_program_has_nothing_to_compile_anew() -> None:
     text = path.read_text(encoding="utf-8")
     bundle: Bundle = bundle_from_bytes(assemble(text, str(path), config.settings()).bundle())
     block = {"block": np.zeros(256, np.int8)}
-    found = sensitivity(bundle, block, nmpsim.Device(config).run(bundle, block), config)
+    found = measure_sensitivity(bundle, block, nmpsim.Device(config).run(bundle, block), config)
     (scratchpad,) = (s for s in found.skipped if s.setting == "scratchpad_bytes")
     assert "no LIR" in scratchpad.reason
     # By hand: both stand in line for the same bursts, so 4 x 4 of the first phase's cycles and
@@ -110,7 +110,7 @@ def test_a_setting_at_its_limit_moves_to_one_side(
 ) -> None:
     config = attrs.evolve(CONFIG, dma_startup_cycles=0, queues_depth=16)
     bundle = nmpsim.load(bundle_file)
-    found = sensitivity(bundle, inputs, nmpsim.Device(config).run(bundle, inputs), config)
+    found = measure_sensitivity(bundle, inputs, nmpsim.Device(config).run(bundle, inputs), config)
     assert effect(found, "dma_startup_cycles").lower is None
     assert effect(found, "queues_depth").higher is None
 

@@ -14,10 +14,10 @@ from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError
-from nmpsim.report.device_use import Throughput, batch_of
+from nmpsim.report.device_use import Throughput, find_batch_size
 from nmpsim.report.json import to_json
-from nmpsim.report.read import report_from_json
-from nmpsim.views.run_text import run_totals
+from nmpsim.report.read import decode_report
+from nmpsim.views.run_text import list_run_totals
 
 ROOT = Path(__file__).parents[2]
 CONTENTION = ROOT / "programs" / "assembly" / "contention.s"
@@ -86,7 +86,7 @@ def test_the_report_is_that_of_the_first_run() -> None:
     assert once.throughput is None
     alike = attrs.evolve(thrice, throughput=None, host_seconds=once.host_seconds)
     assert to_json(alike) == to_json(once)
-    assert report_from_json(to_json(thrice)).throughput == thrice.throughput
+    assert decode_report(to_json(thrice)).throughput == thrice.throughput
 
 
 def test_what_an_earlier_run_left_is_told_where_it_matters() -> None:
@@ -181,19 +181,19 @@ def test_cycles_per_inference() -> None:
     ],
 )
 def test_what_is_a_batch(shapes: list[tuple[int, ...]], batch: int) -> None:
-    assert batch_of(shapes) == batch
+    assert find_batch_size(shapes) == batch
 
 
 def test_a_batch_in_one_run() -> None:
     of_four = LOAD.replace("<64>", "<4 x 16>")
     report = runs(of_four, 1)
     assert cycles(report) == (82,)
-    totals = dict(run_totals(report))
+    totals = dict(list_run_totals(report))
     assert totals["throughput"] == (
         "39,024,390 inferences per second, 20.5 cycles each:"
         " one run from rest took 82 for a batch of 4"
     )
-    totals = dict(run_totals(runs(of_four, 3)))
+    totals = dict(list_run_totals(runs(of_four, 3)))
     assert totals["throughput"] == (
         "51,612,903 inferences per second, 15.5 cycles each: runs 2 to 3 took 62 for a batch of 4"
     )

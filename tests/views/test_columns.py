@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from nmpsim.views.console import Column, fitted_table, print_table, text_of
+from nmpsim.views.console import Column, fit_table, print_table, render_text
 from nmpsim.views.measures import Cell, Measure, Number
 
 
@@ -23,7 +23,7 @@ COLUMNS = [
 
 
 def shown(width: int) -> str:
-    return text_of(lambda console: console.print(fitted_table(COLUMNS, console)), width=width)
+    return render_text(lambda console: console.print(fit_table(COLUMNS, console)), width=width)
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 100, 120])
@@ -45,7 +45,7 @@ def test_rows_as_lines() -> None:
 
 def test_names_give_way_first() -> None:
     columns = [Column("name", ["a" * 40], least=8), Column("cycles", ["1,234,567"], right=True)]
-    text = text_of(lambda console: console.print(fitted_table(columns, console)), width=30)
+    text = render_text(lambda console: console.print(fit_table(columns, console)), width=30)
     assert "1,234,567" in text
     assert "..." in text
 
@@ -61,6 +61,8 @@ def test_measure_reads_and_writes_a_value() -> None:
 
 def test_table_of_measures() -> None:
     rows = [{"name": "conv", "cycles": 1234}, {"name": "fc", "cycles": None}]
-    text = text_of(lambda console: print_table(console, rows, Measure("name"), Number("cycles")))
+    text = render_text(
+        lambda console: print_table(console, rows, Measure("name"), Number("cycles"))
+    )
     assert text.splitlines()[0::2] == ["name  cycles", "conv   1,234"]
     assert text.splitlines()[3] == "fc         -"

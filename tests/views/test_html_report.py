@@ -24,13 +24,13 @@ from nmpsim.report.analyses import (
 )
 from nmpsim.report.data import Bound, BytesMoved, RunReport
 from nmpsim.report.device_use import Throughput
-from nmpsim.views.html import html_page
-from nmpsim.views.html.compare import change_figure
-from nmpsim.views.html.figures import MAX_MARKS, NAME_CHARACTERS, layer_labels
-from nmpsim.views.html.headline import headline, title_of
-from nmpsim.views.html.layer_graph import layer_graph
-from nmpsim.views.html.run_figures import CHANNEL_CELLS, error_figures, run_figures
-from nmpsim.views.html.tables import saturation_table, slow_table
+from nmpsim.views.html import make_html_page
+from nmpsim.views.html.compare import make_change_figure
+from nmpsim.views.html.figures import MAX_MARKS, NAME_CHARACTERS, make_layer_labels
+from nmpsim.views.html.headline import choose_title, make_headline
+from nmpsim.views.html.layer_graph import make_layer_graph
+from nmpsim.views.html.run_figures import CHANNEL_CELLS, make_error_figures, make_run_figures
+from nmpsim.views.html.tables import make_saturation_table, make_slow_table
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 EVIL += "\x1b[31m\ud800\uffff"
@@ -77,7 +77,7 @@ def evil_report() -> RunReport:
 
 @pytest.fixture(scope="module")
 def text():
-    return html_page({"a run": detailed_report()})
+    return make_html_page({"a run": detailed_report()})
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_the_page_asks_nothing_of_any_network(page, text):
 
 
 def test_names_of_a_report_stay_text():
-    text = html_page({EVIL: evil_report(), "b": sample_report()})
+    text = make_html_page({EVIL: evil_report(), "b": sample_report()})
     page = Page(text)
     assert "alert(1)</script>" not in text
     assert "<img src=x" not in text
@@ -154,7 +154,7 @@ def test_names_of_a_report_stay_text():
 
 
 def test_what_is_not_known_is_said():
-    text = html_page({"run": sample_report()})
+    text = make_html_page({"run": sample_report()})
     assert "nmpsim run --timeline" in text
     assert "nmpsim run --histogram LAYER" in text
     assert "Cores over time</h3>" not in text
@@ -171,7 +171,7 @@ def test_what_is_not_known_is_said():
     ids=["no layers", "a trap", "no cycles", "a scalar"],
 )
 def test_odd_runs_have_a_page(report):
-    text = html_page({"run": report})
+    text = make_html_page({"run": report})
     assert text.endswith("</html>")
     page = Page(text)
     anchors = {a["id"] for _, a in page.tags if "id" in a}
@@ -180,7 +180,7 @@ def test_odd_runs_have_a_page(report):
 
 
 def test_slow_layers_say_what_bounds_them_and_what_their_cores_did():
-    table = slow_table(detailed_report())
+    table = make_slow_table(detailed_report())
     titles = [heading.title for heading in table.headings]
     rows = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows]
     assert [row["cycles"] for row in rows] == ["2,499", "1,000", "1"]
@@ -192,11 +192,11 @@ def test_slow_layers_say_what_bounds_them_and_what_their_cores_did():
     assert rows[0]["core cycles"] == (
         "60.0% MAC array at work; 15.0% waiting for loads; 10.0% control core at work"
     )
-    assert "scratchpad %" not in [one.title for one in slow_table(sample_report()).headings]
+    assert "scratchpad %" not in [one.title for one in make_slow_table(sample_report()).headings]
 
 
 def test_saturation_says_stage_side_and_channel():
-    ((_, name, line, *cells),) = saturation_table(sample_report()).rows
+    ((_, name, line, *cells),) = make_saturation_table(sample_report()).rows
     assert (name.text[:20], line.text) == ("a_rather_long_networ", "30")
     assert [cell.text for cell in cells] == [
         "rescale", "high", "7", "0.1", "300", "0, 1, 2, 3", "2", "3: 5"
@@ -208,7 +208,7 @@ def test_the_roofline_holds_every_point_and_both_slopes(macs):
     report = sample_report(
         layers=(layer(0, macs=macs), layer(1, macs=30, bytes=BytesMoved(10**7, 500)))
     )
-    (figure,) = [one for one in run_figures(report) if one.title == "Roofline"]
+    (figure,) = [one for one in make_run_figures(report) if one.title == "Roofline"]
     roof, dots = figure.spec["layer"]
     for at, field in (("x", "reach"), ("y", "speed")):
         low, high = dots["encoding"][at]["scale"]["domain"]
@@ -232,12 +232,12 @@ def test_a_large_network_stays_small():
         timeline=Timeline(64, tuple(spans)),
         histograms=tuple(histograms),
     )
-    assert len(html_page({"run": report}).encode()) < MAX_BYTES
+    assert len(make_html_page({"run": report}).encode()) < MAX_BYTES
 
 
 def test_what_no_browser_would_draw_is_left_out():
     spans = [WorkSpan(0, "mac", 0, 2 * n, 2 * n + 1, 1) for n in range(MAX_MARKS + 1)]
-    text = html_page({"run": sample_report(timeline=Timeline(0, tuple(spans)))})
+    text = make_html_page({"run": sample_report(timeline=Timeline(0, tuple(spans)))})
     (figure,) = re.findall(r"<figure(?:(?!</figure>).)*Cores over time.*?</figure>", text, re.S)
     assert "This figure is too large to draw" in figure
     assert len(figure) < 1000
@@ -246,7 +246,7 @@ def test_what_no_browser_would_draw_is_left_out():
 def test_channels_share_cells():
     cut = attrs.evolve(CUTS[0], channels=((0, 1), (31, 2), (32, 4), (2047, 8)))
     wide = layer(0, shape=(1, 7, 7, 2048), elements=7 * 7 * 2048, saturation=(cut, CUTS[1]))
-    figures = run_figures(sample_report(layers=(wide,)))
+    figures = make_run_figures(sample_report(layers=(wide,)))
     (figure,) = [one for one in figures if one.title.startswith("Saturation")]
     cells = figure.spec["data"]["values"]
     assert [(cell["channels"], cell["count"]) for cell in cells] == [
@@ -265,7 +265,7 @@ def test_layers_with_other_channels_have_another_axis():
         layer(n, shape=(1, 4, 4, channels), saturation=CUTS)
         for n, channels in enumerate((64, 16, 64))
     )
-    figures = run_figures(sample_report(layers=layers))
+    figures = make_run_figures(sample_report(layers=layers))
     (figure,) = [one for one in figures if one.title.startswith("Saturation")]
     parts = figure.spec["vconcat"]
     assert [part["encoding"]["x"]["title"] for part in parts] == [
@@ -279,20 +279,20 @@ def test_long_names_show_where_they_part():
     stem = "functional_1/block_12_expand_relu/Relu6;functional_1/block_12_expand_BN/Fused"
     layers = tuple(layer(n, f"{stem}{end}/BatchNorm/shared_tail") for n, end in enumerate("abc"))
     report = sample_report(layers=layers)
-    labels = layer_labels(report)
+    labels = make_layer_labels(report)
     assert len({label.split(" ", 1)[1] for label in labels}) == 3
     assert all(f"Fused{end}" in label for end, label in zip("abc", labels, strict=True))
     assert all(len(label) < NAME_CHARACTERS + 5 for label in labels)
-    names = [one.name for one in headline(report).slow]
+    names = [one.name for one in make_headline(report).slow]
     assert len(set(names)) == 3
     other = attrs.evolve(report, layers=tuple(attrs.evolve(one, cycles=7) for one in layers))
-    figure = change_figure({"a": report, "b": other})
+    figure = make_change_figure({"a": report, "b": other})
     assert len({value["layer"] for value in figure.spec["data"]["values"]}) == 3
 
 
 def test_tooltips_have_rounded_numbers():
     report = sample_report(layers=(layer(0, macs=12345, cycles=7001),))
-    (figure,) = [one for one in run_figures(report) if one.title == "Roofline"]
+    (figure,) = [one for one in make_run_figures(report) if one.title == "Roofline"]
     formats = {
         one["field"]: one.get("format") for one in figure.spec["layer"][1]["encoding"]["tooltip"]
     }
@@ -316,7 +316,7 @@ def test_the_first_screen():
         (ShadowLayer(0, 1, "a", rounding_alone=exact), ShadowLayer(1, 2, "b", rounding_alone=poor)),
     )
     report = sample_report(layers=layers, cycles=4000, shadow=shadow)
-    first = headline(report)
+    first = make_headline(report)
     assert first.verdict == (
         f"L{report.limited_by[1:]}; in 2 layers of 4 more than 0.1% of the values saturated;"
         " the worst SQNR is 21.2 dB."
@@ -328,7 +328,7 @@ def test_the_first_screen():
         "rounding only, layer 1",
         1,
     )
-    often = headline(attrs.evolve(report, throughput=Throughput(2, (4000, 2000), 800.0)))
+    often = make_headline(attrs.evolve(report, throughput=Throughput(2, (4000, 2000), 800.0)))
     assert ("throughput", "800,000 / s", "1,000.0 cycles per inference") in [
         (one.label, one.value, one.note) for one in often.numbers
     ]
@@ -338,7 +338,7 @@ def test_the_first_screen():
         " 10.0% DRAM: transferring bursts; 1 of 32 cores have work"
     )
     unknown = attrs.evolve(layers[0], critical_path={}, cores=32)
-    assert headline(attrs.evolve(report, layers=(unknown, *layers[1:]))).slow[0].words == (
+    assert make_headline(attrs.evolve(report, layers=(unknown, *layers[1:]))).slow[0].words == (
         "50.0% of the cycles, 2.00 x its bound; 60.0% MAC array at work"
     )
     assert [one.name for one in first.saturated] == ["d", "a"]
@@ -347,7 +347,7 @@ def test_the_first_screen():
     )
     assert first.remaining == "4 values in 2 more layers, at most 0.1% of each"
     assert [(one.name, one.words) for one in first.inexact] == [("b", "21.2 dB")]
-    table = saturation_table(report)
+    table = make_saturation_table(report)
     place = [heading.title for heading in table.headings].index("saturated")
     assert [row[place].mark for row in table.rows] == ["alarm", "", "", "alarm"]
 
@@ -363,26 +363,26 @@ def test_every_colour_of_the_page_has_a_dark_one(text):
 
 
 def test_a_quiet_first_screen():
-    first = headline(sample_report(layers=(layer(0, "a"),), device={"name": "x"}))
+    first = make_headline(sample_report(layers=(layer(0, "a"),), device={"name": "x"}))
     assert "no value saturated" in first.verdict
     assert (first.saturated, first.remaining) == ((), "No value saturated")
     assert [(one.value, one.note) for one in first.numbers if one.label == "worst SQNR"] == [
         ("-", "nmpsim run --shadow measures it")
     ]
-    assert title_of("run 7", sample_report(program="main")) == "run 7"
-    assert title_of("run 7", sample_report()) == "lenet"
+    assert choose_title("run 7", sample_report(program="main")) == "run 7"
+    assert choose_title("run 7", sample_report()) == "lenet"
 
 
 def test_where_errors_come_from():
     size = ErrorSize(30.0, 0.25, 1.5)
     split = Split(None, None, size, attrs.evolve(size, mean_units=0.0), size)
     shadow = ShadowReport("w.npz", (), (), (ShadowLayer(1, 2, "fc", split=split),))
-    (figure,) = error_figures(sample_report(shadow=shadow))
+    (figure,) = make_error_figures(sample_report(shadow=shadow))
     assert [(one["layer"], one["part"], one["mean"]) for one in figure.spec["data"]["values"]] == [
         ("1 fc", "quantization of the weights", 0.25),
         ("1 fc", "rounding", 0.25),
     ]
-    (finding,) = headline(
+    (finding,) = make_headline(
         sample_report(
             shadow=attrs.evolve(
                 shadow, layers=(ShadowLayer(1, 2, "fc", layer_alone=size, split=split),)
@@ -392,11 +392,11 @@ def test_where_errors_come_from():
     assert finding.words == (
         "30.0 dB; mostly quantization of the weights: 0.25 units of the last place on average"
     )
-    assert list(error_figures(sample_report())) == []
+    assert list(make_error_figures(sample_report())) == []
 
 
 def test_the_network_is_a_picture(text, page):
-    graph = layer_graph(detailed_report())
+    graph = make_layer_graph(detailed_report())
     boxes = {box.index: box for row in graph.rows for box in row.boxes}
     assert sorted(boxes) == [0, 1, 2]
     assert boxes[0].x < boxes[1].x < boxes[2].x

@@ -15,7 +15,7 @@ import nmpsim
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.report.analyses import ErrorSize, ShadowLayer, ShadowReport
 from nmpsim.views.graph.network import read_network
-from nmpsim.views.graph.node_data import node_data, node_data_paths
+from nmpsim.views.graph.node_data import list_node_data_paths, make_node_data
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -134,7 +134,7 @@ def files(bundle):
         layer(1, last.name, fused=last.fused, placement="host", cycles=0),
     )
     report = sample_report(layers=layers, cycles=6000, shadow=shadow)
-    found = node_data(Path("n.json"), metadata, report)
+    found = make_node_data(Path("n.json"), metadata, report)
     return {path.name: json.loads(text) for path, text in found.items()}
 
 
@@ -143,7 +143,7 @@ def values(document):
 
 
 def test_each_measure_has_a_file(files):
-    paths = [path.name for path in node_data_paths(Path("n.json"))]
+    paths = [path.name for path in list_node_data_paths(Path("n.json"))]
     assert paths == [
         "n.json",
         "n.cycles.json",
@@ -200,7 +200,7 @@ def test_a_layer_counts_once(tmp_path):
     fates = (OperatorMapping("0 X x", ("a", "b")), OperatorMapping("1 Y y", ("c",)))
     metadata = attrs.evolve(metadata, fates=fates)
     report = sample_report(layers=(layer(0, "a"), layer(1, "b", placement="host", cycles=1)))
-    found = node_data(Path("n.json"), metadata, report)
+    found = make_node_data(Path("n.json"), metadata, report)
     shown = {file.name: values(json.loads(text)) for file, text in found.items()}
     assert shown["n.cycles.json"] == {"%a": 1000, "%b": 1, "0": 1001}
     assert shown["n.placement.json"]["0"] == "device and host"

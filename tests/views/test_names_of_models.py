@@ -12,7 +12,7 @@ from nmpsim.analysis.explain import explain_layers
 from nmpsim.analysis.program import load_program, program_from_bundle
 from nmpsim.lir.layers import find_layer, find_operations
 from nmpsim.report.json import to_json
-from nmpsim.views.console import text_of
+from nmpsim.views.console import render_text
 from nmpsim.views.inspect_text import print_bundle
 from nmpsim.views.run_text import print_run
 
@@ -58,7 +58,7 @@ def test_a_run_in_80_columns_tells_the_layers_apart(shared: Path) -> None:
     folder = shared / "models" / MOBILENET
     bundle = nmpsim.compile(folder / "model.tflite", slicing="simple").bundle
     report = nmpsim.Device(threads=1).run(bundle, np.load(folder / "inputs.npy")[:1])
-    text = text_of(lambda console: print_run(report, console), width=80)
+    text = render_text(lambda console: print_run(report, console), width=80)
     table = text.split("\n\n")[1].splitlines()
     assert len({line.split()[1] for line in table[2:]}) == len(report.layers) == 30
     assert max(map(len, table)) <= 80
@@ -70,5 +70,5 @@ def test_a_run_in_80_columns_tells_the_layers_apart(shared: Path) -> None:
     layer = report.layers[26]
     document = to_json(report)["layers"][26]
     assert (document["name"], document["op"]) == (layer.name, layer.op)
-    inspected = text_of(lambda console: print_bundle(bundle, console), width=80)
+    inspected = render_text(lambda console: print_bundle(bundle, console), width=80)
     assert all(layer.name in inspected for layer in report.layers)

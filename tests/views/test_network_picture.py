@@ -2,13 +2,13 @@
 
 from report_samples import layer, sample_report
 
-from nmpsim.views.html.layer_graph import MAX_LAYERS, MAX_SPAN, layer_graph
+from nmpsim.views.html.layer_graph import MAX_LAYERS, MAX_SPAN, make_layer_graph
 
 
 def test_a_long_network_goes_on_in_the_next_row():
     layers = tuple(layer(n) for n in range(30))
     chain = tuple((n, n + 1) for n in range(29))
-    graph = layer_graph(sample_report(layers=layers, edges=(*chain, (0, 29))))
+    graph = make_layer_graph(sample_report(layers=layers, edges=(*chain, (0, 29))))
     assert [box.index for row in graph.rows for box in row.boxes] == list(range(30))
     assert len(graph.rows) == 3
     assert all(0 < row.view[2] <= graph.width for row in graph.rows)
@@ -25,10 +25,10 @@ def test_a_long_network_goes_on_in_the_next_row():
 
 
 def test_pictures_of_networks_have_limits():
-    graph = layer_graph(sample_report())  # without edges, in their order
+    graph = make_layer_graph(sample_report())  # without edges, in their order
     assert [box.index for box in graph.rows[0].boxes] == [0, 1, 2]
     assert graph.rows[0].edges == ()
-    assert layer_graph(sample_report(layers=())) is None
+    assert make_layer_graph(sample_report(layers=())) is None
     many = tuple(layer(n) for n in range(MAX_LAYERS + 1))
-    assert layer_graph(sample_report(layers=many)) is None
-    assert layer_graph(sample_report(edges=((0, 1),) * (MAX_SPAN + 1))) is None
+    assert make_layer_graph(sample_report(layers=many)) is None
+    assert make_layer_graph(sample_report(edges=((0, 1),) * (MAX_SPAN + 1))) is None

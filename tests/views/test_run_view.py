@@ -6,14 +6,14 @@ import pytest
 from report_samples import CUTS, TRAP, layer, sample_report
 
 from nmpsim.report.data import OutputReport, RunReport
-from nmpsim.report.device_use import use_of
-from nmpsim.views.console import text_of
-from nmpsim.views.outputs import is_classifier, output_lines, top_classes
+from nmpsim.report.device_use import compute_device_use
+from nmpsim.views.console import render_text
+from nmpsim.views.outputs import describe_output, find_top_classes, is_classifier
 from nmpsim.views.run_text import print_run
 
 
 def text(report: RunReport, width: int = 120, terminal: bool = False) -> str:
-    return text_of(lambda console: print_run(report, console), width=width, terminal=terminal)
+    return render_text(lambda console: print_run(report, console), width=width, terminal=terminal)
 
 
 def table_lines(report: RunReport, width: int) -> list[str]:
@@ -105,7 +105,7 @@ def test_one_sentence_says_what_limits_a_run(path, sentence):
 
 def test_a_dram_is_as_busy_as_its_channels_are_on_average():
     busy = layer(0, busy={"load": 120, "store": 80, "mac": 800, "vector": 0})
-    use = use_of([busy], 1000, channels=2)
+    use = compute_device_use([busy], 1000, channels=2)
     assert (use.dram_busy, use.row_misses) == (0.1, 0.02), "80 of these 100 cycles are bursts"
 
 
@@ -164,11 +164,11 @@ def test_names_cannot_steer_the_terminal():
 
 
 def output(values: np.ndarray, scale: float | None = None, offset: int | None = None) -> str:
-    return "\n".join(output_lines(OutputReport("y", "i8", scale, offset, values)))
+    return "\n".join(describe_output(OutputReport("y", "i8", scale, offset, values)))
 
 
 def test_top_classes_are_the_largest_and_ties_keep_their_order():
-    assert top_classes(np.array([[-128, 5, 5, 127, 0]], np.int8)) == [3, 1, 2, 4, 0]
+    assert find_top_classes(np.array([[-128, 5, 5, 127, 0]], np.int8)) == [3, 1, 2, 4, 0]
     assert "top 5: 1 (0.7), 0 (0.1), 5 (0.1), 2 (0.05), 4 (0.05)" in text(sample_report())
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.layout import LIR_INDEX, META
 from nmpsim.cli.app import app
-from nmpsim.views.schemas import DOCUMENTS, schema_text
+from nmpsim.views.schemas import DOCUMENTS, format_schema
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "nmpsim" / "schemas"
@@ -55,7 +55,7 @@ def run(*words: object) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.name)
 def test_a_published_schema_is_the_definition(document):
     text = (PUBLISHED / f"{document.name}.json").read_text(encoding="utf-8")
-    assert text == schema_text(document), "python -m nmpsim.views.schemas nmpsim/schemas"
+    assert text == format_schema(document), "python -m nmpsim.views.schemas nmpsim/schemas"
     jsonschema.Draft202012Validator.check_schema(json.loads(text))
 
 

@@ -31,7 +31,7 @@ def test_control_characters_are_shown_not_obeyed():
     [(1, 3, "33.3"), (0, 3, "0.0"), (1, 1_000_000, "<0.1"), (1, 0, "-"), (3, 3, "100.0")],
 )
 def test_percent(part, whole, shown):
-    assert text.percent(part, whole) == shown
+    assert text.format_percent(part, whole) == shown
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,18 @@ def test_percent(part, whole, shown):
     [(0, "0 s"), (2e-9, "2 ns"), (4.375e-6, "4.38 us"), (0.0123, "12.3 ms"), (5000, "5,000 s")],
 )
 def test_duration(seconds, shown):
-    assert text.duration(seconds) == shown
+    assert text.format_duration(seconds) == shown
 
 
 def test_sizes_and_counts():
-    assert text.bytes_text(1234) == "1,234 bytes"
-    assert text.bytes_text(1 << 20) == "1,048,576 bytes (1.0 MiB)"
-    assert text.bytes_text(20 << 10) == "20,480 bytes (20.0 KiB)"
-    assert text.bytes_text(20 << 20) == "20,971,520 bytes (20.0 MiB)"
-    assert text.plural(1, "layer") == "1 layer"
-    assert text.plural(2000, "layer") == "2,000 layers"
-    assert text.shape_text(()) == "scalar"
-    assert text.shape_text((1, 3)) == "1x3"
+    assert text.format_bytes(1234) == "1,234 bytes"
+    assert text.format_bytes(1 << 20) == "1,048,576 bytes (1.0 MiB)"
+    assert text.format_bytes(20 << 10) == "20,480 bytes (20.0 KiB)"
+    assert text.format_bytes(20 << 20) == "20,971,520 bytes (20.0 MiB)"
+    assert text.format_count(1, "layer") == "1 layer"
+    assert text.format_count(2000, "layer") == "2,000 layers"
+    assert text.format_shape(()) == "scalar"
+    assert text.format_shape((1, 3)) == "1x3"
 
 
 def test_long_names_that_look_alike_show_where_they_part() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypedDict
 from nmpsim.analysis.diff.compare import RunDifference
 from nmpsim.analysis.diff.reports import Change, LayerChange, ReportDifference
 from nmpsim.analysis.difference import NAN_ULP
-from nmpsim.report.fields import OR_NULL, From, Range, RealText, encode_float, value_at
+from nmpsim.report.fields import OR_NULL, From, Range, RealText, encode_float, get_value
 from nmpsim.report.json import to_json
 
 SCHEMA: Final = "nmpsim-diff-3"
@@ -17,7 +17,7 @@ Distance = Annotated[int, Range(0, NAN_ULP)]
 
 def _real(name: str) -> From:
     """Return the source of a field that is null unless real values are known."""
-    return From(lambda one: value_at(one.difference, name) if one.has_scale else None)
+    return From(lambda one: get_value(one.difference, name) if one.has_scale else None)
 
 
 def _number(value: float) -> int | RealText:

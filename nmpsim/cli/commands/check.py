@@ -26,7 +26,7 @@ from nmpsim.cli.options import (
     output_option,
     strict_option,
 )
-from nmpsim.cli.output import check_outputs, emit, emit_json, emit_result, show_progress
+from nmpsim.cli.output import check_outputs, show_progress, write_json, write_result, write_text
 from nmpsim.cli.parameters import (
     InputFile,
     Natural,
@@ -179,7 +179,7 @@ def _init(request: Request) -> int:
     if code := _check(request):
         return code
     for path, text in texts.items():
-        emit(text, path)
+        write_text(text, path)
     print_message(f"wrote {_SUITE}, {baseline} and {_WORKFLOW}; now: nmpsim check {_SUITE}")
     if '"../' in texts[_SUITE]:
         print_message(f"{_SUITE} names files outside this folder: copy them into the repository")
@@ -189,7 +189,7 @@ def _init(request: Request) -> int:
 
 def _check(request: Request) -> int:
     from nmpsim.checking import check_cases, exit_code
-    from nmpsim.cli.suite_files import case_work
+    from nmpsim.cli.suite_files import load_cases
     from nmpsim.views.check_junit import require_junitparser
 
     suite = _apply_limits(_select(_load_suite(request), request.names), request)
@@ -197,7 +197,7 @@ def _check(request: Request) -> int:
     if request.junit is not None:
         require_junitparser()
     names = tuple(case.name for case in suite.cases)
-    work = case_work(
+    work = load_cases(
         suite.cases,
         update=request.update_baseline,
         core_folder=request.core_on_failure,
@@ -298,14 +298,14 @@ def _apply_limits(suite: Suite, request: Request) -> Suite:
 
 def _check_files(request: Request, suite: Suite) -> None:
     """Raise UserError if a file to be written cannot be, or is also read."""
-    from nmpsim.cli.suite_files import core_path
+    from nmpsim.cli.suite_files import get_core_path
 
     read: list[Path | None] = [request.program]
     for case in suite.cases:
         read += [case.bundle, case.device, case.expect.outputs, case.expect.layers]
         read += [one.path for one in case.input]
     baselines = [case.baseline for case in suite.cases]
-    made = [core_path(request.core_on_failure, case) for case in suite.cases]
+    made = [get_core_path(request.core_on_failure, case) for case in suite.cases]
     if request.update_baseline:
         if not any(baselines):
             hint = "baseline = ... in the suite, or --baseline"
@@ -322,31 +322,31 @@ def _check_files(request: Request, suite: Suite) -> None:
 
 def _write(request: Request, suite: Suite, results: Sequence[CaseResult]) -> None:
     if request.junit is not None:
-        from nmpsim.views.check_junit import junit_text
+        from nmpsim.views.check_junit import format_junit
 
-        emit(junit_text(results), request.junit)
+        write_text(format_junit(results), request.junit)
     if request.sarif is not None:
         from nmpsim.checking.lint import lint_cases
         from nmpsim.cli.suite_files import BundleCache
-        from nmpsim.views.sarif import check_sarif
+        from nmpsim.views.sarif import make_check_sarif
 
         found = lint_cases(suite.cases, BundleCache().load)
         if not request.lint:
             found = tuple(one for one in found if one.severity == "error")
-        emit_json(check_sarif(results, found), request.sarif)
+        write_json(make_check_sarif(results, found), request.sarif)
     if request.markdown is not None:
-        from nmpsim.views.check_text import markdown_text
+        from nmpsim.views.check_text import format_markdown
 
-        emit(markdown_text(results), request.markdown)
+        write_text(format_markdown(results), request.markdown)
 
 
 def _annotate(request: Request, results: Sequence[CaseResult]) -> None:
     """Print GitHub workflow commands on stderr, separate from the report on stdout."""
     is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
     if is_on_github if request.github is None else request.github:
-        from nmpsim.views.check_text import github_annotations
+        from nmpsim.views.check_text import list_github_annotations
 
-        for text in github_annotations(results):
+        for text in list_github_annotations(results):
             print_ci_command(text)
 
 
@@ -354,7 +354,7 @@ def _show(request: Request, results: Sequence[CaseResult]) -> None:
     from nmpsim.checking import check_json
     from nmpsim.views.check_text import print_checks
 
-    emit_result(
+    write_result(
         request.format,
         lambda: check_json(results),
         lambda console: print_checks(results, console),

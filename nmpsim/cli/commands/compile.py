@@ -18,7 +18,7 @@ from nmpsim.cli.options import (
     tensors_option,
     weights_option,
 )
-from nmpsim.cli.output import check_outputs, emit_result, show_progress
+from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
@@ -140,23 +140,23 @@ def _show(compiled: Compiled, digest: str, request: Request) -> None:
     """Print warnings and a summary on stderr, and the requested details on stdout."""
     from nmpsim.views.compile_text import (
         compile_json,
-        host_notes,
+        list_host_notes,
         print_biases,
         print_tiling,
-        summary,
+        summarize_bundle,
     )
 
     metadata = compiled.file.metadata
     print_warnings(compiled.warnings)
     warn_if_float(metadata, request.model)
-    for note in host_notes(metadata):
+    for note in list_host_notes(metadata):
         print_message(f"note: {note}")
-    print_message(summary(compiled, request.output))
+    print_message(summarize_bundle(compiled, request.output))
     if request.format == "json" or request.rescale_bias:
-        emit_result(
+        write_result(
             request.format,
             lambda: compile_json(compiled, digest, request.output),
             lambda console: print_biases(compiled, console),
         )
     if request.explain_tiling and request.format == "text":
-        emit_result("text", dict, lambda console: print_tiling(compiled, request.tiling, console))
+        write_result("text", dict, lambda console: print_tiling(compiled, request.tiling, console))

@@ -32,13 +32,13 @@ from nmpsim.cli.options import (
     max_memory_option,
     patch_option,
 )
-from nmpsim.cli.output import check_outputs, emit, emit_json, show_progress
+from nmpsim.cli.output import check_outputs, show_progress, write_json, write_text
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
     argument,
     define_command,
-    given_words,
+    get_given_arguments,
     option,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, UserError, fail
@@ -155,7 +155,7 @@ def _serve(request: Request) -> int:
     _make_shell(request)  # errors are reported here, not in a browser
     from nmpsim.tui.serving import LOOPBACK, serve
 
-    words = [sys.executable, "-m", "nmpsim", "debug", *given_words(ctx)]
+    words = [sys.executable, "-m", "nmpsim", "debug", *get_given_arguments(ctx)]
     with interactive_session():
         serve(
             words,
@@ -313,9 +313,9 @@ def _run_script(request: Request, shell: Shell, lines: Iterable[ScriptLine]) -> 
         limit_command,
     )
     if is_text:
-        emit(escape("".join(f"{line}\n" for line in outcome.never_hit)))
+        write_text(escape("".join(f"{line}\n" for line in outcome.never_hit)))
     else:
-        emit_json(build_document(outcome))
+        write_json(build_document(outcome))
     return EXIT_WORSE if outcome.is_worse else EXIT_OK
 
 
@@ -328,15 +328,15 @@ def _emit_lines(text: str) -> None:
     from nmpsim.escape import escape
 
     if sys.stdout is None or not sys.stdout.isatty():
-        emit(escape(text))
+        write_text(escape(text))
         return
-    from nmpsim.views.console import line, text_of  # slow imports
+    from nmpsim.views.console import print_line, render_text  # slow imports
 
     def view(console: Console) -> None:
         for one in text.splitlines():
-            line(console, one)
+            print_line(console, one)
 
-    emit(text_of(view, terminal=True))
+    write_text(render_text(view, terminal=True))
 
 
 def _prompt(request: Request, shell: Shell) -> int:

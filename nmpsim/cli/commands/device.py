@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nmpsim.cli.loading import load_device
 from nmpsim.cli.options import Format, format_option
-from nmpsim.cli.output import emit_result
+from nmpsim.cli.output import write_result
 from nmpsim.cli.parameters import InputFile, argument, define_command
 from nmpsim.records import frozen
 
@@ -24,6 +24,6 @@ def command(request: Request) -> None:
     from nmpsim.views.device_table import device_json, print_device
 
     config = resolve_device(load_device(request.device))
-    emit_result(
+    write_result(
         request.format, lambda: device_json(config), lambda console: print_device(config, console)
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import Format, Tolerance, format_option, output_option
-from nmpsim.cli.output import check_outputs, emit_result, show_progress
+from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
     Natural,
@@ -17,7 +17,7 @@ from nmpsim.cli.parameters import (
     define_command,
     option,
 )
-from nmpsim.cli.recorded_runs import RecordedRun, find_run
+from nmpsim.cli.recorded_runs import RecordedRun, open_recorded_run
 from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, fail
 from nmpsim.input_files import read_text
 from nmpsim.records import frozen
@@ -82,10 +82,10 @@ def command(request: Request) -> int:
     check_outputs([request.output], [request.first, request.second, request.bundle])
     names = _read_names(request.maps)
     tolerance = Tolerances(request.within, request.atol, request.rtol)
-    runs = find_run(request.first), find_run(request.second)
+    runs = open_recorded_run(request.first), open_recorded_run(request.second)
     if "report" in (runs[0].kind, runs[1].kind):
         reports = _compare_reports(*runs, tolerance)
-        emit_result(
+        write_result(
             request.format,
             lambda: report_document(reports),
             lambda console: print_report_difference(reports, console),
@@ -93,7 +93,7 @@ def command(request: Request) -> int:
         )
         return EXIT_WORSE if reports.differs else EXIT_OK
     found = _compare_runs(*runs, request, tolerance, names)
-    emit_result(
+    write_result(
         request.format,
         lambda: run_document(found),
         lambda console: print_run_difference(found, console, show_all=request.show_all),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import output_option
-from nmpsim.cli.output import check_outputs, emit
+from nmpsim.cli.output import check_outputs, write_text
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.records import frozen
 
@@ -27,4 +27,4 @@ def command(request: Request) -> None:
     check_outputs([request.output], [request.bundle])
     from nmpsim.bundle.assembly import disassemble_bundle
 
-    emit(disassemble_bundle(load_program(request.bundle), request.data), request.output)
+    write_text(disassemble_bundle(load_program(request.bundle), request.data), request.output)

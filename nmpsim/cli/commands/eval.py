@@ -21,7 +21,7 @@ from nmpsim.cli.options import (
     max_memory_option,
     output_option,
 )
-from nmpsim.cli.output import check_outputs, describe_partial_results, emit_result, show_progress
+from nmpsim.cli.output import check_outputs, describe_partial_results, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
@@ -80,7 +80,7 @@ def command(request: Request) -> int:
     data = load_dataset(
         request.dataset,
         request.labels,
-        ProgramInputs.of_bundle(bundle.metadata, request.images),
+        ProgramInputs.from_bundle(bundle.metadata, request.images),
         request.max_memory,
         request.limit,
     )
@@ -111,7 +111,7 @@ def command(request: Request) -> int:
         print_message(f"{found.reused} of {total} samples were already in {request.output}")
     if request.confusion is not None:
         write_confusion(request.confusion, found, classes)
-    emit_result(
+    write_result(
         request.format,
         lambda: evaluation_json(found, top),
         lambda console: print_evaluation(found, top, console),

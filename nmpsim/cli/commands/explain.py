@@ -10,7 +10,7 @@ import click
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import announce_loading, print_warnings
 from nmpsim.cli.options import Format, format_option, tensors_option, weights_option
-from nmpsim.cli.output import check_outputs, emit_result
+from nmpsim.cli.output import check_outputs, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.records import frozen
 
@@ -109,12 +109,12 @@ def _explain_program(request: Request) -> None:
             for layer in shown:
                 print_layer(layer, console, all_channels=request.all_channels)
 
-    emit_result(request.format, lambda: layers_json(name, shown), view)
+    write_result(request.format, lambda: layers_json(name, shown), view)
 
 
 def _explain_scale(request: Request, scale: float) -> None:
     from nmpsim.analysis.explain import measure_error_band, measure_errors, scale_json
-    from nmpsim.views.error_plot import FIGURE_PARTS, TEXT_PARTS, check_figure, write_figure
+    from nmpsim.views.error_plot import FIGURE_PARTS, TEXT_PARTS, check_figure_path, write_figure
     from nmpsim.views.explain_text import print_factor
 
     factor = _checked_factor(scale)
@@ -124,7 +124,7 @@ def _explain_scale(request: Request, scale: float) -> None:
         raise click.UsageError(f"--offset of {precision} is from {low} to {high}, not {offset}")
     if plot is not None:
         check_outputs([plot])
-        check_figure(plot)
+        check_figure_path(plot)
         if factor.vanishes:
             raise click.UsageError("--plot: there is nothing to plot, every result is the offset")
     errors = band = None
@@ -134,7 +134,7 @@ def _explain_scale(request: Request, scale: float) -> None:
     if plot is not None and band is not None:
         write_figure(plot, factor, band)
         print_message(f"wrote {plot}")
-    emit_result(
+    write_result(
         request.format,
         lambda: scale_json(factor, errors),
         lambda console: print_factor(factor, errors, band, console),
@@ -163,7 +163,7 @@ def _explain_range(low: float, high: float, format: str) -> None:
     if low > high:
         raise click.UsageError(f"--range: {low:g} is above {high:g}")
     fits = fit_schemas(low, high)
-    emit_result(
+    write_result(
         format,
         lambda: schemas_json(low, high, fits),
         lambda console: print_schemas(low, high, fits, console),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.options import output_option
-from nmpsim.cli.output import check_outputs, emit, emit_result
+from nmpsim.cli.output import check_outputs, write_result, write_text
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
@@ -67,17 +67,17 @@ def command(request: Request) -> None:
             name = f"{entry.program} ({entry.label})" if entry.label else entry.program
             print_message(f"added {document}: {name}, {commit}")
     if request.show is not None:
-        emit(read_document(folder, request.show), output)
+        write_text(read_document(folder, request.show), output)
         return
     found = list_entries(folder)
     if request.format == "html":
-        from nmpsim.views.html.history import history_page
+        from nmpsim.views.html.history import make_history_page
 
-        emit(history_page(folder.resolve().name, found), output)
+        write_text(make_history_page(folder.resolve().name, found), output)
         return
     from nmpsim.views.history_text import history_json, print_history
 
-    emit_result(
+    write_result(
         request.format,
         lambda: history_json(found),
         lambda console: print_history(found, console),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nmpsim.cli.loading import announce_loading, print_warnings
 from nmpsim.cli.options import Format, ShapeOptions, format_option
-from nmpsim.cli.output import emit_result
+from nmpsim.cli.output import write_result
 from nmpsim.cli.parameters import InputFile, argument, define_command
 from nmpsim.records import frozen
 
@@ -37,7 +37,7 @@ def command(request: Request) -> None:
     else:
         with announce_loading(request.file):
             contents = read_bundle(request.file)
-    emit_result(
+    write_result(
         request.format,
         lambda: inspect_json(contents),
         lambda console: print_bundle(contents, console),

@@ -8,7 +8,7 @@ import click
 
 from nmpsim.cli.loading import announce_loading, print_warnings
 from nmpsim.cli.options import Format, format_option, tensors_option, weights_option
-from nmpsim.cli.output import check_outputs, emit_json, emit_result
+from nmpsim.cli.output import check_outputs, write_json, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
@@ -76,7 +76,7 @@ def command(request: Request) -> int:
     report = run_rules(subject)
     if request.sarif is not None:
         _write_sarif(report, request.sarif)
-    emit_result(
+    write_result(
         request.format,
         lambda: lint_json(subject, report),
         lambda console: print_findings(subject, report, console, show_all=request.show_all),
@@ -86,6 +86,6 @@ def command(request: Request) -> int:
 
 
 def _write_sarif(report: LintReport, path: Path) -> None:
-    from nmpsim.views.sarif import LINT_RULES, lint_results, sarif_document
+    from nmpsim.views.sarif import LINT_RULES, convert_findings, make_sarif_document
 
-    emit_json(sarif_document(LINT_RULES, lint_results(report.findings)), path)
+    write_json(make_sarif_document(LINT_RULES, convert_findings(report.findings)), path)

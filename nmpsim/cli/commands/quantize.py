@@ -22,7 +22,7 @@ from nmpsim.cli.options import (
     output_option,
     weights_option,
 )
-from nmpsim.cli.output import check_outputs, emit_result, show_progress
+from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.records import frozen
@@ -97,11 +97,11 @@ def command(request: Request) -> None:
         raise click.UsageError(f"--calibration FILE{alternative} is needed")
     if request.device is not None and not request.makes_bundle:
         raise click.UsageError("--device is for -o NET.bin; for LIR use `nmpsim compile --device`")
-    from nmpsim.cli.calibration import calibration_arrays
-    from nmpsim.cli.inputs import sample_shapes
+    from nmpsim.cli.calibration import load_calibration_samples
+    from nmpsim.cli.inputs import read_sample_shapes
     from nmpsim.quantization import compare, parse_settings
     from nmpsim.session import calibrate, load_float_program
-    from nmpsim.views.quantize_text import print_quantization, quantization_document
+    from nmpsim.views.quantize_text import print_quantization, quantization_json
 
     sources = [Path(argument.rpartition("=")[2]) for argument in given]
     read = [request.model, request.weights, request.profile, request.device, *sources]
@@ -120,20 +120,20 @@ def command(request: Request) -> None:
             request.model,
             request.weights,
             input_shapes=request.shapes.parse(),
-            sample_shapes=sample_shapes(given),
+            sample_shapes=read_sample_shapes(given),
         )
     print_warnings(network.warnings)
     with _name_samples(sources[0] if len(sources) == 1 else None):
-        samples = calibration_arrays(given, request.images, network) if given else None
+        samples = load_calibration_samples(given, request.images, network) if given else None
         calibrated = calibrate(network, None, samples, profile=request.profile)
     program = None if request.output is None else calibrated.quantize(settings)
     comparisons = compare(calibrated, settings) if request.compare else ()
     if program is not None and request.output is not None:
         _write(program, request.output, request.makes_bundle, device)
     count = len(calibrated.samples)
-    emit_result(
+    write_result(
         request.format,
-        lambda: quantization_document(program, comparisons, count),
+        lambda: quantization_json(program, comparisons, count),
         lambda console: print_quantization(program, comparisons, count, console),
     )
 
@@ -155,15 +155,15 @@ def _write(
         print_message(f"wrote {', '.join(map(str, files.written(program.imported)))}")
         return
     from nmpsim import session
-    from nmpsim.views.compile_text import host_notes, summary
+    from nmpsim.views.compile_text import list_host_notes, summarize_bundle
 
     with show_progress() as progress:
         compiled = session.compile(program, device=device, progress=progress)
         compiled.file.check(str(output))
         session.save(compiled, output)
-    for note in host_notes(compiled.file.metadata):
+    for note in list_host_notes(compiled.file.metadata):
         print_message(f"note: {note}")
-    print_message(summary(compiled, output))
+    print_message(summarize_bundle(compiled, output))
 
 
 @contextmanager

@@ -109,9 +109,9 @@ def _find_failure(request: Request, bundle: Bundle, report: RunReport) -> Failur
 
 def _load_results(path: Path) -> dict[str, Any]:
     """Return the results of a recorded run by the names of instructions."""
-    from nmpsim.cli.recorded_runs import find_run
+    from nmpsim.cli.recorded_runs import open_recorded_run
 
-    run = find_run(path)
+    run = open_recorded_run(path)
     if run.kind not in ("npz", "folder"):
         raise fail(
             "ARG001",

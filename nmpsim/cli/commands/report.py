@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.options import output_option
-from nmpsim.cli.output import check_outputs, emit, show_progress
+from nmpsim.cli.output import check_outputs, show_progress, write_text
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command
 from nmpsim.records import frozen
 
@@ -28,14 +28,14 @@ def command(request: Request) -> None:
       nmpsim report RUN.json -o RUN.html
     """
     from nmpsim.report.read import read_report
-    from nmpsim.views.html import html_page, require_html
-    from nmpsim.views.html.compare import unique_names
+    from nmpsim.views.html import make_html_page, require_html
+    from nmpsim.views.html.compare import make_names_unique
 
     check_outputs([request.output], request.runs)
     require_html()
-    names = unique_names([path.stem for path in request.runs])
+    names = make_names_unique([path.stem for path in request.runs])
     reports = dict(zip(names, map(read_report, request.runs), strict=True))
     with show_progress() as progress:
-        page = html_page(reports, progress)
-    emit(page, request.output)
+        page = make_html_page(reports, progress)
+    write_text(page, request.output)
     print_message(f"wrote {request.output}: {len(page.encode()) / 1e6:.1f} MB")

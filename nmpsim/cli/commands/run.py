@@ -29,7 +29,7 @@ from nmpsim.cli.options import (
     patch_option,
     strict_option,
 )
-from nmpsim.cli.output import check_outputs, emit, emit_json, show_progress, text_output
+from nmpsim.cli.output import check_outputs, open_text_output, show_progress, write_json, write_text
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
@@ -104,9 +104,9 @@ class Request:
         files = (self.output or STDOUT, self.save_outputs, self.save_layers, *self.traces.outputs)
         if self.node_data is None:
             return files
-        from nmpsim.views.graph.node_data import node_data_paths
+        from nmpsim.views.graph.node_data import list_node_data_paths
 
-        return (*files, *node_data_paths(self.node_data))
+        return (*files, *list_node_data_paths(self.node_data))
 
 
 @define_command
@@ -123,7 +123,7 @@ def command(request: Request) -> int:
     _check(request)
     config = load_device(request.device)
     from nmpsim import session
-    from nmpsim.cli.inputs import find_samples, input_paths
+    from nmpsim.cli.inputs import find_samples, list_input_paths
     from nmpsim.cli.samples import ProgramInputs, print_image_formats
 
     arguments = request.inputs.arguments
@@ -131,9 +131,9 @@ def command(request: Request) -> int:
     if session.is_model(request.bundle):
         warn_if_float(bundle.metadata, request.bundle)
     request = attrs.evolve(request, histogram=_find_layers(bundle, request.histogram))
-    inputs = ProgramInputs.of_bundle(bundle.metadata, request.inputs.images)
+    inputs = ProgramInputs.from_bundle(bundle.metadata, request.inputs.images)
     samples = find_samples(arguments, inputs)
-    check_outputs(request.outputs, input_paths(arguments, list(inputs.tensors)))
+    check_outputs(request.outputs, list_input_paths(arguments, list(inputs.tensors)))
     count = sum(len(sample.files) for sample in samples)
     if count > 1:
         _check_batch(request, count)
@@ -337,29 +337,31 @@ def _add_sensitivity(
     progress: ProgressCallback,
     budget: TimeBudget,
 ) -> RunReport:
-    from nmpsim.experiments.sensitivity import sensitivity
+    from nmpsim.experiments.sensitivity import measure_sensitivity
 
     if report.trap is not None:
         print_message("warning: the run did not complete; the sensitivity is not measured")
         return report
-    found = sensitivity(bundle, arrays, report, device.config, progress=progress, budget=budget)
+    found = measure_sensitivity(
+        bundle, arrays, report, device.config, progress=progress, budget=budget
+    )
     return attrs.evolve(report, sensitivity=found)
 
 
 def _save(request: Request, bundle: Bundle, report: RunReport) -> None:
     if request.node_data is not None:
-        from nmpsim.views.graph.node_data import node_data
+        from nmpsim.views.graph.node_data import make_node_data
 
-        for path, text in node_data(request.node_data, bundle.metadata, report).items():
-            emit(text, path)
+        for path, text in make_node_data(request.node_data, bundle.metadata, report).items():
+            write_text(text, path)
     if request.save_layers is not None:
         write_npz(request.save_layers, report.layer_outputs)
         fused = sum(len(layer.fused) - 1 for layer in bundle.metadata.layers if layer.fused)
         if fused:
-            from nmpsim.views.text import plural
+            from nmpsim.views.text import format_count
 
             print_message(
-                f"note: {plural(fused, 'fused instruction')} without an output of its own;"
+                f"note: {format_count(fused, 'fused instruction')} without an output of its own;"
                 " compile with --no-fuse to save every output"
             )
     if request.save_outputs is None:
@@ -383,9 +385,9 @@ def _show(request: Request, bundle: Bundle, report: RunReport) -> None:
             memory=memory_map(bundle),
             edges=layer_edges(bundle),
         )
-        emit_json(to_json(report), request.output)
+        write_json(to_json(report), request.output)
         return
     from nmpsim.views.run_text import print_run
 
-    with text_output(request.output) as console:
+    with open_text_output(request.output) as console:
         print_run(report, console)

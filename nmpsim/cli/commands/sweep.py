@@ -22,7 +22,7 @@ from nmpsim.cli.options import (
     tensors_option,
     weights_option,
 )
-from nmpsim.cli.output import check_outputs, describe_partial_results, emit_result, show_progress
+from nmpsim.cli.output import check_outputs, describe_partial_results, show_progress, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 from nmpsim.records import frozen
@@ -69,10 +69,10 @@ def command(request: Request) -> int:
     files = request.program, request.weights, request.tensors
     check_outputs([request.output, STDOUT], [*files, request.grid, request.device])
     if request.plot is not None:
-        from nmpsim.views.sweep_plot import check_plots
+        from nmpsim.views.sweep_plot import check_plot_folder
 
-        check_plots(request.plot)
-    from nmpsim.cli.inputs import find_samples, single_sample
+        check_plot_folder(request.plot)
+    from nmpsim.cli.inputs import find_samples, get_single_sample
     from nmpsim.cli.samples import ProgramInputs
     from nmpsim.experiments import load_sweep_program, sweep
 
@@ -87,7 +87,7 @@ def command(request: Request) -> int:
         program.channel_order,
         {one.input: one for one in program.normalizations},
     )
-    arrays = single_sample(find_samples(request.inputs.arguments, inputs)).load()
+    arrays = get_single_sample(find_samples(request.inputs.arguments, inputs)).load()
     note = partial(describe_partial_results, request.output)
     with add_interrupt_note(note), show_progress() as progress:
         result = sweep(
@@ -135,19 +135,19 @@ def _parse_setting(text: str) -> tuple[str, tuple[int, ...]]:
 
 def _show(request: Request, result: SweepResult) -> int:
     from nmpsim.views.sweep_text import print_sweep, sweep_json
-    from nmpsim.views.text import plural
+    from nmpsim.views.text import format_count
 
     total = len(result.rows)
     if result.reused:
         print_message(f"{result.reused} of {total} points were already in {request.output}")
     failed = sum(row["error"] is not None for row in result.rows)
-    print_message(f"{request.output}: {plural(total, 'point')}, {failed} failed")
+    print_message(f"{request.output}: {format_count(total, 'point')}, {failed} failed")
     if request.plot is not None and failed < total:
         from nmpsim.views.sweep_plot import write_plots
 
         for path in write_plots(request.plot, result):
             print_message(f"wrote {path}")
-    emit_result(
+    write_result(
         request.format, lambda: sweep_json(result), lambda console: print_sweep(result, console)
     )
     return EXIT_WORSE if failed == total else EXIT_OK

@@ -34,7 +34,7 @@ from nmpsim.debugger.inspect import (
     read_registers,
     read_values,
 )
-from nmpsim.report.device_use import limiter
+from nmpsim.report.device_use import describe_limiters
 
 MAX_SHOWN = 256
 """Maximum number of elements of a tensor that are listed, also in JSON."""
@@ -101,7 +101,7 @@ def show_layer(context: Context, arguments: Arguments) -> CommandResult:
         lines.append(f"  DRAM {report.use.describe_dram()}")
         lines.append("  core cycles " + ", ".join(f"{n} {c}" for n, c in busy.items()))
     path = {name: cycles for name, cycles in report.critical_path.items() if cycles}
-    limited_by = limiter(path, report.use)
+    limited_by = describe_limiters(path, report.use)
     if path:
         lines.append("  critical path " + ", ".join(f"{n} {c}" for n, c in path.items()))
         lines.append(f"  {limited_by}; {report.queueing} cycles queued behind other transfers")

@@ -19,7 +19,7 @@ from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import GREEN, ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
-from nmpsim.views.text import percent, short_count, shorten_distinct, shorten_middle
+from nmpsim.views.text import format_percent, format_short_count, shorten_distinct, shorten_middle
 
 BAR_COLUMNS = 8
 COMPARED_COLUMNS = 14
@@ -173,7 +173,7 @@ class LayersPane(LinePane):
         if self._total:
             most = sort_rows(rows, "cycles", is_reversed=False)[0]
             why = f": {most.state.limited_by}" if most.state.limited_by else ""
-            parts.append(f"most time {_format_name(most)} {percent(most.share, 100)}%{why}")
+            parts.append(f"most time {_format_name(most)} {format_percent(most.share, 100)}%{why}")
         differing = [row for row in rows if row.found is not None and not row.found.equal]
         if differing:
             column = "sqnr" if self._known[1] else "ulp"
@@ -236,7 +236,8 @@ class LayersPane(LinePane):
             return ""
         if self._known[1] and math.isfinite(row.found.sqnr_db):
             return f"{row.found.sqnr_db:.1f} dB"
-        return f"{short_count(row.found.differing)} by {short_count(row.found.worst_ulp)}"
+        differing, worst = map(format_short_count, (row.found.differing, row.found.worst_ulp))
+        return f"{differing} by {worst}"
 
     def _cycles(self, state: LayerState) -> str:
         if state.placement == "host" and not state.cycles:
@@ -257,7 +258,7 @@ class LayersPane(LinePane):
             "layer": escape_line(state.display_name),
             "operation": shorten_middle(escape_line(state.operation), LONGEST_OPERATION),
             "cycles": self._cycles(state),
-            "share": f"{percent(row.share, 100)}%" if known else "",
+            "share": f"{format_percent(row.share, 100)}%" if known else "",
             "limited by": state.limited_by,
             "saturated": f"{self.glyphs.over}{state.saturated:,}" if state.saturated else "",
         }

@@ -14,7 +14,7 @@ from nmpsim.report.data import Saturation
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
-from nmpsim.views.text import shape_text
+from nmpsim.views.text import format_shape
 
 BAR_COLUMNS = 24
 CHANNEL_COLUMNS = 23
@@ -63,7 +63,7 @@ class SaturationPane(LinePane):
         lines = []
         for one in found:
             mark = self.glyphs.over if one.side == "high" else self.glyphs.under
-            where = shape_text(one.first).replace("x", ",") if one.first else ""
+            where = format_shape(one.first).replace("x", ",") if one.first else ""
             text = f"{one.stage:<12}{mark} {one.side:<6}{one.count:>11,}{one.worst:>9,}  {where}"
             note = " (asked for)" if one.wanted else ""
             lines.append(Text(text + note, style="dim" if one.wanted else VERMILION))

@@ -20,7 +20,7 @@ from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_choices
 from nmpsim.tui.tensor_planes import TensorPlanes, make_histogram
 from nmpsim.tui.theme import ORANGE, SKY, get_heat_style
 from nmpsim.tui.view import View
-from nmpsim.views.text import elem_text, real_text, shape_text
+from nmpsim.views.text import format_elem, format_real, format_shape
 
 Mode = Literal["heat map", "values", "histogram"]
 MODES: tuple[Mode, ...] = ("heat map", "values", "histogram")
@@ -117,9 +117,9 @@ class TensorPane(LinePane):
         if self._shown is None:
             return [Text("no tensor")]
         operand = self._shown.operand
-        shape = shape_text(operand.values.shape)
+        shape = format_shape(operand.values.shape)
         name = escape_line(self.current_view.shell.get_display_name(operand.name))
-        first = f"{name}  {shape} {elem_text(operand.elem)}"
+        first = f"{name}  {shape} {format_elem(operand.elem)}"
         about, range_ = [Text(first)], _range(self._shown)
         if len(first) + len(range_) <= width:
             about = [Text(first + range_)]
@@ -213,7 +213,7 @@ class TensorPane(LinePane):
         text = Text(f"{list(at)} = {_number(value)}", "bold")
         if operand.scale is not None:
             real = operand.scale * (float(value) - (operand.offset or 0))
-            text.append(f", stands for {real_text(real)}")
+            text.append(f", stands for {format_real(real)}")
         return text.append("  Enter: why?" if operand.layer is not None else "", "not bold dim")
 
     def _heat(self, text: Text, row: Values, at: int) -> Text:
@@ -253,12 +253,12 @@ class TensorPane(LinePane):
 
 
 def _number(value: Any) -> str:
-    return str(int(value)) if isinstance(value, (int, np.integer)) else real_text(float(value))
+    return str(int(value)) if isinstance(value, (int, np.integer)) else format_real(float(value))
 
 
 def _range(shown: TensorPlanes) -> str:
     scale, offset = shown.operand.scale, shown.operand.offset or 0
     if scale is None or shown.limits is None:
         return ""
-    low, high = (real_text(scale * (limit - offset)) for limit in shown.limits)
-    return f", {low} to {high} (scale {real_text(scale)}, offset {offset})"
+    low, high = (format_real(scale * (limit - offset)) for limit in shown.limits)
+    return f", {low} to {high} (scale {format_real(scale)}, offset {offset})"

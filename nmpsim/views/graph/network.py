@@ -20,7 +20,7 @@ from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcode import OUT
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.lir.printer import format_name, format_type
-from nmpsim.views.text import elem_text, shape_text
+from nmpsim.views.text import format_elem, format_shape
 
 
 @attrs.frozen
@@ -28,7 +28,7 @@ class Node:
     """An instruction, a layer, an input or an output."""
 
     id: str
-    """Identifier, see :func:`node_id`."""
+    """Identifier, see :func:`make_node_id`."""
     label: str
     """Opcode, ``input`` or ``output``."""
     namespace: str
@@ -66,7 +66,7 @@ def read_network(path: Path) -> Network:
     return _module_network(load_program(path).module)
 
 
-def node_id(name: str) -> str:
+def make_node_id(name: str) -> str:
     """Return the identifier of a layer, instruction, input or output: its name in LIR text.
 
     It starts with a percent sign and so differs from the numbers of nodes in TFLite graphs.
@@ -116,7 +116,7 @@ def _operand(name: str, graph: Graph) -> str:
     values = graph.constants.get(name)
     if values is None:
         return escape_line(name)
-    return f"{escape_line(name)}: constant {values.dtype} {shape_text(values.shape)}"
+    return f"{escape_line(name)}: constant {values.dtype} {format_shape(values.shape)}"
 
 
 def _module_network(module: Module) -> Network:
@@ -144,11 +144,11 @@ def _with_ends(
     flow: DataFlow,
 ) -> Iterator[Node]:
     for name, result in inputs.items():
-        yield Node(node_id(name), "input", "", {}, (), result)
+        yield Node(make_node_id(name), "input", "", {}, (), result)
     yield from nodes
     for name, result in outputs.items():
-        sources = tuple(map(node_id, flow.outputs.get(name, ())))
-        yield Node(node_id(name), "output", "", {}, sources, result)
+        sources = tuple(map(make_node_id, flow.outputs.get(name, ())))
+        yield Node(make_node_id(name), "output", "", {}, sources, result)
 
 
 def _node(
@@ -159,8 +159,8 @@ def _node(
     result: Mapping[str, str],
 ) -> Node:
     shown = {key: escape_line(text) for key, text in {"name": name, **attributes}.items() if text}
-    sources = tuple(map(node_id, flow.sources.get(name, ())))
-    return Node(node_id(name), label, _namespace(name), shown, sources, result)
+    sources = tuple(map(make_node_id, flow.sources.get(name, ())))
+    return Node(make_node_id(name), label, _namespace(name), shown, sources, result)
 
 
 def _namespace(name: str) -> str:
@@ -199,7 +199,7 @@ def _text(value: object) -> str:
     if isinstance(value, TensorType):
         return format_type(value)
     if isinstance(value, np.ndarray):
-        return f"{value.dtype} {shape_text(value.shape)}"
+        return f"{value.dtype} {format_shape(value.shape)}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         value = list(value)
     return escape_line(str(value))
@@ -225,7 +225,7 @@ def _shown(
     elem: str, shape: Sequence[int], scale: float | None, offset: int | None
 ) -> dict[str, str]:
     """Return tensor properties under Model Explorer's names; edges are labelled by shape."""
-    shown = {"tensor_shape": f"{elem_text(elem)} {shape_text(shape)}"}
+    shown = {"tensor_shape": f"{format_elem(elem)} {format_shape(shape)}"}
     if scale is None:
         return shown
     return shown | {

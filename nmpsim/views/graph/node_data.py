@@ -1,8 +1,8 @@
 """Results of a run as node data overlays of Model Explorer.
 
 An overlay is a value for each node; a file holds one overlay. Keys are those of
-:func:`nmpsim.views.graph.network.node_id` for graphs of bundles and LIR, and numbers of operators
-for the graph of the model's own file. One file serves both.
+:func:`nmpsim.views.graph.network.make_node_id` for graphs of bundles and LIR, and numbers of
+operators for the graph of the model's own file. One file serves both.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from nmpsim.bundle.metadata import Metadata, OperatorMapping
 from nmpsim.escape import escape_line
 from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.views.graph.network import node_id
-from nmpsim.views.text import decibels, percent
+from nmpsim.views.graph.network import make_node_id
+from nmpsim.views.text import format_decibels, format_percent
 
 Value = int | float | str
 _STATISTICS = ("min", "max", "sum", "avg")
@@ -62,10 +62,10 @@ class _Overlay:
 def _describe(node: _NodeMeasures) -> str:
     if node.note:
         return escape_line(node.note)
-    parts = [f"{node.cycles:,} cycles ({percent(node.share, 1.0)}%)" if node.cycles else ""]
+    parts = [f"{node.cycles:,} cycles ({format_percent(node.share, 1.0)}%)" if node.cycles else ""]
     parts += [f"{node.saturated:,} saturated" if node.saturated else ""]
     parts += [
-        "" if node.sqnr_db is None else f"{decibels(node.sqnr_db, ' dB')} SQNR",
+        "" if node.sqnr_db is None else f"{format_decibels(node.sqnr_db, ' dB')} SQNR",
         node.placement,
     ]
     return ", ".join(part for part in parts if part)
@@ -74,7 +74,7 @@ def _describe(node: _NodeMeasures) -> str:
 def _sqnr(node: _NodeMeasures) -> Value | None:
     if node.sqnr_db is None or math.isfinite(node.sqnr_db):
         return None if node.sqnr_db is None else round(node.sqnr_db, 2)
-    return decibels(node.sqnr_db, " dB")  # JSON has no infinity
+    return format_decibels(node.sqnr_db, " dB")  # JSON has no infinity
 
 
 def _by_placement(node: _NodeMeasures) -> str:
@@ -110,12 +110,12 @@ _OVERLAYS = (
 )
 
 
-def node_data_paths(path: Path) -> tuple[Path, ...]:
+def list_node_data_paths(path: Path) -> tuple[Path, ...]:
     """Return the files of all overlays; the first, ``path``, has all measures as text."""
     return tuple(_path(path, one) for one in _OVERLAYS)
 
 
-def node_data(path: Path, metadata: Metadata, report: RunReport) -> Mapping[Path, str]:
+def make_node_data(path: Path, metadata: Metadata, report: RunReport) -> Mapping[Path, str]:
     """Return the JSON text of each overlay file, by path; overlays without results are omitted."""
     nodes = {**_layers(report), **_operators(metadata.fates, metadata.origins, report)}
     overlays = {_path(path, one): _document(one, nodes) for one in _OVERLAYS}
@@ -148,7 +148,7 @@ def _document(overlay: _Overlay, nodes: Mapping[str, _NodeMeasures]) -> dict[str
 
 def _layers(report: RunReport) -> dict[str, _NodeMeasures]:
     errors = _errors(report)
-    return {node_id(layer.name): _measure([layer], report, errors) for layer in report.layers}
+    return {make_node_id(layer.name): _measure([layer], report, errors) for layer in report.layers}
 
 
 def _operators(

@@ -15,12 +15,12 @@ from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.figures import (
     Figure,
-    figure_spec,
-    names_axis,
-    nominal,
-    quantitative,
-    short_names,
-    tooltips,
+    encode_layers,
+    encode_names,
+    encode_numbers,
+    encode_tooltips,
+    make_figure_spec,
+    shorten_names,
 )
 from nmpsim.views.html.tables import Table, make_table
 from nmpsim.views.measures import (
@@ -29,10 +29,10 @@ from nmpsim.views.measures import (
     Cell,
     Measure,
     Number,
-    layer_name,
-    saturation_cell,
+    make_name_cell,
+    make_saturation_cell,
 )
-from nmpsim.views.text import decibels
+from nmpsim.views.text import format_decibels
 
 MAX_DRAWN = 20
 """Layers in the figure, by change of cycles."""
@@ -50,7 +50,7 @@ class _Row:
     @property
     def shown(self) -> Cell:
         """Display name in the first run with the layer."""
-        return layer_name(next(layer for layer in self.layers if layer is not None))
+        return make_name_cell(next(layer for layer in self.layers if layer is not None))
 
     def cycles(self) -> list[int | None]:
         return [None if layer is None else layer.cycles for layer in self.layers]
@@ -61,7 +61,7 @@ class _Row:
         return max((other - first for other in others), key=abs)
 
 
-def verdicts(runs: _Runs) -> list[str]:
+def describe_changes(runs: _Runs) -> list[str]:
     """Return a sentence about each further run: whether it is slower than the first, and where."""
     (name, first), *others = runs.items()
     return [_verdict(f"{other} against {name}", first, run) for other, run in others]
@@ -76,7 +76,7 @@ def _verdict(who: str, first: RunReport, run: RunReport) -> str:
         facts.append(f"{abs(more):,} {'more' if more > 0 else 'fewer'} values saturate")
     before, after = first.worst_sqnr, run.worst_sqnr
     if before is not None and after is not None and before[1] != after[1]:
-        was, now = (decibels(one[1], " dB") for one in (before, after))
+        was, now = (format_decibels(one[1], " dB") for one in (before, after))
         facts.append(f"the worst SQNR was {was} and is {now}")
     return f"{who}: {'; '.join(facts)}."
 
@@ -93,7 +93,7 @@ def _time_words(first: RunReport, run: RunReport) -> str:
     return f"{words}, most in {escape_line(most.name)} ({most.change():+,})"
 
 
-def totals_table(runs: _Runs) -> Table:
+def make_totals_table(runs: _Runs) -> Table:
     """Return a table with a row per run."""
     first = next(iter(runs.values()))
     cycles, latency, *uses = (
@@ -122,7 +122,7 @@ def totals_table(runs: _Runs) -> Table:
     )
 
 
-def settings_table(runs: _Runs) -> Table | None:
+def make_settings_table(runs: _Runs) -> Table | None:
     """Return a table of the settings that differ between runs; None if none does."""
     names = dict.fromkeys(name for run in runs.values() for name in run.device)
     rows = [
@@ -142,7 +142,7 @@ def settings_table(runs: _Runs) -> Table | None:
     )
 
 
-def layers_table(runs: _Runs) -> Table:
+def make_layers_table(runs: _Runs) -> Table:
     """Return a table of layers: cycles, changes of cycles and saturation in each run."""
     names = list(runs)
     return make_table(
@@ -169,11 +169,11 @@ def layers_table(runs: _Runs) -> Table:
     )
 
 
-def change_figure(runs: _Runs) -> Figure | None:
+def make_change_figure(runs: _Runs) -> Figure | None:
     """Return the figure of the largest changes of cycles; None if there are none."""
     changed = sorted((row for row in _rows(runs) if row.change()), key=lambda r: -abs(r.change()))
     drawn = changed[:MAX_DRAWN]
-    labels = short_names([row.shown.text for row in drawn])
+    labels = shorten_names([row.shown.text for row in drawn])
     values = [
         {"layer": label, "run": name, "cycles": cycles}
         for row, label in zip(drawn, labels, strict=True)
@@ -182,16 +182,16 @@ def change_figure(runs: _Runs) -> Figure | None:
     ]
     if not values:
         return None
-    spec = figure_spec(
+    spec = make_figure_spec(
         values,
         max(120, 14 * len(drawn) * len(runs)),
         mark="bar",
         encoding={
-            "y": names_axis("layer"),
+            "y": encode_layers("layer"),
             "yOffset": {"field": "run", "sort": list(runs)},
-            "x": quantitative("cycles", "cycles"),
-            "color": nominal("run", "run", sort=list(runs)),
-            "tooltip": tooltips(values, "layer", "run", "cycles"),
+            "x": encode_numbers("cycles", "cycles"),
+            "color": encode_names("run", "run", sort=list(runs)),
+            "tooltip": encode_tooltips(values, "layer", "run", "cycles"),
         },
     )
     said = f"{len(drawn)} of {len(changed)} layers with changed cycles, largest change first."
@@ -234,7 +234,7 @@ def _changed_cycles(run: int, row: _Row) -> Cell:
 
 def _saturated(run: int, row: _Row) -> Cell:
     layer = row.layers[run]
-    return _MISSING if layer is None else saturation_cell(layer.saturated, 0)
+    return _MISSING if layer is None else make_saturation_cell(layer.saturated, 0)
 
 
 def _change(before: int | None, after: int | None) -> Cell:
@@ -246,7 +246,7 @@ def _change(before: int | None, after: int | None) -> Cell:
     return Cell(f"{after - before:+,}{share}", after - before, "more" if after > before else "less")
 
 
-def unique_names(names: Sequence[str]) -> list[str]:
+def make_names_unique(names: Sequence[str]) -> list[str]:
     """Return the names, with a number after repeated ones."""
     seen: dict[str, int] = {}
     unique = []

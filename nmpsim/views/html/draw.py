@@ -55,14 +55,14 @@ def _joined(paths: str) -> Iterator[str]:
         yield f'<path d="{line}"{look}/>'
 
 
-def compress(text: str) -> str:
+def compress_text(text: str) -> str:
     """Return a text as gzip in base64, a quarter of its size."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 @cache
-def vega_script() -> str:
+def make_vega_script() -> str:
     """Return the compressed script of Vega, Vega-Lite and Vega-Embed, with ``vegaEmbed``."""
     import vl_convert
 
-    return compress(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    return compress_text(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))

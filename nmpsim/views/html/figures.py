@@ -56,7 +56,9 @@ class Figure:
         return values.count("\n") - 1 if isinstance(values, str) else len(values)
 
 
-def figure_spec(values: Sequence[Mapping[str, Any]], height: int, **parts: Any) -> dict[str, Any]:
+def make_figure_spec(
+    values: Sequence[Mapping[str, Any]], height: int, **parts: Any
+) -> dict[str, Any]:
     """Return a specification with the common parts of all figures."""
     return {
         "width": WIDTH,
@@ -69,11 +71,13 @@ def figure_spec(values: Sequence[Mapping[str, Any]], height: int, **parts: Any) 
     }
 
 
-def stacked_spec(
+def make_stacked_spec(
     values: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return a specification of several charts of the same data, one below the other."""
-    spec = figure_spec(values, 0, vconcat=[{"width": WIDTH - MARGIN, **part} for part in parts])
+    spec = make_figure_spec(
+        values, 0, vconcat=[{"width": WIDTH - MARGIN, **part} for part in parts]
+    )
     return {name: part for name, part in spec.items() if name not in ("width", "height")}
 
 
@@ -95,39 +99,39 @@ def _escape_value(value: Any) -> Any:
     return escape_line(value) if isinstance(value, str) else value
 
 
-def layer_labels(report: RunReport) -> list[str]:
+def make_layer_labels(report: RunReport) -> list[str]:
     """Return position and short, distinct name of each layer for an axis."""
-    names = short_names([layer.display_name for layer in report.layers])
+    names = shorten_names([layer.display_name for layer in report.layers])
     return [f"{layer.index} {name}" for layer, name in zip(report.layers, names, strict=True)]
 
 
-def short_names(names: Sequence[str]) -> list[str]:
+def shorten_names(names: Sequence[str]) -> list[str]:
     """Return short, distinct names for an axis or a list."""
     return shorten_distinct([escape_line(name) for name in names], NAME_CHARACTERS)
 
 
-def names_axis(field: str) -> dict[str, Any]:
+def encode_layers(field: str) -> dict[str, Any]:
     """Return an encoding by layers, in order and with all labels."""
-    return nominal(field, None, sort=None, axis={"labelLimit": 8 * NAME_CHARACTERS})
+    return encode_names(field, None, sort=None, axis={"labelLimit": 8 * NAME_CHARACTERS})
 
 
-def cores_of(report: RunReport) -> int:
+def get_core_count(report: RunReport) -> int:
     """Return the number of cores of the device, 1 if unknown."""
     count = report.device.get("cores_count")
     return count if isinstance(count, int) and 0 < count <= MAX_CORES else 1
 
 
-def quantitative(field: str, title: str, **more: Any) -> dict[str, Any]:
+def encode_numbers(field: str, title: str, **more: Any) -> dict[str, Any]:
     """Return an encoding by a field of numbers."""
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 
-def nominal(field: str, title: str | None, **more: Any) -> dict[str, Any]:
+def encode_names(field: str, title: str | None, **more: Any) -> dict[str, Any]:
     """Return an encoding by a field of names."""
     return {"field": field, "type": "nominal", "title": title, **more}
 
 
-def zoom(*encodings: str) -> dict[str, Any]:
+def make_zoom(*encodings: str) -> dict[str, Any]:
     """Return a parameter that allows moving and zooming along these axes."""
     wheel = "wheel![event.ctrlKey]"
     return {
@@ -137,12 +141,12 @@ def zoom(*encodings: str) -> dict[str, Any]:
     }
 
 
-def color_scale(colors: Mapping[str, str]) -> dict[str, Any]:
+def make_color_scale(colors: Mapping[str, str]) -> dict[str, Any]:
     """Return a scale from names to colors."""
     return {"domain": list(colors), "range": list(colors.values())}
 
 
-def tooltips(
+def encode_tooltips(
     values: Sequence[Mapping[str, Any]], *fields: str, **titles: str
 ) -> list[dict[str, Any]]:
     """Return the tooltip encoding of fields, with rounded numbers.

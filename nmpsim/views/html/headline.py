@@ -11,9 +11,15 @@ from nmpsim.escape import escape_line
 from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.data import NOTABLE_SHARE, LayerReport, RunReport
 from nmpsim.views.analyses_text import PARTS
-from nmpsim.views.html.figures import cores_of, short_names
-from nmpsim.views.measures import PATH_CAUSES, describe_core_cycles, find_cause, largest
-from nmpsim.views.text import decibels, duration, per_second, percent, plural
+from nmpsim.views.html.figures import get_core_count, shorten_names
+from nmpsim.views.measures import PATH_CAUSES, describe_core_cycles, find_cause, list_largest
+from nmpsim.views.text import (
+    format_count,
+    format_decibels,
+    format_duration,
+    format_percent,
+    format_rate,
+)
 
 FUNCTION = "main"
 """Glow's name of every network."""
@@ -61,7 +67,7 @@ class Headline:
     """Layers with the largest error of their own; empty without a shadow."""
 
 
-def headline(report: RunReport) -> Headline:
+def make_headline(report: RunReport) -> Headline:
     """Return the headline of a run."""
     notable = sorted(
         (layer for layer in report.layers if layer.saturates_notably),
@@ -69,7 +75,7 @@ def headline(report: RunReport) -> Headline:
         reverse=True,
     )
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_LAYERS]
-    names = short_names([layer.display_name for layer in report.layers])
+    names = shorten_names([layer.display_name for layer in report.layers])
 
     def found(layer: LayerReport, words: str) -> Remark:
         return Remark(layer.index, names[layer.index], words)
@@ -84,7 +90,7 @@ def headline(report: RunReport) -> Headline:
     )
 
 
-def title_of(name: str, report: RunReport) -> str:
+def choose_title(name: str, report: RunReport) -> str:
     """Return the name of the network, or ``name`` if it is Glow's default."""
     return name if report.program == FUNCTION else escape_line(report.program)
 
@@ -95,13 +101,13 @@ def _verdict(report: RunReport, notable: Sequence[LayerReport]) -> str:
     clauses = [report.limited_by or "no layer took any cycles"]
     if notable:
         clauses.append(
-            f"in {plural(len(notable), 'layer')} of {len(report.layers)} more than"
+            f"in {format_count(len(notable), 'layer')} of {len(report.layers)} more than"
             f" {NOTABLE_SHARE:.1%} of the values saturated"
         )
     else:
         clauses.append("saturation is negligible" if report.saturated else "no value saturated")
     if (worst := report.worst_sqnr) is not None:
-        clauses.append(f"the worst SQNR is {decibels(worst[1], ' dB')}")
+        clauses.append(f"the worst SQNR is {format_decibels(worst[1], ' dB')}")
     text = "; ".join(clauses)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -110,7 +116,7 @@ def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[KeyNumb
     clock = report.device.get("cores_clock_mhz")
     return (
         KeyNumber("cycles", f"{report.cycles:,}"),
-        KeyNumber("latency", duration(report.seconds), f"at {clock} MHz" if clock else ""),
+        KeyNumber("latency", format_duration(report.seconds), f"at {clock} MHz" if clock else ""),
         *_throughput(report),
         KeyNumber("DRAM busy", _percent(report.use.dram_busy, report), "of the cycles"),
         KeyNumber(
@@ -121,7 +127,7 @@ def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[KeyNumb
         KeyNumber(
             "saturated values",
             f"{report.saturated:,}",
-            f"notable in {plural(len(notable), 'layer')}" if notable else "",
+            f"notable in {format_count(len(notable), 'layer')}" if notable else "",
             alarm=bool(notable),
         ),
         _sqnr(report),
@@ -133,7 +139,7 @@ def _throughput(report: RunReport) -> Iterator[KeyNumber]:
         rate = report.throughput.inferences_per_second
         yield KeyNumber(
             "throughput",
-            f"{per_second(rate)} / s",
+            f"{format_rate(rate)} / s",
             f"{report.throughput.cycles_per_inference:,.1f} cycles per inference",
         )
 
@@ -145,21 +151,22 @@ def _sqnr(report: RunReport) -> KeyNumber:
     layer, sqnr_db = worst
     against = "rounding only" if layer.accumulated is None else "against float"
     return KeyNumber(
-        label, decibels(sqnr_db, " dB"), f"{against}, layer {layer.index}", layer.index
+        label, format_decibels(sqnr_db, " dB"), f"{against}, layer {layer.index}", layer.index
     )
 
 
 def _slow_words(layer: LayerReport, report: RunReport) -> str:
     distance = "" if layer.distance is None else f", {layer.distance:.2f} x its bound"
-    facts = [f"{percent(layer.cycles, report.cycles)}% of the cycles{distance}"]
-    path = largest(layer.critical_path, MAX_CAUSES)
+    facts = [f"{format_percent(layer.cycles, report.cycles)}% of the cycles{distance}"]
+    path = list_largest(layer.critical_path, MAX_CAUSES)
     if causes := [
-        f"{percent(n, layer.cycles)}% {find_cause(PATH_CAUSES, name).meaning}" for name, n in path
+        f"{format_percent(n, layer.cycles)}% {find_cause(PATH_CAUSES, name).meaning}"
+        for name, n in path
     ]:
         facts.append(f"critical path: {', '.join(causes)}")
     elif cause := describe_core_cycles(layer, 1):
         facts.append(cause)
-    if 0 < layer.cores < (cores := cores_of(report)):
+    if 0 < layer.cores < (cores := get_core_count(report)):
         facts.append(f"{layer.cores} of {cores} cores have work")
     return "; ".join(facts)
 
@@ -167,8 +174,8 @@ def _slow_words(layer: LayerReport, report: RunReport) -> str:
 def _saturation_words(layer: LayerReport) -> str:
     most = max((one for one in layer.saturation if not one.wanted), key=lambda one: one.count)
     return (
-        f"{percent(layer.saturated, layer.elements)}% of the values, most at {most.stage},"
-        f" {most.side} side, by up to {plural(most.worst, 'unit')} of the last place"
+        f"{format_percent(layer.saturated, layer.elements)}% of the values, most at {most.stage},"
+        f" {most.side} side, by up to {format_count(most.worst, 'unit')} of the last place"
     )
 
 
@@ -176,7 +183,7 @@ def _remaining(report: RunReport, notable: Sequence[LayerReport]) -> str:
     others = [one for one in report.layers if one.saturated and not one.saturates_notably]
     if not others:
         return f"No {'other ' if notable else ''}value saturated"
-    count = plural(sum(layer.saturated for layer in others), "value")
+    count = format_count(sum(layer.saturated for layer in others), "value")
     more = "more " if notable else ""
     where = f"{len(others):,} {more}{'layer' if len(others) == 1 else 'layers'}"
     return f"{count} in {where}, at most {NOTABLE_SHARE:.1%} of each"
@@ -188,7 +195,7 @@ def _inexact(report: RunReport) -> Iterator[tuple[int, str]]:
     lossy = [(size.sqnr_db, one) for one in layers if (size := one.own_error) is not None]
     for sqnr_db, one in sorted(lossy, key=lambda item: item[0])[:MAX_LAYERS]:
         if sqnr_db < math.inf:
-            yield one.index, f"{decibels(sqnr_db, ' dB')}{_main_part(one)}"
+            yield one.index, f"{format_decibels(sqnr_db, ' dB')}{_main_part(one)}"
 
 
 def _main_part(layer: ShadowLayer) -> str:
@@ -202,4 +209,4 @@ def _main_part(layer: ShadowLayer) -> str:
 
 
 def _percent(share: float, report: RunReport) -> str:
-    return f"{percent(share, 1)}%" if report.cycles else "-"
+    return f"{format_percent(share, 1)}%" if report.cycles else "-"

@@ -9,11 +9,17 @@ from nmpsim.experiments.history import Entry, name_series
 from nmpsim.views.history_text import (
     KIND,
     SHORT,
-    entry_number,
-    network_name,
-    verdicts,
+    describe_latest_changes,
+    make_network_measure,
+    make_number_measure,
 )
-from nmpsim.views.html.figures import Figure, figure_spec, nominal, quantitative, tooltips
+from nmpsim.views.html.figures import (
+    Figure,
+    encode_names,
+    encode_numbers,
+    encode_tooltips,
+    make_figure_spec,
+)
 from nmpsim.views.html.page import FigureRenderer, load_template, require_html
 from nmpsim.views.html.tables import Table, make_table
 from nmpsim.views.measures import RUN_MEASURES, Measure
@@ -23,23 +29,23 @@ _NAME_CHARACTERS = 100
 """Longest name of a network in a figure; much longer texts take minutes to draw."""
 
 
-def history_page(name: str, entries: Sequence[Entry]) -> str:
+def make_history_page(name: str, entries: Sequence[Entry]) -> str:
     """Return an HTML page of entries, the oldest first. Raises UserError (PKG001)."""
     require_html()
-    from nmpsim.views.html.draw import vega_script
+    from nmpsim.views.html.draw import make_vega_script
 
-    figures = list(history_figures(entries))
+    figures = list(make_history_figures(entries))
     page: str = load_template("history.html.jinja").render(
         title=f"History of {escape_line(name)}",
-        verdicts=verdicts(entries),
+        verdicts=describe_latest_changes(entries),
         figures=FigureRenderer(figures, None).render(figures),
         entries=_table(entries),
-        vega=vega_script(),
+        vega=make_vega_script(),
     )
     return page
 
 
-def history_figures(entries: Sequence[Entry]) -> Iterator[Figure]:
+def make_history_figures(entries: Sequence[Entry]) -> Iterator[Figure]:
     """Yield a figure for each measure that an entry has."""
     measures: tuple[tuple[str, str, Callable[[Entry], float | None]], ...] = (
         ("Cycles", "cycles", lambda one: one.cycles),
@@ -79,19 +85,19 @@ def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) ->
         }
         for entry, line, value in known
     ]
-    commits = nominal("place", "commit", sort=None) | {"type": "ordinal"}
+    commits = encode_names("place", "commit", sort=None) | {"type": "ordinal"}
     commits["axis"] = {"labelExpr": f"slice(split(datum.label, ' ')[1], 0, {SHORT})"}
     height = f"{unit}, % of the first" if is_share else unit
-    spec = figure_spec(
+    spec = make_figure_spec(
         values,
         220,
         mark={"type": "line", "point": True},
         encoding={
             "x": commits,
-            "y": quantitative("height", height, scale={"zero": False}),
-            "color": nominal("network", "network"),
-            "shape": nominal("network", "network"),
-            "tooltip": tooltips(values, "network", "commit", "date", value=title.lower()),
+            "y": encode_numbers("height", height, scale={"zero": False}),
+            "color": encode_names("network", "network"),
+            "shape": encode_names("network", "network"),
+            "tooltip": encode_tooltips(values, "network", "commit", "date", value=title.lower()),
         },
     )
     return Figure(title, "By commit, the oldest first; the axis may not begin at 0.", spec)
@@ -105,10 +111,10 @@ def _line(entry: Entry, names: Mapping[tuple[str, str], str]) -> str:
 def _table(entries: Sequence[Entry]) -> Table:
     return make_table(
         entries,
-        entry_number(entries),
+        make_number_measure(entries),
         Measure("date", meaning="date of the commit, UTC"),
         Measure("commit", meaning="commit of the repository"),
-        network_name(entries),
+        make_network_measure(entries),
         KIND,
         *(RUN_MEASURES[key] for key in ("cycles", "saturated", "SQNR", "accuracy")),
     )

@@ -9,7 +9,7 @@ import attrs
 from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.measures import CORE_CAUSES, describe_core_cycles, find_cause
-from nmpsim.views.text import percent, plural
+from nmpsim.views.text import format_count, format_percent
 
 MAX_LAYERS = 1000
 MAX_SPAN = 10_000
@@ -74,7 +74,7 @@ class LayerGraph:
         return any(box.host for row in self.rows for box in row.boxes)
 
 
-def layer_graph(report: RunReport) -> LayerGraph | None:
+def make_layer_graph(report: RunReport) -> LayerGraph | None:
     """Return the graph of a run; None if it is empty or too large."""
     span = sum(reader - maker for maker, reader in report.edges)
     if not 0 < len(report.layers) <= MAX_LAYERS or span > MAX_SPAN:
@@ -151,7 +151,7 @@ def _path(points: Sequence[tuple[int, int]]) -> str:
 
 
 def _box(layer: LayerReport, report: RunReport, place: tuple[int, int], longest: int) -> Box:
-    share = f"{percent(layer.cycles, report.cycles)}%" if layer.cycles else layer.placement
+    share = f"{format_percent(layer.cycles, report.cycles)}%" if layer.cycles else layer.placement
     return Box(
         index=layer.index,
         x=place[0] - _WIDTH // 2,
@@ -189,8 +189,8 @@ def _facts(layer: LayerReport, report: RunReport) -> Iterator[str]:
     if layer.placement == "host":
         yield f"on the host, {layer.reason}" if layer.reason else "on the host"
     else:
-        yield f"{layer.cycles:,} cycles, {percent(layer.cycles, report.cycles)}% of the run"
+        yield f"{layer.cycles:,} cycles, {format_percent(layer.cycles, report.cycles)}% of the run"
     if causes := describe_core_cycles(layer):
         yield causes
     if layer.saturated:
-        yield f"{plural(layer.saturated, 'value')} saturated"
+        yield f"{format_count(layer.saturated, 'value')} saturated"

@@ -14,12 +14,12 @@ from nmpsim.extras import require_extra
 from nmpsim.report.data import RunReport
 from nmpsim.views.html import compare, tables
 from nmpsim.views.html.figures import MAX_MARKS, Figure
-from nmpsim.views.html.headline import headline, title_of
-from nmpsim.views.html.layer_graph import layer_graph
-from nmpsim.views.html.run_figures import error_figures, run_figures
-from nmpsim.views.outputs import output_lines
+from nmpsim.views.html.headline import choose_title, make_headline
+from nmpsim.views.html.layer_graph import make_layer_graph
+from nmpsim.views.html.run_figures import make_error_figures, make_run_figures
+from nmpsim.views.outputs import describe_output
 from nmpsim.views.progress import ItemProgress
-from nmpsim.views.run_text import run_totals
+from nmpsim.views.run_text import list_run_totals
 
 RenderCallback = Callable[[ItemProgress], None]
 
@@ -44,7 +44,7 @@ def require_html() -> None:
         import vl_convert  # noqa: F401 - likewise
 
 
-def html_page(runs: Mapping[str, RunReport], listener: RenderCallback | None = None) -> str:
+def make_html_page(runs: Mapping[str, RunReport], listener: RenderCallback | None = None) -> str:
     """Return one self-contained HTML report of one or more runs, by name.
 
     Raises
@@ -53,17 +53,17 @@ def html_page(runs: Mapping[str, RunReport], listener: RenderCallback | None = N
         PKG001 if a library is missing, DEV codes if the device of a report is invalid.
     """
     require_html()
-    from nmpsim.views.html.draw import vega_script
+    from nmpsim.views.html.draw import make_vega_script
 
-    names = compare.unique_names([escape_line(name) for name in runs])
+    names = compare.make_names_unique([escape_line(name) for name in runs])
     runs = dict(zip(names, runs.values(), strict=True))
-    errors = {name: list(error_figures(report)) for name, report in runs.items()}
-    figures = {name: list(run_figures(report)) for name, report in runs.items()}
-    changes = compare.change_figure(runs) if len(runs) > 1 else None
+    errors = {name: list(make_error_figures(report)) for name, report in runs.items()}
+    figures = {name: list(make_run_figures(report)) for name, report in runs.items()}
+    changes = compare.make_change_figure(runs) if len(runs) > 1 else None
     every = [*chain(*errors.values(), *figures.values()), *([changes] if changes else [])]
     renderer = FigureRenderer(every, listener)
     page: str = load_template("page.html.jinja").render(
-        title=", ".join(dict.fromkeys(title_of(name, run) for name, run in runs.items())),
+        title=", ".join(dict.fromkeys(choose_title(name, run) for name, run in runs.items())),
         runs=[
             _run_variables(
                 n, name, run, renderer.render(errors[name]), renderer.render(figures[name])
@@ -71,7 +71,7 @@ def html_page(runs: Mapping[str, RunReport], listener: RenderCallback | None = N
             for n, (name, run) in enumerate(runs.items())
         ],
         comparison=_comparison(runs, renderer.render([changes] if changes else [])),
-        vega=vega_script(),
+        vega=make_vega_script(),
     )
     return page
 
@@ -82,10 +82,10 @@ def _comparison(
     if len(runs) < 2:
         return None
     return {
-        "verdicts": compare.verdicts(runs),
-        "totals": compare.totals_table(runs),
-        "settings": compare.settings_table(runs),
-        "layers": compare.layers_table(runs),
+        "verdicts": compare.describe_changes(runs),
+        "totals": compare.make_totals_table(runs),
+        "settings": compare.make_settings_table(runs),
+        "layers": compare.make_layers_table(runs),
         "figures": figures,
     }
 
@@ -103,7 +103,7 @@ class FigureRenderer:
         return [self._render(figure) for figure in figures]
 
     def _render(self, figure: Figure) -> _RenderedFigure:
-        from nmpsim.views.html.draw import compress, render_image
+        from nmpsim.views.html.draw import compress_text, render_image
 
         if self._listener is not None:
             self._listener(ItemProgress(self._done, self._total, figure.title))
@@ -111,7 +111,7 @@ class FigureRenderer:
         id = f"figure-{self._done}"
         if figure.marks > MAX_MARKS:
             return _RenderedFigure(figure, None, None, id)
-        spec = compress(json.dumps(figure.spec, separators=(",", ":")))
+        spec = compress_text(json.dumps(figure.spec, separators=(",", ":")))
         return _RenderedFigure(figure, spec, None if figure.narrow else render_image(figure), id)
 
 
@@ -127,17 +127,17 @@ def _run_variables(
         "id": f"run-{number}",
         "name": name,
         "report": report,
-        "headline": headline(report),
-        "totals": run_totals(report),
-        "outputs": [text for output in report.output_reports for text in output_lines(output)],
-        "graph": layer_graph(report),
-        "slow": tables.slow_table(report),
-        "saturation": tables.saturation_table(report),
-        "placement": tables.placement_table(report),
-        "layers": tables.layer_table(report),
-        "settings": tables.settings_table(report),
-        "sensitivity": tables.sensitivity_table(report),
-        "shadow": tables.shadow_table(report),
+        "headline": make_headline(report),
+        "totals": list_run_totals(report),
+        "outputs": [text for output in report.output_reports for text in describe_output(output)],
+        "graph": make_layer_graph(report),
+        "slow": tables.make_slow_table(report),
+        "saturation": tables.make_saturation_table(report),
+        "placement": tables.make_placement_table(report),
+        "layers": tables.make_layer_table(report),
+        "settings": tables.make_settings_table(report),
+        "sensitivity": tables.make_sensitivity_table(report),
+        "shadow": tables.make_shadow_table(report),
         "errors": errors,
         "figures": figures,
     }

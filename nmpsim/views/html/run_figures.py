@@ -13,20 +13,24 @@ from nmpsim.views.analyses_text import PARTS
 from nmpsim.views.html.figures import (
     ZOOM_HINT,
     Figure,
-    color_scale,
-    cores_of,
-    figure_spec,
-    layer_labels,
-    names_axis,
-    nominal,
-    quantitative,
-    stacked_spec,
-    tooltips,
-    zoom,
+    encode_layers,
+    encode_names,
+    encode_numbers,
+    encode_tooltips,
+    get_core_count,
+    make_color_scale,
+    make_figure_spec,
+    make_layer_labels,
+    make_stacked_spec,
+    make_zoom,
 )
-from nmpsim.views.html.time_figures import gantt, memory, scratchpads
-from nmpsim.views.measures import CORE_CAUSES, PATH_CAUSES, Cause, largest
-from nmpsim.views.text import percent
+from nmpsim.views.html.time_figures import (
+    make_memory_figure,
+    make_scratchpad_figure,
+    make_timeline_figure,
+)
+from nmpsim.views.measures import CORE_CAUSES, PATH_CAUSES, Cause, list_largest
+from nmpsim.views.text import format_percent
 
 _PART_COLORS = {
     "inherited": "#b0b7bf",
@@ -37,10 +41,10 @@ _PART_COLORS = {
 }
 
 
-def error_figures(report: RunReport) -> Iterator[Figure]:
+def make_error_figures(report: RunReport) -> Iterator[Figure]:
     """Yield the figure of each layer's error by source, if the report has a shadow."""
     layers = report.shadow.layers if report.shadow is not None else ()
-    labels = layer_labels(report)
+    labels = make_layer_labels(report)
     values = [
         {
             "layer": labels[layer.index],
@@ -57,16 +61,16 @@ def error_figures(report: RunReport) -> Iterator[Figure]:
     if not values:
         return
     part_colors = {words: _PART_COLORS[part] for part, words in PARTS.items()}
-    spec = figure_spec(
+    spec = make_figure_spec(
         values,
         240,
         mark={"type": "bar"},
         encoding={
-            "x": names_axis("layer"),
-            "y": quantitative("mean", "mean error, units of the last place"),
-            "color": nominal("part", "part", scale=color_scale(part_colors)),
+            "x": encode_layers("layer"),
+            "y": encode_numbers("mean", "mean error, units of the last place"),
+            "color": encode_names("part", "part", scale=make_color_scale(part_colors)),
             "order": {"field": "order", "type": "quantitative"},
-            "tooltip": tooltips(values, "layer", "part", "mean", "worst"),
+            "tooltip": encode_tooltips(values, "layer", "part", "mean", "worst"),
         },
     )
     text = (
@@ -78,29 +82,29 @@ def error_figures(report: RunReport) -> Iterator[Figure]:
     yield Figure("Errors by layer and source", text, spec)
 
 
-def run_figures(report: RunReport) -> Iterator[Figure]:
+def make_run_figures(report: RunReport) -> Iterator[Figure]:
     """Yield every figure for which the report has data."""
     if any(sum(layer.core_cycles.values()) for layer in report.layers):
         yield _cause_figure(report)
     if any(report.critical_path.values()):
         yield _path_figure(report)
     if any(layer.macs and layer.cycles for layer in report.layers):
-        yield roofline(report, from_settings(report.device))
+        yield make_roofline_figure(report, from_settings(report.device))
     if any(layer.saturated for layer in report.layers):
-        yield saturation_map(report)
+        yield make_saturation_figure(report)
     if report.timeline is not None and report.timeline.spans:
-        yield gantt(report, report.timeline)
+        yield make_timeline_figure(report, report.timeline)
     if any(block.kind != "program" for block in report.memory):
-        yield memory(report)
+        yield make_memory_figure(report)
     if report.scratchpads:
-        yield scratchpads(report)
+        yield make_scratchpad_figure(report)
     for one in report.histograms:
         yield _histogram(report, one)
 
 
 def _cause_figure(report: RunReport) -> Figure:
     text = "Cycles of each layer, divided by what its cores did."
-    title, cores = "Cycles by layer and cause", cores_of(report)
+    title, cores = "Cycles by layer and cause", get_core_count(report)
     found = [layer.core_cycles for layer in report.layers]
     spec = _bars(report, found, CORE_CAUSES, "cycles, mean of all cores", cores)
     return Figure(title, text, spec)
@@ -109,8 +113,8 @@ def _cause_figure(report: RunReport) -> Figure:
 def _path_figure(report: RunReport) -> Figure:
     total = sum(report.critical_path.values())
     shares = [
-        f"{percent(n, total)}% {PATH_CAUSES[name].meaning}"
-        for name, n in largest(report.critical_path)
+        f"{format_percent(n, total)}% {PATH_CAUSES[name].meaning}"
+        for name, n in list_largest(report.critical_path)
     ]
     text = f"Causes on the critical path of each layer. Of the run: {'; '.join(shares)}."
     found = [layer.critical_path for layer in report.layers]
@@ -132,23 +136,23 @@ def _bars(
             "meaning": cause.meaning,
             "order": order,
             "cycles": count if cores is None else round(count / cores, 1),
-            "share": f"{percent(count, sum(found.values()))}%",
+            "share": f"{format_percent(count, sum(found.values()))}%",
         }
-        for found, label in zip(cycles, layer_labels(report), strict=True)
+        for found, label in zip(cycles, make_layer_labels(report), strict=True)
         for order, (name, cause) in enumerate(causes.items())
         if (count := found.get(name, 0))
     ]
     colors = {one.title: one.color for one in causes.values()}
-    return figure_spec(
+    return make_figure_spec(
         values,
         320,
         mark={"type": "bar"},
         encoding={
-            "x": names_axis("layer"),
-            "y": quantitative("cycles", title),
-            "color": nominal("cause", "cause", scale=color_scale(colors)),
+            "x": encode_layers("layer"),
+            "y": encode_numbers("cycles", title),
+            "color": encode_names("cause", "cause", scale=make_color_scale(colors)),
             "order": {"field": "order", "type": "quantitative"},
-            "tooltip": tooltips(
+            "tooltip": encode_tooltips(
                 values, "layer", "cause", "meaning", "cycles", share="share of the layer"
             ),
         },
@@ -167,22 +171,22 @@ def _histogram(report: RunReport, one: Histogram) -> Figure:
         if count
     ]
     ends = [one.low, one.low + one.width * len(one.counts)]
-    spec = figure_spec(
+    spec = make_figure_spec(
         values,
         180,
         mark={"type": "bar", "binSpacing": 0, "color": "#0072b2", "minBandSize": 1},
         encoding={
-            "x": quantitative("low", "stored value", bin="binned")
+            "x": encode_numbers("low", "stored value", bin="binned")
             | {"scale": {"domain": ends, "nice": False}},
             "x2": {"field": "high"},
-            "y": quantitative("count", "values", scale={"type": "symlog"}),
-            "tooltip": tooltips(values, low="from", high="below", count="values"),
+            "y": encode_numbers("count", "values", scale={"type": "symlog"}),
+            "tooltip": encode_tooltips(values, low="from", high="below", count="values"),
         },
     )
     lost = f"; {one.not_finite:,} infinite or NaN" if one.not_finite else ""
     type = layer.elem if layer.scale is None else f"{layer.elem}, scale {layer.scale:.6g}"
     text = f"{sum(one.counts):,} values of {type}{lost}; counts on a logarithmic axis."
-    return Figure(f"Values of {layer_labels(report)[one.index]}", text, spec, narrow=True)
+    return Figure(f"Values of {make_layer_labels(report)[one.index]}", text, spec, narrow=True)
 
 
 _BOUND_COLORS = {"compute": "#0072b2", "memory": "#d55e00", "none": "#7f7f7f"}
@@ -190,7 +194,7 @@ _MARGIN = 1.6
 """Margin of the axes as a factor."""
 
 
-def roofline(report: RunReport, device: DeviceConfig) -> Figure:
+def make_roofline_figure(report: RunReport, device: DeviceConfig) -> Figure:
     """Return a figure with a point per layer with MACs, and the roof."""
     points = [
         {
@@ -200,7 +204,7 @@ def roofline(report: RunReport, device: DeviceConfig) -> Figure:
             "bound": layer.bound.kind,
             "cycles": layer.cycles,
         }
-        for layer, label in zip(report.layers, layer_labels(report), strict=True)
+        for layer, label in zip(report.layers, make_layer_labels(report), strict=True)
         if layer.macs and layer.cycles
     ]
     wide = all(layer.elem == "i16" for layer in report.layers if layer.macs)
@@ -212,7 +216,7 @@ def roofline(report: RunReport, device: DeviceConfig) -> Figure:
         f" on the right. Larger points are slower layers. {ZOOM_HINT}"
     )
     layers = [_roof(x, y, peak, bandwidth), _dots(points, x, y)]
-    return Figure("Roofline", text, figure_spec(points, 380, layer=layers))
+    return Figure("Roofline", text, make_figure_spec(points, 380, layer=layers))
 
 
 def _axis(field: str, title: str, points: list[dict[str, Any]], corner: float) -> dict[str, Any]:
@@ -220,7 +224,7 @@ def _axis(field: str, title: str, points: list[dict[str, Any]], corner: float) -
     values = [corner, *(point[field] for point in points)]
     domain = [min(values) / _MARGIN, max(values) * _MARGIN]
     scale = {"type": "log", "nice": False, "domain": domain}
-    return quantitative(field, title, scale=scale)
+    return encode_numbers(field, title, scale=scale)
 
 
 def _roof(x: dict[str, Any], y: dict[str, Any], peak: int, bandwidth: int) -> dict[str, Any]:
@@ -235,15 +239,16 @@ def _roof(x: dict[str, Any], y: dict[str, Any], peak: int, bandwidth: int) -> di
 
 def _dots(points: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
     return {
-        "params": [zoom("x", "y")],
+        "params": [make_zoom("x", "y")],
         "mark": {"type": "point", "filled": True, "opacity": 0.7, "clip": True},
         "encoding": {
             "x": x,
             "y": y,
-            "color": nominal("bound", "limited by", scale=color_scale(_BOUND_COLORS)),
-            "shape": nominal("bound", "limited by", scale={"domain": list(_BOUND_COLORS)}),
-            "size": quantitative("cycles", "cycles", scale={"range": [30, 400]}) | {"legend": None},
-            "tooltip": tooltips(
+            "color": encode_names("bound", "limited by", scale=make_color_scale(_BOUND_COLORS)),
+            "shape": encode_names("bound", "limited by", scale={"domain": list(_BOUND_COLORS)}),
+            "size": encode_numbers("cycles", "cycles", scale={"range": [30, 400]})
+            | {"legend": None},
+            "tooltip": encode_tooltips(
                 points,
                 "layer",
                 speed="MACs/cycle",
@@ -264,11 +269,11 @@ _LABEL_WIDTH = 200
 """Width of labels in pixels, which aligns the axes."""
 
 
-def saturation_map(report: RunReport) -> Figure:
+def make_saturation_figure(report: RunReport) -> Figure:
     """Return the figure; layers with the same number of channels share an axis."""
     values = [
         cell
-        for layer, label in zip(report.layers, layer_labels(report), strict=True)
+        for layer, label in zip(report.layers, make_layer_labels(report), strict=True)
         if layer.saturated
         for cell in _cells(layer, label)
     ]
@@ -280,25 +285,25 @@ def saturation_map(report: RunReport) -> Figure:
         "Saturated values by channel; layers without saturation are omitted. Layers with the same"
         " number of channels share an axis."
     )
-    return Figure("Saturation by layer and channel", text, stacked_spec(values, parts))
+    return Figure("Saturation by layer and channel", text, make_stacked_spec(values, parts))
 
 
 def _part(values: list[dict[str, Any]], channels: int, rows: int) -> dict[str, Any]:
     """Return the chart of the layers with a number of channels."""
-    layer = names_axis("layer")
+    layer = encode_layers("layer")
     layer["axis"] |= {"minExtent": _LABEL_WIDTH}
     return {
         "transform": [{"filter": f"datum.of === {channels}"}],
         "height": _ROW_HEIGHT * rows,
         "mark": {"type": "rect"},
         "encoding": {
-            "x": quantitative("first", f"channel, of {channels:,}")
+            "x": encode_numbers("first", f"channel, of {channels:,}")
             | {"scale": {"domain": [0, channels], "nice": False}, "axis": {"tickMinStep": 1}},
             "x2": {"field": "until"},
             "y": layer,
-            "color": quantitative("share", "% saturated")
+            "color": encode_numbers("share", "% saturated")
             | {"scale": {"type": "symlog", "constant": 0.01, "range": _COLORS}},
-            "tooltip": tooltips(
+            "tooltip": encode_tooltips(
                 values,
                 "layer",
                 "channels",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import attrs
 
 from nmpsim.report.data import LayerReport, RunReport, Saturation
-from nmpsim.views.analyses_text import SHADOW_ERRORS, sensitivity_measures
+from nmpsim.views.analyses_text import SHADOW_ERRORS, make_sensitivity_measures
 from nmpsim.views.device_table import SETTING_MEASURES, list_settings
 from nmpsim.views.measures import (
     INDEX,
@@ -16,11 +16,11 @@ from nmpsim.views.measures import (
     Cell,
     Measure,
     Number,
-    layer_columns,
-    placement,
-    share,
+    list_layer_columns,
+    make_placement_cell,
+    make_share_cell,
 )
-from nmpsim.views.text import elem_text
+from nmpsim.views.text import format_elem
 
 MAX_SLOW = 12
 """Slowest layers that are listed."""
@@ -39,18 +39,20 @@ def make_table(rows: Iterable[object], *measures: Measure) -> Table:
     return Table(measures, tuple(tuple(one.cell(row) for one in measures) for row in rows))
 
 
-def layer_table(report: RunReport) -> Table:
+def make_layer_table(report: RunReport) -> Table:
     """Return a table with a row per layer."""
-    return make_table(report.layers, *layer_columns(report, "page"))
+    return make_table(report.layers, *list_layer_columns(report, "page"))
 
 
-def slow_table(report: RunReport) -> Table:
+def make_slow_table(report: RunReport) -> Table:
     """Return a table of the slowest layers: bounds and causes of core cycles."""
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]
-    return make_table([layer for layer in slow if layer.cycles], *layer_columns(report, "slowest"))
+    return make_table(
+        [layer for layer in slow if layer.cycles], *list_layer_columns(report, "slowest")
+    )
 
 
-def saturation_table(report: RunReport) -> Table:
+def make_saturation_table(report: RunReport) -> Table:
     """Return a table of saturated values by layer, stage and side."""
     return make_table(
         ((layer, one) for layer in report.layers for one in layer.saturation if not one.wanted),
@@ -59,7 +61,7 @@ def saturation_table(report: RunReport) -> Table:
         Number("saturated", _stage_count, meaning="number of values"),
         Number(
             "% saturated",
-            lambda row: share(row[1].count, row[0].elements),
+            lambda row: make_share_cell(row[1].count, row[0].elements),
             meaning="share of the layer's results",
         ),
         *(one.at(1) for one in _EXTENT),
@@ -101,16 +103,16 @@ _EXTENT = (
 """Measures of the values that saturated at one stage, on one side: where, and how far."""
 
 
-def placement_table(report: RunReport) -> Table:
+def make_placement_table(report: RunReport) -> Table:
     """Return a table of operations by element type, placement and reason."""
     groups: dict[tuple[str, str, str, str], list[LayerReport]] = {}
     for layer in report.layers:
-        key = (layer.placement, layer.operation, elem_text(layer.elem), layer.reason)
+        key = (layer.placement, layer.operation, format_elem(layer.elem), layer.reason)
         groups.setdefault(key, []).append(layer)
     return make_table(
         (
             {
-                "on": placement(place),
+                "on": make_placement_cell(place),
                 "operation": operation,
                 "type": elem,
                 "because": reason,
@@ -127,27 +129,29 @@ def placement_table(report: RunReport) -> Table:
         LAYER_MEASURES["MACs"],
         Number("cycles", meaning="cycles of these layers; none of the device on the host"),
         Number(
-            "time %", lambda row: share(row["cycles"], report.cycles), meaning="share of all cycles"
+            "time %",
+            lambda row: make_share_cell(row["cycles"], report.cycles),
+            meaning="share of all cycles",
         ),
         Measure("because", meaning="reason for the host"),
     )
 
 
-def settings_table(report: RunReport) -> Table:
+def make_settings_table(report: RunReport) -> Table:
     """Return a table of the settings of the device with their sources."""
     return make_table(list_settings(report.device, report.sources), *SETTING_MEASURES)
 
 
-def sensitivity_table(report: RunReport) -> Table | None:
+def make_sensitivity_table(report: RunReport) -> Table | None:
     """Return the table of the cycles' sensitivity to assumed settings; None if not measured."""
     if report.sensitivity is None:
         return None
     effect = Number("effect", meaning="larger change, as a share of the cycles")
     found = report.sensitivity
-    return make_table(found.effects, *sensitivity_measures(found), effect)
+    return make_table(found.effects, *make_sensitivity_measures(found), effect)
 
 
-def shadow_table(report: RunReport) -> Table | None:
+def make_shadow_table(report: RunReport) -> Table | None:
     """Return the table of each layer's errors against the shadow; None without a shadow run."""
     if report.shadow is None:
         return None

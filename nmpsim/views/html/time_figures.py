@@ -12,16 +12,16 @@ from nmpsim.report.data import RunReport
 from nmpsim.views.html.figures import (
     ZOOM_HINT,
     Figure,
-    color_scale,
-    cores_of,
-    figure_spec,
-    layer_labels,
-    nominal,
-    quantitative,
-    tooltips,
-    zoom,
+    encode_names,
+    encode_numbers,
+    encode_tooltips,
+    get_core_count,
+    make_color_scale,
+    make_figure_spec,
+    make_layer_labels,
+    make_zoom,
 )
-from nmpsim.views.text import bytes_text
+from nmpsim.views.text import format_bytes
 
 _UNIT_COLORS = {"load": "#e69f00", "store": "#cc79a7", "mac": "#0072b2", "vector": "#56b4e9"}
 _KIND_COLORS = {"input": "#009e73", "output": "#d55e00", "activation": "#56b4e9"}
@@ -32,9 +32,9 @@ _NAMES_ROW = "layer"
 """Row above core 0, with names of layers."""
 
 
-def gantt(report: RunReport, timeline: Timeline) -> Figure:
+def make_timeline_figure(report: RunReport, timeline: Timeline) -> Figure:
     """Return the timeline of units, with layers in the background."""
-    labels = layer_labels(report)
+    labels = make_layer_labels(report)
     values = [
         {
             "core": span.core,
@@ -47,10 +47,12 @@ def gantt(report: RunReport, timeline: Timeline) -> Figure:
         for span in timeline.spans
     ]
     values.sort(key=lambda one: (one["unit"], one["busy"]))  # equal styles are joined
-    cores = range(max(cores_of(report), 1 + max(span.core for span in timeline.spans)))
+    cores = range(max(get_core_count(report), 1 + max(span.core for span in timeline.spans)))
     times = _layer_times(report, labels)
     behind = {"data": {"values": times}, "layer": [_bands(times), _names()]}
-    spec = figure_spec(values, max(80, 20 * len(cores) + 20), layer=[behind, _bars(values, cores)])
+    spec = make_figure_spec(
+        values, max(80, 20 * len(cores) + 20), layer=[behind, _bars(values, cores)]
+    )
     joined = f"Pauses of up to {timeline.resolution} cycles are drawn as paler work. "
     pauses = joined if timeline.resolution else ""
     text = f"Activity of each unit of each core; stripes are layers. {pauses}{ZOOM_HINT}"
@@ -59,18 +61,18 @@ def gantt(report: RunReport, timeline: Timeline) -> Figure:
 
 def _bars(values: list[dict[str, Any]], cores: range) -> dict[str, Any]:
     return {
-        "params": [zoom("x")],
+        "params": [make_zoom("x")],
         "mark": {"type": "bar", "clip": True},
         "encoding": {
-            "x": quantitative("begin", "cycle", scale={"nice": False}),
+            "x": encode_numbers("begin", "cycle", scale={"nice": False}),
             "x2": {"field": "end"},
-            "y": nominal("core", "core", scale={"domain": [_NAMES_ROW, *cores]})
+            "y": encode_names("core", "core", scale={"domain": [_NAMES_ROW, *cores]})
             | {"type": "ordinal"},
             "yOffset": {"field": "unit", "sort": list(UNITS)},
-            "color": nominal("unit", "unit", scale=color_scale(_UNIT_COLORS)),
-            "opacity": quantitative("busy", "share of busy time")
+            "color": encode_names("unit", "unit", scale=make_color_scale(_UNIT_COLORS)),
+            "opacity": encode_numbers("busy", "share of busy time")
             | {"scale": {"domain": [0, 1], "range": [0.15, 1]}, "legend": None},
-            "tooltip": tooltips(
+            "tooltip": encode_tooltips(
                 values,
                 "core",
                 "unit",
@@ -102,10 +104,10 @@ def _bands(times: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "mark": {"type": "rect", "clip": True},
         "encoding": {
-            "x": quantitative("begin", "cycle"),
+            "x": encode_numbers("begin", "cycle"),
             "x2": {"field": "end"},
             "fill": shaded | {"scale": {"domain": [0, 1], "range": ["#eef1f4", "#ffffff"]}},
-            "tooltip": tooltips(times, "layer", begin="from", end="to"),
+            "tooltip": encode_tooltips(times, "layer", begin="from", end="to"),
         },
     }
 
@@ -127,10 +129,10 @@ def _names() -> dict[str, Any]:
     }
 
 
-def memory(report: RunReport) -> Figure:
+def make_memory_figure(report: RunReport) -> Figure:
     """Return the figure of the contents of read-write DRAM over layers."""
     ends = _ends(report)
-    labels = layer_labels(report)
+    labels = make_layer_labels(report)
     blocks = [block for block in report.memory if block.kind != "program"]
     base = min(block.address for block in blocks)
     values = [
@@ -141,25 +143,25 @@ def memory(report: RunReport) -> Figure:
             "until": block.last + 1,
             "low": (block.address - base) / 1024,
             "high": (block.address - base + block.nbytes) / 1024,
-            "size": bytes_text(block.nbytes),
+            "size": format_bytes(block.nbytes),
             "layers": _between(labels, block.first, block.last),
             "cycles": f"{ends[block.first - 1] if 0 < block.first <= len(ends) else 0:,} to"
             f" {ends[block.last] if block.last < len(ends) else report.device_cycles:,}",
         }
         for block in blocks
     ]
-    tips = tooltips(
+    tips = encode_tooltips(
         values, name="tensor", kind="kind", size="size", layers="layers", cycles="cycles"
     )
-    spec = _block_spec(values, quantitative("low", f"KiB from {base:#x}"), _KIND_COLORS, tips)
+    spec = _block_spec(values, encode_numbers("low", f"KiB from {base:#x}"), _KIND_COLORS, tips)
     text = "Contents of read-write DRAM, from the first use to the last."
     return Figure("Memory over time", text, spec)
 
 
-def scratchpads(report: RunReport) -> Figure:
+def make_scratchpad_figure(report: RunReport) -> Figure:
     """Return the figure of the contents of scratchpads by layer."""
     size = from_settings(report.device).scratchpad_bytes
-    cores, labels = cores_of(report), layer_labels(report)
+    cores, labels = get_core_count(report), make_layer_labels(report)
     values = [
         {
             "layer": labels[block.layer],
@@ -168,23 +170,23 @@ def scratchpads(report: RunReport) -> Figure:
             "until": block.layer + 1,
             "low": block.begin / 1024,
             "high": block.end / 1024,
-            "size": bytes_text(block.end - block.begin),
+            "size": format_bytes(block.end - block.begin),
             "cores": block.cores,
             "share": round(block.cores / cores, 3),
         }
         for block in report.scratchpads
     ]
-    height = quantitative("low", "KiB of a scratchpad") | {
+    height = encode_numbers("low", "KiB of a scratchpad") | {
         "scale": {"domain": [0, size / 1024], "nice": False}
     }
-    opacity = quantitative("share", "share of the cores") | {
+    opacity = encode_numbers("share", "share of the cores") | {
         "scale": {"domain": [0, 1], "range": [0.3, 1]},
         "legend": None,
     }
-    tips = tooltips(values, "layer", "kind", "size", "cores")
+    tips = encode_tooltips(values, "layer", "kind", "size", "cores")
     spec = _block_spec(values, height, _HELD_COLORS, tips, opacity=opacity)
     text = (
-        f"Contents of the scratchpads of {bytes_text(size)} by layer: loaded data, results and"
+        f"Contents of the scratchpads of {format_bytes(size)} by layer: loaded data, results and"
         " sums. Paler areas are used by fewer cores; free space allows larger tiles."
     )
     return Figure("Scratchpads over time", text, spec)
@@ -198,11 +200,11 @@ def _block_spec(
     **more: Any,
 ) -> dict[str, Any]:
     """Return blocks of memory: layers to the right, addresses upwards, colors by contents."""
-    layers = quantitative("first", "layer, in the order of the run") | {
+    layers = encode_numbers("first", "layer, in the order of the run") | {
         "scale": {"nice": False},
         "axis": {"tickMinStep": 1, "format": "d"},
     }
-    return figure_spec(
+    return make_figure_spec(
         values,
         320,
         mark={"type": "rect", "stroke": "white", "strokeWidth": 0.6},
@@ -211,7 +213,7 @@ def _block_spec(
             "x2": {"field": "until"},
             "y": height,
             "y2": {"field": "high"},
-            "color": nominal("kind", "holds", scale=color_scale(colors)),
+            "color": encode_names("kind", "holds", scale=make_color_scale(colors)),
             **more,
             "tooltip": tooltip,
         },

@@ -13,7 +13,7 @@ from nmpsim.analysis.diff import (
 )
 from nmpsim.analysis.difference import Tolerance
 from nmpsim.diagnostics import UserError
-from nmpsim.views.console import text_of
+from nmpsim.views.console import render_text
 from nmpsim.views.diff_text import print_run_difference
 
 RNG = np.random.default_rng(5)
@@ -216,5 +216,5 @@ def test_a_float_result_that_the_first_run_lacks_before_the_first_difference():
     ):
         found = compare_runs(keyed(first), keyed(second))
         assert run_document(found)["float_unknown"] == expected
-        lines = text_of(partial(print_run_difference, found))
+        lines = render_text(partial(print_run_difference, found))
         assert ("the first run lacks the float32 result" in lines) == bool(expected)

@@ -25,7 +25,7 @@ from nmpsim.diagnostics import UserError
 from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.json import report_schema, to_json
 from nmpsim.views.analyses_text import print_shadow
-from nmpsim.views.console import text_of
+from nmpsim.views.console import render_text
 
 DIGITS = Path(__file__).parents[3] / "programs" / "digits"
 CONFIG = attrs.evolve(nmpsim.default_device(), cores_count=4)
@@ -111,7 +111,7 @@ def test_the_text_tells_the_parts_and_marks_the_weakest(digits: Bundle) -> None:
     report = digit_report(digits, DIGITS / "float_weights.npz")
     assert report.shadow is not None
     shadow = report.shadow
-    text = text_of(lambda console: print_shadow(shadow, console))
+    text = render_text(lambda console: print_shadow(shadow, console))
     for title in ("accumulated", "isolated", "rounding only", "bias only"):
         assert title in text
     for part in ("inherited", "bias", "weights", "saturation", "rescale"):
@@ -127,7 +127,7 @@ def test_the_text_without_float_weights_says_so(digits: Bundle) -> None:
     report = digit_report(digits, None)
     assert report.shadow is not None
     shadow = report.shadow
-    text = text_of(lambda console: print_shadow(shadow, console))
+    text = render_text(lambda console: print_shadow(shadow, console))
     assert "without --float-weights only rounding and saturation are measured" in text
     assert "rounding only" in text
     assert "inherited" not in text
@@ -138,7 +138,7 @@ def test_the_text_fits_80_columns(digits: Bundle) -> None:
     report = digit_report(digits, DIGITS / "float_weights.npz")
     assert report.shadow is not None
     shadow = report.shadow
-    text = text_of(lambda console: print_shadow(shadow, console), width=80)
+    text = render_text(lambda console: print_shadow(shadow, console), width=80)
     tables = [line for line in text.splitlines() if "float weights from" not in line]
     assert max(map(len, tables)) <= 80
 

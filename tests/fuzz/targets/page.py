@@ -6,7 +6,7 @@ import hashlib
 from functools import cache
 from html.parser import HTMLParser
 
-from nmpsim.views.html import draw, html_page
+from nmpsim.views.html import draw, make_html_page
 
 from ..mutate import json_bytes_changed
 from ..target import CORPUS, Target, refusals
@@ -48,7 +48,7 @@ def plain() -> _Elements:
     for name in HARMLESS:
         seed = (CORPUS / "report" / name).read_bytes()
         for names in (("a",), ("a", "b")):
-            one = elements(html_page(dict.fromkeys(names, report.read(seed))))
+            one = elements(make_html_page(dict.fromkeys(names, report.read(seed))))
             found.names |= one.names
             found.attributes |= one.attributes
     return found
@@ -62,7 +62,7 @@ def run(data: bytes) -> None:
         with refusals("REPORT", "FILE001", "DEV"):
             one = report.read(data)
             for runs in ({"a": one}, {"a": one, "<b>": one}):
-                made = elements(html_page(runs))
+                made = elements(make_html_page(runs))
                 # A stopped run's page has what no harmless one has.
                 assert made.names <= plain().names | {"strong", "p", "code"}, made.names
                 assert made.attributes <= plain().attributes, made.attributes
