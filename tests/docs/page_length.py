@@ -12,7 +12,7 @@ GENERATED_TABLES = {
     "report.md": ("| field | meaning |",),
     "device-file.md": ("| section | key | default | allowed | meaning |",),
     "errors.md": ("| code | meaning |",),
-    "numerics.md": ("| vectors | cases | elements |", "| what differs |"),
+    "numerics.md": ("| `--numerics` |", "| vectors | cases | elements |", "| what differs |"),
     "mutation.md": ("| module | tried | equivalent | killed | survived |",),
 }
 """Page -> header rows of its tables that tests compare with the code or with recorded vectors."""
