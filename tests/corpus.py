@@ -1,4 +1,4 @@
-"""Recorded programs that tests share: each is parsed once per worker and compiled once per session.
+"""Programs that tests share: parsed once per worker, compiled and run once per session.
 
 ``conftest.py`` names the session's folder in the environment; workers of pytest-xdist inherit it.
 """
@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import attrs
+import numpy as np
 
 import nmpsim
 from nmpsim.atomic import write_file
@@ -18,6 +23,7 @@ from nmpsim.lir.constants import attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.verify import verify
+from nmpsim.report.data import RunReport
 
 FOLDER = "NMPSIM_TEST_CORPUS"
 """Environment variable with the session's folder of compiled programs."""
@@ -45,10 +51,59 @@ def compiled(text: Path, **options: Any) -> Bundle:
 
 def image_of(text: Path, **options: Any) -> bytes:
     """Return a bundle's bytes, compiled by whichever worker asks for it first."""
-    key = repr((str(text), sorted(options.items())))
-    path = Path(os.environ[FOLDER]) / hashlib.sha256(key.encode()).hexdigest()
-    if not path.exists():
+    return file_of(text, **options).read_bytes()
+
+
+def file_of(text: Path, **options: Any) -> Path:
+    """Return the session's file of a bundle."""
+
+    def compile_text() -> bytes:
         program = nmpsim.compile(text, weights_of(text), **options)
         assert program.warnings == ()
-        write_file(path, lambda file: file.write(program.image))
-    return path.read_bytes()
+        return program.image
+
+    given = {name: value for name, value in options.items() if value not in (None, {})}
+    return _shared_file((str(text), sorted(given.items())), compile_text)
+
+
+def report_of(text: Path, cores: int, **options: Any) -> RunReport:
+    """Return the report of a recorded program on its recorded inputs, with all layers' outputs.
+
+    The program is compiled for the default device with another number of cores, loaded from a
+    file, and run on the compiled engine by whichever worker asks first.
+    """
+    config = attrs.evolve(nmpsim.default_device(), cores_count=cores)
+
+    def run() -> bytes:
+        bundle = nmpsim.load(file_of(text, device=config, **options))
+        report = device_of(cores).run(bundle, inputs_of(text), save_layers=True)
+        return pickle.dumps(report)
+
+    path = _shared_file(("report", str(text), cores, sorted(options.items())), run)
+    report: RunReport = pickle.loads(path.read_bytes())
+    return report
+
+
+@cache
+def device_of(cores: int) -> nmpsim.Device:
+    """Return the default device with another number of cores."""
+    return nmpsim.Device(attrs.evolve(nmpsim.default_device(), cores_count=cores))
+
+
+def inputs_of(text: Path) -> dict[str, Any]:
+    """Return the recorded inputs of a program by name."""
+    with np.load(weights_of(text)) as archive:
+        return {
+            key.removeprefix("input/"): archive[key]
+            for key in archive.files
+            if key.startswith("input/")
+        }
+
+
+def _shared_file(key: object, make: Callable[[], bytes]) -> Path:
+    """Return a file of the session's folder, written by whichever worker asks for it first."""
+    path = Path(os.environ[FOLDER]) / hashlib.sha256(repr(key).encode()).hexdigest()
+    if not path.exists():
+        contents = make()
+        write_file(path, lambda file: file.write(contents))
+    return path

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from corpus import compiled
 
 import nmpsim
 from nmpsim.analysis.memory_map import memory_map
@@ -21,8 +22,7 @@ ASSEMBLY = """
 
 @pytest.fixture(scope="module")
 def blocks():
-    compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
-    bundle = bundle_from_bytes(compiled.image)
+    bundle = compiled(DIGITS / "digits.lir.txt")
     return {block.name: block for block in memory_map(bundle)}
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus import compiled
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
 from nmpsim.core.state import WORK
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -73,8 +73,7 @@ def test_joining_ends_where_layers_and_units_differ():
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
 def test_the_busy_cycles_are_those_of_the_report(engine):
-    compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
-    bundle = bundle_from_bytes(compiled.image)
+    bundle = compiled(DIGITS / "digits.lir.txt")
     recorder = nmpsim.TimelineRecorder()
     image = np.load(DIGITS / "images" / "7.npy")
     report = nmpsim.Device(engine=engine).run(bundle, {"data": image}, work=recorder)

@@ -11,8 +11,8 @@ import attrs
 import numpy as np
 import pytest
 from click.testing import Result
+from corpus import image_of
 
-import nmpsim
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
 from nmpsim.core.limits import TimeBudget
@@ -39,7 +39,7 @@ def loop(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("limits") / "digits.bin"
-    nmpsim.save(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), path)
+    path.write_bytes(image_of(DIGITS / "digits.lir.txt"))
     return path
 
 

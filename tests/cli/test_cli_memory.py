@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus import image_of
 
-import nmpsim
 from nmpsim.cli.guard import run_guarded
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -22,7 +22,7 @@ SEVEN = DIGITS / "images" / "7.npy"
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("digits") / "digits.bin"
-    nmpsim.save(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), path)
+    path.write_bytes(image_of(DIGITS / "digits.lir.txt"))
     return path
 
 

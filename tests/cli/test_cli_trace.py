@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from corpus import image_of
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "programs" / "digits"
@@ -12,10 +13,9 @@ DIGITS = ROOT / "programs" / "digits"
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory):
-    import nmpsim
 
     path = tmp_path_factory.mktemp("a net") / "digits.bin"
-    nmpsim.save(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), path)
+    path.write_bytes(image_of(DIGITS / "digits.lir.txt"))
     return path
 
 

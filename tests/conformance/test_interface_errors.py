@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from corpus import image_of
 from recorded_programs import Recorded, Recording
 
 import nmpsim
@@ -22,8 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @pytest.fixture
 def bundle(shared: Path, tmp_path: Path) -> Bundle:
-    compiled = nmpsim.compile(PROGRAM.text, PROGRAM.beside("npz"), device=CONFIG)
-    nmpsim.save(compiled, tmp_path / "net.bin")
+    (tmp_path / "net.bin").write_bytes(image_of(PROGRAM.text, device=CONFIG))
     return nmpsim.load(tmp_path / "net.bin")
 
 

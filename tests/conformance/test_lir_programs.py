@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 import pytest
-from corpus import image_of
+from corpus import device_of, image_of, report_of
 from recorded_programs import CPU_FLAVOURS, Recorded, Recording, int8_programs, programs, same
 from tiers import (
     each_value,
@@ -28,15 +26,10 @@ CORES = (1, 4, 32)
 Array = np.ndarray[Any, Any]
 
 
-@cache
-def device(cores: int) -> nmpsim.Device:
-    return nmpsim.Device(attrs.evolve(nmpsim.default_device(), cores_count=cores))
-
-
 def built(program: Recorded, cores: int, fuse: bool, folder: Path) -> Bundle:
     """Return the compiled program, loaded from a file as a user does."""
     path = folder / "net.bin"
-    path.write_bytes(image_of(program.text, device=device(cores).config, fuse=fuse, **tiling()))
+    path.write_bytes(image_of(program.text, device=device_of(cores).config, fuse=fuse, **tiling()))
     return nmpsim.load(path)
 
 
@@ -61,14 +54,13 @@ def test_the_folder_has_the_programs(shared: Path) -> None:
     ("name", "cores", "fuse"),
     each_value(product(int8_programs(), CORES, (False, True)), parts_and_settings),
 )
-def test_int8_program(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
+def test_int8_program(name: str, cores: int, fuse: bool) -> None:
     recording = Recording(Recorded(name))
     expected = recording.comparable()
     defined = set(expected.values())
     incomplete = {k for k in recording.activations() if k not in defined}
     assert len(recording.incomplete) == len(incomplete) == (1 if "minimob" in name else 0)
-    bundle = built(recording.program, cores, fuse, tmp_path)
-    report = device(cores).run(bundle, recording.inputs(), save_layers=True)
+    report = report_of(recording.program.text, cores, fuse=fuse, **tiling())
     assert report.trap is None
     taken_in = {n for layer in report.layers for n in layer.fused[:-1]}
     assert fuse or not taken_in
@@ -85,8 +77,10 @@ def test_int8_program(name: str, cores: int, fuse: bool, tmp_path: Path) -> None
 def test_a_second_run_takes_as_long(name: str, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))
     bundle = built(recording.program, 32, True, tmp_path)
-    runs = [device(32).run(bundle, recording.inputs(), save_layers=s) for s in (True, False, False)]
-    fresh = nmpsim.Device(device(32).config).run(bundle, recording.inputs())
+    runs = [
+        device_of(32).run(bundle, recording.inputs(), save_layers=s) for s in (True, False, False)
+    ]
+    fresh = nmpsim.Device(device_of(32).config).run(bundle, recording.inputs())
     for report in (*runs[1:], fresh):
         assert report.cycles == runs[0].cycles
         assert report.layers == runs[0].layers
@@ -119,7 +113,7 @@ def test_all_images(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
 
 def run_image(bundle: Bundle, cores: int, image: Array) -> RunReport:
     (tensor,) = bundle.metadata.inputs
-    return device(cores).run(bundle, {tensor.name: image.reshape(tensor.shape)})
+    return device_of(cores).run(bundle, {tensor.name: image.reshape(tensor.shape)})
 
 
 def test_real_programs_are_there(shared: Path) -> None:

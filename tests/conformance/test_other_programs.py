@@ -5,19 +5,15 @@ Float operations of a program that was not quantized as a whole stay the host's.
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-import attrs
 import numpy as np
 import pytest
-from corpus import image_of
+from corpus import device_of, file_of, report_of
 from recorded_programs import Recorded, Recording, programs, same
 from tiers import each_value, parts_and_settings, program_parts, tiling
 
 import nmpsim
-from nmpsim.bundle import Bundle
 from nmpsim.report.data import LayerReport, RunReport
 
 INT16 = [name for name in programs(r"/i16_\w+/") if "resnet50" not in name]
@@ -25,6 +21,7 @@ INTERPRETER = [name for name in programs(r"/i8_\w+/interp") if "resnet50" not in
 WITHOUT_VALUES = "lir/minimob/i16_pow2_b16/nmp.lir.txt"
 """Its recording ends at the first operation that Glow could not run."""
 POWER_OF_TWO = [n for n in programs(r"/i8_pow2_b8/cpu") if "resnet50" not in n]
+CORES = 4
 HOSTS_OWN = {
     "quantize", "dequantize", "softmax", "localresponsenormalization", "elementcmplte",
     "elementselect", "elementdiv",
@@ -32,23 +29,10 @@ HOSTS_OWN = {
 """Operations that the device has no unit for."""
 
 
-@cache
-def device(cores: int = 4) -> nmpsim.Device:
-    return nmpsim.Device(attrs.evolve(nmpsim.default_device(), cores_count=cores))
-
-
-def built(program: Recorded, folder: Path, cores: int = 4, **choices: Any) -> Bundle:
-    options = {"device": device(cores).config, **tiling(), **choices}
-    path = folder / "net.bin"
-    path.write_bytes(image_of(program.text, **options))
-    return nmpsim.load(path)
-
-
-def check_recording(name: str, folder: Path, cores: int, fuse: bool, numerics: str) -> RunReport:
+def check_recording(name: str, cores: int, fuse: bool, numerics: str) -> RunReport:
     """Every activation that was recorded, and the outputs."""
     recording = Recording(Recorded(name))
-    bundle = built(recording.program, folder, cores, numerics=numerics, fuse=fuse)
-    report = device(cores).run(bundle, recording.inputs(), save_layers=True)
+    report = report_of(recording.program.text, cores, numerics=numerics, fuse=fuse, **tiling())
     assert report.trap is None
     taken_in = {n for layer in report.layers for n in layer.fused[:-1]}
     kept = {i.key for i in recording.instructions if i.name not in taken_in}
@@ -98,9 +82,9 @@ def check_placement(layer: LayerReport) -> None:
         parts_and_settings,
     ),
 )
-def test_int16_program(name: str, numerics: str, cores: int, fuse: bool, tmp_path: Path) -> None:
+def test_int16_program(name: str, numerics: str, cores: int, fuse: bool) -> None:
     """Glow's compiled kernels have no Int16, so both profiles are the Interpreter's."""
-    for layer in check_recording(name, tmp_path, cores, fuse, numerics).layers:
+    for layer in check_recording(name, cores, fuse, numerics).layers:
         check_placement(layer)
 
 
@@ -115,8 +99,8 @@ def test_int16_program(name: str, numerics: str, cores: int, fuse: bool, tmp_pat
         parts_and_settings,
     ),
 )
-def test_interpreter_program(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
-    for layer in check_recording(name, tmp_path, cores, fuse, "glow-float").layers:
+def test_interpreter_program(name: str, cores: int, fuse: bool) -> None:
+    for layer in check_recording(name, cores, fuse, "glow-float").layers:
         check_placement(layer)
 
 
@@ -124,9 +108,10 @@ REAL = [name for name in (*INT16, *INTERPRETER) if name.startswith("lir_real/")]
 
 
 @pytest.mark.parametrize("name", each_value(REAL, program_parts))
-def test_all_images(name: str, tmp_path: Path) -> None:
-    program = Recorded(name)
-    bundle = built(program, tmp_path, numerics="glow-float")
+def test_all_images(name: str) -> None:
+    program, device = Recorded(name), device_of(CORES)
+    options = {"device": device.config, "numerics": "glow-float", **tiling()}
+    bundle = nmpsim.load(file_of(program.text, **options))
     (tensor,) = bundle.metadata.inputs
     with np.load(program.text.with_name("outputs.npz")) as archive:
         images, outputs, top1 = (
@@ -134,20 +119,20 @@ def test_all_images(name: str, tmp_path: Path) -> None:
             for key in ("inputs", f"output/{program.flavour}", f"top1/{program.flavour}")
         )
     for image, output, best in zip(images, outputs, top1, strict=True):
-        report = device().run(bundle, {tensor.name: image.reshape(tensor.shape)})
+        report = device.run(bundle, {tensor.name: image.reshape(tensor.shape)})
         (answer,) = report.outputs.values()
         assert same(answer.reshape(output.shape), output)
         assert int(answer.argmax()) == best
 
 
 @pytest.mark.parametrize("name", each_value(POWER_OF_TWO, program_parts))
-def test_the_nmps_bias_is_a_rescaled_one(name: str, tmp_path: Path) -> None:
+def test_the_nmps_bias_is_a_rescaled_one(name: str) -> None:
     """With shifts alone it does not matter whether the bias is added before or behind them."""
     recording = Recording(Recorded(name))
     reports = []
     for numerics in ("nmp", "glow-int"):
-        bundle = built(recording.program, tmp_path, numerics=numerics, rescale_biases=True)
-        reports.append(device().run(bundle, recording.inputs(), save_layers=True))
+        options = {"numerics": numerics, "rescale_biases": True, **tiling()}
+        reports.append(report_of(recording.program.text, CORES, **options))
     ours, theirs = reports
     assert list(ours.layer_outputs) == list(theirs.layer_outputs)
     for key, values in ours.layer_outputs.items():

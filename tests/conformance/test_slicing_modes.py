@@ -5,13 +5,11 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-import attrs
 import pytest
-from corpus import compiled
+from corpus import report_of
 from recorded_programs import Recorded, Recording, same
 from tiers import pairwise
 
-import nmpsim
 from nmpsim.compiler.tiling.search import TILINGS
 
 NETWORKS = tuple(f"lir/{name}/i8_asym_b32/cpu.lir.txt" for name in ("lenet", "minires", "minimob"))
@@ -22,9 +20,7 @@ NETWORKS = tuple(f"lir/{name}/i8_asym_b32/cpu.lir.txt" for name in ("lenet", "mi
 )
 def test_activations(name: str, cores: int, slicing: str, shared: Path) -> None:
     recording = Recording(Recorded(name))
-    config = attrs.evolve(nmpsim.default_device(), cores_count=cores)
-    bundle = compiled(recording.program.text, device=config, fuse=False, slicing=slicing)
-    report = nmpsim.Device(config).run(bundle, recording.inputs(), save_layers=True)
+    report = report_of(recording.program.text, cores, fuse=False, slicing=slicing)
     wrong = [
         key
         for key, recorded in recording.comparable().items()

@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 import pytest
+from corpus import image_of
 
 import nmpsim
 from nmpsim import host_memory
@@ -33,7 +34,7 @@ IMAGE = DIGITS / "images" / "7.npy"
 
 @pytest.fixture(scope="module")
 def digits() -> Bundle:
-    image = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image
+    image = image_of(DIGITS / "digits.lir.txt")
     return bundle_from_bytes(image, "digits.bin")
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from corpus import compiled
 
-import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
 
 @pytest.fixture(scope="session")
 def digits() -> Bundle:
-    return bundle_from_bytes(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
+    return compiled(DIGITS / "digits.lir.txt")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus import image_of
 
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
@@ -22,7 +23,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 @pytest.fixture(scope="module")
 def image() -> bytes:
-    return nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image
+    return image_of(DIGITS / "digits.lir.txt")
 
 
 def test_a_patch_does_what_the_session_did(

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus import image_of
 
-import nmpsim
 from nmpsim.bundle import Bundle
 from nmpsim.cli.app import app
 
@@ -21,7 +21,7 @@ SEVEN = str(DIGITS / "images" / "7.npy")
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("a folder") / "digits.bin"
-    nmpsim.save(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), path)
+    path.write_bytes(image_of(DIGITS / "digits.lir.txt"))
     return str(path)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus import compiled
 from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.breakpoints import (
     AddressCondition,
@@ -29,7 +30,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 @cache
 def program() -> Bundle:
-    return bundle_from_bytes(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
+    return compiled(DIGITS / "digits.lir.txt")
 
 
 @cache

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-
-import nmpsim
+from corpus import image_of
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -25,7 +24,7 @@ def seven():
 @pytest.fixture(scope="session")
 def digits_bin(tmp_path_factory):
     path = tmp_path_factory.mktemp("digits") / "digits.bin"
-    nmpsim.save(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), path)
+    path.write_bytes(image_of(DIGITS / "digits.lir.txt"))
     return path
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus import compiled
 from screen import Start, session
 
 import nmpsim
@@ -16,7 +17,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 @pytest.fixture(scope="session")
 def digits() -> Bundle:
-    return bundle_from_bytes(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
+    return compiled(DIGITS / "digits.lir.txt")
 
 
 @pytest.fixture

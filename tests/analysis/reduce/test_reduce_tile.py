@@ -3,6 +3,7 @@
 import attrs
 import numpy as np
 import pytest
+from corpus import compiled, inputs_of
 
 import nmpsim
 from nmpsim.analysis.reduce.instruction import find_computing_instruction
@@ -23,11 +24,8 @@ SILENT = ("maxpool", "transpose", "inserttensor")
     ],
 )
 def test_elements_of_recorded_networks(shared, network, flavour):
-    stem = shared / "lir" / network / flavour
-    compiled = nmpsim.compile(f"{stem}.lir.txt", f"{stem}.npz", f"{stem}.tensors.json")
-    bundle, device = bundle_from_bytes(compiled.image), nmpsim.Device()
-    with np.load(f"{stem}.npz") as stored:
-        inputs = {k.removeprefix("input/"): v for k, v in stored.items() if k.startswith("input/")}
+    text = shared / "lir" / network / f"{flavour}.lir.txt"
+    bundle, device, inputs = compiled(text), nmpsim.Device(), inputs_of(text)
     report = device.run(bundle, inputs, save_layers=True)
     one_core = nmpsim.Device(attrs.evolve(device.config, cores_count=1))
     for layer in bundle.metadata.layers:

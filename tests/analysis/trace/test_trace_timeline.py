@@ -9,10 +9,10 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
+from corpus import compiled
 
 import nmpsim
 from nmpsim.analysis.trace import DramTrace, Selection, TimelineTrace
-from nmpsim.bundle import bundle_from_bytes
 from nmpsim.isa.codec import decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, DRAM_BASE, Unit
 from nmpsim.report.analyses import ScratchpadBlock
@@ -25,8 +25,7 @@ TRACKS = {"load DMA": "load", "store DMA": "store", "MAC array": "mac", "vector 
 
 @pytest.fixture(scope="module")
 def digits():
-    compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
-    return bundle_from_bytes(compiled.image)
+    return compiled(DIGITS / "digits.lir.txt")
 
 
 def run(bundle, engine="compiled", chosen=None, limit=1 << 30):
