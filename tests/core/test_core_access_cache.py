@@ -95,7 +95,7 @@ def same(seed: int) -> RunReport:
 
 @given(st.integers(0, (1 << 32) - 1))
 @examples(12, phases=[Phase.explicit, Phase.generate])
-def test_the_verdict_is_that_of_a_look_at_each_access(seed: int) -> None:
+def test_cached_checks_give_the_verdict_of_full_checks(seed: int) -> None:
     same(seed)
 
 
@@ -113,7 +113,7 @@ LATER = LATE.replace("2000", "30")
     ("tell", "hear", "end"),
     [(POST, PEND, ""), (BARRIER, BARRIER, BARRIER), (FLAG + " sw t4, 8(t3)\n", POLL, "")],
 )
-def test_a_store_is_looked_at_again_when_others_know_of_it(
+def test_a_store_is_checked_again_after_a_synchronization(
     tell: str, hear: str, end: str, late: str
 ) -> None:
     """The other core knows of the first one, and reads before the second one or after it."""
@@ -122,7 +122,7 @@ def test_a_store_is_looked_at_again_when_others_know_of_it(
     assert (found.case, found.tensor) == ("core_order", "to")
 
 
-def test_an_access_is_looked_at_again_after_a_tensor_instruction() -> None:
+def test_an_access_is_checked_again_after_a_tensor_instruction() -> None:
     loop = TWICE.replace("la a1, to", "li a1, 0x20000000")
     found = violation(ONLY_0 + loop.format(GET) + OTHER)
     assert (found.case, found.instruction) == ("unit_order", "sw zero, 0(a1)")
@@ -160,7 +160,7 @@ def traced(text: str) -> list[str]:
     return [INSTRUCTIONS[number].mnemonic for number in traces[0][:, TraceColumn.NUMBER]]
 
 
-def test_what_is_seen_is_not_traced_again() -> None:
+def test_cached_accesses_are_not_traced() -> None:
     """A load of the same bytes as another one is the same, whatever it makes of them."""
     once = ["sw", "lw", "lh", "sb", "lbu", "lb"]
     text = LOOP.format(ram=RAM_BASE, spm=SPM, end=" sb a3, 1(a2)")
@@ -169,12 +169,12 @@ def test_what_is_seen_is_not_traced_again() -> None:
     assert traced(again) == [*once, "nmp.wait"] * 9 + ["sb", "nmp.halt"]
 
 
-def test_words_of_the_control_block_are_never_seen() -> None:
+def test_words_of_the_control_block_are_never_cached() -> None:
     text = LOOP.format(ram=CONTROL, spm=SPM, end="")
     assert traced(text).count("lw") == traced(text).count("sb") == 9
 
 
-def test_a_word_gives_way_to_one_at_its_place_and_stretches_are_numbered_anew() -> None:
+def test_a_word_replaces_another_of_the_same_slot_and_stretches_are_renumbered() -> None:
     table = np.zeros(access_cache.ACCESS_CACHE_WORDS, np.int64)
     near = SPM + 4
     place = access_cache.entry_index(near >> 2)

@@ -56,7 +56,7 @@ def known() -> KernelCacheStatus:
     return found
 
 
-def test_it_is_for_people_unless_it_is_said() -> None:
+def test_background_compilation_is_off_in_ci_unless_requested() -> None:
     assert is_background_compile_enabled({})
     assert not any(
         is_background_compile_enabled({name: "1"})
@@ -67,7 +67,7 @@ def test_it_is_for_people_unless_it_is_said() -> None:
     assert is_background_compile_enabled({BACKGROUND_SETTING: "", "CI": ""})
 
 
-def test_only_who_leaves_the_choice_has_kernels_compiled(
+def test_only_automatic_selection_starts_a_process(
     started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(BACKGROUND_SETTING, "1")
@@ -89,7 +89,9 @@ def test_the_process_is_silent_and_survives_the_command(started: list[dict[str, 
     assert "-P" in how["command"], "files of the folder at hand are no modules"
 
 
-def test_none_is_started_where_all_is_kept(cache: Path, started: list[dict[str, Any]]) -> None:
+def test_no_process_starts_if_all_kernels_are_cached(
+    cache: Path, started: list[dict[str, Any]]
+) -> None:
     (cache / "kernels-1").mkdir(parents=True, mode=0o700)
     cache.chmod(0o700)
     known().folder.write(known().note, b"kernels-1")
@@ -100,7 +102,7 @@ def test_none_is_started_where_all_is_kept(cache: Path, started: list[dict[str, 
     assert len(started) == 1
 
 
-def test_what_is_kept_for_another_processor_does_not_count(
+def test_kernels_of_another_processor_do_not_count(
     cache: Path, started: list[dict[str, Any]]
 ) -> None:
     (cache / "kernels-1").mkdir(parents=True, mode=0o700)
@@ -110,7 +112,9 @@ def test_what_is_kept_for_another_processor_does_not_count(
     assert len(started) == 1
 
 
-def test_one_at_a_time(started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_runs_at_a_time(
+    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def compiles(_: object) -> None:
         raise AssertionError("it is not alone")
 
@@ -130,7 +134,7 @@ def test_one_at_a_time(started: list[dict[str, Any]], monkeypatch: pytest.Monkey
     assert len(started) == 1
 
 
-def test_none_is_started_where_nothing_can_be_kept(
+def test_no_process_starts_without_a_writable_cache(
     cache: Path, started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -143,7 +147,7 @@ def test_none_is_started_where_nothing_can_be_kept(
     assert started == []
 
 
-def test_a_system_that_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_processes_raises_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object, **__: object) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
@@ -152,7 +156,7 @@ def test_a_system_that_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("is_complete", [True, False])
-def test_what_is_complete_is_noted(is_complete: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_cache_is_marked(is_complete: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(CompiledEngine, "compile_all", lambda _: done.append("kernels"))
     monkeypatch.setattr(CompiledEngine, "run", lambda *_: done.append("loop"))
@@ -171,7 +175,7 @@ def test_what_is_complete_is_noted(is_complete: bool, monkeypatch: pytest.Monkey
     assert len(done) == (3 if is_complete else 6)
 
 
-def test_none_is_started_where_memory_is_short(
+def test_no_process_starts_if_memory_is_short(
     started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "available_bytes", lambda: 999_999_999)
@@ -179,7 +183,7 @@ def test_none_is_started_where_memory_is_short(
     assert started == []
 
 
-def test_a_terminal_is_told(
+def test_a_terminal_shows_a_notice(
     started: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

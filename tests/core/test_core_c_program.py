@@ -71,7 +71,9 @@ def expected() -> int:
 
 @pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
 @pytest.mark.parametrize("optimisation", ["-O0", "-O2"])
-def test_a_c_program(tmp_path: Path, optimisation: str) -> None:
+def test_a_c_program_gives_the_same_results_on_both_engines(
+    tmp_path: Path, optimisation: str
+) -> None:
     source, linked, binary = (tmp_path / name for name in ("p.c", "p.elf", "p.bin"))
     source.write_text(SOURCE)
     script = tmp_path / "p.ld"

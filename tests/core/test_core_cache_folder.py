@@ -38,7 +38,7 @@ def chosen(path: Path | str) -> CacheFolder | None:
     return open_cache_folder("kernels", str(path))
 
 
-def test_what_is_kept_is_found_again(folder: CacheFolder) -> None:
+def test_a_stored_entry_is_found_again(folder: CacheFolder) -> None:
     assert folder.read("run-1") == b"code"
     assert folder.has("run-")
     assert not folder.has("load-")
@@ -47,7 +47,7 @@ def test_what_is_kept_is_found_again(folder: CacheFolder) -> None:
     assert (folder.path / "run-1").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_entry_is_kept_as_the_users_own_whatever_the_umask(tmp_path: Path) -> None:
+def test_an_entry_is_private_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         kept = CacheFolder(tmp_path / "kernels")
@@ -73,7 +73,7 @@ def test_no_damaged_entry_is_used(folder: CacheFolder) -> None:
     assert folder.read("run-1") == b"made again"
 
 
-def test_an_entry_under_another_name_is_none(folder: CacheFolder) -> None:
+def test_an_entry_under_another_name_is_not_used(folder: CacheFolder) -> None:
     (folder.path / "run-1").rename(folder.path / "load-1")
     assert folder.read("load-1") is None
 
@@ -90,14 +90,14 @@ def test_an_entry_of_somebody_else_is_not_used(folder: CacheFolder) -> None:
     assert folder.read("run-1") is None
 
 
-def test_what_is_no_file_is_not_waited_for(folder: CacheFolder) -> None:
+def test_a_special_file_is_never_opened(folder: CacheFolder) -> None:
     os.mkfifo(folder.path / "run-2")
     (folder.path / "run-3").mkdir()
     (folder.path / "run-4").symlink_to("run-4")
     assert [folder.read(f"run-{n}") for n in (2, 3, 4)] == [None] * 3
 
 
-def test_a_pipe_gives_way_to_an_entry(folder: CacheFolder) -> None:
+def test_an_entry_replaces_a_pipe(folder: CacheFolder) -> None:
     entry = folder.path / "kernel"
     entry.unlink(missing_ok=True)
     os.mkfifo(entry)
@@ -109,9 +109,7 @@ def test_a_pipe_gives_way_to_an_entry(folder: CacheFolder) -> None:
     assert folder.read("kernel") == b"code"
 
 
-def test_what_a_link_names_stays_where_an_entry_is_kept(
-    folder: CacheFolder, tmp_path: Path
-) -> None:
+def test_an_entry_replaces_a_link_and_keeps_its_target(folder: CacheFolder, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_bytes(b"mine")
     entry = folder.path / "kernel"
@@ -122,7 +120,7 @@ def test_what_a_link_names_stays_where_an_entry_is_kept(
     assert folder.read("kernel") == b"code"
 
 
-def test_a_folder_gives_way_to_an_entry_and_what_a_link_in_it_names_stays(
+def test_an_entry_replaces_a_folder_and_keeps_link_targets(
     folder: CacheFolder, tmp_path: Path
 ) -> None:
     mine = tmp_path / "mine"
@@ -154,12 +152,12 @@ def test_a_folder_of_somebody_else_is_not_used(folder: CacheFolder) -> None:
 
 
 @needs_root
-def test_a_folder_in_one_of_somebody_else_is_not_used(folder: CacheFolder) -> None:
+def test_a_folder_inside_a_foreign_folder_is_not_used(folder: CacheFolder) -> None:
     os.chown(folder.path.parent, NOBODY, -1)
     assert chosen(folder.path.parent) is None
 
 
-def test_a_folder_in_one_that_all_may_write(tmp_path: Path) -> None:
+def test_a_folder_inside_a_sticky_folder_is_used(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
@@ -168,7 +166,7 @@ def test_a_folder_in_one_that_all_may_write(tmp_path: Path) -> None:
     assert is_trusted(shared / "kernels"), "as /tmp, it keeps what others own"
 
 
-def test_a_link_counts_as_what_it_names(folder: CacheFolder, tmp_path: Path) -> None:
+def test_a_link_to_a_folder_is_checked_as_its_target(folder: CacheFolder, tmp_path: Path) -> None:
     link = tmp_path / "elsewhere" / "kernels"
     link.parent.mkdir()
     link.symlink_to(folder.path)
@@ -178,12 +176,12 @@ def test_a_link_counts_as_what_it_names(folder: CacheFolder, tmp_path: Path) -> 
     assert chosen(link.parent) is None
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_an_impossible_folder_disables_the_cache(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     assert chosen(tmp_path / "file") is None
 
 
-def test_a_file_gives_way_to_the_folder(tmp_path: Path) -> None:
+def test_the_folder_replaces_a_file(tmp_path: Path) -> None:
     (tmp_path / "kernels").write_text("no folder")
     kept = chosen(tmp_path)
     assert kept is not None
@@ -193,23 +191,23 @@ def test_a_file_gives_way_to_the_folder(tmp_path: Path) -> None:
     assert kept.read("run-1") == b"code"
 
 
-def test_a_file_that_is_named_as_the_cache_stays(tmp_path: Path) -> None:
+def test_a_file_named_by_the_user_stays(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     assert open_cache_folder("", str(tmp_path / "mine")) is None
     assert chosen(tmp_path / "mine") is None
 
 
-def test_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda _: "~/.cache/nmpsim")
     assert open_cache_folder("kernels", "") is None
 
 
-def test_nothing_is_made_by_looking(tmp_path: Path) -> None:
+def test_a_look_up_creates_no_folder(tmp_path: Path) -> None:
     assert chosen(tmp_path / "a" / "b") is not None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -220,7 +218,7 @@ def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list(kept.path.iterdir()) == []
 
 
-def test_two_that_write_one_entry_at_the_same_time(tmp_path: Path) -> None:
+def test_two_writers_of_one_entry_do_not_collide(tmp_path: Path) -> None:
     contents = {bytes([n]) * 200_000 for n in range(2)}
     kept = CacheFolder(tmp_path / "kernels")
     wrong: list[object] = []
@@ -250,12 +248,12 @@ def python(code: str, **environment: str) -> str:
     ).stdout.strip()
 
 
-def test_the_usual_folder(tmp_path: Path) -> None:
+def test_the_default_folder_is_in_the_users_cache(tmp_path: Path) -> None:
     code = "from nmpsim.kernels import entries; print(entries.CACHE.path)"
     assert Path(python(code, NUMBA_CACHE_DIR=str(tmp_path))).parent == tmp_path
 
 
-def test_numbas_own_settings_stay_as_they_are(tmp_path: Path) -> None:
+def test_settings_of_numba_stay_unchanged(tmp_path: Path) -> None:
     code = (
         "import numba; before = numba.config.CACHE_DIR\n"
         "import nmpsim.core.compiled.engine\n"
@@ -281,14 +279,16 @@ def test_one_process_at_a_time_writes_an_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(fcntl is None, reason="there are no such locks here")
-def test_who_waits_too_long_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_waits_too_long_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache_folder_module, "LOCK_SECONDS", 0.1)
     folder = CacheFolder(tmp_path / "kernels")
     with folder.locked("one"), folder.locked("one"):
         pass
 
 
-def test_no_lock_is_needed_where_none_can_be_made(tmp_path: Path) -> None:
+def test_an_impossible_lock_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with CacheFolder(tmp_path / "file").locked("one"):
         pass

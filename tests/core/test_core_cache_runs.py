@@ -93,7 +93,7 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     "damage", [pytest.param(emptied, marks=SLOW), pytest.param(cut_off, marks=SLOW), flipped]
 )
-def test_what_is_damaged_is_made_again(
+def test_a_damaged_entry_is_compiled_again(
     program: Path, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     path = small(copy_cache(tmp_path))
@@ -106,7 +106,7 @@ def test_what_is_damaged_is_made_again(
     assert path.stat().st_mtime_ns == before, "it is used again"
 
 
-def test_two_first_runs_at_the_same_time(program: Path, tmp_path: Path) -> None:
+def test_two_simultaneous_first_runs_succeed(program: Path, tmp_path: Path) -> None:
     folder = copy_cache(tmp_path)
     names = sorted(path.name for path in folder.iterdir())
     removed(small(folder))
@@ -128,7 +128,7 @@ def mounted(folder: Path, options: str) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_full_disk_costs_no_result(program: Path, tmp_path: Path) -> None:
+def test_a_full_disk_changes_no_result(program: Path, tmp_path: Path) -> None:
     with mounted(tmp_path, "size=16m,mode=700"):
         folder = copy_cache(tmp_path)
         removed(small(folder))
@@ -142,7 +142,7 @@ def test_a_full_disk_costs_no_result(program: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_read_only_cache(program: Path, tmp_path: Path) -> None:
+def test_a_read_only_cache_changes_no_result(program: Path, tmp_path: Path) -> None:
     with mounted(tmp_path, "size=16m,mode=700"):
         folder = copy_cache(tmp_path)
         removed(small(folder))

@@ -22,8 +22,8 @@ SELECTION = [
     "test_core_random_vector.py",
     "test_core_vector_events.py",
     "../kernels/test_microkernel_int16.py",
-    "test_core_golden.py::test_fully_connected_and_matrix_product",
-    "test_core_golden.py::test_pools",
+    "test_core_golden.py::test_fully_connected_and_matrix_product_equal_recorded_results",
+    "test_core_golden.py::test_pools_equal_recorded_results",
 ]
 NOT_COMPILED = {
     "nmpsim",

@@ -33,7 +33,7 @@ def _nothing_was_said() -> Iterator[None]:
     print_compile_notice.cache_clear()
 
 
-def test_a_terminal_has_a_line_once(
+def test_a_terminal_shows_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     terminal = Terminal()
@@ -45,7 +45,7 @@ def test_a_terminal_has_a_line_once(
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), None])
-def test_elsewhere_a_logger_has_it_once(
+def test_other_streams_get_one_log_record(
     stream: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("sys.stderr", stream)
@@ -56,14 +56,14 @@ def test_elsewhere_a_logger_has_it_once(
     assert record.getMessage() == COMPILE_NOTICE
 
 
-def test_who_listens_is_told_instead(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_progress_callback_replaces_the_notice(caplog: pytest.LogCaptureFixture) -> None:
     told: list[Progress] = []
     notify_compiling(told.append)
     assert [one.kind for one in told] == ["compiling"]
     assert caplog.records == []
 
 
-def test_a_run_of_a_program_without_progress_says_it(
+def test_a_run_without_progress_callback_shows_the_notice(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = ReferenceEngine.run

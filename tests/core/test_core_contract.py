@@ -118,7 +118,7 @@ def assert_kept(text: str, device: DeviceConfig = TWO_CORES) -> None:
     assert checked.contract.status == "checked"
 
 
-def test_a_program_that_keeps_to_it_is_proved_once() -> None:
+def test_a_correct_program_is_proved_once() -> None:
     assert_kept(ONLY_0 + WHOLE + OTHER)
     bundle, inputs = bundle_of(ONLY_0 + WHOLE + OTHER), {"from": np.ones(256, np.int8)}
     device = nmpsim.Device(TWO_CORES, threads=1)
@@ -137,7 +137,7 @@ def test_a_program_that_keeps_to_it_is_proved_once() -> None:
         (GET + WAIT_LOAD + USE + GET, "vector"),
     ],
 )
-def test_a_missing_wait(text: str, unit: str) -> None:
+def test_a_missing_wait_is_a_violation(text: str, unit: str) -> None:
     found = violation(ONLY_0 + text + WAIT_STORE + OTHER)
     assert (found.code, found.case) == ("CONTRACT003", "unit_order")
     assert found.category == "missing synchronization"
@@ -147,7 +147,7 @@ def test_a_missing_wait(text: str, unit: str) -> None:
     assert found.instruction is not None and found.other_instruction is not None
 
 
-def test_the_place_is_named_to_the_byte() -> None:
+def test_a_violation_names_its_bytes() -> None:
     found = violation(ONLY_0 + GET + USE + OTHER)
     assert (found.first, found.last, found.operand) == (0x2000_0020, 0x2000_005F, "input")
     assert found.instruction == "nmp.rescale t0"
@@ -156,7 +156,7 @@ def test_the_place_is_named_to_the_byte() -> None:
     assert "reads scratchpad 0x20000020 to 0x2000005f (input)" in found.message
 
 
-def test_what_nothing_has_written() -> None:
+def test_a_read_of_unwritten_bytes_is_a_violation() -> None:
     found = violation(ONLY_0 + USE + WAIT_VECTOR + PUT + WAIT_STORE + OTHER)
     assert (found.code, found.case) == ("CONTRACT002", "scratchpad_unwritten")
     assert found.first == 0x2000_0020
@@ -165,13 +165,13 @@ def test_what_nothing_has_written() -> None:
     assert (found.code, found.case, found.tensor) == ("CONTRACT002", "dram_unwritten", "between")
 
 
-def test_an_output_that_was_not_stored() -> None:
+def test_an_output_without_a_store_is_a_violation() -> None:
     found = violation(ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + HALF + WAIT_STORE + OTHER)
     assert (found.code, found.case, found.tensor) == ("CONTRACT002", "host_reads_unwritten", "to")
     assert found.core is None and found.message.startswith("the host reads DRAM")
 
 
-def test_a_store_under_way_at_the_end() -> None:
+def test_an_unfinished_store_at_the_end_is_a_violation() -> None:
     found = violation(ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + OTHER)
     assert (found.code, found.case, found.tensor) == ("CONTRACT003", "host_order", "to")
     assert "nmp.wait store, 0" in found.hint
@@ -182,7 +182,7 @@ def two(first: str, second: str) -> str:
     return ONLY_0 + first + " nmp.halt\nother:\n" + second + " nmp.halt\n"
 
 
-def test_cores_must_meet() -> None:
+def test_cores_must_wait_at_a_barrier() -> None:
     read = FAR + WAIT_LOAD
     for bad in (
         two(WHOLE, " li t5, 2000\nspin: addi t5, t5, -1\n bnez t5, spin\n" + read),
@@ -194,7 +194,7 @@ def test_cores_must_meet() -> None:
     assert_kept(two(WHOLE + BARRIER, BARRIER + read))
 
 
-def test_bytes_that_lie_between_each_other_are_not_the_same() -> None:
+def test_interleaved_bytes_do_not_overlap() -> None:
     make = GET + WAIT_LOAD + USE + WAIT_VECTOR
     even, odd = (make + job("store", name) + WAIT_STORE for name in ("even", "odd"))
     assert_kept(two(even, odd))
@@ -206,7 +206,7 @@ SEMAPHORE = " li t3, 5\n li t4, 1\n"
 POST, PEND = SEMAPHORE + " nmp.post t3, t4\n", SEMAPHORE + " nmp.pend t3, t4\n"
 
 
-def test_semaphores() -> None:
+def test_semaphores_order_accesses() -> None:
     read = FAR + WAIT_LOAD
     assert_kept(two(WHOLE + POST, PEND + read))
     assert_kept(
@@ -224,7 +224,7 @@ def three(giver: str, other: str, taker: str) -> str:
     return begin + giver + halt + "one:\n" + other + halt + "two:\n" + taker + halt
 
 
-def test_a_post_that_could_have_come_first() -> None:
+def test_an_earlier_post_may_serve_a_pend() -> None:
     """It comes later here, and nothing says that it does."""
     read = FAR + WAIT_LOAD
     found = violation(three(WHOLE + POST, LATE + POST, PEND + read), THREE_CORES)
@@ -233,7 +233,7 @@ def test_a_post_that_could_have_come_first() -> None:
     assert_kept(three(WHOLE + POST, LATE + POST, PEND + PEND + read), THREE_CORES)
 
 
-def test_a_post_that_knows_of_the_pend_comes_after_it() -> None:
+def test_a_post_ordered_after_the_pend_cannot_serve_it() -> None:
     answer, asked = (s.replace("t3, 5", "t3, 6") for s in (POST, PEND))
     taker = PEND + FAR + WAIT_LOAD + answer + PEND
     assert_kept(three(WHOLE + POST, asked + POST, taker), THREE_CORES)
@@ -241,7 +241,7 @@ def test_a_post_that_knows_of_the_pend_comes_after_it() -> None:
     assert (found.core, found.other_core) == (2, 0), "what that knows falls with a rival of its own"
 
 
-def test_more_pends_than_are_kept() -> None:
+def test_too_many_pends_make_the_check_incomplete() -> None:
     """Too many to be sure, and no false alarm."""
     many = f" li t6, {MAX_POSTS + 1}\nagain{{}}:\n{{}} addi t6, t6, -1\n bnez t6, again{{}}\n"
     text = two(WHOLE + many.format(0, POST, 0), many.format(1, PEND, 1) + FAR + WAIT_LOAD)
@@ -249,7 +249,7 @@ def test_more_pends_than_are_kept() -> None:
         assert report.contract.status == "not_checked"
 
 
-def test_instructions_to_check_again_take_little_memory() -> None:
+def test_stored_instructions_take_little_memory() -> None:
     check = ContractCheck(make_empty_machine(), get_costs(TWO_CORES), lambda *_: True)
     words = np.zeros((1 << 14, 44), np.int64)
     events = np.zeros((len(words), len(ContractEvent)), np.int64)
@@ -262,7 +262,7 @@ def test_instructions_to_check_again_take_little_memory() -> None:
             check.consume(events, words, 0)
 
 
-def test_what_is_checked_again_is_what_was_shown() -> None:
+def test_a_second_check_uses_the_recorded_instructions() -> None:
     rng = np.random.default_rng(3)
     shown: list[tuple[bytes, bytes]] = []
 
@@ -288,7 +288,7 @@ def test_what_is_checked_again_is_what_was_shown() -> None:
     assert shown == first
 
 
-def test_more_instructions_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_instructions_make_the_check_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
     """No false alarm where a rival comes too late; what needs no second check is as before."""
     monkeypatch.setattr(contract_check, "MAX_LOG_BYTES", 0)
     read = FAR + WAIT_LOAD
@@ -298,7 +298,7 @@ def test_more_instructions_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
         assert report.contract.status == "not_checked"
 
 
-def test_the_control_block_orders() -> None:
+def test_the_control_block_orders_accesses() -> None:
     flag = " li t3, 0x10000000\n"
     write = WHOLE + flag + " li t4, 1\n sw t4, 8(t3)\n"
     read = flag + "poll:\n lw t4, 8(t3)\n beqz t4, poll\n" + FAR + WAIT_LOAD
@@ -311,7 +311,7 @@ def test_the_control_block_orders() -> None:
     assert violation(swapped).case == "core_order"
 
 
-def test_cores_that_do_not_agree_on_a_barrier() -> None:
+def test_different_barriers_do_not_order_cores() -> None:
     one = " li t3, 9\n li t4, 1\n nmp.barrier t3, t4\n"
     late = " li t5, 900\nspin: addi t5, t5, -1\n bnez t5, spin\n"
     found = violation(two(BARRIER, late + one))
@@ -321,7 +321,7 @@ def test_cores_that_do_not_agree_on_a_barrier() -> None:
 PEEK = " li t5, 0x20000000\n lw t6, 32(t5)\n"
 
 
-def test_scalar_accesses() -> None:
+def test_scalar_accesses_are_checked() -> None:
     assert violation(ONLY_0 + GET + PEEK + OTHER).case == "unit_order"
     assert violation(ONLY_0 + PEEK + OTHER).case == "scratchpad_unwritten"
     assert violation(ONLY_0 + " la t5, between\n lw t6, 4(t5)\n" + OTHER).case == "dram_unwritten"
@@ -333,7 +333,7 @@ def test_scalar_accesses() -> None:
     assert racy.case in ("core_order", "dram_unwritten")
 
 
-def test_code_and_descriptors_that_a_load_still_brings() -> None:
+def test_unfinished_loads_of_code_and_descriptors_are_violations() -> None:
     tables = """
 bring: .descriptor load, dram=code, spm=0x20000600, run_bytes=32, count_x=1, count_y=1
 code:
@@ -388,7 +388,7 @@ data: .word {listed}
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(5, 16), (4, 3), (7, 17)])
-def test_weights_beyond_the_edges(inputs: int, outputs: int) -> None:
+def test_weights_beyond_the_edges_must_be_zero(inputs: int, outputs: int) -> None:
     if outputs > 16:
         outputs = 15
     assert_kept(ONLY_0 + conv(0, inputs, outputs))
@@ -397,7 +397,7 @@ def test_weights_beyond_the_edges(inputs: int, outputs: int) -> None:
     assert found.first >= 0x2000_1000
 
 
-def test_the_newest_access_counts_where_the_list_of_them_is_full() -> None:
+def test_a_full_list_keeps_the_newest_access() -> None:
     """Room is made by forgetting what the other core is ordered behind, and nothing else."""
     base, nbytes = 0xA000_0000, 4 * MAX_OPEN + 8
     state = make_contract_state(2, 0, base, nbytes, 4)

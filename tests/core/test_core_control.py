@@ -20,7 +20,7 @@ BRANCHES = [
 
 
 @pytest.mark.parametrize(("mnemonic", "same", "less", "greater"), BRANCHES)
-def test_branches(mnemonic: str, same: bool, less: bool, greater: bool) -> None:
+def test_branches_compare_registers(mnemonic: str, same: bool, less: bool, greater: bool) -> None:
     for (a, b), taken in {(1, 1): same, (-1, 1): less, (1, -1): greater}.items():
         m = run_both(
             from_text(f"""
@@ -106,7 +106,7 @@ def test_loads_and_stores_of_every_width() -> None:
     assert m.cores.clock[0] == 4 + 2 * 10 + 1
 
 
-def test_dram_and_mailbox_take_their_own_time() -> None:
+def test_dram_and_mailbox_accesses_take_their_cycles() -> None:
     m = run_both(
         from_text("""
             la    t0, 0xA0000000
@@ -215,7 +215,7 @@ def test_ebreak_gives_its_own_address_and_mret_returns() -> None:
     assert m.cores.retired[0] == 2 + 1 + 5 + 1 + 1, "ebreak does not retire"
 
 
-def test_csr_operations() -> None:
+def test_csr_instructions_read_and_write() -> None:
     m = run_both(
         from_text("""
             li     t0, 0x0F0
@@ -239,7 +239,7 @@ def test_csr_operations() -> None:
     assert m.cores.csr[0, CSR_COLUMN[Csr.MSCRATCH]] == 0xF0
 
 
-def test_what_csrs_hold() -> None:
+def test_csrs_have_their_reset_values() -> None:
     m = run_both(
         from_text("""
             li     t0, -1
@@ -300,7 +300,7 @@ def test_counters_count_and_can_be_set() -> None:
     assert r[21:25].tolist() == [0xFFFF_FFFF, 0, 0, 0]
 
 
-def test_counters_for_reading() -> None:
+def test_counters_are_readable() -> None:
     """``cycle`` and ``instret`` are ``mcycle`` and ``minstret``; nobody sets ``time``."""
     m = run_both(
         from_text("""
@@ -341,14 +341,14 @@ def test_counters_for_reading() -> None:
     ["csrrw zero, {}, zero", "csrrs a0, {}, a1", "csrrc a0, {}, a1", "csrrwi a0, {}, 0",
      "csrrsi a0, {}, 1", "csrrci a0, {}, 1"],
 )  # fmt: skip
-def test_counters_that_are_written(csr: str, instruction: str) -> None:
+def test_a_write_to_a_read_only_counter_traps(csr: str, instruction: str) -> None:
     """Even if a1 is zero: what counts is that it is not x0."""
     m = run_both(from_text(instruction.format(csr) + "\nnmp.halt"), expect=Outcome.TRAP)
     assert m.shared.trap[0, TrapField.CAUSE] == Cause.ILLEGAL_INSTRUCTION
     assert not m.cores.registers.any()
 
 
-def test_instructions_that_do_nothing() -> None:
+def test_fences_and_wfi_take_one_cycle() -> None:
     m = run_both(from_text("fence\nfence.i\nwfi\n.word 0x0FF0000F\nnmp.halt"))
     assert m.cores.clock[0] == 5
     assert not m.cores.registers.any()

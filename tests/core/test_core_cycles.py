@@ -27,7 +27,7 @@ def counts(m: Machine, layer: int = 0) -> dict[str, int]:
     return {count.name: int(record[count]) for count in Count if record[count]}
 
 
-def test_one_load() -> None:
+def test_a_load_takes_its_cycles() -> None:
     m = run_both(
         from_text(
             load("first", "0xA0000000", 128)
@@ -145,7 +145,7 @@ def test_a_wait_may_leave_some_outstanding() -> None:
     assert m.cores.clock.tolist() == [114 + 2], "the first of three is done"
 
 
-def test_units_work_beside_each_other() -> None:
+def test_units_work_in_parallel() -> None:
     text = load("first", "0xA0000000", 64) + FILL.replace("_start:\n", "")
     m = run_both(
         from_text(
@@ -167,7 +167,7 @@ def test_units_work_beside_each_other() -> None:
     assert counts(m)["WAIT_VECTOR"] == 125 - 79
 
 
-def test_a_barrier() -> None:
+def test_a_barrier_takes_its_cycles() -> None:
     m = run_both(
         from_text(
             """
@@ -190,7 +190,7 @@ def test_a_barrier() -> None:
     assert m.cores.previous_layer.tolist() == [0, 0]
 
 
-def test_a_semaphore() -> None:
+def test_a_semaphore_takes_its_cycles() -> None:
     m = run_both(
         from_text(
             """

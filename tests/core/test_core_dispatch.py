@@ -25,7 +25,7 @@ def run(engine: object, program: Program = FILL) -> bytes:
 
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
-def test_a_program_waits_for_what_it_uses_only() -> None:
+def test_a_program_compiles_only_its_kernels() -> None:
     engine = make_engine("compiled")
     assert run(engine) == b"\7\7\7\0"
     assert [int(n) for n in engine._kernels.addresses.nonzero()[0]] == [OP.nmp_fill]
@@ -33,7 +33,7 @@ def test_a_program_waits_for_what_it_uses_only() -> None:
 
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
-def test_a_run_that_is_interrupted_while_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_compilation_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
@@ -46,7 +46,7 @@ def test_a_run_that_is_interrupted_while_it_compiles(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
-def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
+def test_the_first_compilation_shows_a_notice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
@@ -61,7 +61,9 @@ def test_it_is_said_when_kernels_are_compiled_for_the_first_time(
         assert said == expected
 
 
-def test_a_host_without_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_processes_compiles_in_the_foreground(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refused(*_: object, **__: object) -> None:
         raise OSError
 

@@ -54,35 +54,33 @@ def chosen(
     return engine.name
 
 
-def test_small_work_is_for_the_reference_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_work_runs_on_the_reference_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     for ready in (True, False):
         assert chosen(monkeypatch, 0.09, ready=ready) == "reference"
 
 
 @pytest.mark.parametrize("seconds", [0.11, 5])
-def test_more_work_is_for_kernels_that_are_there(
-    monkeypatch: pytest.MonkeyPatch, seconds: float
-) -> None:
+def test_more_work_runs_on_cached_kernels(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     assert chosen(monkeypatch, seconds, ready=True) == "compiled"
     assert chosen(monkeypatch, seconds, ready=False) == "reference"
 
 
-def test_much_work_is_worth_compiling_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_work_compiles_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen(monkeypatch, 60, ready=False) == "compiled"
 
 
-def test_a_short_timeout_is_not_spent_on_the_slow_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_timeout_prevents_the_reference_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen(monkeypatch, 5, ready=False, limits=Limits(timeout=10)) == "compiled"
     assert chosen(monkeypatch, 5, ready=False, limits=Limits(timeout=100)) == "reference"
 
 
-def test_nobody_looks_for_kernels_for_small_work() -> None:
+def test_small_work_reads_no_kernel_cache() -> None:
     engine = AutoEngine()
     engine._should_compile(0.09)
     assert engine._compiled is None
 
 
-def test_the_reference_engine_is_made_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reference_engine_is_created_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = AutoEngine()
     monkeypatch.setattr(engine_selection, "estimate_reference_seconds", lambda _: 60.0)
     engine.choose(None, NO_LIMITS)  # type: ignore[arg-type]
@@ -90,7 +88,7 @@ def test_the_reference_engine_is_made_where_it_runs(monkeypatch: pytest.MonkeyPa
     assert "_reference" not in vars(engine)
 
 
-def test_what_a_program_takes_grows_with_it(digits: Bundle) -> None:
+def test_the_estimate_grows_with_the_program(digits: Bundle) -> None:
     assert engine_selection.READING_SECONDS < estimate_reference_seconds(digits) < 0.3
 
 
@@ -98,9 +96,7 @@ def without_engine(report: RunReport) -> dict[str, Any]:
     return {**to_json(report), "engine": "", "host_seconds": 0.0}
 
 
-def test_a_run_that_is_handed_over_gives_the_same_report(
-    loop: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_of_engine_keeps_the_report(loop: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_selection, "READING_SECONDS", 0.01)
     monkeypatch.setattr(engine_selection, "COMPILING_SECONDS", 0.01)
     said = []
@@ -113,7 +109,7 @@ def test_a_run_that_is_handed_over_gives_the_same_report(
     assert reports[0].host_seconds < 5, "compiling does not count"
 
 
-def test_networks_are_handed_over_between_their_segments_and_runs(
+def test_a_network_changes_engines_between_segments_and_runs(
     digits: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = {"data": np.load(DIGITS / "images" / "7.npy")}

@@ -11,7 +11,7 @@ def test_an_engine_has_its_name(name):
     assert make_engine(name).name == name
 
 
-def test_an_unknown_engine_is_told():
+def test_an_unknown_engine_is_an_error():
     with pytest.raises(UserError, match="ARG001") as error:
         make_engine("foo")
     assert error.value.diagnostics[0].found == "'foo'"

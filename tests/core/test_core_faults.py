@@ -16,7 +16,7 @@ from nmpsim.isa.table import DESCRIPTORS, Cause
 
 
 @pytest.mark.parametrize("address", [SPM + 2, 0, SPM + 131072 - 56, 0xFFFF_FFFC])
-def test_a_descriptor_must_be_somewhere(address: int) -> None:
+def test_a_descriptor_outside_memory_traps(address: int) -> None:
     m = run_both(from_text(f"la t0, {address:#x}\nnmp.load t0"), Outcome.TRAP)
     trap = m.shared.trap[0]
     assert [trap[TrapField.CAUSE], trap[TrapField.VALUE]] == [Cause.DESCRIPTOR_FAULT, address]
@@ -231,7 +231,7 @@ BAD: list[tuple[str, dict[str, int | str], str]] = [
 
 
 @pytest.mark.parametrize("mnemonic", GOOD)
-def test_these_descriptors_are_possible(mnemonic: str) -> None:
+def test_valid_descriptors_do_not_trap(mnemonic: str) -> None:
     run_both(from_descriptors((mnemonic, GOOD[mnemonic])))
 
 
@@ -258,7 +258,7 @@ def test_these_descriptors_are_possible(mnemonic: str) -> None:
         ("nmp.load", {"element": 1, "dram": RAM_BASE + 1, "fill": 32767, "pad_x_after": 1}),
     ],
 )
-def test_so_are_these(mnemonic: str, changes: dict[str, int | str]) -> None:
+def test_limits_of_descriptors_do_not_trap(mnemonic: str, changes: dict[str, int | str]) -> None:
     run_both(from_descriptors((mnemonic, {**GOOD[mnemonic], **changes})))
 
 
@@ -292,7 +292,7 @@ def test_an_operand_fault_names_the_word(
         (5, INFINITY, {"profile": "fbgemm"}),
     ],
 )
-def test_a_scale_record_must_be_possible(
+def test_an_impossible_scale_record_traps(
     mnemonic: str, column: int, value: int, changes: dict[str, int | str]
 ) -> None:
     zeros = np.zeros(16, np.int32)
@@ -346,7 +346,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
 
 @given(st.lists(damaged(), min_size=1, max_size=3), st.integers(0, 2**32 - 1))
 @examples(400)
-def test_damaged_descriptors_do_the_same_on_both_engines(
+def test_damaged_descriptors_have_equal_effects_on_both_engines(
     jobs: list[tuple[str, dict[str, int]]], seed: int
 ) -> None:
     contents = np.random.default_rng(seed).integers(-3, 4, 24576).astype(np.int8)

@@ -23,7 +23,9 @@ def digits() -> Bundle:
     return nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").bundle
 
 
-def test_the_reference_engine_runs_once(digits: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reference_engine_runs_a_program_once(
+    digits: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It proves nothing of a program, so nobody asks it to and begins again."""
     calls = []
     report_of = Run.report
@@ -42,7 +44,7 @@ def test_the_reference_engine_runs_once(digits: Bundle, monkeypatch: pytest.Monk
     assert calls == ["run", "reset", "run"]
 
 
-def test_a_machine_that_somebody_has_written_to_is_cleared(digits: Bundle) -> None:
+def test_a_changed_machine_is_cleared_before_a_run(digits: Bundle) -> None:
     device = nmpsim.Device(engine="reference")
     machine = device.machine_after(digits)
     assert not machine.scratchpad.any()

@@ -42,7 +42,9 @@ def touched(
 
 @given(st.data(), st.booleans())
 @examples(150)
-def test_windows_reach_just_what_their_taps_read(data: st.DataObject, plain: bool) -> None:
+def test_footprints_of_windows_are_the_bytes_of_their_taps(
+    data: st.DataObject, plain: bool
+) -> None:
     names = ("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
     d = {name: data.draw(SIZES) for name in (*names, "out_h", "out_w", "groups", "in_channels")}
     d |= {"out_channels": data.draw(SIZES), "element": data.draw(st.integers(0, 1))}
@@ -64,7 +66,7 @@ def test_windows_reach_just_what_their_taps_read(data: st.DataObject, plain: boo
     }  # fmt: skip
 
 
-def test_what_no_tap_reads_is_not_touched() -> None:
+def test_bytes_without_a_tap_are_not_accessed() -> None:
     d = {"kernel_h": 1, "kernel_w": 1, "stride_h": 2, "stride_w": 2, "dilation_h": 1}
     d |= {"dilation_w": 1, "out_h": 2, "out_w": 2, "channels_count": 3, "input": 0}
     d |= {"in_row_stride": 12, "in_pixel_stride": 3, "output": 500, "out_row_stride": 6}
@@ -72,7 +74,7 @@ def test_what_no_tap_reads_is_not_touched() -> None:
     assert found[False, "input"] == {0, 1, 2, 6, 7, 8, 24, 25, 26, 30, 31, 32}
 
 
-def test_parts_of_a_sum_are_read_and_written_where_they_must_be() -> None:
+def test_parts_of_a_sum_read_and_write_partial_sums() -> None:
     d = {"rows": 2, "inner": 3, "columns": 4, "lhs_stride": 3, "rhs_stride": 4, "out_stride": 4}
     d |= {"lhs": 0, "rhs": 100, "output": 200, "partial": 304}
     sums, result = set(range(304, 304 + 32)), set(range(200, 208))
@@ -87,7 +89,9 @@ def test_parts_of_a_sum_are_read_and_written_where_they_must_be() -> None:
 
 @given(st.lists(st.tuples(SIZES, STEPS, STEPS), min_size=4, max_size=4), st.booleans())
 @examples(100)
-def test_strided_copies(axes: list[tuple[int, int, int]], plain: bool) -> None:
+def test_footprints_of_strided_copies_are_exact(
+    axes: list[tuple[int, int, int]], plain: bool
+) -> None:
     d = {"element_bytes": 2, "input": 5000, "output": 100}
     for i, (size, reads, writes) in enumerate(axes):
         d |= {f"size_{i}": size, f"in_stride_{i}": reads, f"out_stride_{i}": writes}
@@ -98,7 +102,7 @@ def test_strided_copies(axes: list[tuple[int, int, int]], plain: bool) -> None:
         assert found[side, "input" if start == 5000 else "output"] == expected
 
 
-def test_transfers() -> None:
+def test_footprints_of_transfers_are_exact() -> None:
     d = {"dram": 7000, "spm": 100, "run_bytes": 2, "count_x": 2, "count_y": 2, "dram_stride_x": 9}
     d |= {"dram_stride_y": 50, "spm_stride_x": 2, "spm_stride_y": 20}
     dram = {7000, 7001, 7009, 7010, 7050, 7051, 7059, 7060}
@@ -129,7 +133,7 @@ def _row(start: int, run: int, axes: list[tuple[int, int]]) -> np.ndarray:
 
 @given(rows(), rows())
 @examples(400)
-def test_whether_two_share_a_byte(a: np.ndarray, b: np.ndarray) -> None:
+def test_overlap_is_exact(a: np.ndarray, b: np.ndarray) -> None:
     mine, theirs = bytes_of(a, 1), bytes_of(b, 1)
     assert f.rows_overlap(a, 1, b, 1) == bool(mine & theirs)
     assert f.rows_overlap(b, 1, a, 1) == bool(mine & theirs)
@@ -151,7 +155,7 @@ def blocks(inputs: int, outputs: int, rows: int, element: int) -> Iterator[tuple
 
 @given(SIZES, SIZES, st.integers(1, 9), st.integers(1, 35), st.integers(0, 1))
 @examples(60)
-def test_bytes_of_weights_that_must_be_zero(h: int, w: int, ins: int, outs: int, wide: int) -> None:
+def test_padding_of_weights_is_found(h: int, w: int, ins: int, outs: int, wide: int) -> None:
     d = {"kernel_h": h, "kernel_w": w, "in_channels": ins, "out_channels": outs, "element": wide}
     d |= {"weights": 0x2000_0000}
     words = [d.get(word.name, 0) for word in DESCRIPTORS["conv"]]

@@ -60,7 +60,7 @@ class Sides:
 
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("operation", [*OPERATIONS, "mul"])
-def test_elementwise_as_glow(element: str, operation: str) -> None:
+def test_elementwise_operations_equal_glows_formula(element: str, operation: str) -> None:
     for seed in SEEDS:
         sides = Sides(Random(seed, element), operation)
         plain = OPERATIONS.get(operation)
@@ -95,7 +95,7 @@ def unclipped_select(operation: Any, left: Array, right: Array, *types: Any) -> 
 
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("operation", ["add", "sub"])
-def test_sums_as_tflite(element: str, operation: str) -> None:
+def test_sums_equal_tflites_formula(element: str, operation: str) -> None:
     shift = 20 if element == "int8" else 15
     for seed in SEEDS:
         sides = Sides(Random(seed, element), operation)
@@ -114,7 +114,7 @@ def test_sums_as_tflite(element: str, operation: str) -> None:
         np.testing.assert_array_equal(result, expected, err_msg=f"seed {seed}")
 
 
-def test_sums_as_pytorch() -> None:
+def test_sums_equal_pytorchs_formula() -> None:
     """Its numbers are unsigned."""
     for seed in SEEDS:
         sides = Sides(Random(seed, "int8"), "add")
@@ -130,7 +130,7 @@ def test_sums_as_pytorch() -> None:
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_products_as_pytorch(element: str) -> None:
+def test_products_equal_pytorchs_formula(element: str) -> None:
     for seed in SEEDS:
         sides = Sides(Random(seed, element), "mul")
         factor = F32(sides.scales[0] * sides.scales[1]) * reciprocal(sides.scales[2])
@@ -144,7 +144,7 @@ SHAPE = POOL.kernels, POOL.strides, POOL.pads
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_maximum_pools(element: str) -> None:
+def test_maximum_pools_equal_their_formula(element: str) -> None:
     for seed in SEEDS:
         r = Random(seed, element)
         x, zero = r.values(2, 6, 5, 17), r.zero_point()
@@ -154,7 +154,7 @@ def test_maximum_pools(element: str) -> None:
 
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("counted", [0, 1])
-def test_average_pools(element: str, counted: int) -> None:
+def test_average_pools_equal_their_formula(element: str, counted: int) -> None:
     """If padding counts, the factor holds the division."""
     for seed in SEEDS:
         r = Random(seed, element)
@@ -180,7 +180,7 @@ def test_average_pools(element: str, counted: int) -> None:
 
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("profile", ["glow_int", "q31"])
-def test_average_pools_as_tflite(element: str, profile: str) -> None:
+def test_average_pools_equal_tflites_formula(element: str, profile: str) -> None:
     """On one scale; a factor of one, and no zero points."""
     form = {"glow_int": integer_words, "q31": fixed_words}[profile]("out", F32(1))
     words = {"profile": profile, "divide": 1, **form}
@@ -193,7 +193,7 @@ def test_average_pools_as_tflite(element: str, profile: str) -> None:
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_rescaling(element: str) -> None:
+def test_rescaling_equals_its_formula(element: str) -> None:
     for seed in SEEDS:
         r = Random(seed, element)
         x, zeros, scales = r.values(500), [r.zero_point() for _ in range(2)], (r.scale(), r.scale())

@@ -174,7 +174,7 @@ LAYERS = [
 @pytest.mark.parametrize(
     ("element", "calculate", "window"), pairwise(product(ELEMENTS, LAYERS, WINDOWS))
 )
-def test_layers_with_weights(
+def test_layers_with_weights_equal_their_formula(
     element: str, calculate: Callable[[Layer], tuple[Array, Array]], window: str
 ) -> None:
     for seed in SEEDS:
@@ -185,7 +185,7 @@ def test_layers_with_weights(
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_fused_leaky_relu(element: str) -> None:
+def test_fused_leaky_relu_equals_its_formula(element: str) -> None:
     for seed in SEEDS:
         r = Random(seed, element)
         layer, alpha = Layer(r, *WINDOWS["plain"]), r.scale(0.01, 0.5)
@@ -223,7 +223,7 @@ FORMS = {
 
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("profile", FORMS)
-def test_matrix_products(element: str, profile: str) -> None:
+def test_matrix_products_equal_their_formula(element: str, profile: str) -> None:
     for seed in SEEDS:
         r = Random(seed, element)
         lhs, rhs = r.values(5, 21), r.values(21, 18)

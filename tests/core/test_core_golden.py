@@ -48,7 +48,7 @@ def relu(case: Case) -> Case:
     return {"clip_low": int(case["out_offset"]), "clip_wanted": 1}
 
 
-def test_convolution(shared: Path) -> None:
+def test_convolution_equals_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "conv_i8.npz")):
         product = F32(case["in_scale"] * case["filter_scale"])
@@ -69,7 +69,7 @@ def test_convolution(shared: Path) -> None:
     assert ran == 90
 
 
-def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
+def test_channelwise_convolution_equals_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "conv_channelwise_i8.npz")):
         product = (case["in_scale"] * case["filter_scales"]).astype(F32)
@@ -91,7 +91,7 @@ def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
     assert ran == 24
 
 
-def test_fully_connected_and_matrix_product(shared: Path) -> None:
+def test_fully_connected_and_matrix_product_equal_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "fc_i8.npz")):
         product = F32(case["in_scale"] * case["weights_scale"])
@@ -124,7 +124,7 @@ def test_fully_connected_and_matrix_product(shared: Path) -> None:
     assert ran == 40
 
 
-def test_fully_connected_with_a_scale_a_row(shared: Path) -> None:
+def test_rowwise_fully_connected_equals_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "fc_rowwise_i8.npz")):
         product = (case["in_scale"] * case["weights_scales"]).astype(F32)
@@ -146,7 +146,7 @@ def test_fully_connected_with_a_scale_a_row(shared: Path) -> None:
     assert ran == 10
 
 
-def test_elementwise(shared: Path) -> None:
+def test_elementwise_operations_equal_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "elementwise_i8.npz")):
         operation = str(case["op"])
@@ -167,7 +167,7 @@ def test_elementwise(shared: Path) -> None:
     assert ran == 100
 
 
-def test_rescale(shared: Path) -> None:
+def test_rescale_equals_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "rescale_quantize_dequantize.npz")):
         words = {
@@ -181,7 +181,7 @@ def test_rescale(shared: Path) -> None:
     assert ran == 40
 
 
-def test_pools(shared: Path) -> None:
+def test_pools_equal_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "pool_relu_i8.npz")):
         x, taps = case["input"], F32(int(np.prod(case["kernels"])))
@@ -202,7 +202,7 @@ def test_pools(shared: Path) -> None:
     assert ran == 36
 
 
-def test_pools_of_int16(shared: Path) -> None:
+def test_int16_pools_equal_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "pool_i16_interp.npz")):
         words = {"empty_value": int(case["in_offset"])}
@@ -212,7 +212,7 @@ def test_pools_of_int16(shared: Path) -> None:
     assert ran == 9
 
 
-def test_activations(shared: Path) -> None:
+def test_activations_equal_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "pool_relu_i8.npz")):
         x, in_offset = case["input"], int(case["in_offset"])

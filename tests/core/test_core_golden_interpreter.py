@@ -44,7 +44,7 @@ def sum_words(case: Case, name: str, profile: str) -> Case:
 
 
 @pytest.mark.parametrize(("file", "count"), [("conv_i8.npz", 90), ("conv_i16_interp.npz", 40)])
-def test_convolution(shared: Path, file: str, count: int) -> None:
+def test_convolution_equals_recorded_results(shared: Path, file: str, count: int) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, file)):
         weights, words = weights_of(case, "filter"), sum_words(case, "filter", "glow_float")
@@ -54,7 +54,7 @@ def test_convolution(shared: Path, file: str, count: int) -> None:
     assert ran == count
 
 
-def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
+def test_channelwise_convolution_equals_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "conv_channelwise_i8.npz")):
         product = (case["in_scale"] * case["filter_scales"]).astype(F32)
@@ -77,7 +77,9 @@ def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
 
 
 @pytest.mark.parametrize(("file", "count"), [("fc_i8.npz", 40), ("fc_i16_interp.npz", 24)])
-def test_fully_connected_and_matrix_product(shared: Path, file: str, count: int) -> None:
+def test_fully_connected_and_matrix_product_equal_recorded_results(
+    shared: Path, file: str, count: int
+) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, file)):
         weights, words = weights_of(case, "weights"), sum_words(case, "weights", "glow_float_late")
@@ -97,7 +99,7 @@ def test_fully_connected_and_matrix_product(shared: Path, file: str, count: int)
     assert ran == count
 
 
-def test_elementwise(shared: Path) -> None:
+def test_elementwise_operations_equal_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "elementwise_i8.npz")):
         operation = str(case["op"])
@@ -124,7 +126,7 @@ def list_rescale_words(in_scale: F32, in_offset: int, out_scale: F32, out_offset
     }
 
 
-def test_rescale(shared: Path) -> None:
+def test_rescale_equals_recorded_results(shared: Path) -> None:
     """The Interpreter clips Int16 to the range of Int8, by mistake: inside it, it is right."""
     ran = 0
     for name, case in enumerate(glow_cases(shared, "rescale_quantize_dequantize.npz")):
@@ -137,7 +139,7 @@ def test_rescale(shared: Path) -> None:
     assert ran == 40
 
 
-def test_relu(shared: Path) -> None:
+def test_relu_equals_recorded_results(shared: Path) -> None:
     """``max`` with a splat of zero on the result's scale."""
     ran = 0
     for name, case in enumerate(glow_cases(shared, "pool_relu_i8.npz")):
@@ -151,7 +153,7 @@ def test_relu(shared: Path) -> None:
     assert ran == 36
 
 
-def test_average_pools(shared: Path) -> None:
+def test_average_pools_equal_recorded_results(shared: Path) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, "pool_relu_i8.npz")):
         ratio, taps = case["in_scale"] / case["avg_out_scale"], F32(np.prod(case["kernels"]))

@@ -29,7 +29,7 @@ def numbers(stem: Path, what: str, tensor: Any) -> Array:
     return csv_numbers(Path(f"{stem}_{what}_int16.csv")).astype(np.int16).reshape(tensor["shape"])
 
 
-def test_convolutions(shared: Path) -> None:
+def test_convolutions_equal_recorded_results(shared: Path) -> None:
     """Int8 weights become Int16: the integers are the same."""
     ran = 0
     for name, model, stem in models(shared, "conv"):
@@ -57,7 +57,7 @@ def test_convolutions(shared: Path) -> None:
 
 
 @pytest.mark.parametrize(("operation", "count"), [("add", 12), ("sub", 4)])
-def test_sums(shared: Path, operation: str, count: int) -> None:
+def test_sums_equal_recorded_results(shared: Path, operation: str, count: int) -> None:
     """The second operand of sub is one value a channel, which repeats."""
     ran = 0
     for name, model, stem in models(shared, operation):
@@ -75,7 +75,7 @@ def test_sums(shared: Path, operation: str, count: int) -> None:
     assert ran == count
 
 
-def test_leaky_relu(shared: Path) -> None:
+def test_leaky_relu_equals_recorded_results(shared: Path) -> None:
     """Its factors are quotients of float32."""
     ran = 0
     for name, model, stem in models(shared, "leaky_relu"):

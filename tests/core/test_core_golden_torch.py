@@ -69,7 +69,7 @@ def window_of(case: Case) -> Window:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_convolutions(shared: Path, engine: str) -> None:
+def test_convolutions_equal_recorded_results(shared: Path, engine: str) -> None:
     """Depthwise ones by both instructions that can."""
     ran = 0
     for case in torch_files(shared, engine, {"conv"}):
@@ -85,7 +85,7 @@ def test_convolutions(shared: Path, engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_linear(shared: Path, engine: str) -> None:
+def test_linear_layers_equal_recorded_results(shared: Path, engine: str) -> None:
     ran = 0
     for case in torch_files(shared, engine, {"linear"}):
         words, bias, scales = layer_of(case, engine)
@@ -102,7 +102,7 @@ def sum_words(case: Case, engine: str) -> Case:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_additions(shared: Path, engine: str) -> None:
+def test_additions_equal_recorded_results(shared: Path, engine: str) -> None:
     ran = 0
     for case in torch_files(shared, engine, {"add", "add_relu"}):
         words = {"operation": "add", **sum_words(case, engine), **out_words(case)}
@@ -113,7 +113,7 @@ def test_additions(shared: Path, engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_products(shared: Path, engine: str) -> None:
+def test_products_equal_recorded_results(shared: Path, engine: str) -> None:
     ran = 0
     for case in torch_files(shared, engine, {"mul"}):
         product = F32(case["a_scale"]) * F32(case["b_scale"])

@@ -15,14 +15,14 @@ HERE = Path(__file__).parent
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 @pytest.mark.skipif(sys.platform == "win32", reason="needs mprotect")
-def test_memory_between_pages_that_nobody_may_touch() -> None:
+def test_kernels_stay_inside_their_memory() -> None:
     command = [sys.executable, str(HERE / "core_guarded.py"), "1", "2", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "untouched\n"), done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs mprotect")
-def test_the_pages_are_guarded() -> None:
+def test_an_access_to_a_guard_page_ends_the_process() -> None:
     code = (
         "import numpy, core_guarded as c; a = c.guarded(numpy.zeros(5000, numpy.int8), {});"
         "import ctypes; ctypes.memset(a.ctypes.data + {}, 1, 1)"

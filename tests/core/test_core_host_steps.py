@@ -38,7 +38,7 @@ def with_last_step(**changes: Any) -> Bundle:
         {"operands": ()},
     ],
 )
-def test_what_does_not_fit_is_told(changes: dict[str, Any]) -> None:
+def test_a_step_that_contradicts_the_lir_is_an_error(changes: dict[str, Any]) -> None:
     image = np.load(DIGITS / "images" / "7.npy")
 
     with pytest.raises(UserError) as error:
@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_told(changes: dict[str, Any]) -> None:
     assert [d.code for d in error.value.diagnostics] == ["BUN001"]
 
 
-def test_kernels_number_operations_as_the_table_does() -> None:
+def test_kernels_number_operations_like_the_table() -> None:
     numbers = [name for name in vars(binary_profiles) if name.startswith("OP_")]
     assert numbers
     for name in numbers:

@@ -24,7 +24,7 @@ def real(prefix: str, value: float) -> dict[str, int]:
 
 @pytest.mark.parametrize("size", ["small", "large", "most", "huge"])
 @pytest.mark.parametrize("profile", PROFILES_OF["conv"])
-def test_results_of_whole_blocks(profile: str, size: str) -> None:
+def test_blocks_of_int16_results_are_exact(profile: str, size: str) -> None:
     """Windows of three rows and of runs of two pixels; two batches of pixels; some results beyond
     the clip, or all of them far beyond 32 bits, in each tile of a layer, the last one first. With
     the most that inputs and weights can be, 32 bits do not even hold the products of a pair."""

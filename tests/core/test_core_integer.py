@@ -111,7 +111,7 @@ DIVIDES = ("div", "divu", "rem", "remu")
 
 
 @pytest.mark.parametrize(("mnemonic", "a", "b", "result"), REGISTER_CASES)
-def test_register_with_register(mnemonic: str, a: int, b: int, result: int) -> None:
+def test_register_instructions_compute_results(mnemonic: str, a: int, b: int, result: int) -> None:
     operation = (mnemonic, {"rd": 3, "rs1": 1, "rs2": 2})
     m = run_both(Program(image=words(*load_address(1, a), *load_address(2, b), operation, HALT)))
     assert registers(m)[3] == result
@@ -122,7 +122,9 @@ def test_register_with_register(mnemonic: str, a: int, b: int, result: int) -> N
 
 
 @pytest.mark.parametrize(("mnemonic", "a", "immediate", "result"), IMMEDIATE_CASES)
-def test_register_with_immediate(mnemonic: str, a: int, immediate: int, result: int) -> None:
+def test_immediate_instructions_compute_results(
+    mnemonic: str, a: int, immediate: int, result: int
+) -> None:
     operation = (mnemonic, {"rd": 3, "rs1": 1, "imm": immediate})
     m = run_both(Program(image=words(*load_address(1, a), operation, HALT)))
     assert registers(m)[3] == result
@@ -130,13 +132,15 @@ def test_register_with_immediate(mnemonic: str, a: int, immediate: int, result: 
 
 
 @pytest.mark.parametrize(("mnemonic", "a", "shamt", "result"), SHIFT_CASES)
-def test_shift_by_immediate(mnemonic: str, a: int, shamt: int, result: int) -> None:
+def test_shifts_by_immediates_compute_results(
+    mnemonic: str, a: int, shamt: int, result: int
+) -> None:
     operation = (mnemonic, {"rd": 3, "rs1": 1, "shamt": shamt})
     m = run_both(Program(image=words(*load_address(1, a), operation, HALT)))
     assert registers(m)[3] == result
 
 
-def test_upper_immediates() -> None:
+def test_upper_immediates_compute_results() -> None:
     code = words(
         ("lui", {"rd": 3, "imm": 0xFFFF_F000}),
         ("auipc", {"rd": 4, "imm": 0}),

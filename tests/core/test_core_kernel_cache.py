@@ -86,7 +86,7 @@ def test_a_folder_that_a_process_uses_stays(tmp_path: Path) -> None:
     assert not folders[-1].exists()
 
 
-def test_what_is_no_folder_of_kernels_stays(tmp_path: Path) -> None:
+def test_other_folders_stay(tmp_path: Path) -> None:
     parent, elsewhere = tmp_path / "cache", tmp_path / "else"
     elsewhere.mkdir()
     for day in range(10, 10 + MAX_UNUSED_FOLDERS):
@@ -103,13 +103,13 @@ def test_what_is_no_folder_of_kernels_stays(tmp_path: Path) -> None:
     assert (elsewhere / "mine").exists()
 
 
-def test_what_somebody_began_to_remove_goes(tmp_path: Path) -> None:
+def test_a_partly_removed_folder_is_removed(tmp_path: Path) -> None:
     folder_of(tmp_path, "old", 9).rename(tmp_path / "removing-kernels-old")
     remove_unused(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_folder_is_not_created(tmp_path: Path) -> None:
     mark_used(CacheFolder(tmp_path / "kernels-1"))
     mark_used(None)
     assert not list(tmp_path.iterdir())

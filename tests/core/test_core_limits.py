@@ -38,7 +38,7 @@ def seven() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_limit_of_cycles(loop: Bundle, engine: str) -> None:
+def test_a_cycle_limit_stops_a_run(loop: Bundle, engine: str) -> None:
     device = nmpsim.Device(nmpsim.get_device(loop), engine)
     report = device.run(loop, {}, limits=nmpsim.Limits(max_cycles=1000))
     assert report.trap is not None
@@ -50,7 +50,7 @@ def test_a_limit_of_cycles(loop: Bundle, engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_limit_of_time(loop: Bundle, engine: str) -> None:
+def test_a_time_limit_stops_a_run(loop: Bundle, engine: str) -> None:
     device = nmpsim.Device(nmpsim.get_device(loop), engine)
     report = device.run(loop, {}, limits=nmpsim.Limits(timeout=0.05))
     assert report.trap is not None
@@ -73,7 +73,7 @@ class _Hours:
 
 
 @pytest.mark.parametrize("timeout", [3.0, 5.0])
-def test_what_begins_again_has_no_more_time(
+def test_a_restarted_run_has_no_additional_time(
     digits: Bundle, seven: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch, timeout: float
 ) -> None:
     """The recording takes two seconds, the replay takes as many and is left."""
@@ -103,7 +103,7 @@ def test_what_begins_again_has_no_more_time(
     assert report.host_seconds == 4
 
 
-def test_what_is_left_of_a_budget() -> None:
+def test_a_budget_returns_the_remaining_limit() -> None:
     budget = TimeBudget(nmpsim.Limits(max_cycles=7, timeout=3), spent=1.0)
     assert budget.left() == nmpsim.Limits(max_cycles=7, timeout=2)
     budget.check(2.0)
@@ -119,7 +119,7 @@ def test_what_is_left_of_a_budget() -> None:
 
 
 @pytest.mark.parametrize("save_layers", [False, True])
-def test_a_run_after_one_that_went_beyond_a_limit(
+def test_a_run_after_an_exceeded_limit_is_complete(
     digits: Bundle, seven: dict[str, np.ndarray], save_layers: bool
 ) -> None:
     device = nmpsim.Device(threads=2)
@@ -135,7 +135,7 @@ def test_a_run_after_one_that_went_beyond_a_limit(
             assert (mine.cycles, mine.saturation) == (theirs.cycles, theirs.saturation)
 
 
-def test_a_run_that_is_stopped_while_a_recording_is_followed(
+def test_a_replay_can_be_stopped(
     digits: Bundle, seven: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = nmpsim.Device()
@@ -156,9 +156,7 @@ def test_a_run_that_is_stopped_while_a_recording_is_followed(
     assert device.run(digits, seven).cycles == whole.cycles
 
 
-def test_limits_that_are_far_enough_change_nothing(
-    digits: Bundle, seven: dict[str, np.ndarray]
-) -> None:
+def test_large_limits_change_nothing(digits: Bundle, seven: dict[str, np.ndarray]) -> None:
     device = nmpsim.Device()
     limits = nmpsim.Limits(max_cycles=10**9, timeout=1e6)
     free, limited = device.run(digits, seven), device.run(digits, seven, limits=limits)
@@ -180,6 +178,6 @@ def test_limits_that_are_far_enough_change_nothing(
         {"timeout": "5"},
     ],
 )
-def test_what_is_no_limit(wrong: dict[str, object]) -> None:
+def test_an_invalid_limit_is_an_error(wrong: dict[str, object]) -> None:
     with pytest.raises(nmpsim.UserError, match="ARG001"):
         nmpsim.Limits(**wrong)

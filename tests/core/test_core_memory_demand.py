@@ -86,11 +86,11 @@ def refusal(bundle: Bundle, **options: Any) -> str:
     return str(diagnostic)
 
 
-def test_a_barrier(digits: Bundle) -> None:
+def test_a_barrier_number_is_counted(digits: Bundle) -> None:
     assert "for layers[1].barrier" in refusal(with_layer(digits, barrier=1 << 40))
 
 
-def test_scratchpads(digits: Bundle) -> None:
+def test_scratchpads_are_counted(digits: Bundle) -> None:
     text = refusal(with_device(digits, scratchpad_bytes=1 << 26, cores_count=64))
     assert "for device.scratchpad_bytes, in 64 cores" in text
     # 64 times 64 MiB thrice: a first run keeps what it began with, and a byte for each byte says
@@ -98,37 +98,37 @@ def test_scratchpads(digits: Bundle) -> None:
     assert "12.9 GB" in text
 
 
-def test_writable_memory(digits: Bundle) -> None:
+def test_writable_memory_is_counted(digits: Bundle) -> None:
     assert "for the writable segments" in refusal(attrs.evolve(digits, rw_bytes=400_000_000))
 
 
-def test_channels_of_nothing(digits: Bundle) -> None:
+def test_channels_of_empty_tensors_are_counted(digits: Bundle) -> None:
     output = attrs.evolve(digits.metadata.layers[1].output, shape=(0, 1 << 31))
     assert "for layers[1].output.shape" in refusal(with_layer(digits, output=output))
 
 
-def test_paddings_of_the_host(digits: Bundle) -> None:
+def test_paddings_of_host_steps_are_counted(digits: Bundle) -> None:
     text = refusal(with_padded_step(digits, (0, 0, (1 << 30) - 1, (1 << 30) - 1)))
     assert "for steps[0].attributes.Pads" in text
 
 
-def test_numbers_that_would_overflow(digits: Bundle) -> None:
+def test_large_numbers_do_not_overflow(digits: Bundle) -> None:
     output = attrs.evolve(digits.metadata.layers[1].output, shape=(1 << 62, 1 << 62))
     assert "MEM001" in refusal(with_layer(digits, output=output, barrier=1 << 100))
 
 
-def test_threads_count_too(digits: Bundle) -> None:
+def test_threads_are_counted(digits: Bundle) -> None:
     assert "in 3000 threads" in refusal(digits, threads=3000)
 
 
-def test_the_debugger_asks_too(digits: Bundle) -> None:
+def test_the_debugger_checks_memory(digits: Bundle) -> None:
     bundle = with_layer(digits, barrier=1 << 40)
     with pytest.raises(UserError) as error:
         Debugger(bundle, {"data": np.load(IMAGE)}, max_memory=LIMIT)
     assert [one.code for one in error.value.diagnostics] == ["MEM001"]
 
 
-def test_kept_layers_count(digits: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_layers_are_counted(digits: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     device, inputs = nmpsim.Device(max_memory=LIMIT), {"data": np.load(IMAGE)}
     device.run(digits, inputs, save_layers=True)
     monkeypatch.setattr(memory_demand, "tensor_bytes", lambda tensor: LIMIT // 2)
@@ -137,18 +137,18 @@ def test_kept_layers_count(digits: Bundle, monkeypatch: pytest.MonkeyPatch) -> N
     device.run(digits, inputs)
 
 
-def test_what_fits_runs(digits: Bundle) -> None:
+def test_a_fitting_program_runs(digits: Bundle) -> None:
     report = nmpsim.Device(max_memory=LIMIT).run(digits, {"data": np.load(IMAGE)})
     assert report.trap is None
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "1G", True])
-def test_what_is_no_limit(limit: Any) -> None:
+def test_an_invalid_limit_is_an_error(limit: Any) -> None:
     with pytest.raises(UserError, match="no limit of memory"):
         nmpsim.Device(max_memory=limit)
 
 
-def test_the_field_that_asks_for_most_is_named() -> None:
+def test_the_error_names_the_largest_field() -> None:
     parts = [Part("a", 10), Part("b", 2000), Part("c", 30)]
     check_memory("it", parts, 2040)
     with pytest.raises(UserError) as error:
@@ -158,7 +158,7 @@ def test_the_field_that_asks_for_most_is_named() -> None:
     assert diagnostic.expected == "at most 2.04 kB"
 
 
-def test_a_little_memory_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_demands_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def limit() -> int:
@@ -171,7 +171,7 @@ def test_a_little_memory_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(asked) == 1
 
 
-def test_some_memory_is_free() -> None:
+def test_free_memory_is_positive() -> None:
     assert 1 << 20 < default_limit() < 1 << 50
 
 
@@ -232,7 +232,7 @@ def greedy_steps(d: str, bias: str) -> dict[str, tuple[str, Operands, dict[str, 
 
 @pytest.mark.parametrize(("dtype", "bias"), [("i1", "i4"), ("i2", "i4"), ("f4", "f4")])
 @pytest.mark.parametrize("name", greedy_steps("f4", "f4"))
-def test_no_operation_takes_more_than_is_reckoned(name: str, dtype: str, bias: str) -> None:
+def test_no_operation_exceeds_its_estimated_memory(name: str, dtype: str, bias: str) -> None:
     opcode, operands, attributes = greedy_steps(dtype, bias)[name]
     elements = sum(one.values.size for one in operands)
     for numerics in NUMERICS_NAMES:
@@ -245,7 +245,7 @@ def test_no_operation_takes_more_than_is_reckoned(name: str, dtype: str, bias: s
         assert peak <= STEP_BYTES * elements + 10_000, numerics
 
 
-def test_shapes_that_would_be_stretched_are_refused(digits: Bundle) -> None:
+def test_broadcast_shapes_are_refused(digits: Bundle) -> None:
     """NumPy would make one large array of a row and a column."""
     steps = list(digits.metadata.steps)
     tensors = [one.tensor for one in steps[0].operands]

@@ -54,7 +54,7 @@ def layer(case: dict[str, Any], words: Words, bias: Array, scales: Array) -> Arr
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_layers_as_pytorch(engine: str) -> None:
+def test_layers_equal_pytorch(engine: str) -> None:
     for case in of(("layer", "one_scale"), engine):
         types = case["x_scale"], case["w_scale"], case["bias"], case["y_scale"]
         words, bias, scales = torch_layer(engine, *types, connected=case["x"].ndim == 2)
@@ -62,7 +62,7 @@ def test_layers_as_pytorch(engine: str) -> None:
         np.testing.assert_array_equal(result, int8(case["y"]))
 
 
-def test_layers_as_onnx_runtime() -> None:
+def test_layers_equal_onnx_runtime() -> None:
     for case in of(("layer",), "onnx"):
         factors = case["x_scale"] * case["w_scale"] / case["y_scale"]
         out = float_columns(factors.astype(F32))
@@ -72,7 +72,7 @@ def test_layers_as_onnx_runtime() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_sums(engine: str) -> None:
+def test_sums_equal_recorded_results(engine: str) -> None:
     """But for the last elements, which PyTorch does in another way where a vector is not full."""
     for case in of(("add",), engine):
         sides = ((case[f"{side}_scale"], int(case[f"{side}_zp"])) for side in ("a", "b"))
@@ -84,7 +84,7 @@ def test_sums(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_products(engine: str) -> None:
+def test_products_equal_recorded_results(engine: str) -> None:
     for case in of(("mul",), engine):
         factor = case["a_scale"] * case["b_scale"] * reciprocal(case["y_scale"])
         words = {
@@ -101,7 +101,7 @@ SIDES = (("lhs", "a"), ("rhs", "b"), ("out", "y"))
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "onnx"])
-def test_averages(engine: str) -> None:
+def test_averages_equal_recorded_results(engine: str) -> None:
     """Windows without padding that tile the input."""
     for case in of(("adaptive", "blocks", "QLinearGlobalAveragePool"), engine):
         late = case["kind"] != "adaptive" or engine == "qnnpack"

@@ -41,7 +41,7 @@ def test_a_semaphore_that_nobody_posts_is_a_deadlock() -> None:
     assert m.cores.status.tolist() == [CoreStatus.PENDING]
 
 
-def test_the_cycle_limit() -> None:
+def test_the_cycle_limit_ends_a_run() -> None:
     program = from_text("loop: j loop", config=device(limits_cycles=1000))
     m = run_both(program, Outcome.CYCLE_LIMIT)
     # A jump takes 3 cycles: 334 of them go beyond 1000.
@@ -54,7 +54,7 @@ def test_the_cycle_limit() -> None:
 
 
 @pytest.mark.parametrize(("name", "most"), [("compiled", MAX_STEPS), ("reference", 1 << 11)])
-def test_a_program_without_end_comes_back(name: str, most: int) -> None:
+def test_an_endless_program_returns_regularly(name: str, most: int) -> None:
     program = from_text("loop: j loop", config=device(limits_cycles=1 << 62))
     m = program.machine()
     assert engine(name).run(m, get_costs(program.config), 1 << 40, False) == Outcome.PAUSED
@@ -62,7 +62,7 @@ def test_a_program_without_end_comes_back(name: str, most: int) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_tensor_instructions_without_end_come_back_earlier(name: str) -> None:
+def test_endless_tensor_instructions_return_earlier(name: str) -> None:
     fill = "fill: .descriptor fill, output=0x20000000, count=3"
     text = f"{fill}\n_start: la t0, fill\nagain: nmp.fill t0\nj again"
     program = from_text(text, config=device(limits_cycles=1 << 62))
@@ -134,7 +134,7 @@ def turning() -> Program:
     return from_text(TURNS, config=TWO, layer_channels=(1, 1), barrier_layers=(0, 1))
 
 
-def test_turn_by_turn_both_engines_are_in_the_same_state() -> None:
+def test_both_engines_have_the_same_state_after_each_turn() -> None:
     program = turning()
     costs = get_costs(program.config)
     machines = [program.machine() for _ in ENGINES]
@@ -151,7 +151,7 @@ def test_turn_by_turn_both_engines_are_in_the_same_state() -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_stopping_at_layers(name: str) -> None:
+def test_a_run_stops_at_layers(name: str) -> None:
     program = turning()
     costs, m = get_costs(program.config), program.machine()
     for layer in (0, 1):

@@ -78,7 +78,7 @@ def both(
 
 @given(st.integers(0, (1 << 32) - 1))
 @examples(6, phases=[Phase.explicit, Phase.generate])
-def test_random_programs(seed: int) -> None:
+def test_random_programs_give_the_same_machine(seed: int) -> None:
     cores, text = program(seed, ScalarWriter)
     note(text)
     bundle, is_strict = bundle_of(cores, text), seed % 4 > 0
@@ -121,7 +121,7 @@ def loops(end: str) -> Bundle:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_loops_in_scratchpads(strict: bool) -> None:
+def test_loops_in_scratchpads_run_in_parallel(strict: bool) -> None:
     assert both(loops(""), TWO_CORES, {}, strict=strict).trap is None
 
 
@@ -191,12 +191,12 @@ def in_order_and_apart(bundle: Bundle, status: str, *, is_apart: bool = True) ->
 
 
 @pytest.mark.parametrize("end", ["", MEET + OTHERS])
-def test_what_the_check_has_seen_in_dram_needs_no_turn(end: str) -> None:
+def test_cached_dram_accesses_need_no_turn(end: str) -> None:
     """Each core in its own part; then in the other one's, after they have met."""
     assert in_order_and_apart(in_dram(end), "checked").trap is None
 
 
-def test_cores_that_do_not_meet_break_the_contract_in_order() -> None:
+def test_unordered_cores_violate_the_contract_in_order() -> None:
     """Apart they have read what simulated time would have written over; so the run begins again."""
     end = MEET.replace("nmp.barrier a2, a4", "nop") + OTHERS
     report = in_order_and_apart(in_dram(end), "violated", is_apart=False)
@@ -227,7 +227,7 @@ more:
 """
 
 
-def test_a_core_that_waits_for_another_one_in_dram_does_not_run_away(
+def test_a_core_that_polls_dram_does_not_run_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It would wait without end, however little the other one does between."""
@@ -248,7 +248,7 @@ def test_a_core_that_waits_for_another_one_in_dram_does_not_run_away(
     assert 0 < max(leads) <= 2000 + most
 
 
-def test_cores_take_turns_where_not_everything_could_be_checked(
+def test_cores_take_turns_if_the_check_is_incomplete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ContractCheck, "message", "not everything could be checked")
@@ -257,20 +257,20 @@ def test_cores_take_turns_where_not_everything_could_be_checked(
 
 
 @pytest.mark.parametrize("end", [" lw a6, 1(a3)", " lw a6, 12(a3)", " la a6, to\n lw a6, 0(a6)"])
-def test_a_run_that_ends_early_is_done_again_in_order(end: str) -> None:
+def test_an_early_end_repeats_the_run_in_order(end: str) -> None:
     """By a trap, or where the contract is broken: the report tells how far all cores are."""
     text = f" beqz a0, more\n{end}\nmore:\n j long"
     report = both(loops(text), TWO_CORES, {}, False, limits=Limits(max_cycles=100_000))
     assert report.trap is not None and report.trap.kind in ("trap", "contract")
 
 
-def test_a_limit_of_cycles_finds_all_cores_where_they_would_be() -> None:
+def test_a_cycle_limit_stops_all_cores_at_the_same_state() -> None:
     limits = Limits(max_cycles=2345)
     report = both(loops(" j long"), TWO_CORES, {}, limits=limits)
     assert report.trap is not None and report.trap.kind == "cycle_limit"
 
 
-def test_who_listens_to_work_hears_it_in_order() -> None:
+def test_work_listeners_receive_work_in_order() -> None:
     both(loops(""), TWO_CORES, {}, False, work=lambda _: None)
 
 
@@ -293,12 +293,12 @@ class Interrupted(threading.Thread):
         raise KeyboardInterrupt
 
 
-def test_cores_take_turns_where_the_host_allows_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_take_turns_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_cores, "Thread", Refused)
     assert both(loops(""), TWO_CORES, {}).trap is None
 
 
-def test_a_thread_that_begins_as_the_run_is_interrupted_changes_nothing(
+def test_a_late_thread_of_an_interrupted_run_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(parallel_cores, "Thread", Interrupted)
@@ -312,7 +312,7 @@ def test_a_thread_that_begins_as_the_run_is_interrupted_changes_nothing(
     assert (device.machine_after(bundle).cores.retired == retired).all()
 
 
-def test_what_a_thread_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_of_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrong(threading.Thread):
         def __init__(self, target: Callable[[], None]) -> None:
             target.__self__._loop = None  # type: ignore[attr-defined]

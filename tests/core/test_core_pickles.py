@@ -43,7 +43,7 @@ def facts(report: RunReport) -> dict[str, Any]:
     return {**to_json(report), "host_seconds": 0}
 
 
-def test_a_bundle_comes_back_whole(digits_bin: Path, image: Any) -> None:
+def test_a_bundle_survives_pickling(digits_bin: Path, image: Any) -> None:
     bundle = nmpsim.load(digits_bin)
     sent = pickle.dumps(bundle)
     digits_bin.unlink()
@@ -57,7 +57,7 @@ def test_a_bundle_comes_back_whole(digits_bin: Path, image: Any) -> None:
     assert facts(first) == facts(second)
 
 
-def test_a_device_comes_back_without_its_machine(digits_bin: Path, image: Any) -> None:
+def test_a_device_is_pickled_without_its_machine(digits_bin: Path, image: Any) -> None:
     device = nmpsim.Device(engine="reference", threads=1, max_memory=123_000_000)
     bundle = nmpsim.load(digits_bin)
     report = device.run(bundle, {"data": image})
@@ -70,7 +70,7 @@ def test_a_device_comes_back_without_its_machine(digits_bin: Path, image: Any) -
         again(nmpsim.Device(max_memory=1000)).run(bundle, {"data": image})
 
 
-def test_reports_and_what_was_compiled_come_back(image: Any) -> None:
+def test_reports_and_compiled_programs_survive_pickling(image: Any) -> None:
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
     assert compiled.bundle.digest == again(compiled).bundle.digest
     report = nmpsim.Device().run(compiled, {"data": image}, save_layers=True)
@@ -78,7 +78,7 @@ def test_reports_and_what_was_compiled_come_back(image: Any) -> None:
     assert again(report).layer_outputs.keys() == report.layer_outputs.keys()
 
 
-def test_another_process_runs_them(digits_bin: Path, image: Any) -> None:
+def test_another_process_runs_pickled_objects(digits_bin: Path, image: Any) -> None:
     device, bundle = nmpsim.Device(threads=1), nmpsim.load(digits_bin)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         there = pool.apply(run_there, (device, bundle, image))

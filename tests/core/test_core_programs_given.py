@@ -17,7 +17,7 @@ def compiled():
     return nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
 
 
-def test_a_compiled_program_runs_as_its_file_does(compiled, tmp_path):
+def test_a_compiled_program_runs_like_its_file(compiled, tmp_path):
     nmpsim.save(compiled, tmp_path / "net.bin")
     bundle = nmpsim.load(tmp_path / "net.bin")
     assert nmpsim.get_device(compiled) == nmpsim.get_device(bundle)
@@ -29,7 +29,7 @@ def test_a_compiled_program_runs_as_its_file_does(compiled, tmp_path):
 
 
 @pytest.mark.parametrize("program", ["net.bin", Path("net.bin"), None, b"\x7fELF", 5])
-def test_anything_else_is_refused_by_name(program):
+def test_other_objects_are_refused_by_type(program):
     for use in (nmpsim.get_device, lambda it: nmpsim.Device().run(it, SEVEN)):
         with pytest.raises(nmpsim.UserError) as caught:
             use(program)
@@ -39,7 +39,7 @@ def test_anything_else_is_refused_by_name(program):
         assert "nmpsim.load" in str(error.hint)
 
 
-def test_a_file_s_name_is_no_device():
+def test_a_file_name_is_refused_as_device():
     files = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
     for use in (nmpsim.Device, lambda given: nmpsim.compile(*files, device=given)):
         with pytest.raises(nmpsim.UserError) as caught:
@@ -50,7 +50,7 @@ def test_a_file_s_name_is_no_device():
         assert "nmpsim.load_device" in str(error.hint)
 
 
-def test_programs_devices_and_reports_have_short_texts(compiled):
+def test_programs_devices_and_reports_have_short_reprs(compiled):
     device = nmpsim.Device(threads=1)
     report = device.run(compiled, SEVEN)
     assert repr(device) == "<Device nmp: 32 cores, compiled engine, 1 thread>"
@@ -59,13 +59,13 @@ def test_programs_devices_and_reports_have_short_texts(compiled):
     assert max(len(repr(one)) for one in (device, compiled, compiled.bundle, report)) < 200
 
 
-def test_the_array_of_the_only_input_needs_no_name(compiled):
+def test_a_single_input_needs_no_name(compiled):
     device = nmpsim.Device()
     found, expected = device.run(compiled, SEVEN["data"]), device.run(compiled, SEVEN)
     assert np.array_equal(found.outputs["prob__1"], expected.outputs["prob__1"])
 
 
-def test_a_bundle_without_a_device_says_so(compiled):
+def test_a_bundle_without_device_is_an_error(compiled):
     bundle = compiled.bundle
     bundle = attrs.evolve(bundle, metadata=attrs.evolve(bundle.metadata, device={}))
     for use in (nmpsim.get_device, lambda it: nmpsim.Device().run(it, SEVEN)):

@@ -153,7 +153,7 @@ def programs(draw: st.DrawFn, *, waits_for_all: bool = False) -> Program:
 
 @given(programs())
 @examples(200)
-def test_cores_that_share(program: Program) -> None:
+def test_random_cores_give_the_same_machine(program: Program) -> None:
     run_both(program, expect=None)
 
 
@@ -184,7 +184,7 @@ def run_noting(name: str, program: Program, room: int) -> tuple[Machine, NDArray
 
 @given(programs(), st.integers(0, 60))
 @examples(60)
-def test_noting_work_changes_nothing_else(program: Program, room: int) -> None:
+def test_work_listeners_change_nothing(program: Program, room: int) -> None:
     plain = run_both(program, expect=None)
     machine, notes = run_noting("reference", program, room)
     compiled_machine, compiled_notes = run_noting("compiled", program, room)
@@ -196,7 +196,7 @@ def test_noting_work_changes_nothing_else(program: Program, room: int) -> None:
 
 @given(programs())
 @examples(60)
-def test_notes_are_what_the_layers_count(program: Program) -> None:
+def test_work_records_equal_the_counters_of_layers(program: Program) -> None:
     machine, notes = run_noting("compiled", program, 1 << 10)
     for layer, record in enumerate(machine.layers):
         mine = notes[notes["layer"] == layer]
@@ -214,7 +214,7 @@ def test_notes_are_what_the_layers_count(program: Program) -> None:
 
 @given(programs())
 @examples(60)
-def test_no_unit_works_on_two_things_at_once(program: Program) -> None:
+def test_a_unit_executes_one_instruction_at_a_time(program: Program) -> None:
     _, notes = run_noting("compiled", program, 1 << 10)
     assert_in_turn(notes[notes["is_grant"] == 1])
     for core in range(CORES):

@@ -42,7 +42,7 @@ def compare(layout: Layout, *jobs: Job) -> None:
 
 @given(st.data())
 @EXAMPLES
-def test_convolutions(data: st.DataObject) -> None:
+def test_random_convolutions_agree(data: st.DataObject) -> None:
     draw = data.draw
     groups, depth = draw(st.integers(1, 3)), draw(st.integers(1, 9))
     channels = groups * draw(st.integers(1, 20))
@@ -73,7 +73,7 @@ def test_convolutions(data: st.DataObject) -> None:
 
 @given(st.data())
 @EXAMPLES
-def test_depthwise_convolutions(data: st.DataObject) -> None:
+def test_random_depthwise_convolutions_agree(data: st.DataObject) -> None:
     draw = data.draw
     channels = draw(st.integers(1, 35))
     window = draw(windows()) | draw(dilations())
@@ -98,7 +98,7 @@ def test_depthwise_convolutions(data: st.DataObject) -> None:
 
 @given(st.data())
 @EXAMPLES
-def test_matrix_products(data: st.DataObject) -> None:
+def test_random_matrix_products_agree(data: st.DataObject) -> None:
     draw = data.draw
     rows, inner, columns = (draw(st.integers(1, most)) for most in (5, 40, 20))
     lhs_stride, rhs_stride, out_stride = (
@@ -220,7 +220,7 @@ def test_an_accumulator_saturates_in_the_order_of_its_products() -> None:
     assert m.layers.elements[0] == 0, "nothing is written before the last part"
 
 
-def test_tiles_of_the_same_channels_that_are_clipped_otherwise() -> None:
+def test_tiles_with_different_clips_are_counted_separately() -> None:
     """What the first one counts, in which nothing is cut, is not the second one's overshoot."""
     layout = Layout()
     words = {

@@ -19,13 +19,15 @@ GAPS = st.sampled_from([0, 8, 52])
 @pytest.mark.parametrize("instruction", JOBS)
 @given(st.data())
 @examples(200)
-def test_each_instruction(instruction: str, data: st.DataObject) -> None:
+def test_random_instructions_agree_on_both_engines(instruction: str, data: st.DataObject) -> None:
     run_jobs(data.draw, [instruction], cores=1)
 
 
 @given(st.data(), st.lists(st.sampled_from(list(JOBS)), min_size=2, max_size=5))
 @examples(150)
-def test_one_after_the_other(data: st.DataObject, instructions: list[str]) -> None:
+def test_sequences_of_instructions_agree_on_both_engines(
+    data: st.DataObject, instructions: list[str]
+) -> None:
     """On two cores, whose units and queues are busy at the same time."""
     run_jobs(data.draw, instructions, cores=2)
 

@@ -79,7 +79,9 @@ def blocks(draw: st.DrawFn) -> list[Instruction]:
 
 @given(st.lists(WORDS, min_size=8, max_size=8), st.lists(blocks(), min_size=1, max_size=8))
 @examples(200)
-def test_random_programs(values: list[int], code: list[list[Instruction]]) -> None:
+def test_random_programs_agree_on_both_engines(
+    values: list[int], code: list[list[Instruction]]
+) -> None:
     start = [i for n, value in enumerate(values) for i in load_address(3 * n + 1, value)]
     pointers = (
         load_address(SPM_POINTER, SPM)

@@ -36,7 +36,7 @@ def compare(layout: Layout, *jobs: Job, ram: bytes = b"") -> None:
 @pytest.mark.parametrize("moves", [look_ups, transpositions])
 @given(st.data())
 @EXAMPLES
-def test_moves_in_the_scratchpad(moves: Moves, data: st.DataObject) -> None:
+def test_random_moves_agree_on_both_engines(moves: Moves, data: st.DataObject) -> None:
     layout = Layout(data.draw(GAPS))
     compare(layout, *data.draw(moves(layout)))
 
@@ -59,7 +59,7 @@ def boxes(draw: st.DrawFn) -> dict[str, int]:
 
 @given(st.data())
 @EXAMPLES
-def test_transfers(data: st.DataObject) -> None:
+def test_random_transfers_agree_on_both_engines(data: st.DataObject) -> None:
     draw = data.draw
     layout = Layout()
     target = layout.reserve(6000)

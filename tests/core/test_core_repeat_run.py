@@ -61,7 +61,7 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def test_each_run_is_what_it_would_be_alone(digits: Bundle, repeated: list[int]) -> None:
+def test_a_repeated_run_equals_a_single_run(digits: Bundle, repeated: list[int]) -> None:
     device = nmpsim.Device(threads=1)
     for number in (0, 7, 3, 7, 8):
         alone = nmpsim.Device(threads=1)
@@ -92,7 +92,7 @@ OTHER_RUNS: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_runs_of_other_kinds_in_between(digits: Bundle, repeated: list[int]) -> None:
+def test_other_runs_in_between_change_nothing(digits: Bundle, repeated: list[int]) -> None:
     device = nmpsim.Device(threads=1, whole_layers=False)
     for number, options in enumerate(OTHER_RUNS):
         given = image(number % 10)
@@ -103,7 +103,7 @@ def test_runs_of_other_kinds_in_between(digits: Bundle, repeated: list[int]) -> 
     assert len(repeated) == 3
 
 
-def test_who_listens_hears_the_same(digits: Bundle, repeated: list[int]) -> None:
+def test_work_listeners_receive_the_same_work(digits: Bundle, repeated: list[int]) -> None:
     device = nmpsim.Device(threads=1)
     heard: list[list[Any]] = []
     for number in range(3):
@@ -116,7 +116,7 @@ def test_who_listens_hears_the_same(digits: Bundle, repeated: list[int]) -> None
 
 
 @pytest.mark.parametrize("error", [RunTimeoutError(), fail("HOST001", "it is no number")])
-def test_what_does_not_come_to_its_end_begins_again_from_rest(
+def test_an_unfinished_run_starts_again_from_rest(
     digits: Bundle, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def broken(self: RepeatedRun, *_: object) -> None:
@@ -145,7 +145,7 @@ def parts_of(answers: BatchResult) -> Any:
 
 
 @pytest.mark.parametrize("whole_layers", [True, False])
-def test_answers_are_those_of_runs_one_by_one(digits: Bundle, whole_layers: bool) -> None:
+def test_a_batch_equals_single_runs(digits: Bundle, whole_layers: bool) -> None:
     device, alone = (nmpsim.Device(threads=1, whole_layers=whole_layers) for _ in range(2))
     images = [image(number) for number in (3, 7, 0, 3, 9)]
     expected = answered([alone.run(digits, one) for one in images])
@@ -158,7 +158,7 @@ def test_answers_are_those_of_runs_one_by_one(digits: Bundle, whole_layers: bool
 
 
 @pytest.mark.parametrize("error", [RunTimeoutError(), fail("HOST001", "it is no number"), None])
-def test_answers_that_do_not_all_come_to_their_end_are_run_one_by_one(
+def test_an_unfinished_batch_is_repeated_run_by_run(
     digits: Bundle, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
     """With no error, the data diverge."""
@@ -188,7 +188,7 @@ def test_answers_that_do_not_all_come_to_their_end_are_run_one_by_one(
     assert ended.layers == ()
 
 
-def test_a_run_that_data_have_broken_off_is_no_example(digits: Bundle) -> None:
+def test_a_run_stopped_by_data_is_not_repeated(digits: Bundle) -> None:
     """Its program runs again from rest, with events."""
 
     def diverged(*_: object) -> bool:

@@ -61,7 +61,7 @@ def begin_anew(machine: Machine, program: Program) -> None:
             mine[...] = new
 
 
-def test_data_that_decide_at_last() -> None:
+def test_a_late_dependence_on_data_ends_the_replay() -> None:
     program, engine = scaled_by_data(3), threaded(1)
     machine, costs = program.machine(), get_costs(program.config)
     for _ in range(2):
@@ -77,7 +77,7 @@ def test_data_that_decide_at_last() -> None:
     assert_same(machine, run("reference", impossible)[1])
 
 
-def test_data_that_decide_at_first() -> None:
+def test_an_early_dependence_on_data_prevents_the_recording() -> None:
     program, engine = scaled_by_data(99), threaded(1)
     assert not record_and_replay(engine, program.machine(), get_costs(program.config))
 
@@ -86,14 +86,14 @@ def test_data_that_decide_at_first() -> None:
     "text",
     ["lw a0, 0(a1)\nnmp.halt", "sb a0, 0(a1)\nnmp.halt", "ebreak", "loop: j loop"],
 )
-def test_what_is_not_planned(text: str) -> None:
+def test_unsupported_programs_are_not_recorded(text: str) -> None:
     program = from_text(f"_start: lui a1, {RAM_BASE >> 12}\n{text}")
     machine = program.machine()
     assert not record_and_replay(threaded(1), machine, get_costs(program.config))
     assert_same(machine, program.machine())
 
 
-def test_code_and_descriptors_in_memory_that_can_change() -> None:
+def test_writable_code_and_descriptors_prevent_the_recording() -> None:
     code = words(HALT)
     program = Program(image=code, entry=RAM_BASE, ram=code)
     assert not record_and_replay(threaded(1), program.machine(), get_costs(program.config))
@@ -102,7 +102,7 @@ def test_code_and_descriptors_in_memory_that_can_change() -> None:
     assert not record_and_replay(threaded(1), program.machine(), get_costs(program.config))
 
 
-def test_a_program_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_program_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     program = from_descriptors(*[("nmp.fill", {"output": SPM, "count": 3, "value": 7})] * 3)
     machine = program.machine()
     monkeypatch.setattr(recording, "ROWS", 1)
@@ -112,7 +112,7 @@ def test_a_program_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not record_and_replay(threaded(1), program.machine(), get_costs(program.config))
 
 
-def test_two_machines_have_recordings_of_their_own() -> None:
+def test_two_machines_have_separate_recordings() -> None:
     engine = threaded(1)
     for value in (7, 8):
         fill = {"output": SPM, "count": 3, "value": value}
@@ -122,7 +122,7 @@ def test_two_machines_have_recordings_of_their_own() -> None:
         assert_same(machine, run("reference", program)[1])
 
 
-def test_two_machines_of_one_image() -> None:
+def test_machines_of_one_image_share_no_recording() -> None:
     load = {"dram": RAM_BASE, "spm": SPM, "run_bytes": 100, "count_x": 1, "count_y": 1}
     program = from_descriptors(("nmp.load", load))
     engine, costs, machine = threaded(1), get_costs(program.config), program.machine()
@@ -132,7 +132,7 @@ def test_two_machines_of_one_image() -> None:
     assert engine.run(other, costs, 1 << 40, False) == Outcome.TRAP
 
 
-def test_the_reference_engine_takes_every_turn() -> None:
+def test_the_reference_engine_never_replays() -> None:
     program = Program(image=words(HALT), entry=IMAGE_BASE)
     machine = program.machine()
     assert not record_and_replay(make_engine("reference"), machine, get_costs(program.config))

@@ -31,7 +31,7 @@ def channels_of(report: RunReport) -> list[list[tuple[int, int]]]:
     return [list(cut.channels) for layer in report.layers for cut in layer.saturation]
 
 
-def test_a_report_that_is_read_late_tells_of_its_own_run(digits: Bundle) -> None:
+def test_a_report_keeps_the_counters_of_its_run(digits: Bundle) -> None:
     device = nmpsim.Device()
     early, late = device.run(digits, image(7)), device.run(digits, image(7))
     cut = channels_of(early)
@@ -41,7 +41,7 @@ def test_a_report_that_is_read_late_tells_of_its_own_run(digits: Bundle) -> None
     assert channels_of(late) == cut != channels_of(other)
 
 
-def test_what_was_counted_in_a_run_is_not_counted_in_the_next_one(digits: Bundle) -> None:
+def test_counters_start_at_zero_in_each_run(digits: Bundle) -> None:
     device = nmpsim.Device()
     device.run(digits, image(7))
     assert device.run(digits, image(1)).layers == nmpsim.Device().run(digits, image(1)).layers

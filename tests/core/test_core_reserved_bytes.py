@@ -68,7 +68,7 @@ def check(jobs: list[Job], contents: bytes, seed: int) -> None:
 @pytest.mark.parametrize("kind", JOBS)
 @given(st.data(), SEED)
 @EXAMPLES
-def test_any_bytes(kind: str, data: st.DataObject, seed: int) -> None:
+def test_reserved_bytes_do_not_affect_results(kind: str, data: st.DataObject, seed: int) -> None:
     layout = Layout()
     jobs = data.draw(JOBS[kind](layout))
     for job in jobs:
@@ -79,7 +79,7 @@ def test_any_bytes(kind: str, data: st.DataObject, seed: int) -> None:
 @pytest.mark.parametrize("kernel", [(1, 1), (3, 3)])
 @pytest.mark.parametrize("depth", [1, 2, 3, 5])
 @pytest.mark.parametrize("groups", [1, 2])
-def test_the_last_inputs_of_a_row(
+def test_bytes_after_a_row_do_not_affect_results(
     element: str, kernel: tuple[int, int], depth: int, groups: int
 ) -> None:
     """Images without gaps, whose windows are read in place: next to each row is another pixel."""
@@ -116,7 +116,7 @@ def test_the_last_inputs_of_a_row(
     check([("nmp.conv", words)], layout.contents(), 3)
 
 
-def test_the_example_of_one_input() -> None:
+def test_padding_of_one_weight_does_not_affect_the_sum() -> None:
     """One input, one weight, and three bytes that take no part: 5, not 32."""
     layout = Layout()
     weights = np.zeros((16, 4), np.int8)

@@ -55,11 +55,11 @@ def code_at(base: int) -> Program:
 
 
 @pytest.mark.parametrize("base", [SPM, RAM_BASE])
-def test_code_that_is_written_over_is_decoded_again(base: int) -> None:
+def test_overwritten_code_is_decoded_again(base: int) -> None:
     assert registers(run_both(code_at(base)))[10] == 8
 
 
-def test_two_instructions_whose_addresses_collide_stay_apart() -> None:
+def test_colliding_addresses_are_decoded_separately() -> None:
     """A loop of two halves that lie as far apart as decoded instructions are kept."""
     far = 4 * DECODED
     start = [("addi", {"rd": 5, "rs1": 0, "imm": 9}), ("addi", {"rd": 10, "rs1": 10, "imm": 3})]
@@ -110,7 +110,7 @@ def test_cores_that_share_a_word_take_turns(turns: int) -> None:
 
 
 @pytest.mark.parametrize("cycle", [30, 57, 58, 200])
-def test_a_core_with_nobody_before_it_stops_at_a_cycle(cycle: int) -> None:
+def test_a_core_that_runs_ahead_stops_at_a_cycle(cycle: int) -> None:
     program = from_text(TURNS.format(ram=RAM_BASE), config=device(2))
     costs, machines = get_costs(program.config), [program.machine() for _ in ENGINES]
     for name, m in zip(ENGINES, machines, strict=True):
@@ -131,7 +131,9 @@ def test_a_core_with_nobody_before_it_stops_at_a_cycle(cycle: int) -> None:
     ],
 )
 @pytest.mark.parametrize("handled", [True, False])
-def test_a_trap_in_the_middle(bad: tuple[str, dict[str, int]], handled: bool) -> None:
+def test_a_trap_ends_a_block_of_instructions(
+    bad: tuple[str, dict[str, int]], handled: bool
+) -> None:
     handler = IMAGE_BASE + 4
     start = [("jal", {"rd": 0, "offset": 8}), HALT, *load_address(6, SPM)]
     start += load_address(7, IMAGE_BASE)
@@ -142,7 +144,7 @@ def test_a_trap_in_the_middle(bad: tuple[str, dict[str, int]], handled: bool) ->
     assert registers(m)[10] == 1
 
 
-def test_cores_have_run_ahead_equally_where_another_one_traps() -> None:
+def test_cores_run_ahead_equally_at_a_trap() -> None:
     """Ahead of the trap is more than a turn may have, of values and of instructions."""
     text = """
     put: .descriptor fill, output=0x20000000, count=1, value=1

@@ -70,21 +70,21 @@ def test_an_accumulator_of_48_bits_saturates_in_the_order_of_its_products() -> N
     assert m.channel_saturated[ACCUMULATOR, :, 0].tolist() == [0, 2]
 
 
-def test_what_is_cut_once_a_channel_counts_once_a_pixel() -> None:
+def test_a_saturated_bias_counts_for_each_pixel() -> None:
     x = np.zeros((3, 1), np.int16)
     m, job = pointwise(x, np.ones(1, np.int16), LAST_48 + 10, 4, part="first")
     assert m.scratchpad_i64[0, at(job["partial"]) // 8 :][:3].tolist() == [LAST_48] * 3
     assert account(m) == {(BIAS, HIGH): (3, 10, 100), (ACCUMULATOR, HIGH): (3, 4, 100)}
 
 
-def test_the_bias_of_int8_is_cut_to_32_bits() -> None:
+def test_an_int8_bias_saturates_at_32_bits() -> None:
     x = np.zeros((2, 1), np.int8)
     m, _ = pointwise(x, np.ones(1, np.int8), FIRST_32 - 1, 0, profile="q31")
     # The factor of q31 is 0 here, so the result is 0.
     assert account(m) == {(BIAS, LOW): (2, 1, 100)}
 
 
-def test_a_float_bias_is_cut_after_its_scale() -> None:
+def test_a_float_bias_saturates_after_scaling() -> None:
     """2^40 * 2^10 leaves 48 bits; the factor of the result is 0."""
     x = np.zeros((1, 1), np.int16)
     factor = int(np.float32(1024).view(np.int32))
@@ -92,7 +92,7 @@ def test_a_float_bias_is_cut_after_its_scale() -> None:
     assert account(m)[BIAS, HIGH] == (1, 2**50 - LAST_48, 100)
 
 
-def test_sums_between_parts_may_be_anything() -> None:
+def test_partial_sums_may_have_any_value() -> None:
     """64 bits from memory: the first product brings them to 48."""
     layout = Layout()
     job = {
@@ -114,7 +114,7 @@ def test_sums_between_parts_may_be_anything() -> None:
     assert account(m) == {(ACCUMULATOR, HIGH): (1, high, 0), (ACCUMULATOR, LOW): (1, low, 2)}
 
 
-def test_the_product_of_int16_is_cut_before_it_is_made() -> None:
+def test_int16_factors_saturate_before_the_product() -> None:
     """A factor of 2^20 takes 41 bits; a sum of 2^42 is cut, then the result is."""
     x = np.array([[0], [1]], np.int16)
     m, _ = pointwise(x, np.ones(1, np.int16), 2**42, **scale("out", mul=1 << 20))
@@ -124,7 +124,7 @@ def test_the_product_of_int16_is_cut_before_it_is_made() -> None:
     assert len(cut) == 2
 
 
-def test_the_product_of_int8_is_cut_behind() -> None:
+def test_int8_products_saturate_after_the_product() -> None:
     """2^20 * 2^12 is one more than 32 bits hold; half of it is."""
     x = np.array([[0], [-1]], np.int8)
     m, _ = pointwise(x, np.ones(1, np.int8), 2**20, **scale("out", mul=1 << 11, post=1))
@@ -167,7 +167,7 @@ def test_the_left_shift_of_q31_saturates(x: int, pre: int, side: Any, overshoot:
     assert cut == ({} if side is None else {(RESCALE, side): (1, overshoot, 9)})
 
 
-def test_the_largest_float_is_held() -> None:
+def test_the_largest_float_saturates() -> None:
     """What no integer can hold becomes 2^62; the zero point is added behind."""
     one, largest = 0x3F80_0000, 0x7F7F_FFFF
     words = {"profile": "float", "out_mul": largest, "result_scale": one, "out_offset": 5}

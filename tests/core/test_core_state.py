@@ -59,12 +59,12 @@ def test_members_are_numbered_from_zero(numbers: type[IntEnum]) -> None:
     assert [int(member) for member in numbers.__members__.values()] == [*range(len(numbers))]
 
 
-def test_a_transfer_s_words_are_behind_its_cursor() -> None:
+def test_words_of_a_transfer_follow_its_cursor() -> None:
     """A cursor has eight words (docs/trace.md, state.WORK)."""
     assert [int(job) for job in Job.__members__.values()] == [8, 9, 10, 11, 12, 13, 14, 15]
 
 
-def test_causes_that_are_not_yet_given_to_a_layer() -> None:
+def test_pending_causes_have_no_layer() -> None:
     """The first eight counts say where a core's cycles went; idle is the last of them."""
     names = [count.name for count in list(Count)[:8]]
     assert names == [
@@ -73,7 +73,7 @@ def test_causes_that_are_not_yet_given_to_a_layer() -> None:
     ]  # fmt: skip
 
 
-def test_arrays() -> None:
+def test_machine_arrays_have_their_shapes() -> None:
     m = machine()
     assert m.scratchpad.shape == (CORES, SPM_BYTES + 64), "64 bytes that kernels may read"
     assert (m.image is IMAGE, m.ram.size, m.control.size) == (True, 4096, 4096)
@@ -92,7 +92,7 @@ def test_arrays() -> None:
     assert (m.work.size, m.cores.size, m.shared.size) == (0, CORES, 1)
 
 
-def test_room_of_the_records() -> None:
+def test_records_have_room_for_all_fields() -> None:
     """Queues hold 16 instructions at most; there are two DMA queues and four units."""
     m = machine()
     core, layer, shared = m.cores[0], m.layers[0], m.shared[0]
@@ -114,7 +114,7 @@ def test_room_of_the_records() -> None:
     assert state.MAX_NOTES == 18, "a grant, its transfer's end, a queue of empty ones behind"
 
 
-def test_reset() -> None:
+def test_reset_restores_the_initial_state() -> None:
     m = machine()
     for array in (m.ram, m.control, m.scratchpad):
         array[...] = 77
@@ -181,7 +181,7 @@ def test_another_run_finds_memory_and_open_rows() -> None:
     assert (m.barriers.cycle == NEVER).all()
 
 
-def test_a_cycle_that_does_not_come() -> None:
+def test_an_unreachable_cycle_is_not_a_stop() -> None:
     """Beyond the largest cycle limit of a device, and room to add to it."""
     assert NEVER == 1 << 62
 
@@ -198,7 +198,7 @@ def test_cores_start_together() -> None:
     assert (m.cores.layer == -1).all()
 
 
-def test_who_halts_early_is_idle() -> None:
+def test_a_core_that_halts_early_is_idle() -> None:
     """By hand. Core 0 halts at 100, its MAC array works until 130, its vector unit until 150.
 
     Core 1 halts last, at 160, and its units are done; core 2 halts at 140, its vector unit works

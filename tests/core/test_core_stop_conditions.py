@@ -57,7 +57,7 @@ def test_single_steps_change_nothing(
 
 @given(programs(), st.integers(0, 3000))
 @examples(30)
-def test_nothing_begins_at_the_cycle_asked_for_or_later(program: Program, cycle: int) -> None:
+def test_no_step_begins_at_or_after_the_stop_cycle(program: Program, cycle: int) -> None:
     costs, states = get_costs(program.config), []
     for name in ENGINES:
         machine, stops = program.machine(), make_stop_conditions(3, until_cycle=cycle)
@@ -96,7 +96,7 @@ def test_an_address_stops_each_time_it_is_reached() -> None:
         assert (machine.cores.registers[:, 5] == 0).all()
 
 
-def test_the_trace_tells_what_was_done_when() -> None:
+def test_the_trace_lists_instructions_with_cycles() -> None:
     text = """
     put: .descriptor fill, output=0x20000000, count=160, value=1
     _start: la t0, put

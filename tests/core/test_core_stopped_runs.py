@@ -28,7 +28,7 @@ def digits() -> Bundle:
     return bundle_from_bytes(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
 
 
-def test_a_deadlock_names_who_waits_for_what() -> None:
+def test_a_deadlock_names_waiting_cores_and_causes() -> None:
     report = run_assembly(
         "_start:\n csrr t0, mhartid\n bnez t0, other\n"
         " li t0, 5\n li t1, 3\n nmp.barrier t0, t1\n"
@@ -64,7 +64,7 @@ def test_an_operand_fault_shows_a_whole_scale() -> None:
     assert report.trap.message.endswith("out_pre is 0, out_mul is 0, out_post is 99")
 
 
-def test_the_cycles_of_a_stopped_run_go_to_the_layer_it_was_in(digits: Bundle) -> None:
+def test_cycles_of_a_stopped_run_belong_to_its_last_layer(digits: Bundle) -> None:
     limited = attrs.evolve(nmpsim.default_device(), limits_cycles=100)
     image = np.load(DIGITS / "images" / "7.npy")
 
@@ -79,7 +79,7 @@ def test_the_cycles_of_a_stopped_run_go_to_the_layer_it_was_in(digits: Bundle) -
     assert begun.macs == 0
 
 
-def test_what_is_no_number_is_refused(digits: Bundle) -> None:
+def test_a_nan_input_is_refused(digits: Bundle) -> None:
     image = np.load(DIGITS / "images" / "7.npy")
     image[0, 0, 2, 5] = np.nan
 
@@ -92,7 +92,7 @@ def test_what_is_no_number_is_refused(digits: Bundle) -> None:
     assert "1 NaN, the first at (0, 0, 2, 5)" in diagnostic.found
 
 
-def test_infinities_saturate_as_inputs(digits: Bundle) -> None:
+def test_infinite_inputs_saturate(digits: Bundle) -> None:
     image = np.load(DIGITS / "images" / "7.npy")
     image[0, 0, 2, 5] = np.inf
 

@@ -64,7 +64,7 @@ def machine_after(digits: Path, threads: int) -> tuple[Machine, nmpsim.RunReport
 
 
 @pytest.mark.parametrize("threads", [2, 3, 64])
-def test_reports_are_equal(digits: Path, threads: int) -> None:
+def test_reports_do_not_depend_on_threads(digits: Path, threads: int) -> None:
     machine, report = machine_after(digits, 1)
     other, other_report = machine_after(digits, threads)
     assert_same(machine, other)
@@ -159,12 +159,12 @@ def racing(seed: int) -> Program:
     )
 
 
-def test_cores_that_race_for_the_same_dram() -> None:
+def test_racing_cores_give_the_same_result() -> None:
     for seed in range(120):
         run_both(racing(seed))
 
 
-def test_a_run_that_is_cut_into_many_pieces() -> None:
+def test_pieces_of_a_run_give_the_same_result() -> None:
     program = racing(7)
     whole = run_both(program)
     machine, engine = program.machine(), threaded(2)
@@ -175,7 +175,7 @@ def test_a_run_that_is_cut_into_many_pieces() -> None:
 
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
-def test_workers_come_when_runs_last() -> None:
+def test_workers_start_for_long_runs() -> None:
     program = racing(7)
     engine = CompiledEngine(threads=2)
     for patience, expected in ((3600.0, 0), (0.0, 1)):
@@ -210,7 +210,7 @@ def test_a_run_that_is_interrupted_leaves_no_counts(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
-def test_workers_of_an_interrupted_run_come_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_an_interrupted_run_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> None:
         raise InterruptError
 
@@ -230,7 +230,7 @@ def test_workers_of_an_interrupted_run_come_to_rest(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
-def test_python_threads_that_share_a_device(digits: Path) -> None:
+def test_python_threads_can_share_a_device(digits: Path) -> None:
     bundle = nmpsim.load(digits)
     tested = nmpsim.Device(nmpsim.get_device(bundle), threads=2)
     tested._engine = threaded(2)
@@ -244,9 +244,7 @@ def test_python_threads_that_share_a_device(digits: Path) -> None:
             np.testing.assert_array_equal(values, expected.outputs[key])
 
 
-def test_where_the_host_allows_fewer_threads_these_do_the_work(
-    digits: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fewer_threads_do_all_the_work(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = threading.Thread.start
 
     def refusing(thread: threading.Thread) -> None:
@@ -267,7 +265,7 @@ def test_where_the_host_allows_fewer_threads_these_do_the_work(
             np.testing.assert_array_equal(values, expected.outputs[key])
 
 
-def test_a_run_without_a_thread() -> None:
+def test_a_run_works_without_threads() -> None:
     with pytest.raises(nmpsim.UserError, match="ARG001"):
         nmpsim.Device(threads=0)
 
@@ -287,7 +285,7 @@ print(json.dumps([report.cycles, *(
 
 @pytest.mark.slow
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
-def test_a_whole_program_is_the_same_with_all_kinds_of_kernels(digits: Path) -> None:
+def test_a_program_gives_the_same_result_on_all_kernels(digits: Path) -> None:
     answers = []
     for flavour in ("portable", ""):
         command = [sys.executable, "-c", RUN, str(digits), str(DIGITS / "images" / "7.npy")]

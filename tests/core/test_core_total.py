@@ -144,7 +144,7 @@ def its_places(case: tuple[str, str]) -> tuple[str, ...]:
         [*((kind, "0") for kind in PLANTED), ("register", "len(t.INSTRUCTIONS)")], its_places
     ),
 )
-def test_a_row_that_nobody_implements(kind: str, where: str) -> None:
+def test_an_unimplemented_row_fails_the_import(kind: str, where: str) -> None:
     row, places = PLANTED[kind]
     said = json.loads(in_a_process(PLANT.format(row=row, where=where, modules=MODULES)))
     mnemonic = row.split('"')[1]
@@ -157,7 +157,7 @@ def test_a_row_that_nobody_implements(kind: str, where: str) -> None:
         assert said[module] in expected
 
 
-def test_a_row_that_is_gone() -> None:
+def test_a_missing_row_fails_the_import() -> None:
     code = """
 t.INSTRUCTIONS = tuple(i for i in t.INSTRUCTIONS if i.mnemonic != "mulhsu")
 try:
@@ -169,7 +169,7 @@ except ValueError as error:
     assert in_a_process(code) == f"{place} has an entry too many: mulhsu\n"
 
 
-def test_a_descriptor_that_has_no_footprint() -> None:
+def test_a_descriptor_without_footprint_fails_the_import() -> None:
     code = """
 address = next(word for word in descriptors.DESCRIPTORS["fill"] if word.address)
 for missing in ("layout", "direction"):
@@ -181,7 +181,7 @@ for missing in ("layout", "direction"):
     assert in_a_process(code) == 2 * "output: an address has a direction and a layout\n"
 
 
-def test_what_a_new_descriptor_says_holds_everywhere() -> None:
+def test_facts_of_a_new_descriptor_hold_everywhere() -> None:
     """Limits, bytes and cycles of another descriptor come from its row alone."""
     code = """
 from collections import defaultdict
@@ -219,7 +219,7 @@ print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs
         ("rescale", "fbgemm", "nmpsim.kernels.profiles", "rescale_values"),
     ],
 )
-def test_a_profile_that_nobody_implements(
+def test_an_unimplemented_profile_fails_the_import(
     descriptor: str, profile: str, module: str, place: str
 ) -> None:
     code = f"""
@@ -234,7 +234,7 @@ except ValueError as error:
 
 
 @pytest.mark.slow
-def test_no_meaning_hangs_on_the_order_of_rows() -> None:
+def test_the_order_of_rows_has_no_meaning() -> None:
     """What both engines are tested with holds for any order; so does what may be replayed."""
     code = """
 import pytest
@@ -250,7 +250,7 @@ sys.exit(pytest.main(["-qx", "-p", "no:cacheprovider", *quiet, *files]))
     assert "passed" in in_a_process(code)
 
 
-def test_tables() -> None:
+def test_incomplete_tables_raise_an_error() -> None:
     assert exhaustive_table("here", {"a": 1, "b": 2}, ("b", "a")) == {"a": 1, "b": 2}
     with pytest.raises(IncompleteError, match="here has no entry for b, c"):
         exhaustive_table("here", {"a": 1}, "abc")
@@ -258,7 +258,7 @@ def test_tables() -> None:
         check_exhaustive("here", "az", "a")
 
 
-def test_functions_that_decide() -> None:
+def test_incomplete_chains_raise_an_error() -> None:
     class numbers:  # noqa: N801 - stands for a table
         one, two, three = range(3)
 

@@ -14,7 +14,7 @@ OUT = 4096
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_last_element_stays(seed: int) -> None:
+def test_overlapping_elements_keep_the_last_value(seed: int) -> None:
     random = Random(seed)
     size = random.choice([1, 2, 4, 8])
     sizes = [random.randint(1, 4) for _ in range(4)]

@@ -105,5 +105,5 @@ def same(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_random_programs(seed: int) -> None:
+def test_random_turns_give_the_same_machine(seed: int) -> None:
     same(seed)

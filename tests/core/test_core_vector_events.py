@@ -195,7 +195,7 @@ def ends(draw: st.DrawFn, element: str) -> Words:
 
 @given(st.data())
 @EXAMPLES
-def test_rescale(data: st.DataObject) -> None:
+def test_rescale_reports_its_events(data: st.DataObject) -> None:
     draw = data.draw
     element, layout = draw(ELEMENTS), Layout()
     x = draw(vectors(element))
@@ -218,7 +218,7 @@ def test_rescale(data: st.DataObject) -> None:
 
 @given(st.data())
 @EXAMPLES
-def test_elementwise(data: st.DataObject) -> None:
+def test_elementwise_operations_report_their_events(data: st.DataObject) -> None:
     draw = data.draw
     element, layout = draw(ELEMENTS), Layout()
     profile = draw(st.sampled_from(["glow_int", "nmp", "q31", "qnnpack"]))
@@ -247,7 +247,7 @@ def test_elementwise(data: st.DataObject) -> None:
 
 @given(st.data())
 @EXAMPLES
-def test_average_pool(data: st.DataObject) -> None:
+def test_average_pools_report_their_events(data: st.DataObject) -> None:
     draw = data.draw
     element, layout = draw(ELEMENTS), Layout()
     channels, count = draw(st.integers(1, 19)), draw(st.integers(1, 9))

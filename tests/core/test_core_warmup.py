@@ -22,7 +22,7 @@ time.sleep(600)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks /proc")
-def test_it_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_the_compiling_process_ends_with_its_parent(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT],
         stdout=subprocess.PIPE,

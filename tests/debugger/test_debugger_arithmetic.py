@@ -119,7 +119,7 @@ def test_every_result_is_explained(kind: str) -> None:
 
 @given(st.data(), SEED)
 @EXAMPLES
-def test_bytes_that_are_only_moved(data: st.DataObject, seed: int) -> None:
+def test_moved_bytes_are_explained(data: st.DataObject, seed: int) -> None:
     draw, rng = data.draw, np.random.default_rng(seed)
     layout, count = Layout(), draw(st.integers(1, 80))
     source, table = (layout.put(draw(values("int8", n)), 1) for n in (count, 256))

@@ -26,7 +26,7 @@ def image() -> bytes:
     return image_of(DIGITS / "digits.lir.txt")
 
 
-def test_a_patch_does_what_the_session_did(
+def test_a_patch_has_the_effect_of_its_session(
     shell: Shell, image: bytes, seven: dict[str, Any], tmp_path: Path
 ) -> None:
     shell.execute("until layer pool1")
@@ -70,7 +70,7 @@ def outputs_with(
 
 
 @pytest.mark.parametrize("numerics", ["glow-int", "float-fbgemm", "float-onednn"])
-def test_another_scale_is_what_the_compiler_makes_of_it(
+def test_another_scale_gives_the_compilers_words(
     numerics: str, seven: dict[str, Any], tmp_path: Path
 ) -> None:
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", numerics=numerics)
@@ -97,21 +97,21 @@ def test_scales_build_on_one_another(shell: Shell, seven: dict[str, Any], tmp_pa
     assert build_patch(shell.debugger.bundle, shell.changes.edits) == ()
 
 
-def test_the_scale_of_a_layer_alone(shell: Shell) -> None:
+def test_alone_changes_only_the_rescale_of_the_layer(shell: Shell) -> None:
     told = shell.execute("change conv1 scale 0.02 alone").text
     assert "on the old scale, 0.0132133" in told
     assert shell.execute("integers conv1").data["wrong"] == 1
     assert shell.execute("integers conv2").data["wrong"] == 0
 
 
-def test_who_cannot_follow_a_scale_is_told(shell: Shell) -> None:
+def test_layers_with_the_old_scale_are_listed(shell: Shell) -> None:
     told = shell.execute("change fc scale 0.24").text
     assert "fc__1_dequantize on the host still takes it to be 0.118808" in told
     with pytest.raises(UserError, match=r"conv1__6_quantize on the host makes it"):
         shell.execute("change conv1__6_quantize scale 0.1")
 
 
-def test_a_scale_that_the_arithmetic_cannot_have_is_refused(seven: dict[str, Any]) -> None:
+def test_an_impossible_scale_is_refused(seven: dict[str, Any]) -> None:
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", numerics="q31")
     shell = Shell(Debugger(bundle_from_bytes(compiled.image), seven), lambda _: pytest.fail("no"))
     with pytest.raises(UserError, match="numerics q31 needs the bias on the scale of the sum"):
@@ -119,7 +119,7 @@ def test_a_scale_that_the_arithmetic_cannot_have_is_refused(seven: dict[str, Any
     assert shell.execute("effect").data["changed"] == []
 
 
-def test_reverting_gives_the_run_back(shell: Shell) -> None:
+def test_revert_restores_the_run(shell: Shell) -> None:
     straight = shell.execute("until end").data["location"]
     before = dict(shell.debugger.layer_outputs)
     shell.execute("change conv1 clip_high 0")
@@ -131,7 +131,7 @@ def test_reverting_gives_the_run_back(shell: Shell) -> None:
         np.testing.assert_array_equal(values, before[index])
 
 
-def test_an_element_stays_changed_when_the_run_comes_by_again(shell: Shell) -> None:
+def test_a_changed_element_changes_again_on_replay(shell: Shell) -> None:
     shell.execute("until layer conv1")
     old = shell.execute("tensor conv1 0 3 3 4").data["value"]
     shell.execute(f"set conv1 0 3 3 4 {old - 5}")
@@ -194,7 +194,7 @@ def test_a_patch_of_another_bundle_is_refused(
         "[" * 100_000,
     ],
 )  # fmt: skip
-def test_what_is_no_patch_is_refused(document: str, tmp_path: Path) -> None:
+def test_an_invalid_patch_is_refused(document: str, tmp_path: Path) -> None:
     path = tmp_path / "patch.json"
     path.write_text(document)
     with pytest.raises(UserError, match="PATCH001"):

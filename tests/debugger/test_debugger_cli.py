@@ -46,7 +46,7 @@ def test_a_script_with_windows_line_ends(run: Any, program: str, tmp_path: Path)
     assert out.endswith("watchpoint 1 was never hit: write of data\n")
 
 
-def test_exit_codes_and_places(run: Any, program: str) -> None:
+def test_scripts_end_with_exit_codes_and_places(run: Any, program: str) -> None:
     given = ("debug", program, "--input", SEVEN)
     assert run(*given, "-c", "until end", "-c", "expect cycles < 5000")[0] == 0
     assert run(*given, "-c", "until end", "-c", "expect cycles < 5")[0] == 1
@@ -57,7 +57,7 @@ def test_exit_codes_and_places(run: Any, program: str) -> None:
     assert run(*given, "--script", "missing.dbg")[0] == 2
 
 
-def test_json_is_one_document(run: Any, program: str) -> None:
+def test_the_json_output_is_one_document(run: Any, program: str) -> None:
     code, out, _ = run(
         "debug", program, "--input", SEVEN, "--format", "json", "-c", "step", "-c", "layers"
     )
@@ -85,7 +85,7 @@ def test_commands_come_from_standard_input(
     assert out.count("> step") == 1
 
 
-def test_a_core_file_stands_where_the_run_stopped(run: Any, program: str, tmp_path: Path) -> None:
+def test_a_core_file_opens_where_the_run_stopped(run: Any, program: str, tmp_path: Path) -> None:
     device, core, again = tmp_path / "d.toml", tmp_path / "x.core", tmp_path / "y.core"
     device.write_text("[limits]\ncycles = 1000\n")
     code, _, err = run(

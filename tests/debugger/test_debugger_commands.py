@@ -57,7 +57,7 @@ def test_every_command_has_help_and_answers_plain_data(shell: Shell) -> None:
         json.dumps(result.data, allow_nan=False)
 
 
-def test_a_layer_says_what_limited_it(shell: Shell) -> None:
+def test_a_layer_shows_its_limiting_resource(shell: Shell) -> None:
     shell.execute("until layer conv2")
     found = shell.execute("layer conv2")
     data = found.data
@@ -111,14 +111,16 @@ def test_completion_offers_commands_layers_and_words(shell: Shell) -> None:
         ("watch data if value(nothing) > 1", "LAYER001"),
     ],
 )
-def test_mistakes_are_explained_and_do_no_harm(shell: Shell, line: str, code: str) -> None:
+def test_wrong_commands_are_explained_and_change_nothing(
+    shell: Shell, line: str, code: str
+) -> None:
     with pytest.raises(UserError) as error:
         shell.execute(line)
     assert error.value.diagnostics[0].code == code
     assert shell.execute("continue").data["reason"] == "end"
 
 
-def test_watchpoints_name_who_writes(shell: Shell) -> None:
+def test_watchpoints_name_the_writer(shell: Shell) -> None:
     shell.execute("watch pool1 0 3 3 2")
     stopped = shell.execute("continue")
     (hit,) = stopped.data["hits"]
@@ -151,7 +153,7 @@ def test_a_stall_and_a_saturation_stop_exactly_there(shell: Shell) -> None:
     assert shell.execute("continue").data["reason"] == "end"
 
 
-def test_a_reference_finds_the_layer_that_breaks(
+def test_a_reference_finds_the_faulty_layer(
     shell: Shell, saved: tuple[Path, dict[str, Any]]
 ) -> None:
     path, outputs = saved
@@ -179,12 +181,12 @@ def test_compiled_programs_have_no_hazards(shell: Shell) -> None:
     assert shell.execute("eval hazards").data["value"] == 0
 
 
-def test_a_run_that_is_over_says_how_to_go_on(shell: Shell) -> None:
+def test_a_finished_run_suggests_commands(shell: Shell) -> None:
     assert "was over" not in shell.execute("continue").text
     assert "`restart` begins again" in shell.execute("continue").text
 
 
-def test_expectations_decide(shell: Shell) -> None:
+def test_expectations_determine_the_exit_code(shell: Shell) -> None:
     shell.execute("until end")
     assert not shell.execute("expect cycles > 100 and saturation(conv1) == 0").is_worse
     assert shell.execute("expect layers_done == 1").is_worse

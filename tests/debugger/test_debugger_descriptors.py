@@ -30,21 +30,21 @@ START = ONLY_0 + BRING + WAIT_LOAD + ISSUE + OVERWRITE
 END = WAIT_VECTOR + PUT + " nmp.wait store, 0\nother:" + HALT
 
 
-def test_a_race_with_what_it_said_is_found() -> None:
+def test_a_race_with_a_descriptor_is_found() -> None:
     shell = shell_of(START + USE + END, COPY)
     shell.execute("until end")
     (found,) = shell.execute("hazards").data["hazards"]
     assert "no nmp.wait load between them" in found["what"]
 
 
-def test_there_is_no_other_one() -> None:
+def test_an_ordered_descriptor_has_no_hazard() -> None:
     shell = shell_of(START + WAIT_LOAD + USE + END, COPY)
     shell.execute("until end")
     assert "no hazards" in shell.execute("hazards").text
 
 
 @pytest.mark.parametrize(("address", "is_met"), [(0x2000_0020, True), (0x2000_0420, False)])
-def test_watchpoints_see_what_it_touched(address: int, is_met: bool) -> None:
+def test_watchpoints_stop_at_descriptor_fetches(address: int, is_met: bool) -> None:
     debugger = opened(START + WAIT_LOAD + USE + END, COPY)
     debugger.add_breakpoint(AccessCondition(address, address + 1, "write", 0), "there")
     stopped = debugger.run()
@@ -53,7 +53,9 @@ def test_watchpoints_see_what_it_touched(address: int, is_met: bool) -> None:
 
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
-def test_it_is_what_memory_held(digits: Bundle, seven: Mapping[str, Any], engine: str) -> None:
+def test_a_shown_descriptor_equals_memory_at_the_fetch(
+    digits: Bundle, seven: Mapping[str, Any], engine: str
+) -> None:
     """Where nothing overwrites it."""
     debugger = Debugger(digits, seven, engine=engine)
     debugger.run_to_end()
@@ -73,7 +75,7 @@ def test_a_fetch_is_an_access() -> None:
     assert "nmp.load at 0x80000220 reads descriptor" in debugger.run().hits[0].text
 
 
-def test_what_it_loaded_is_where_an_element_came_from() -> None:
+def test_why_finds_the_load_of_an_element() -> None:
     debugger = opened(START + WAIT_LOAD + USE + END, COPY)
     debugger.run()
     found = explain_element(debugger, debugger.layers[0], (5,))

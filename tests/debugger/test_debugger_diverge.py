@@ -200,7 +200,7 @@ FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_cause_of_a_planted_fault(name: str, planted: Planted) -> None:
+def test_diverge_finds_the_cause_of_a_planted_fault(name: str, planted: Planted) -> None:
     fault, layer, parts = FAULTS[name]
     data = planted.found(fault(planted))
     assert data["first"] == layer
@@ -226,7 +226,7 @@ def test_a_few_wrong_elements_have_no_cause(count: int, planted: Planted) -> Non
         assert data["causes"] == []
 
 
-def test_who_wrote_over_a_tensor_that_is_read_later(skip: Planted) -> None:
+def test_diverge_names_the_writer_of_an_overwritten_tensor(skip: Planted) -> None:
     """The last store of the pool has one more row, which lies in the input."""
     (kept,) = skip.debugger.bundle.metadata.inputs
     store = skip.done("pool", "nmp.store")[-1]
@@ -244,7 +244,7 @@ def test_who_wrote_over_a_tensor_that_is_read_later(skip: Planted) -> None:
     assert "watch x" in data["next"]
 
 
-def test_a_store_over_what_the_layer_itself_reads(planted: Planted) -> None:
+def test_diverge_finds_a_store_over_inputs_of_the_layer(planted: Planted) -> None:
     first = planted.done("pool2", "nmp.store", 0)[0]
     source = planted.layer("conv2").output.address
     data = planted.found([word(first, "dram", lambda _: source + 300)])
@@ -274,7 +274,7 @@ def real_reference(planted: Planted) -> dict[str, Any]:
     return known
 
 
-def test_a_float_reference_leads_to_where_the_error_jumps(planted: Planted) -> None:
+def test_a_float_reference_finds_the_layer_with_the_largest_error(planted: Planted) -> None:
     known = real_reference(planted)
     told = planted.found([], known)
     assert (told["jump"], told["causes"]) == (None, [])
@@ -288,7 +288,7 @@ def test_a_float_reference_leads_to_where_the_error_jumps(planted: Planted) -> N
     assert (told["jump"], planted.debugger.find_current_layer()) == ("conv2__2", conv + 1)
 
 
-def test_a_range_that_does_not_fit_is_told(planted: Planted) -> None:
+def test_diverge_reports_an_unsuitable_range(planted: Planted) -> None:
     known = real_reference(planted)
     layer = planted.layer("fc")
     key = layer_key(layer)

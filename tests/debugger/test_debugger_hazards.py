@@ -32,7 +32,7 @@ def hazards(text: str) -> list[str]:
     return [hazard.what for hazard in debugger.find_hazards()]
 
 
-def test_waits_in_the_right_places_are_enough() -> None:
+def test_correct_waits_have_no_hazards() -> None:
     assert hazards(ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + "other:" + END) == []
 
 
@@ -50,7 +50,7 @@ def test_a_missing_wait_is_found(text: str, unit: str) -> None:
     assert f"no nmp.wait {unit} between them" in found
 
 
-def test_a_missing_wait_is_told_once() -> None:
+def test_a_missing_wait_is_reported_once() -> None:
     """All that follows would have been in order if it had been there."""
     again = GET + USE + WAIT_VECTOR + PUT + WAIT_STORE
     assert len(hazards(ONLY_0 + GET + USE + PEEK_SPM + WAIT_VECTOR + PUT + "other:" + END)) == 1
@@ -84,7 +84,7 @@ def test_scalar_loads_after_a_wait_are_in_order() -> None:
     assert hazards(ONLY_0 + text + PEEK_DRAM + "other:" + END) == []
 
 
-def test_what_nothing_has_written_must_not_be_read() -> None:
+def test_a_read_of_unwritten_bytes_is_a_hazard() -> None:
     (found,) = hazards(ONLY_0 + USE + WAIT_VECTOR + PUT + "other:" + END)
     assert "nmp.rescale" in found
     assert found.endswith("reads scratchpad 0x20000020 (input), which nothing has written")
@@ -104,7 +104,7 @@ def test_a_loop_that_waits_for_a_word_is_one_hazard() -> None:
     assert "no barrier, or post and pend, between them" in found[0]
 
 
-def test_cores_must_meet() -> None:
+def test_cores_must_wait_at_a_barrier() -> None:
     write = ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT
     read = "other:\n csrr t2, mhartid\n beqz t2, done\n" + FAR + "done:" + END
     (found,) = hazards(write + read)
@@ -139,7 +139,7 @@ def test_watchpoints_see_scalar_loads_and_stores(
 
 @pytest.mark.parametrize("slicing", ["burst", "simple"])
 @pytest.mark.parametrize("program", ["minimob/i8_asym_b32/cpumax", "minires/i16_pow2_b16/nmp"])
-def test_compiled_programs_have_none(shared: Path, program: str, slicing: str) -> None:
+def test_compiled_programs_have_no_hazards(shared: Path, program: str, slicing: str) -> None:
     text = shared / "lir" / f"{program}.lir.txt"
     bundle = compiled(text, slicing=slicing)
     with np.load(weights_of(text)) as file:
@@ -166,7 +166,7 @@ GIVE = " li t3, 1\n li t4, 1\n nmp.{} t3, t4\n"
     ],
     ids=["loads of a core that meets no other", "scalar loads", "posts"],
 )
-def test_work_grows_with_the_instructions_not_with_their_square(one: str, other: str) -> None:
+def test_work_is_linear_in_instructions(one: str, other: str) -> None:
     def work(rounds: int) -> int:
         loops = (
             f" li t6, {rounds}\n{name}: {body} addi t6, t6, -1\n bnez t6, {name}\n" + END

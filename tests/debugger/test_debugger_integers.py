@@ -43,7 +43,7 @@ def opened(shared: Path, program: str, numerics: str) -> Shell:
         ("minires/i16_pow2_b16/nmp", "glow-int", 1, "x * "),
     ],
 )
-def test_compiled_programs_have_what_their_scales_ask_for(
+def test_integers_of_compiled_programs_match_their_scales(
     shared: Path, program: str, numerics: str, channels: int, form: str
 ) -> None:
     shell = opened(shared, program, numerics)
@@ -60,7 +60,7 @@ def test_compiled_programs_have_what_their_scales_ask_for(
     assert told == scaled
 
 
-def test_one_channel_is_changed_found_and_put_right(shared: Path) -> None:
+def test_a_changed_channel_is_found_and_corrected(shared: Path) -> None:
     shell = opened(shared, CHANNELWISE, "glow-int")
     shell.execute(f"change {GROUPED} out_post 3 channel 17")
     (wrong,) = [
@@ -78,7 +78,7 @@ def test_one_channel_is_changed_found_and_put_right(shared: Path) -> None:
     assert len(shell.execute(f"integers {GROUPED} all").lines) > 32
 
 
-def test_a_channel_that_is_not_there(shared: Path, shell: Shell) -> None:
+def test_a_missing_channel_is_an_error(shared: Path, shell: Shell) -> None:
     with pytest.raises(UserError, match="one for all channels"):
         shell.execute("change conv1 out_post 3 channel 1")
     with pytest.raises(UserError, match="0 to 15"):
@@ -88,7 +88,7 @@ def test_a_channel_that_is_not_there(shared: Path, shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("channel", [0, 5, 9])
-def test_a_bias_of_a_layer_that_is_cut_by_channels(shell: Shell, channel: int) -> None:
+def test_a_bias_of_a_layer_divided_by_channels_is_changed(shell: Shell, channel: int) -> None:
     shell.execute("until end")
     before = shell.debugger.layer_outputs[5].copy()
     shell.execute(f"change fc bias {channel} 2000000")
@@ -97,7 +97,7 @@ def test_a_bias_of_a_layer_that_is_cut_by_channels(shell: Shell, channel: int) -
     assert apart.tolist() == [channel]
 
 
-def test_a_float64_factor_of_two_words(shared: Path) -> None:
+def test_a_float64_factor_has_two_words(shared: Path) -> None:
     shell = opened(shared, "lenet/i8_asym_b32/cpumax", "q31")
     name = "relu3_max__3"
     (layer,) = (one for one in shell.debugger.layers if one.name == name)

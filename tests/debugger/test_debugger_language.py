@@ -50,14 +50,14 @@ def parsed(text: str) -> Condition:
         ("result of conv3 differs from the reference", DifferenceCondition(0, 3)),
     ],
 )
-def test_conditions(text: str, condition: Condition) -> None:
+def test_conditions_are_evaluated(text: str, condition: Condition) -> None:
     assert parsed(text) == condition
 
 
 @pytest.mark.parametrize(
     "text", ["", "layer", "cycle x", "stall 5", "saturation > 1 2", "__import__('os')", "result"]
 )
-def test_what_is_no_condition_says_what_is(text: str) -> None:
+def test_an_invalid_condition_lists_valid_conditions(text: str) -> None:
     with pytest.raises(UserError) as error:
         parsed(text)
     (diagnostic,) = error.value.diagnostics
@@ -80,14 +80,14 @@ FUNCTIONS = {"cycle": lambda _: 500, "value": lambda words: int(words[1])}
         ("2 - 1 - 1", 0),
     ],
 )
-def test_expressions(text: str, value: float) -> None:
+def test_expressions_are_evaluated(text: str, value: float) -> None:
     assert evaluate(text, FUNCTIONS) == value
 
 
 @pytest.mark.parametrize(
     "text", ["", "1 +", "x", "cycle.__class__", "(((", "1 2", "'a'", "(" * 5000, "-" * 900 + "1"]
 )
-def test_what_is_no_expression_is_refused(text: str) -> None:
+def test_an_invalid_expression_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="DEBUG001"):
         evaluate(text, FUNCTIONS)
 

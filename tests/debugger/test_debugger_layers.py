@@ -26,14 +26,14 @@ def done(shell: Shell) -> Shell:
 
 
 @pytest.mark.parametrize("line", LOOKS)
-def test_what_looks_takes_every_word(done: Shell, line: str) -> None:
+def test_commands_that_show_accept_every_layer_form(done: Shell, line: str) -> None:
     found = [done.execute(line.replace("LAYER", word)).data for word in ("conv1__2", *WORDS)]
     assert found[0]
     assert all(one == found[0] for one in found[1:])
 
 
 @pytest.mark.parametrize("text", CONDITIONS)
-def test_conditions_take_every_word(shell: Shell, text: str) -> None:
+def test_conditions_accept_every_layer_form(shell: Shell, text: str) -> None:
     for word in ("conv1__2", *WORDS):
         shell.execute("break " + text.replace("LAYER", word))
     conditions = {one.condition for one in shell.debugger.breakpoints}
@@ -41,14 +41,14 @@ def test_conditions_take_every_word(shell: Shell, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_expressions_take_every_word(done: Shell, text: str) -> None:
+def test_expressions_accept_every_layer_form(done: Shell, text: str) -> None:
     words = ("conv1__2", *WORDS)
     values = {done.execute("eval " + text.replace("LAYER", word)).data["value"] for word in words}
     assert len(values) == 1
 
 
 @pytest.mark.parametrize("line", CHANGES)
-def test_what_changes_takes_every_word(shell: Shell, line: str) -> None:
+def test_commands_that_change_accept_every_layer_form(shell: Shell, line: str) -> None:
     for word in WORDS[1:]:
         assert shell.execute(line.replace("LAYER", word)).lines
 

@@ -81,7 +81,7 @@ MOVES = st.tuples(
 
 @given(st.lists(MOVES, max_size=8), st.sampled_from([0, 512]))
 @examples(25)
-def test_any_walk_ends_like_a_straight_run(moves: list[Any], budget: int) -> None:
+def test_any_sequence_of_moves_ends_like_a_straight_run(moves: list[Any], budget: int) -> None:
     debugger = fresh(budget_mib=budget)
     for unit, count, core, back in moves:
         debugger.step(unit, count, core=core, back=back)
@@ -92,7 +92,7 @@ def test_any_walk_ends_like_a_straight_run(moves: list[Any], budget: int) -> Non
 
 @given(st.lists(st.integers(0, 12_000), min_size=1, max_size=6))
 @examples(25)
-def test_a_position_is_a_state(positions: list[int]) -> None:
+def test_a_position_determines_the_state(positions: list[int]) -> None:
     wanderer, direct = fresh(), fresh()
     for position in positions:
         wanderer.go_to(position)
@@ -136,7 +136,7 @@ def test_breakpoints_stop_a_run_and_a_run_back(debugger: Debugger) -> None:
     assert back[2].reason == "begin"
 
 
-def test_an_address_of_one_core(debugger: Debugger) -> None:
+def test_a_breakpoint_at_an_address_can_name_a_core(debugger: Debugger) -> None:
     debugger.step("layer")
     debugger.step("instruction", 10)
     pc = int(debugger.execution.machine.cores[5].pc)
@@ -194,7 +194,7 @@ def test_a_run_back_stops_where_the_run_did(
     assert back == forth[::-1]
 
 
-def test_a_condition_is_asked_where_it_would_stop(debugger: Debugger) -> None:
+def test_a_condition_is_evaluated_at_the_stop(debugger: Debugger) -> None:
     places = []
     debugger.add_breakpoint(StallCondition(20), "all")
     while debugger.run().reason == "breakpoint":
@@ -226,9 +226,7 @@ def test_a_condition_is_asked_where_it_would_stop(debugger: Debugger) -> None:
 
 @given(st.sampled_from(["tile", "tensor", "instruction"]), st.integers(1, 5), st.data())
 @examples(8)
-def test_breakpoints_whose_condition_fails_change_no_step(
-    unit: Any, count: int, data: st.DataObject
-) -> None:
+def test_false_conditions_change_no_step(unit: Any, count: int, data: st.DataObject) -> None:
     debugger, other = fresh(), fresh()
     layers = data.draw(st.integers(1, 4))
     for one in (debugger, other):

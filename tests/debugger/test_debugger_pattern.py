@@ -17,7 +17,7 @@ def words(actual: Any, expected: Any = RIGHT, offset: int = 0) -> list[str]:
     return [one.text for one in find_patterns(actual, expected, offset)]
 
 
-def test_a_few_channels_are_named() -> None:
+def test_wrong_channels_are_named() -> None:
     wrong = RIGHT.copy()
     wrong[0, ::3, ::3, 5] += 3
     assert words(wrong) == ["only in channel 5 of 16: a weight, a bias, a factor?"]
@@ -26,33 +26,33 @@ def test_a_few_channels_are_named() -> None:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 0), (-1, -1), (0, 2)])
-def test_a_moved_result(rows: int, columns: int) -> None:
+def test_a_moved_result_is_recognized(rows: int, columns: int) -> None:
     wrong = np.roll(RIGHT, (rows, columns), axis=(1, 2))
     (text,) = words(wrong)
     assert text.startswith(f"right values moved by {rows} rows and {columns} columns")
 
 
 @pytest.mark.parametrize("margin", [1, 2])
-def test_the_border(margin: int) -> None:
+def test_a_wrong_border_is_recognized(margin: int) -> None:
     wrong = RIGHT + np.int8(1)
     wrong[:, margin:-margin, margin:-margin] = RIGHT[:, margin:-margin, margin:-margin]
     assert words(wrong)[0].startswith("only at the border")
 
 
 @pytest.mark.parametrize("factor", [2.0, 0.5, 1.1])
-def test_a_factor_around_the_zero_point(factor: float) -> None:
+def test_a_factor_is_recognized(factor: float) -> None:
     small = (RIGHT // 3).astype(np.int8)
     wrong = np.clip(np.rint((small - 4.0) * factor) + 4, -128, 127).astype(np.int8)
     (text,) = words(wrong, small, 4)
     assert text.startswith(f"{factor:.3g} times") or abs(float(text.split()[0]) - factor) < 0.01
 
 
-def test_an_amount_of_each_channel() -> None:
+def test_an_offset_of_each_channel_is_recognized() -> None:
     wrong = RIGHT + RNG.integers(3, 30, 16).astype(np.int8)
     assert words(wrong) == ["each channel is off by an amount of its own: a bias, a zero point?"]
 
 
-def test_rows_that_come_back() -> None:
+def test_repeated_rows_are_recognized() -> None:
     wrong = RIGHT.copy()
     wrong[0, 1::2] ^= 5
     assert words(wrong) == ["only in every 2nd row from 1 on"]
@@ -61,14 +61,14 @@ def test_rows_that_come_back() -> None:
     assert words(wrong)[:1] == ["only in rows 2 to 4 of 8"]
 
 
-def test_a_part_within_a_part() -> None:
+def test_nested_parts_are_recognized() -> None:
     wrong = RIGHT.copy()
     wrong[0, 2:4, 5] ^= 9
     found = words(wrong)
     assert set(found) == {"only in rows 2, 3 of 8", "only in column 5 of 10"}
 
 
-def test_elements_that_lie_together_are_no_channels() -> None:
+def test_adjacent_elements_are_not_channels() -> None:
     right = RNG.integers(-90, 90, (1, 8, 8, 64)).astype(np.int8)
     wrong = right.copy()
     wrong[0, 3, 4, 20:36] ^= 5
@@ -78,7 +78,7 @@ def test_elements_that_lie_together_are_no_channels() -> None:
 
 
 @pytest.mark.parametrize("step", [2, 0.5])
-def test_columns_that_are_further_apart(step: float) -> None:
+def test_stretched_columns_are_recognized(step: float) -> None:
     wrong = RNG.integers(-90, 90, RIGHT.shape).astype(np.int8)
     wrong[:, :, 0] = RIGHT[:, :, 0]
     if step == 2:
@@ -88,7 +88,7 @@ def test_columns_that_are_further_apart(step: float) -> None:
     assert f"columns {step:g} times as far apart as they should be: a stride?" in words(wrong)[-1]
 
 
-def test_rows_that_begin_later_and_later() -> None:
+def test_sheared_rows_are_recognized() -> None:
     wrong = RNG.integers(-90, 90, RIGHT.shape).astype(np.int8)
     for row in range(8):
         wrong[0, row, row:] = RIGHT[0, row, : 10 - row]
@@ -96,21 +96,21 @@ def test_rows_that_begin_later_and_later() -> None:
 
 
 @pytest.mark.parametrize("amount", [1, -1, 6])
-def test_one_amount(amount: int) -> None:
+def test_a_constant_offset_is_recognized(amount: int) -> None:
     much = f"{abs(amount)} too {'large' if amount > 0 else 'small'}"
     begin = "off by one, all" if abs(amount) == 1 else "all are"
     (text,) = words(RIGHT + np.int8(amount))
     assert text.startswith(f"{begin} {much}: a zero point")
 
 
-def test_an_amount_of_each_pixel() -> None:
+def test_an_offset_of_each_pixel_is_recognized() -> None:
     wrong = RIGHT + RNG.integers(-30, 30, (1, 8, 10, 1)).astype(np.int8)
     assert words(wrong) == [
         "each pixel is off by an amount that its channels share: a zero point of weights?"
     ]
 
 
-def test_limits() -> None:
+def test_a_limit_is_recognized() -> None:
     assert words(np.minimum(RIGHT, 40)) == [
         "all of the wrong elements are 40 and should be beyond: a clip?"
     ]
@@ -119,20 +119,20 @@ def test_limits() -> None:
     ]
 
 
-def test_off_by_one_here_and_there() -> None:
+def test_scattered_errors_of_one_are_no_pattern() -> None:
     signs = RNG.choice([-1, 0, 0, 1], RIGHT.shape).astype(np.int8)
     assert words(RIGHT + signs) == ["off by one, none by more"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 7, 15, 40])
-def test_few_elements_anywhere_say_nothing(count: int) -> None:
+def test_few_scattered_elements_are_no_pattern(count: int) -> None:
     for _ in range(20):
         wrong = RIGHT.copy()
         wrong.reshape(-1)[RNG.choice(RIGHT.size, count, replace=False)] ^= 0x15
         assert words(wrong) == []
 
 
-def test_noise_and_other_types_say_nothing() -> None:
+def test_noise_and_other_types_are_no_pattern() -> None:
     assert words(RNG.integers(-90, 90, RIGHT.shape).astype(np.int8)) == []
     assert words(RIGHT.astype(np.float32), RIGHT.astype(np.float32) + 1) == []
     assert words(RIGHT[:, :4], RIGHT) == []

@@ -40,7 +40,7 @@ def hazards(text: str, cores: int = 2, tables: str = COPY) -> list[str]:
 # --- the host -----------------------------------------------------------------------------------
 
 
-def test_a_store_under_way_at_the_halt_is_a_race_with_the_host() -> None:
+def test_an_unfinished_store_races_with_the_host() -> None:
     (found,) = hazards(ONLY_0 + MAKE + PUT + "other:" + HALT)
     assert "the host reads dram" in found
     assert "(to) that core 0 nmp.store" in found
@@ -48,14 +48,14 @@ def test_a_store_under_way_at_the_halt_is_a_race_with_the_host() -> None:
     assert hazards(ONLY_0 + MAKE + PUT + WAIT_STORE + "other:" + HALT) == []
 
 
-def test_a_load_under_way_at_the_halt_is_none_with_the_host_that_reads() -> None:
+def test_an_unfinished_load_does_not_race_with_host_reads() -> None:
     assert hazards(ONLY_0 + MAKE + PUT + WAIT_STORE + FAR + "other:" + HALT) == []
 
 
 # --- fetches ------------------------------------------------------------------------------------
 
 
-def test_a_descriptor_that_a_load_still_brings() -> None:
+def test_a_descriptor_of_an_unfinished_load_is_a_race() -> None:
     end = WAIT_VECTOR + PUT + WAIT_STORE + "other:" + HALT
     (found,) = hazards(ONLY_0 + GET + WAIT_LOAD + BRING + USE_THERE + end)
     assert "nmp.rescale" in found
@@ -75,7 +75,7 @@ copy: .descriptor load, dram=get, spm={MADE:#x}, run_bytes={DESCRIPTORS["load"].
     assert "(descriptor)" in found
 
 
-def test_code_that_a_load_still_brings() -> None:
+def test_code_of_an_unfinished_load_is_a_race() -> None:
     tables = f"""
 bring: .descriptor load, dram=there, spm={MADE:#x}, run_bytes=16, count_x=1, count_y=1
 """
@@ -109,7 +109,7 @@ def three(giver: str, other: str, taker: str) -> str:
 GIVE = MAKE + PUT + WAIT_STORE + POST
 
 
-def test_another_post_could_have_served_a_pend() -> None:
+def test_another_post_may_serve_a_pend() -> None:
     """It comes later here, and nothing says that it does."""
     (found,) = hazards(three(GIVE, spin(1, 3000) + POST, pend(1) + FAR + WAIT_LOAD), 3)
     assert "core 2 nmp.load" in found
@@ -120,7 +120,7 @@ def test_another_post_could_have_served_a_pend() -> None:
     assert hazards(twice, 3) == []
 
 
-def test_it_is_told_when_it_shows() -> None:
+def test_a_later_post_reveals_the_race() -> None:
     text = three(GIVE, spin(1, 3000) + POST, pend(1) + FAR + WAIT_LOAD)
     debugger = opened(text, COPY, 3)
     debugger.run()
@@ -131,7 +131,7 @@ def test_it_is_told_when_it_shows() -> None:
     assert debugger.find_hazards() == []
 
 
-def test_a_post_that_knows_of_the_pend_comes_after_it() -> None:
+def test_a_post_ordered_after_the_pend_cannot_serve_it() -> None:
     """The taker answers through another semaphore before the other core posts."""
     answer = " li t3, 2\n li t4, 1\n nmp.post t3, t4\n"
     asked = " li t3, 2\n li t4, 1\n nmp.pend t3, t4\n"
@@ -139,7 +139,7 @@ def test_a_post_that_knows_of_the_pend_comes_after_it() -> None:
     assert hazards(three(GIVE, asked + POST, taker), 3) == []
 
 
-def test_a_post_that_counts_on_another_order_is_found_in_turn() -> None:
+def test_dependent_races_of_posts_are_found() -> None:
     """What the other core's post is ordered after falls with a rival of its own pend."""
     answer = " li t3, 2\n li t4, 1\n nmp.post t3, t4\n"
     asked = " li t3, 2\n li t4, 1\n nmp.pend t3, t4\n"
@@ -149,7 +149,7 @@ def test_a_post_that_counts_on_another_order_is_found_in_turn() -> None:
     assert "core 2 nmp.load" in found
 
 
-def test_a_word_of_the_control_block_hands_over() -> None:
+def test_a_word_of_the_control_block_orders_cores() -> None:
     flag = f" li t5, {CONTROL_BASE + 16:#x}\n"
     wait = flag + "again: lw t6, 0(t5)\n beqz t6, again\n"
     give = ONLY_0 + MAKE + PUT + "{}" + flag + " li t6, 1\n sw t6, 0(t5)\n" + WAIT_STORE + HALT
@@ -160,7 +160,7 @@ def test_a_word_of_the_control_block_hands_over() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_workers_that_post_when_they_are_done(rounds: int) -> None:
+def test_workers_that_post_at_their_end_are_ordered(rounds: int) -> None:
     """Who takes all their posts knows of all of them, one by one or at once."""
     work = "".join(GIVE + " li t3, 5\n li t4, 3\n nmp.barrier t3, t4\n" for _ in range(rounds))
     other = "".join(

@@ -29,7 +29,7 @@ code {
 """
 
 
-def test_a_scale_that_the_host_passes_on_is_refused() -> None:
+def test_a_scale_shared_by_a_host_operation_is_refused() -> None:
     module = parse(TEXT, "net.lir")
     verify(module)
     bundle = bundle_from_bytes(compile_module(module, default_device()))

@@ -41,7 +41,7 @@ def shell(digits: Bundle, seven: dict[str, Any]) -> Shell:
     return Shell(Debugger(digits, seven), ArrayFile)
 
 
-def test_every_display_takes_it(shell: Shell) -> None:
+def test_every_display_uses_the_new_scale(shell: Shell) -> None:
     shell.execute(f"change conv1 scale {NEW}")
     shell.execute("until layer pool1")
     told = shell.execute("tensor conv1 0 3 3 4").data
@@ -56,7 +56,7 @@ def test_every_display_takes_it(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("name", ["real", "stored"])
-def test_a_reference_is_on_its_own_scale(shell: Shell, files: Path, name: str) -> None:
+def test_a_reference_keeps_its_scale(shell: Shell, files: Path, name: str) -> None:
     shell.execute(f"reference {files / name}.npz")
     shell.execute(f"change conv1 scale {NEW}")
     shell.execute("change fc scale 0.24")
@@ -70,14 +70,14 @@ def test_a_reference_is_on_its_own_scale(shell: Shell, files: Path, name: str) -
     assert shell.execute("compare").data["differing"] == 0
 
 
-def test_the_effect_is_that_on_real_numbers(shell: Shell) -> None:
+def test_effect_compares_real_numbers(shell: Shell) -> None:
     shell.execute(f"change conv1 scale {NEW}")
     by_name = {one["name"]: one for one in shell.execute("effect").data["layers"]}
     assert by_name["conv1__2"]["worst_ulp"] <= 1
     assert by_name["pool1__2"]["worst_ulp"] <= 1
 
 
-def test_a_core_file_keeps_it(shell: Shell, tmp_path: Path) -> None:
+def test_a_core_file_keeps_the_new_scale(shell: Shell, tmp_path: Path) -> None:
     shell.execute(f"change conv1 scale {NEW}")
     shell.execute("until layer pool1")
     path = tmp_path / "x.core"
@@ -91,7 +91,7 @@ def test_a_core_file_keeps_it(shell: Shell, tmp_path: Path) -> None:
         assert again.execute(line).text == shell.execute(line).text
 
 
-def test_how_far_the_host_misreads_a_tensor(
+def test_the_error_factor_of_the_host_is_shown(
     shell: Shell, digits: Bundle, seven: dict[str, Any]
 ) -> None:
     """A factor on what it reads, whatever it makes of that."""

@@ -37,7 +37,7 @@ def wait_of(shell: Shell, unit: str) -> int:
 # --- what is derived from a run goes with it --------------------------------------------------
 
 
-def test_a_wait_that_is_taken_out_is_missing() -> None:
+def test_a_removed_wait_causes_a_hazard() -> None:
     shell = shell_of(ORDERED)
     shell.execute("break hazard")
     assert "no hazards" in shell.execute("until end").text + shell.execute("hazards").text
@@ -53,7 +53,7 @@ def test_a_wait_that_is_taken_out_is_missing() -> None:
     assert not shell.execute("expect hazards == 0").is_worse
 
 
-def test_hazards_are_those_up_to_here() -> None:
+def test_hazards_are_listed_up_to_the_position() -> None:
     shell = shell_of(ONLY_0 + GET + USE + WAIT_VECTOR + PUT + "other:" + END)
     shell.execute("until end")
     (found,) = shell.execute("hazards").data["hazards"]
@@ -63,7 +63,7 @@ def test_hazards_are_those_up_to_here() -> None:
     assert shell.execute("hazards").data["hazards"] == [found]
 
 
-def test_the_record_of_work_is_that_of_the_run(shell: Shell) -> None:
+def test_the_work_log_equals_the_run(shell: Shell) -> None:
     """An engine may not end where it did: the record begins again with the run."""
     debugger = shell.debugger
     debugger.record_work()
@@ -90,7 +90,7 @@ def sorted_spans(log: WorkLog) -> Any:
 # --- elements that were set -------------------------------------------------------------------
 
 
-def test_an_element_that_was_set_has_an_effect(shell: Shell) -> None:
+def test_a_set_element_has_an_effect(shell: Shell) -> None:
     shell.execute("until layer conv1")
     old = shell.execute("tensor conv1 0 3 3 4").data["value"]
     shell.execute(f"set conv1 0 3 3 4 {old ^ 64}")
@@ -101,7 +101,7 @@ def test_an_element_that_was_set_has_an_effect(shell: Shell) -> None:
     assert shell.execute("tensor conv1 0 3 3 4").data["value"] == old
 
 
-def test_what_is_set_later_shows_from_there_on(shell: Shell) -> None:
+def test_an_edit_takes_effect_at_its_position(shell: Shell) -> None:
     shell.execute("until layer conv1")
     old = shell.execute("tensor conv1 0 3 3 4").data["value"]
     shell.execute("step instruction 5")
@@ -111,7 +111,7 @@ def test_what_is_set_later_shows_from_there_on(shell: Shell) -> None:
     assert shell.execute("tensor conv1 0 3 3 4").data["value"] == old
 
 
-def test_an_element_can_be_set_before_anything_happens(shell: Shell) -> None:
+def test_an_element_can_be_set_at_the_start(shell: Shell) -> None:
     given = shell.execute("tensor data").data["values"]
     shell.execute("set data 0 0 0 0 0.75")
     assert shell.execute("tensor data").data["values"][0] == 0.75
@@ -122,7 +122,7 @@ def test_an_element_can_be_set_before_anything_happens(shell: Shell) -> None:
     assert shell.execute("tensor data").data["values"] == given
 
 
-def test_a_core_file_has_the_changes_with_it(shell: Shell, tmp_path: Path) -> None:
+def test_a_core_file_contains_the_edits(shell: Shell, tmp_path: Path) -> None:
     shell.execute("set conv1__2.weights.0.0+81 -7")
     shell.execute("until layer conv1")
     shell.execute("set conv1 0 3 3 4 77")
@@ -148,9 +148,7 @@ def test_a_core_file_has_the_changes_with_it(shell: Shell, tmp_path: Path) -> No
 # --- patches ----------------------------------------------------------------------------------
 
 
-def test_overlapping_changes_make_a_patch_that_fits(
-    shell: Shell, digits: Bundle, tmp_path: Path
-) -> None:
+def test_overlapping_edits_make_a_valid_patch(shell: Shell, digits: Bundle, tmp_path: Path) -> None:
     rng = np.random.default_rng(14)
     path = tmp_path / "patch.json"
     start = digits.symbols["conv1__2.weights.0.0"]
@@ -166,7 +164,7 @@ def test_overlapping_changes_make_a_patch_that_fits(
         np.testing.assert_array_equal(patched.image, image["now"])
 
 
-def test_a_patch_of_another_bundle_is_no_change(shell: Shell, tmp_path: Path) -> None:
+def test_a_patch_of_another_bundle_changes_nothing(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "patch.json"
     shell.execute("set conv1__2.weights.0.0+81 -7")
     shell.execute(f"export {path}")

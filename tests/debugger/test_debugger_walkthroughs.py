@@ -71,7 +71,7 @@ def test_the_cause_is_found(name: str, bugs: Path, monkeypatch: pytest.MonkeyPat
         assert "conv2__2 is the first layer that differs; it is wrong in isolation too" in text
 
 
-def test_the_patch_of_the_wrong_shift_mends_it(bugs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_patch_corrects_the_wrong_shift(bugs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bugs)
     script = PROGRAMS / "wrong_shift.dbg"
     inputs = ["wrong_shift.bin", "--input", "seven.npy", "--reference", "right.npz"]

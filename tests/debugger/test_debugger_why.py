@@ -31,7 +31,7 @@ def check_elements(debugger: Debugger, seed: int) -> int:
     return told
 
 
-def test_digits(debugger: Debugger) -> None:
+def test_why_explains_every_layer_of_the_digits(debugger: Debugger) -> None:
     debugger.run()
     position = debugger.execution.position
     assert check_elements(debugger, 3) == 5
@@ -51,7 +51,7 @@ def test_digits(debugger: Debugger) -> None:
         ("lenet/i8_sym_b32/cpu", "float-qnnpack"),
     ],
 )
-def test_recorded_programs(shared: Path, program: str, numerics: str) -> None:
+def test_why_explains_recorded_programs(shared: Path, program: str, numerics: str) -> None:
     text = shared / "lir" / f"{program}.lir.txt"
     # Of an Int8 softmax only Glow's arithmetic and TFLite's are known.
     by_layer = {"prob": "glow-int"} if program == "lenet/i8_sym_b32/cpu" else {}
@@ -78,12 +78,12 @@ def test_the_window_is_named(debugger: Debugger) -> None:
     assert (pool.layer, pool.instruction) == ("pool1__2", "nmp.load")
 
 
-def test_what_has_not_run_cannot_be_asked(debugger: Debugger) -> None:
+def test_why_refuses_unfinished_layers(debugger: Debugger) -> None:
     with pytest.raises(nmpsim.UserError, match="has not run yet"):
         explain_element(debugger, debugger.layers[3], (0, 0, 0, 0))
 
 
-def test_what_the_host_quantizes_and_back(debugger: Debugger, seven: dict[str, Any]) -> None:
+def test_why_explains_conversions_of_the_host(debugger: Debugger, seven: dict[str, Any]) -> None:
     debugger.run()
     found = explain_element(debugger, debugger.layers[0], (0, 0, 3, 3))
     assert found.made is not None
@@ -101,7 +101,7 @@ def test_what_the_host_quantizes_and_back(debugger: Debugger, seven: dict[str, A
     assert np.float32(back.made.steps[0].value) * np.float32(source.scale) == back.value
 
 
-def test_host_layers_tell_what_they_read(debugger: Debugger) -> None:
+def test_why_lists_operands_of_host_layers(debugger: Debugger) -> None:
     debugger.run()
     found = explain_element(debugger, debugger.layers[-1], (0, 7))
     source: Any = found.sources[0]
@@ -137,7 +137,7 @@ other:
     ("at", "value", "step"),
     [(5, -7, "sb of 0xfffffff9"), (22, 3, "sw of 0x4030201"), (27, 11, "the descriptor's")],
 )
-def test_what_a_core_wrote_itself(at: int, value: int, step: str) -> None:
+def test_why_names_scalar_stores(at: int, value: int, step: str) -> None:
     settings = nmpsim.default_device().settings()
     debugger = Debugger(bundle_from_bytes(assemble(BY_HAND, "by_hand.s", settings).bundle()), {})
     debugger.run()
@@ -147,7 +147,7 @@ def test_what_a_core_wrote_itself(at: int, value: int, step: str) -> None:
     assert found.made.steps[-1].formula.startswith(step)
 
 
-def test_what_nobody_wrote() -> None:
+def test_why_reports_unwritten_bytes() -> None:
     settings = nmpsim.default_device().settings()
     debugger = Debugger(bundle_from_bytes(assemble(BY_HAND, "by_hand.s", settings).bundle()), {})
     debugger.run()

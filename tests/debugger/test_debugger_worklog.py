@@ -35,7 +35,7 @@ def test_going_back_adds_nothing(
     assert np.array_equal(logged(digits, seven, steps), logged(digits, seven, []))
 
 
-def test_it_has_all_work_of_a_plain_run(digits: Bundle, seven: dict[str, Any]) -> None:
+def test_the_log_has_all_work_of_a_plain_run(digits: Bundle, seven: dict[str, Any]) -> None:
     found: list[Any] = []
     nmpsim.Device().run(digits, seven, work=found.append)
     assert found and all(work.dtype.names == WORK.names for work in found)

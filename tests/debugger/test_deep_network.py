@@ -9,7 +9,7 @@ from deep_network import DEVICE, IMAGE, deep_network
 from nmpsim.debugger.execution import Execution, PauseReason
 
 
-def test_what_snapshots_take_is_known_without_looking_at_all(tmp_path: Path) -> None:
+def test_snapshot_memory_is_counted_incrementally(tmp_path: Path) -> None:
     execution = Execution(deep_network(tmp_path, 60), {"x": IMAGE}, DEVICE, budget_mib=1)
     snapshots = execution.snapshots
 

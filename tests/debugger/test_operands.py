@@ -26,12 +26,12 @@ def known(debugger: Debugger) -> LirOperands:
     return find_lir_operands(debugger.bundle.module(), debugger.layers)
 
 
-def test_layers_read_what_the_lir_says(known: LirOperands) -> None:
+def test_operands_of_layers_follow_the_lir(known: LirOperands) -> None:
     assert [role for role, _ in known.roles[1]] == ["Src", "Filter", "Bias"]
     assert known.roles[2] == (("Src", "conv1__2_res"),)
 
 
-def test_what_a_layer_read_is_what_the_layer_before_left(
+def test_operands_equal_the_output_of_the_previous_layer(
     debugger: Debugger, known: LirOperands
 ) -> None:
     module = debugger.bundle.module()
@@ -48,13 +48,13 @@ def test_what_a_layer_read_is_what_the_layer_before_left(
     assert find_operand(debugger, module, known, "nothing", 0) is None
 
 
-def test_an_output_that_is_not_there_yet_says_so(debugger: Debugger) -> None:
+def test_an_unfinished_output_is_an_error(debugger: Debugger) -> None:
     assert "not computed yet" in read_layer_output(debugger, debugger.layers[3]).note
     debugger.run_until_layer(3)
     assert read_layer_output(debugger, debugger.layers[3]).note == ""
 
 
-def test_weights_in_the_scratchpad_are_those_of_the_lir(debugger: Debugger) -> None:
+def test_weights_in_the_scratchpad_equal_the_lir(debugger: Debugger) -> None:
     """[out/16][ky][kx*in/4][16][4], padded with zeros."""
     weights = debugger.bundle.module().constants["conv1_weights__1"]
     debugger.step("layer")

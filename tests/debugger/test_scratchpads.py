@@ -28,7 +28,7 @@ def recorded(bundle, inputs, engine):
 
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
-def test_the_pieces_of_a_program_by_hand(one_conv, engine):
+def test_pieces_of_an_assembly_program_are_listed(one_conv, engine):
     blocks, _ = recorded(one_conv, {"image": np.zeros((5, 5, 4), np.int8)}, engine)
     assert blocks == (
         ScratchpadBlock(0, "loaded", 0, 7 * 7 * 4, 1),  # image with its padding
@@ -38,7 +38,7 @@ def test_the_pieces_of_a_program_by_hand(one_conv, engine):
     )
 
 
-def test_both_engines_fill_alike_and_nothing_overlaps(digits, seven):
+def test_both_engines_have_equal_pieces_without_overlap(digits, seven):
     blocks, report = recorded(digits, seven, "compiled")
     others, _ = recorded(digits, seven, "reference")
     assert blocks == others
@@ -51,7 +51,7 @@ def test_both_engines_fill_alike_and_nothing_overlaps(digits, seven):
         assert all(0 < block.cores <= 32 for block in mine)
 
 
-def test_work_of_no_layer_or_of_code_elsewhere(one_conv):
+def test_work_without_a_layer_is_ignored(one_conv):
     recorder = nmpsim.ScratchpadRecorder(one_conv)
     noted = np.zeros(2, WORK).view(np.recarray)
     noted.layer[1] = 7

@@ -268,7 +268,7 @@ def answer(shell: Shell, line: str) -> str:
 
 @given(st.integers(0, (1 << 32) - 1))
 @examples(30, phases=[Phase.explicit, Phase.generate])
-def test_a_session_answers_as_a_fresh_one(seed: int) -> None:
+def test_a_session_equals_a_new_session(seed: int) -> None:
     """A smaller seed makes no smaller session: there is nothing to shrink."""
     random = Random(seed)
     number = random.choice([0, 1, 2, 0, 1, 2, 3])
