@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import attrs
 
@@ -236,6 +237,7 @@ def _scales() -> str:
         rescales=_by_profile(
             ("profiles", "how"), [row for row in ROWS if row.rescale], lambda row: (row.rescale,)
         ),
+        formulas=Path(__file__).with_name("formulas.toml").read_text(encoding="utf-8"),
     )
 
 

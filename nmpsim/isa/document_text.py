@@ -254,4 +254,12 @@ product and sum are rounded to float32 together, once.
 {rescales}
 
 With `activation=leaky`, inputs below their zero point are scaled by `leaky`.
+
+### Formulas
+
+The compiled engine derives its arithmetic from this file. [Numerics](numerics.md) states the same
+formulas independently, with their sources.
+
+```toml
+{formulas}```
 """

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeAlias, TypeVar
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
 
-from nmpsim.isa.exhaustive import check_exhaustive, dispatches_on
+from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.records import frozen
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # --- the form of a scale ---------------------------------------------------------------------
 
@@ -355,12 +353,6 @@ def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> Non
     """Raise IncompleteError unless a table covers exactly the profiles of some instructions."""
     needed = {profile for name in descriptors for profile in PROFILES_OF[name]}
     check_exhaustive(place, (PROFILES[number] for number in numbers), needed)
-
-
-def dispatches_on_profiles(descriptor: str) -> Callable[[_Function], _Function]:
-    """Decorate a function that distinguishes all profiles of an instruction, to check them."""
-    known = [name.upper() for name in PROFILES]
-    return dispatches_on(known, (name.upper() for name in PROFILES_OF[descriptor]))
 
 
 # --- what a compiler is asked for ------------------------------------------------------------

@@ -10,7 +10,7 @@ from nmpsim.isa.words import INT16
 from nmpsim.kernels.array_types import Int, Int32s, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import Scratchpad, read_run
-from nmpsim.kernels.rounding import MAX_MAGNITUDE, clamp_magnitude
+from nmpsim.kernels.rounding import MAX_MAGNITUDE, hold
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_run, limit_value
 from nmpsim.kernels.saturation_stages import ACCUMULATOR
 
@@ -39,7 +39,7 @@ def find_max_magnitude(values: Int32s | Int64s) -> Any:
     """Return the largest magnitude of some integers, at most 2^62."""
     most = np.int64(0)
     for i in range(values.size):
-        most = max(most, abs(clamp_magnitude(np.int64(values[i]), MAX_MAGNITUDE)))
+        most = max(most, abs(hold(np.int64(values[i]), MAX_MAGNITUDE)))
     return most
 
 
@@ -56,7 +56,7 @@ def read_partial_sums(spm: Scratchpad, element: Int, start: Int, run: Int64s) ->
     """Read running sums from byte ``start`` on, clamped so that additions cannot overflow."""
     read_run(spm, 2 + element, start, run)
     for i in range(run.size):
-        run[i] = clamp_magnitude(run[i], MAX_MAGNITUDE)
+        run[i] = hold(run[i], MAX_MAGNITUDE)
 
 
 @jit

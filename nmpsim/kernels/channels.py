@@ -1,6 +1,7 @@
-"""Tables of what each output channel contributes to sums and results.
+"""Table of what each output channel contributes to sums and results: int64 [TABLE_ROWS, channels].
 
-Every profile uses all rows: a term that it lacks is zero, a factor one.
+Its rows are those below and, from FIRST_PARAMETER on, the parameters of the profile's formula of
+sums (see ``profiles.py``); floats are stored as their bits.
 """
 
 from __future__ import annotations
@@ -14,15 +15,10 @@ from nmpsim.kernels.array_types import Int, Int32s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import IntegerScale, OperandOffsets, Quantizer
-from nmpsim.kernels.rounding import MAX_MAGNITUDE, clamp_magnitude
-from nmpsim.kernels.workspace_size import INTEGERS, REALS
+from nmpsim.kernels.rounding import MAX_MAGNITUDE, hold
 
-OFFSET, START, PRE, MUL, HALF, POST, MOST, ADDEND = range(INTEGERS)
-"""Rows of the integers: zero point of the weights; initial sum; integer scale with half of its last
-bit; largest factor of an Int16 product; number added to the scaled sum."""
-PRE_FACTOR, FACTOR, FLOAT_BIAS, POST_FACTOR = range(REALS)
-"""Rows of the reals: ``t = f32(sum) * pre_factor * factor``, ``t = (t + bias) * post_factor``, each
-operation rounded to float32. All are float32 values except for the bias, which is float64."""
+OFFSET, START, FIRST_PARAMETER = range(3)
+"""Rows: zero point of the weights; initial sum; first parameter."""
 
 
 @jit
@@ -52,4 +48,4 @@ def read_channel_record(spm: Scratchpad, at: OperandOffsets, channel: Int) -> An
         return np.int64(0), np.int64(0)
     i = (at.channels + CHANNEL_BYTES * channel) >> 3
     zero_term = spm.i64[i + CHANNEL.zero_term_low // 2]
-    return spm.i64[i + CHANNEL.bias_low // 2], clamp_magnitude(zero_term, MAX_MAGNITUDE)
+    return spm.i64[i + CHANNEL.bias_low // 2], hold(zero_term, MAX_MAGNITUDE)

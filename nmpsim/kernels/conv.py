@@ -40,16 +40,16 @@ def sum_exactly(
 
     Padding of the patch has x = 0. The initial sums are those of the workspace.
     """
-    element, integers, run = t.q.element, workspace.integers, workspace.run
+    element, table, run = t.q.element, workspace.table, workspace.run
     side = 4 >> element
     for c in range(run.size):
         block, lane = (first + c) // LANES, (first + c) % LANES
         where = (t.at.weights >> element) + block * patch.size * LANES + lane * side
-        total = integers[START, c]
+        total = table[START, c]
         for k in range(patch.size):
             i = where + k // side * LANES * side + k % side
             weight = np.int64(t.spm.i16[i]) if element == INT16 else np.int64(t.spm.i8[i])
-            total += (weight - integers[OFFSET, c]) * np.int64(patch[k])
+            total += (weight - table[OFFSET, c]) * np.int64(patch[k])
             total = saturate_sum(total, element, index + c, t.counters)
         run[c] = total
 
@@ -66,7 +66,7 @@ def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
         x = pixel - y * w.out_w
         partial = t.at.partial + ((pixel * w.out_channels + first) << size)
         if not t.parts.begins:
-            read_partial_sums(t.spm, q.element, partial, workspace.integers[START])
+            read_partial_sums(t.spm, q.element, partial, workspace.table[START])
         start = corner + y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
         gather_window(t.spm, q.element, w, start, patch)
         index = get_output_index(t, pixel, first)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nmpsim.kernels.accumulate import read_partial_sums
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.channels import OFFSET, START
@@ -22,7 +20,6 @@ from nmpsim.kernels.movement import (
     write_run,
 )
 from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
-from nmpsim.kernels.profiles import zero_point_before_rounding
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.requantize_blocks import requantize_blocks
 from nmpsim.kernels.result_table import (
@@ -51,8 +48,8 @@ class Batch(NamedTuple):
     first: Int
     """First channel, and its lane."""
     lane: Int
-    mode: Int
-    """Scaling mode of the vector code (``result_table.py``)."""
+    formula: Int
+    """Number of the formula of sums (see ``profiles.py``)."""
     is_gathered: bool
     """Whether windows are copied to ``patches`` before they are read."""
     is_vectorized: bool
@@ -67,8 +64,6 @@ class Batch(NamedTuple):
     """[pixels], like ``sums``"""
     results: Any
     """[pixels, lanes]"""
-    table: Int32s
-    """int32 [blocks, rows, LANES], whose first rows count limited results."""
     buffers: Any
     """Buffers of the multiplying function."""
 
@@ -180,7 +175,7 @@ def sum_products(
         return
     windows, kind = b.window_sums, b.sums.dtype.type
     sum_windows(inputs, base, offsets, b.window, t.q.element, pixels, windows)
-    zero_points = workspace.integers[OFFSET]
+    zero_points = workspace.table[OFFSET]
     for p in range(pixels):
         row = b.sums[p, b.lane : b.lane + zero_points.size]
         for c in range(zero_points.size):
@@ -232,13 +227,12 @@ def requantize_pixels(
 ) -> Any:
     """Compute results with vector code; return its answer (see ``requantize_blocks.py``)."""
     q, step, first = t.q, t.shape.out_pixel_stride, b.first
-    how = b.table, b.mode, np.float32(zero_point_before_rounding(q)), q.clip
-    tables = workspace.integers, workspace.reals
+    how = workspace.parameters, workspace.counts, b.formula, q.clip
     if b.has_uniform_results:
         to = b.elements, get_output_byte(t, begin, first), step
-        return requantize_blocks(sums, pixels, *how, *to, *tables)
+        return requantize_blocks(sums, pixels, *how, *to)
     to = b.results.reshape(-1), ZERO, b.results.shape[1] << q.element
-    found = requantize_blocks(sums, pixels, *how, *to, *tables)
+    found = requantize_blocks(sums, pixels, *how, *to)
     for p in range(pixels):
         at = get_output_byte(t, begin + p, first) >> q.element
         copy_run(b.results[p], b.lane, b.elements, at, workspace.run.size)
@@ -256,7 +250,7 @@ def requantize_batch(
     clip, counters = t.q.clip, t.counters
     found = requantize_pixels(t, b, workspace, b.sums, begin, pixels)
     if found & TOO_LARGE:
-        undo_counts(b.table)
+        undo_counts(workspace.counts)
         return -ONCE
     lowest = t.place.origin + begin // t.shape.out_w * t.place.stride_y + b.first
     if may_be_first(lowest, found, clip, counters):
@@ -265,8 +259,8 @@ def requantize_batch(
             if may_be_first(index, found, clip, counters):
                 # The counts of this pixel alone, which are counted already.
                 requantize_pixels(t, b, workspace, b.sums[p:], begin + p, ONCE)
-                record_first(b.table, b.lane, workspace.run.size, clip, index, counters)
-                undo_counts(b.table)
+                record_first(workspace.counts, b.lane, workspace.run.size, clip, index, counters)
+                undo_counts(workspace.counts)
     return found
 
 
@@ -278,7 +272,7 @@ def write_run_of_pixel(
     run, element = workspace.run, t.q.element
     if t.parts.ends:
         index = get_output_index(t, pixel, first)
-        requantize(run, workspace.integers, workspace.reals, t.q, index, t.counters)
+        requantize(run, workspace.table, t.q, index, t.counters)
         write_run(run, t.spm, element, get_output_byte(t, pixel, first))
     else:
         write_run(run, t.spm, 2 + element, partial)
@@ -289,7 +283,7 @@ def write_pixels(
     t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
 ) -> None:
     """Write results, or running sums from byte ``partial`` on, with 64-bit arithmetic."""
-    run, starts, size = workspace.run, workspace.integers[START], 2 + t.q.element
+    run, starts, size = workspace.run, workspace.table[START], 2 + t.q.element
     for p in range(pixels):
         copy_run(b.sums[p], b.lane, run, ZERO, run.size)
         if t.parts.begins:
@@ -307,9 +301,9 @@ def convolve_batches(t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: A
     """
     w, place, all_pixels = t.shape, t.place, t.shape.out_h * t.shape.out_w
     channels = t.counters.layers[t.counters.layer].channels
-    # The table counts by channel: pixels must be whole channels apart.
+    # Results are counted by channel: pixels must be whole channels apart.
     is_regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
-    is_vectorized = b.is_vectorized and is_regular and t.parts.ends and b.mode >= 0
+    is_vectorized = b.is_vectorized and is_regular and t.parts.ends
     most, limited, begin = b.sums.shape[0], ZERO, ZERO
     left = (all_pixels + most - 1) // most
     while left > 0:
@@ -330,5 +324,5 @@ def convolve_batches(t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: A
         last = place.origin + b.first
         last += max((w.out_h - 1) * place.stride_y, ZERO)
         last += max((w.out_w - 1) * place.stride_x, ZERO)
-        add_counts(b.table, b.lane, workspace.run.size, t.q.clip, last, t.counters)
-        clear_counts(b.table)
+        add_counts(workspace.counts, b.lane, workspace.run.size, t.q.clip, last, t.counters)
+        clear_counts(workspace.counts)

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.isa.words import INT8, INT16
-from nmpsim.kernels.accumulate import find_max_magnitude
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
-from nmpsim.kernels.channels import ADDEND
 from nmpsim.kernels.conv_batches import (
     Batch,
     choose_window,
@@ -40,14 +38,7 @@ from nmpsim.kernels.movement import ZERO, Scratchpad, padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
 from nmpsim.kernels.packed_weights import packed_weights_size
-from nmpsim.kernels.requantize_blocks import MAX_ADDEND
-from nmpsim.kernels.result_table import (
-    COUNT_ROWS,
-    FIXED_POINT,
-    INTEGER,
-    choose_scaling_mode,
-    clear_counts,
-)
+from nmpsim.kernels.requantize import get_sum_formula
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import LEVELS, MAX_PIXELS
@@ -123,15 +114,14 @@ def conv_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
         t.at.input + group * w.in_channels,
         first,
         lane,
-        choose_scaling_mode(t.q),
+        get_sum_formula(t.q),
         is_gathered,
-        True,
+        t.q.leaky == 0,
         has_uniform_results(w, INT8, lane, count),
         np.zeros((MAX_PIXELS, depth), np.int8) if is_gathered else workspace.results,
         workspace.sums,
         workspace.windows,
         workspace.results,
-        workspace.table,
         Int8Buffers(workspace.excess, scratch, packed),
     )
     convolve_batches(t, struct_pointer(batch), workspace, multiply_int8)
@@ -257,8 +247,8 @@ def multiply_int16(b: Batch, inputs: Int16s, base: Int, offsets: Int64s, pixels:
 def conv_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
     """Convolve one group of a tile; the tables in the workspace are those of its channels."""
     w, spm = t.shape, t.spm
-    count, addends = workspace.run.size, workspace.integers[ADDEND]
-    first, mode = group * count, choose_scaling_mode(t.q)
+    count = workspace.run.size
+    first = group * count
     lane = first % LANES
     depth = w.kernel_h * padded_row_length(w, INT16)
     weights = (t.at.weights >> 1) + (first - lane) * depth
@@ -273,10 +263,7 @@ def conv_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
     bounds = spm.i64[t.at.partial >> 3 : (t.at.partial >> 3) + 2 * LEVELS] if is_cached else own
     steps = find_steps(spm, w, window, corner, weights, blocks, bounds, is_cached)
     split = blocks * LANES * depth if steps == 0 else 0
-    has_small_addends = mode in (INTEGER, FIXED_POINT) or find_max_magnitude(addends) < MAX_ADDEND
     is_whole = has_uniform_results(w, INT16, lane, count)
-    counts = np.empty((blocks, COUNT_ROWS, LANES), np.int32)
-    clear_counts(counts)
     batch = Batch(
         spm.i16,
         window,
@@ -284,15 +271,14 @@ def conv_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
         corner,
         first,
         lane,
-        mode,
+        get_sum_formula(t.q),
         is_gathered,
-        bool(is_whole and t.parts.begins and has_small_addends),
+        bool(is_whole and t.q.leaky == 0),
         is_whole,
         np.zeros((PIXELS if is_gathered else 0, depth), np.int16),
         np.empty((PIXELS, blocks * LANES), np.int64),
         np.empty(PIXELS, np.int64),
         np.empty((0, 0), np.int16),
-        counts,
         Int16Buffers(
             steps,
             split_pairs(spm.i16[weights : weights + split]),

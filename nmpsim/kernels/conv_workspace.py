@@ -12,25 +12,24 @@ import numpy as np
 
 from nmpsim.isa.words import CHANNEL_BYTES, INT16, SCALE_BYTES
 from nmpsim.kernels.accumulate import find_max_magnitude
-from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int32s, Int64s
-from nmpsim.kernels.channel_tables import fill_channel_tables, fill_starts
+from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
+from nmpsim.kernels.channel_tables import fill_channel_table, fill_starts
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import MacTile, OperandOffsets, Quantizer
-from nmpsim.kernels.result_table import fill_result_table
+from nmpsim.kernels.result_table import PARAMETER_ROWS, clear_counts, fill_parameters_of_blocks
 from nmpsim.kernels.workspace_size import (
+    COUNT_ROWS,
     FIRST_KEY,
     HAS_OFFSETS,
     HEAD_WORDS,
-    INTEGERS,
     IS_VALID,
     KEY_WORDS,
     LANES,
     MAX_PIXELS,
     MAX_START,
-    REALS,
-    ROWS,
+    TABLE_ROWS,
 )
 
 _RECORD = CHANNEL_BYTES // 8
@@ -47,11 +46,12 @@ class ConvWorkspace(NamedTuple):
     records: Int64s
     """int64 [2 * channels] as in the scratchpad; scales int32 [7 * channels], too"""
     scales: Int32s
-    integers: Int64s
-    """int64 [INTEGERS, channels], and reals float64 [REALS, channels] (see ``channels.py``)"""
-    reals: Float64s
-    table: Int32s
-    """int32 [blocks, ROWS, LANES] (see ``result_table.py``)"""
+    table: Int64s
+    """int64 [TABLE_ROWS, channels] (see ``channels.py``)"""
+    parameters: Int64s
+    """int64 [blocks, PARAMETER_ROWS, LANES], and counts int32 [blocks, COUNT_ROWS, LANES] (see
+    ``result_table.py``)"""
+    counts: Int32s
     run: Int64s
     """int64 [channels]"""
     offsets: Int64s
@@ -69,27 +69,27 @@ def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
     """Divide int64 memory into the arrays of a workspace for channels in a number of lanes."""
     offsets = HEAD_WORDS + MAX_PIXELS
     records = offsets + _RECORD * channels
-    integers = records + INTEGERS * channels
-    reals = integers + REALS * channels
-    run = reals + channels
+    table = records + TABLE_ROWS * channels
+    run = table + channels
     words = memory[run:].view(np.int32)
     words = words[(-np.int64(words.ctypes.data) & (_LINE - 1)) >> 2 :]
     excess = 2 * MAX_PIXELS
-    table = excess + ROWS * lanes
-    sums = table + MAX_PIXELS * lanes
+    parameters = excess + 2 * PARAMETER_ROWS * lanes
+    counts = parameters + COUNT_ROWS * lanes
+    sums = counts + MAX_PIXELS * lanes
     results = sums + MAX_PIXELS * lanes // 4
     return ConvWorkspace(
         memory[:HEAD_WORDS],
         memory[offsets:records],
         words[results : results + _SCALE * channels],
-        memory[records:integers].reshape((INTEGERS, channels)),
-        memory[integers:reals].view(np.float64).reshape((REALS, channels)),
-        words[excess:table].reshape((lanes // LANES, ROWS, LANES)),
-        memory[reals:run],
+        memory[records:table].reshape((TABLE_ROWS, channels)),
+        words[excess:parameters].view(np.int64).reshape((lanes // LANES, PARAMETER_ROWS, LANES)),
+        words[parameters:counts].reshape((lanes // LANES, COUNT_ROWS, LANES)),
+        memory[table:run],
         memory[HEAD_WORDS:offsets],
         words[:MAX_PIXELS],
         words[MAX_PIXELS:excess],
-        words[table:sums].reshape((MAX_PIXELS, lanes)),
+        words[counts:sums].reshape((MAX_PIXELS, lanes)),
         words[sums:results].view(np.int8).reshape((MAX_PIXELS, lanes)),
     )
 
@@ -98,7 +98,7 @@ def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
 def write_key(at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWorkspace) -> Any:
     """Write the words on which the tables depend besides the records.
 
-    They include the clip: the table keeps the extreme results of tiles in which none was limited.
+    They include the clip: the counts keep the extreme results of tiles in which none was limited.
     """
     words = (
         workspace.run.size,
@@ -169,18 +169,18 @@ def update_tables(t: MacTile, first: Int, workspace: ConvWorkspace) -> None:
     write_key(at, q, begins, workspace)
     if first == 0 and are_tables_valid(spm, at, workspace):
         return
-    integers, reals = workspace.integers, workspace.reals
+    table = workspace.table
     is_unsaturated, most, offsets = not begins, np.int64(0), np.int64(0)
-    fill_channel_tables(spm, at, q, first, integers, reals)
+    fill_channel_table(spm, at, q, first, table)
     if begins:
         pixels = t.shape.out_h * t.shape.out_w
-        is_unsaturated = fill_starts(spm, at, q, first, integers, pixels, t.place, t.counters)
-        most = find_max_magnitude(integers[START])
+        is_unsaturated = fill_starts(spm, at, q, first, table, pixels, t.place, t.counters)
+        most = find_max_magnitude(table[START])
     for c in range(workspace.run.size):
-        offsets |= integers[OFFSET, c]
+        offsets |= table[OFFSET, c]
     workspace.head[MAX_START], workspace.head[HAS_OFFSETS] = most, 1 if offsets != 0 else 0
     workspace.head[IS_VALID] = 0
-    if q.element != INT16:
-        fill_result_table(integers, reals, begins, first % LANES, q, workspace.table)
-        if first == 0 and is_unsaturated:
-            remember_key(spm, at, workspace)
+    fill_parameters_of_blocks(table, begins, first % LANES, workspace.parameters)
+    clear_counts(workspace.counts)
+    if q.element != INT16 and first == 0 and is_unsaturated:
+        remember_key(spm, at, workspace)

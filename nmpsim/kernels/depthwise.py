@@ -10,8 +10,8 @@ from llvmlite.ir import IRBuilder, Value
 
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import find_max_magnitude, may_overflow, saturate_sums
-from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int32s, Int64s
-from nmpsim.kernels.channel_tables import fill_channel_tables, fill_starts
+from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
+from nmpsim.kernels.channel_tables import fill_channel_table, fill_starts
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.conv_batches import get_output_byte, get_output_index
 from nmpsim.kernels.ir_functions import define_function
@@ -32,7 +32,7 @@ from nmpsim.kernels.vector_code import (
     store,
     zeros,
 )
-from nmpsim.kernels.workspace_size import INTEGERS, REALS
+from nmpsim.kernels.workspace_size import TABLE_ROWS
 
 _WIDE_SUMS = int_vector(64)
 
@@ -104,15 +104,14 @@ def add_taps(
 
 
 class DepthwiseBuffers(NamedTuple):
-    """Offsets of the taps, factors, tables of the channels, and sums.
+    """Offsets of the taps, factors, table of the channels, and sums.
 
     Factors and sums are padded to whole vectors.
     """
 
     taps: Int64s
     factors: Int32s
-    integers: Int64s
-    reals: Float64s
+    table: Int64s
     sums: Int64s
 
 
@@ -139,22 +138,22 @@ def fill_tap_offsets(w: ConvShape, taps: Int64s) -> None:
 def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
     """Compute all pixels of a depthwise convolution."""
     spm, w, at, element, counters = t.spm, t.shape, t.at, t.q.element, t.counters
-    taps, factors, integers = buffers.taps, buffers.factors, buffers.integers
+    taps, factors, table = buffers.taps, buffers.factors, buffers.table
     run, pixels = buffers.sums[: w.out_channels], w.out_h * w.out_w
-    fill_channel_tables(spm, at, t.q, ZERO, integers, buffers.reals)
-    fill_starts(spm, at, t.q, ZERO, integers, pixels, t.place, counters)
-    is_checked = may_overflow(find_max_magnitude(integers[START]), taps.size, element)
+    fill_channel_table(spm, at, t.q, ZERO, table)
+    fill_starts(spm, at, t.q, ZERO, table, pixels, t.place, counters)
+    is_checked = may_overflow(find_max_magnitude(table[START]), taps.size, element)
     fill_tap_offsets(w, taps)
     if element == INT16:
-        fill_factors(spm.i16, at.weights >> 1, integers[OFFSET], factors)
+        fill_factors(spm.i16, at.weights >> 1, table[OFFSET], factors)
     else:
-        fill_factors(spm.i8, at.weights, integers[OFFSET], factors)
+        fill_factors(spm.i8, at.weights, table[OFFSET], factors)
     for pixel in range(pixels):
         y = pixel // w.out_w
         x = pixel - y * w.out_w
         corner = at.input + y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
         index = get_output_index(t, pixel, ZERO)
-        copy_run(integers[START], ZERO, run, ZERO, run.size)
+        copy_run(table[START], ZERO, run, ZERO, run.size)
         if is_checked:
             for tap in range(taps.size):
                 one = slice(tap, tap + 1)
@@ -162,7 +161,7 @@ def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
                 saturate_sums(run, element, index, counters)
         else:
             add_taps(spm, element, corner, taps, factors, buffers.sums)
-        requantize(run, integers, buffers.reals, t.q, index, counters)
+        requantize(run, table, t.q, index, counters)
         write_run(run, spm, element, get_output_byte(t, pixel, ZERO))
     counters.layers[counters.layer].elements += pixels * run.size
 
@@ -175,8 +174,7 @@ def depthwise(t: MacTile) -> None:
     buffers = DepthwiseBuffers(
         np.zeros(taps, np.int64),
         np.zeros((taps, lanes), np.int32),
-        np.zeros((INTEGERS, channels), np.int64),
-        np.zeros((REALS, channels), np.float64),
+        np.zeros((TABLE_ROWS, channels), np.int64),
         np.zeros(lanes, np.int64),
     )
     convolve_pixels(t, buffers)

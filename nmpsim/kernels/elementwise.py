@@ -11,8 +11,7 @@ import numpy as np
 
 from nmpsim.isa.profiles import GLOW_FLOAT
 from nmpsim.isa.words import INT16, OP_ADD
-from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s
-from nmpsim.kernels.binary_profiles import compute_binary
+from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.elementwise_int8 import (
     CLIPS,
     PARAMETERS,
@@ -36,11 +35,10 @@ from nmpsim.kernels.operands import (
     RescaleParameters,
     RunOffsets,
 )
-from nmpsim.kernels.profiles import is_float_profile, rescale_values
-from nmpsim.kernels.rounding import float_from_bits, round_to_int32
+from nmpsim.kernels.profiles import compute_binary, rescale_values
+from nmpsim.kernels.rounding import real, round_to_int32
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run, saturate_run
 from nmpsim.kernels.saturation_stages import RESCALE
-from nmpsim.kernels.scaling import add_to_run
 
 _MAX: Any = np.float64(1 << 29)
 """Limit with which two operands, and numbers that float32 rounds, stay below 2^30."""
@@ -52,7 +50,7 @@ _LARGEST: Any = np.float64(1 << 15)
 def bound_operand(scale: IntegerScale, offset: Int) -> Any:
     """Return an upper bound of an Int16 operand's magnitude, without zero point and rescaled."""
     magnitude = _LARGEST + np.abs(offset)
-    return magnitude + magnitude * abs(np.float64(float_from_bits(scale.mul)))
+    return magnitude + magnitude * abs(np.float64(real(scale.mul)))
 
 
 @jit
@@ -63,7 +61,7 @@ def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
         return False
     left = bound_operand(q.lhs_scale, q.lhs_offset)
     right = bound_operand(q.rhs_scale, q.rhs_offset)
-    factor = abs(np.float64(float_from_bits(q.out_scale.mul)))
+    factor = abs(np.float64(real(q.out_scale.mul)))
     # Comparisons with NaN are false.
     return left + right < _MAX and (left + right) * factor + np.abs(q.out_offset) < _MAX
 
@@ -71,12 +69,19 @@ def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
 @jit
 def add_int16(left: Int16s, right: Int16s, q: BinaryScales, values: Int32s) -> None:
     """Add a run of Int16 in profile glow_float, before the clip."""
-    lhs, rhs = float_from_bits(q.lhs_scale.mul), float_from_bits(q.rhs_scale.mul)
-    factor, addend = float_from_bits(q.out_scale.mul), np.float32(q.out_offset)
+    lhs, rhs = real(q.lhs_scale.mul), real(q.rhs_scale.mul)
+    factor, addend = real(q.out_scale.mul), np.float32(q.out_offset)
     for i in range(values.size):
         one = round_to_int32(np.float32(np.int32(left[i] - q.lhs_offset)) * lhs)
         other = round_to_int32(np.float32(np.int32(right[i] - q.rhs_offset)) * rhs)
         values[i] = round_to_int32(np.float32(np.int32(one + other)) * factor + addend)
+
+
+@jit
+def subtract_offset(values: Int64s, offset: Int) -> None:
+    """Subtract a zero point from each value."""
+    for i in range(values.size):
+        values[i] -= offset
 
 
 @jit
@@ -152,17 +157,15 @@ def eltwise(
         return
     left = np.zeros(count, np.int64)
     right = np.zeros(count, np.int64)
-    reals = np.zeros(count, np.float32)
-    other = np.zeros(count, np.float32)
     for row in range(t.rows):
         index = place.origin + row * place.stride_y
         lhs, rhs, output = get_row_offsets(t, row)
         read_run(spm, t.element, lhs, left)
         read_run(spm, t.rhs_size, rhs, right)
-        add_to_run(left, -q.lhs_offset)
-        add_to_run(right, -q.rhs_offset)
+        subtract_offset(left, q.lhs_offset)
+        subtract_offset(right, q.rhs_offset)
         saturate_run(right, RESCALE, index, counters)
-        compute_binary(left, right, reals, other, t, q, index, counters)
+        compute_binary(left, right, t, q, index, counters)
         clip_run(left, q.clip, index, counters)
         write_run(left, spm, t.element, output)
 
@@ -210,9 +213,8 @@ def rescale_tile(
     read_run(spm, u.element, source, values)
     clamp = Clip(u.in_low, u.in_high, CLIPPED_BOTH)
     clip_run(values, clamp, place.origin, counters)
-    add_to_run(values, -u.in_offset)
-    buffer = np.zeros(count if u.leaky or is_float_profile(u.profile) else 0, np.int64)
-    rescale_values(values, u, buffer.view(np.float32)[:count], buffer, place.origin, counters)
+    subtract_offset(values, u.in_offset)
+    rescale_values(values, u, place.origin, counters)
     clip_run(values, u.clip, place.origin, counters)
     write_run(values, spm, u.element, target)
 

@@ -11,13 +11,13 @@ from nmpsim.kernels.accumulate import (
     read_partial_sums,
     saturate_sums,
 )
-from nmpsim.kernels.array_types import Float64s, Int, Int8s, Int16s, Int64s
-from nmpsim.kernels.channel_tables import fill_channel_tables
+from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int64s
+from nmpsim.kernels.channel_tables import fill_channel_table
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ZERO, Scratchpad, read_run, write_run
 from nmpsim.kernels.operands import MacTile, MatmulShape
 from nmpsim.kernels.requantize import requantize
-from nmpsim.kernels.workspace_size import INTEGERS, REALS
+from nmpsim.kernels.workspace_size import TABLE_ROWS
 
 
 @jit
@@ -61,15 +61,13 @@ def add_rows(
 
 
 @jit
-def multiply_rows(
-    t: MacTile, integers: Int64s, reals: Float64s, factors: Int64s, sums: Int64s
-) -> None:
+def multiply_rows(t: MacTile, table: Int64s, factors: Int64s, sums: Int64s) -> None:
     """Compute all rows of a matrix product.
 
     ``factors`` [inner] and ``sums`` [columns] are buffers.
     """
     spm, g, at, element, counters = t.spm, t.shape, t.at, t.q.element, t.counters
-    fill_channel_tables(spm, at, t.q, ZERO, integers, reals)
+    fill_channel_table(spm, at, t.q, ZERO, table)
     for row in range(g.rows):
         index = t.place.origin + row * t.place.stride_y
         partial = at.partial + ((row * g.columns) << (2 + element))
@@ -89,7 +87,7 @@ def multiply_rows(
         else:
             add_rows(spm, element, at.weights, g, factors, sums)
         if t.parts.ends:
-            requantize(sums, integers, reals, t.q, index, counters)
+            requantize(sums, table, t.q, index, counters)
             write_run(sums, spm, element, at.output + row * g.out_stride)
         else:
             write_run(sums, spm, 2 + element, partial)
@@ -101,6 +99,5 @@ def multiply_rows(
 def gemm(t: MacTile) -> None:
     """Multiply ``at.input`` by ``at.weights``, adding in the order of the inner dimension."""
     inner, columns = t.shape.inner, t.shape.columns
-    integers = np.zeros((INTEGERS, columns), np.int64)
-    reals = np.zeros((REALS, columns), np.float64)
-    multiply_rows(t, integers, reals, np.zeros(inner, np.int64), np.zeros(columns, np.int64))
+    table = np.zeros((TABLE_ROWS, columns), np.int64)
+    multiply_rows(t, table, np.zeros(inner, np.int64), np.zeros(columns, np.int64))

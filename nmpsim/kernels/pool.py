@@ -12,8 +12,8 @@ from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, write_run
 from nmpsim.kernels.operands import AverageParameters, OutputPosition, PoolShape
 from nmpsim.kernels.profiles import compute_averages
-from nmpsim.kernels.rounding import float_from_bits
-from nmpsim.kernels.saturate import SaturationCounters, clip_run
+from nmpsim.kernels.rounding import real
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run
 
 
 @jit
@@ -86,16 +86,16 @@ def sum_dequantized(
     a: AverageParameters,
     rows: tuple[Int, Int],
     columns: tuple[Int, Int],
-    reals: Float32s,
+    totals: Float32s,
 ) -> Any:
-    """Sum dequantized taps one after the other into ``reals`` and return the divisor of the sum.
+    """Sum dequantized taps one after the other into ``totals`` and return the divisor of the sum.
 
     It is the number of taps inside the tile, or that of the whole window.
     """
     top, bottom = rows
     left, right = columns
-    factor = float_from_bits(a.scale.mul)
-    reals[:] = 0
+    factor = real(a.scale.mul)
+    totals[:] = 0
     for row in range(top, bottom):
         for column in range(left, right):
             source = w.input + row * w.in_row_stride + column * w.in_pixel_stride
@@ -105,7 +105,7 @@ def sum_dequantized(
                     value = np.int64(spm.i16[source + c])
                 else:
                     value = np.int64(spm.i8[source + c])
-                reals[c] += np.float32(value - a.in_offset) * factor
+                totals[c] += np.float32(value - a.in_offset) * factor
     if a.by_valid_taps:
         return max(bottom - top, 0) * max(right - left, 0)
     return w.kernel_h * w.kernel_w
@@ -121,18 +121,19 @@ def avgpool(
 ) -> None:
     """Compute the average of the taps inside the tile: the sum of ``x - in_offset``, scaled."""
     sums = np.zeros(w.channels, np.int64)
-    reals = np.zeros(w.channels, np.float32)
+    totals = np.zeros(w.channels, np.float32)
     for y in range(w.out_h):
         rows = find_window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
         for x in range(w.out_w):
             columns = find_window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
             taps: Int = np.int64(0)
             if a.profile == ONNX:
-                taps = sum_dequantized(spm, w, a, rows, columns, reals)
+                taps = sum_dequantized(spm, w, a, rows, columns, totals)
             else:
                 taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
+                taps = taps if a.by_valid_taps else ONCE
             index = place.origin + y * place.stride_y + x * place.stride_x
-            compute_averages(sums, taps, a, reals, index, counters)
+            compute_averages(sums, totals, max(taps, ONCE), a, index, counters)
             clip_run(sums, a.clip, index, counters)
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
             write_run(sums, spm, a.element, to << a.element)

@@ -1,336 +1,291 @@
-"""Arithmetic of sums, averages and single values in each profile, on whole runs.
+"""Arithmetic of the numerics profiles on runs of values, compiled from ``isa/formulas.toml``.
 
-The definitions are the slow modules of ``core/reference/profiles/``, with which this file shares
-nothing. A run is a row of a tile; unless stated otherwise, the result replaces the first argument.
-``index`` is the first value's in the layer's output; ``reals`` (float32) and ``below`` (int64) are
-buffers. :mod:`nmpsim.kernels.binary_profiles` has binary operations.
+A run is a row of a tile; the result replaces its first argument. ``index`` is the first value's in
+the layer's output. The definitions are the slow modules of ``core/reference/profiles/``, with which
+this file shares nothing.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
+import attrs
 import numpy as np
 
-from nmpsim.isa.profiles import (
-    FBGEMM,
-    FLOAT,
-    GLOW_FLOAT,
-    GLOW_FLOAT_LATE,
-    GLOW_INT,
-    LOW_BITS,
-    NMP,
-    ONEDNN,
-    ONNX,
-    Q31,
-    Q31_ONCE,
-    REAL,
-    dispatches_on_profiles,
-    list_profiles_with_form,
-)
-from nmpsim.isa.words import INT16, OP_ADD
-from nmpsim.kernels.array_types import Float32s, Float64s, Int, Int64s
-from nmpsim.kernels.binary_profiles import apply_operation
-from nmpsim.kernels.channels import (
-    ADDEND,
-    FACTOR,
-    FLOAT_BIAS,
-    HALF,
-    MOST,
-    MUL,
-    POST,
-    POST_FACTOR,
-    PRE,
-    PRE_FACTOR,
-)
-from nmpsim.kernels.jit import jit, jit_inlined
-from nmpsim.kernels.operands import AverageParameters, IntegerScale, Quantizer, RescaleParameters
-from nmpsim.kernels.rounding import (
-    MAX_MAGNITUDE,
-    clamp_magnitude,
-    float_from_bits,
-    round_away,
-    round_even,
-)
-from nmpsim.kernels.saturate import (
-    MAX_PRODUCT,
-    ONCE,
-    SaturationCounters,
-    apply_scale,
-    limit_value,
-)
-from nmpsim.kernels.saturation_stages import BIAS
-from nmpsim.kernels.scaling import (
-    UNSIGNED,
-    add_to_floats,
-    add_to_run,
-    divide_run,
-    get_channel_scales,
-    get_element,
-    multiply_to_floats,
-    round_run_away,
-    round_run_even,
-    scale_fixed_point,
-    scale_integers,
-    scale_narrow,
-    scale_once,
-    scale_to_float,
-    scale_wide,
-)
+from nmpsim.isa.profiles import PROFILES, check_profiles
+from nmpsim.isa.shared_words import OPERATIONS
+from nmpsim.kernels import rounding
+from nmpsim.kernels.channels import FIRST_PARAMETER
+from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula, read_formulas
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.lanes import Integer, find_parameters
+from nmpsim.kernels.operands import IntegerScale
+from nmpsim.kernels.saturate import ONCE
+from nmpsim.kernels.saturation_stages import BIAS, RESCALE
+from nmpsim.kernels.vector_code import FLOATS
 
-_REAL = list_profiles_with_form(REAL)
-_HELD_BIAS: Any = np.int64(1 << 61)
+_NAMES: Mapping[str, Any] = {
+    "jit": jit,
+    "np": np,
+    "float32": np.float32,
+    "float64": np.float64,
+    "ONCE": ONCE,
+    "BIAS": BIAS,
+    "RESCALE": RESCALE,
+    **{
+        name: getattr(rounding, name)
+        for name in (
+            "combine", "divide_away", "exp2", "fma", "get_bits", "get_bits64", "hold", "limit",
+            "real", "real64", "round_away", "round_even", "saturate", "shift_away", "within",
+        )
+    },
+}  # fmt: skip
+"""Names in the source text of compiled formulas."""
+
+Key = tuple[int, ...]
+"""Numbers that select a formula: of the profile and of the element, and others before these."""
+
+
+def _list_words(*scales: tuple[str, str], **words: str) -> dict[str, str]:
+    """Return the expressions of words: those of scales, and others by name."""
+    found = {f"{name}_{one}": f"{at}.{one}" for name, at in scales for one in IntegerScale._fields}
+    return found | words
+
+
+def _write_terms(terms: Iterable[tuple[str, str]], indent: str, counted_as: str) -> list[str]:
+    """Return assignments of terms; ``counted_as`` are the arguments of primitives that count."""
+    return [
+        f"{indent}{name} = " + re.sub(r"\b(saturate|limit)\(", rf"\1({counted_as}, ", term)
+        for name, term in terms
+    ]
+
+
+def _write_loop(formula: Formula, **values: str) -> list[str]:
+    """Return a loop that computes values of runs; the result replaces the first one's elements."""
+    run, output = next((text.split("[")[0], text) for text in values.values())
+    return [
+        *_write_terms(formula.constants, "    ", ""),
+        f"    for i in range({run}.size):",
+        *_write_terms(values.items(), " " * 8, ""),
+        *_write_terms(formula.steps, " " * 8, "RESCALE, ONCE, index + i, counters"),
+        f"        {output} = {RESULT}",
+    ]
+
+
+def _compile(
+    name: str,
+    arguments: str,
+    formulas: Mapping[Key, Formula],
+    keys: Mapping[str, int],
+    write_body: Callable[[Formula], Iterable[str]],
+    passed: str,
+    words: Mapping[str, str] | None = None,
+) -> Any:
+    """Compile a function that computes the formula of a key.
+
+    Parameters
+    ----------
+    name, arguments
+        Name of the function and its arguments.
+    formulas
+        Formulas by key; one that several keys have is compiled once.
+    keys
+        Expressions of the numbers of a key, and how many values each has.
+    write_body
+        Returns the lines of the function of one formula.
+    passed
+        Arguments that the functions of formulas take before the words of their formula.
+    words
+        Expressions of the words; None if the functions take none.
+    """
+    lines, cases = [], []
+    for number, formula in enumerate(dict.fromkeys(formulas.values())):
+        used = formula.words if words else ()
+        lines += ["@jit", f"def {name}_{number}({', '.join([passed, *used])}):"]
+        lines += write_body(formula)
+        same = (
+            np.ravel_multi_index(key, [*keys.values()])
+            for key, one in formulas.items()
+            if one == formula
+        )
+        given = ", ".join([passed, *((words or {})[word] for word in used)])
+        cases += [
+            f"    if {' or '.join(f'key == {key}' for key in same)}:",
+            f"        return {name}_{number}({given})",
+        ]
+    cases[-2:] = [cases[-1].strip().rjust(len(cases[-1]) - 4)]
+    key = "0"
+    for expression, count in keys.items():
+        key = f"({key}) * {count} + {expression}"
+    source = "\n".join([*lines, "@jit", f"def {name}({arguments}):", f"    key = {key}", *cases])
+    names = dict(_NAMES)
+    exec(compile(source, f"<{name}>", "exec"), names)
+    return names[name]
+
+
+def _read(name: str, *kinds: str, of: tuple[str, ...] = ()) -> dict[Key, Formula]:
+    """Return formulas of some kinds by key, in which the number of the kind is first.
+
+    Raises
+    ------
+    IncompleteError
+        A profile of the instructions ``of`` has no such formula; ``name`` is the function that
+        needs it.
+    """
+    found: dict[Key, Formula] = {
+        (number, *key): formula
+        for number, kind in enumerate(kinds)
+        for key, formula in read_formulas(kind).items()
+    }
+    if of:
+        check_profiles(f"{__name__}.{name}", {key[1] for key in found}, *of)
+    return found
+
+
+def _get_keys(kind: str, at: str, element: str = "") -> dict[str, int]:
+    """Return the expressions of the numbers of a key; ``at`` has the profile."""
+    element = element or f"{at}.element"
+    return {kind: len(OPERATIONS), f"{at}.profile": len(PROFILES), element: len(ELEMENTS)}
+
 
 # --- sums ------------------------------------------------------------------------------------
 
-
-@jit
-def is_float_profile(profile: Int) -> Any:
-    """Return whether a profile computes results with float32."""
-    return profile in _REAL
-
-
-@jit
-def zero_point_before_rounding(q: Quantizer) -> Any:
-    """Return the zero point if the profile adds it before floats are rounded, else 0."""
-    if q.profile == ONEDNN and q.element != INT16:
-        return q.out_offset + UNSIGNED
-    return q.out_offset if q.profile in (GLOW_FLOAT, ONEDNN) else np.int64(0)
+_MAC = "conv", "dwconv", "gemm"
+_SUMS = _read("scale_sums", "sums", of=_MAC)
+SUMS = list(dict.fromkeys(_SUMS.values()))
+"""Formulas of sums."""
+SUM_NUMBERS = np.full((len(PROFILES), len(ELEMENTS)), -1)
+"""Number of a formula in SUMS [profile, element], or -1."""
+for _key, _formula in _SUMS.items():
+    SUM_NUMBERS[_key[1:]] = SUMS.index(_formula)
 
 
-@jit
-def fill_integer_scale(
-    q: Quantizer, bias: Int, bias_scale: IntegerScale, out: IntegerScale, integers: Int64s, c: Int
-) -> None:
-    """Write the scale of channel ``c`` into the table ``integers``.
-
-    For q31 of Int16, TFLite reduces the multiplier to 16 bits. For q31_once, row ``MUL`` gets the
-    bits of a float64 factor.
-    """
-    pre, mul, post, most = out.pre, out.mul, out.post, MAX_MAGNITUDE
-    if q.profile == Q31 and q.element == INT16:
-        pre, post = np.int64(0), 15 - out.pre + out.post
-        mul = np.int64(0x7FFF) if mul >= 0x7FFF_0000 else (mul + 0x8000) >> 16
-    elif q.profile == Q31_ONCE:
-        exponent = out.pre - out.post - bias_scale.post - 53
-        power = np.int64(1023 + exponent) << 52  # 2**exponent as a float64
-        factor = np.float64((mul << LOW_BITS) + bias_scale.mul) * np.int64(power).view(np.float64)
-        mul = np.float64(factor).view(np.int64)
-    elif q.element == INT16:
-        most = MAX_PRODUCT // max(abs(mul), ONCE)
-    integers[PRE, c] = pre
-    integers[MUL, c] = mul
-    integers[HALF, c] = (ONCE << post) >> ONCE
-    integers[POST, c] = post
-    integers[MOST, c] = most
-    if q.profile == NMP:
-        integers[ADDEND, c] += clamp_magnitude(bias, _HELD_BIAS)
+def _list_coders(formula: Formula) -> Iterable[tuple[str, int, str, str]]:
+    """Yield name and row of each parameter, and the functions that encode and decode it."""
+    for row, (name, known) in enumerate(find_parameters(formula).items(), FIRST_PARAMETER):
+        if isinstance(known, Integer):
+            yield name, row, "np.int64", "np.int64"
+        elif known.kind is FLOATS:
+            yield name, row, "get_bits", "real"
+        else:
+            yield name, row, "get_bits64", "real64"
 
 
-@jit
-def fill_float_factors(
-    q: Quantizer, bias: Int, bias_scale: IntegerScale, out: IntegerScale, reals: Float64s, c: Int
-) -> None:
-    """Write the float factors of channel ``c`` into the table ``reals``."""
-    ahead, factor, after = np.float32(1), float_from_bits(out.mul), np.float32(1)
-    addend = np.float64(0)
-    if q.profile == FBGEMM or q.profile == ONEDNN:
-        addend = np.int64(bias).view(np.float64)
-    if q.profile == FBGEMM:
-        factor, after = np.float32(1), factor
-    if q.profile == ONEDNN:
-        ahead, after = float_from_bits(bias_scale.mul), float_from_bits(q.result_scale)
-    reals[PRE_FACTOR, c] = ahead
-    reals[FACTOR, c] = factor
-    reals[FLOAT_BIAS, c] = addend
-    reals[POST_FACTOR, c] = after
+def _write_parameters(formula: Formula) -> list[str]:
+    coders = _list_coders(formula)
+    stores = [f"    table[{row}, c] = {encode}({name})" for name, row, encode, _ in coders]
+    return [*_write_terms(formula.constants, "    ", ""), *stores]
 
 
-@jit
-@dispatches_on_profiles("conv")
-def compute_initial_bias(
-    q: Quantizer,
-    stored: Int,
-    scale: IntegerScale,
-    low: Int,
-    high: Int,
-    pixels: Int,
-    index: Int,
-    counters: SaturationCounters,
-) -> Any:
-    """Return the initial value of a channel's sum; count its saturation once for each pixel."""
-    bias: Int = np.int64(0)
-    if q.profile in (GLOW_INT, Q31, Q31_ONCE, FLOAT):
-        bias = stored
-    elif q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
-        bias = round_away(np.float32(stored) * float_from_bits(scale.mul))
-    elif q.profile in (NMP, FBGEMM, ONEDNN):
-        bias = np.int64(0)  # added after the sum
-    bias = limit_value(bias, low, high, BIAS, pixels, index, counters)
-    if q.profile == GLOW_INT:
-        bias = apply_scale(bias, scale, q.element, BIAS, pixels, index, counters)
-    return bias
+def _write_sums(formula: Formula) -> list[str]:
+    coders = _list_coders(formula)
+    loads = {name: f"{decode}(table[{row}, i])" for name, row, _, decode in coders}
+    return _write_loop(attrs.evolve(formula, constants=()), acc="run[i]", **loads)
 
 
-@jit_inlined
-@dispatches_on_profiles("conv")
-def scale_sums(
-    run: Int64s,
-    integers: Int64s,
-    reals: Float64s,
-    q: Quantizer,
-    index: Int,
-    counters: SaturationCounters,
-) -> None:
-    """Scale sums (int64) to the result's scale, before ``ADDEND`` is added."""
-    if q.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN):
-        scale_sums_as_floats(run, reals, q)
-    elif q.profile == Q31_ONCE:
-        scale_once(run, integers)
-    elif q.profile in (GLOW_INT, NMP, Q31) and q.element == INT16:
-        scale_wide(run, get_channel_scales(integers), get_element, index, counters)
-    elif q.profile == Q31:
-        scale_fixed_point(run, get_channel_scales(integers), get_element, index, counters)
-    elif q.profile in (GLOW_INT, NMP):
-        scale_narrow(run, get_channel_scales(integers), get_element, index, counters)
+fill_parameters = _compile(
+    "fill_parameters",
+    "q, bias, bias_scale, out, table, c",
+    _SUMS,
+    _get_keys("0", "q"),
+    _write_parameters,
+    "table, c",
+    _list_words(
+        ("bias", "bias_scale"),
+        ("out", "out"),
+        bias="bias",
+        element="q.element",
+        out_offset="q.out_offset",
+        result_scale="q.result_scale",
+    ),
+)
+"""Write the parameters of channel ``c`` to the table of ``channels.py``."""
 
+scale_sums = _compile(
+    "scale_sums",
+    "run, table, formula, index, counters",
+    {(number,): formula for number, formula in enumerate(SUMS)},
+    {"formula": len(SUMS)},
+    _write_sums,
+    "run, table, index, counters",
+)
+"""Scale sums (int64) by a formula of SUMS with the parameters of their channels."""
 
-@jit_inlined
-def scale_sums_as_floats(run: Int64s, reals: Float64s, q: Quantizer) -> None:
-    """Scale sums with float32 factors and round them."""
-    zero_point = np.float32(zero_point_before_rounding(q))
-    if q.profile == GLOW_FLOAT or q.profile == GLOW_FLOAT_LATE:
-        for c in range(run.size):
-            run[c] = round_away(scale_to_float(run[c], reals, c, zero_point))
-    elif q.profile in (FLOAT, FBGEMM, ONEDNN):
-        for c in range(run.size):
-            run[c] = round_even(scale_to_float(run[c], reals, c, zero_point))
+scale_bias = _compile(
+    "scale_bias",
+    "q, bias, bias_scale, pixels, index, counters",
+    _read("scale_bias", "bias", of=_MAC),
+    _get_keys("0", "q"),
+    lambda formula: [
+        *_write_terms(formula.constants, "    ", "BIAS, pixels, index, counters"),
+        f"    return np.int64({formula.steps[-1][1]})",
+    ],
+    "pixels, index, counters",
+    _list_words(("bias", "bias_scale"), bias="bias", element="q.element"),
+)
+"""Return the initial value of a channel's sum; count its saturation once for each pixel."""
 
+apply_leaky = _compile(
+    "apply_leaky",
+    "run, q, index, counters",
+    _read("apply_leaky", "leaky_sums"),
+    _get_keys("0", "q"),
+    partial(_write_loop, acc="run[i]"),
+    "run, index, counters",
+    _list_words(("leaky", "q.leaky_scale"), out_offset="q.out_offset"),
+)
+"""Scale results below the zero point by the slope of a leaky ReLU."""
 
-# --- averages --------------------------------------------------------------------------------
+# --- other instructions ----------------------------------------------------------------------
 
+compute_averages = _compile(
+    "compute_averages",
+    "sums, totals, divisor, a, index, counters",
+    _read("compute_averages", "average", of=("avgpool",)),
+    _get_keys("0", "a"),
+    partial(_write_loop, acc="sums[i]", total="totals[i]"),
+    "sums, totals, index, counters",
+    _list_words(
+        ("out", "a.scale"),
+        divisor="divisor",
+        element="a.element",
+        out_offset="a.out_offset",
+        result_scale="a.result_scale",
+    ),
+)
+"""Compute averages of sums, before the clip; ``totals`` are sums of dequantized values."""
 
-@jit
-@dispatches_on_profiles("avgpool")
-def compute_averages(
-    sums: Int64s,
-    taps: Int,
-    a: AverageParameters,
-    reals: Float32s,
-    index: Int,
-    counters: SaturationCounters,
-) -> None:
-    """Compute averages of the sums of ``taps`` values each, before the clip."""
-    if a.profile in (GLOW_FLOAT, FLOAT, FBGEMM):
-        average_as_floats(sums, taps, a, reals)
-    elif a.profile == ONNX:
-        average_onnx(sums, taps, a, reals)
-    elif a.profile in (GLOW_INT, NMP, Q31):
-        scale_integers(sums, a.scale, a.profile, a.element, index, counters)
-        if a.by_valid_taps and taps > 0:
-            divide_run(sums, taps)
-        add_to_run(sums, a.out_offset)
+compute_binary = _compile(
+    "compute_binary",
+    "left, right, t, q, index, counters",
+    _read("compute_binary", *OPERATIONS, of=("eltwise",)),
+    _get_keys("t.operation", "q", "t.element"),
+    partial(_write_loop, lhs="left[i]", rhs="right[i]"),
+    "left, right, index, counters",
+    _list_words(
+        *((side, f"q.{side}_scale") for side in ("lhs", "rhs", "out")),
+        operation="t.operation",
+        out_offset="q.out_offset",
+        result_scale="q.result_scale",
+    ),
+)
+"""Compute the results of two runs without their zero points, before the clip."""
 
-
-@jit
-def average_onnx(sums: Int64s, taps: Int, a: AverageParameters, reals: Float32s) -> None:
-    """Compute averages in onnx of sums of dequantized values (float32, in ``reals``)."""
-    divisor, scale = np.float32(max(taps, 1)), float_from_bits(a.result_scale)
-    addend = float_from_bits(a.scale.post)
-    for i in range(sums.size):
-        reals[i] = reals[i] / divisor / scale + addend
-    round_run_even(reals, sums)
-    add_to_run(sums, a.out_offset)
-
-
-@jit
-def average_as_floats(sums: Int64s, taps: Int, a: AverageParameters, reals: Float32s) -> None:
-    """Compute averages in the float profiles."""
-    factor = float_from_bits(a.scale.mul)
-    if a.by_valid_taps and taps > 0:
-        factor /= np.float32(taps)
-    multiply_to_floats(sums, factor, reals)
-    if a.profile == FLOAT:
-        round_run_even(reals, sums)
-        add_to_run(sums, a.out_offset)
-    elif a.profile == FBGEMM:
-        moved = np.int64(0) if a.element else UNSIGNED
-        add_to_floats(reals, a.out_offset + moved)
-        round_run_even(reals, sums)
-        add_to_run(sums, -moved)
-    elif a.profile == GLOW_FLOAT:
-        add_to_floats(reals, a.out_offset)
-        round_run_away(reals, sums)
-
-
-# --- single values ---------------------------------------------------------------------------
-
-
-@jit_inlined
-@dispatches_on_profiles("rescale")
-def rescale_values(
-    values: Int64s,
-    u: RescaleParameters,
-    reals: Float32s,
-    below: Int64s,
-    index: Int,
-    counters: SaturationCounters,
-) -> None:
-    """Rescale values without their zero point, before the clip."""
-    if u.profile == GLOW_FLOAT:
-        rescale_glow_float(values, u, reals)
-    elif u.profile == FLOAT:
-        rescale_float(values, u, reals)
-    elif u.profile in (GLOW_INT, NMP, Q31):
-        rescale_integers(values, u, below, index, counters)
-
-
-@jit
-def rescale_integers(
-    values: Int64s,
-    u: RescaleParameters,
-    below: Int64s,
-    index: Int,
-    counters: SaturationCounters,
-) -> None:
-    """Rescale values in glow_int, nmp and q31.
-
-    Every scale maps 0 to 0, so a leaky result is the sum of its two halves.
-    """
-    if u.leaky:
-        for i in range(values.size):
-            below[i] = min(values[i], 0)
-            values[i] = max(values[i], 0)
-        scale_integers(below, u.leaky_scale, u.profile, u.element, index, counters)
-    scale_integers(values, u.scale, u.profile, u.element, index, counters)
-    if u.leaky:
-        apply_operation(OP_ADD, values, below)
-    add_to_run(values, u.out_offset)
-
-
-@jit
-def rescale_glow_float(values: Int64s, u: RescaleParameters, reals: Float32s) -> None:
-    """Rescale values in glow_float."""
-    factor = float_from_bits(u.scale.mul)
-    below = float_from_bits(u.leaky_scale.mul) if u.leaky else factor
-    divisor = float_from_bits(u.result_scale)
-    for i in range(values.size):
-        reals[i] = np.float32(values[i]) * (below if values[i] < 0 else factor) / divisor
-    add_to_floats(reals, u.out_offset)
-    round_run_even(reals, values)
-
-
-@jit
-def rescale_float(values: Int64s, u: RescaleParameters, reals: Float32s) -> None:
-    """Rescale values in float."""
-    multiply_to_floats(values, float_from_bits(u.scale.mul), reals)
-    if u.leaky:
-        below = float_from_bits(u.leaky_scale.mul)
-        for i in range(values.size):
-            if values[i] < 0:
-                reals[i] *= below
-    factor = float_from_bits(u.result_scale)
-    for i in range(values.size):
-        reals[i] *= factor
-    round_run_even(reals, values)
-    add_to_run(values, u.out_offset)
+rescale_values = _compile(
+    "rescale_values",
+    "values, u, index, counters",
+    _read("rescale_values", "rescale", "leaky", of=("rescale",)),
+    _get_keys("np.int64(u.leaky != 0)", "u"),
+    partial(_write_loop, x="values[i]"),
+    "values, index, counters",
+    _list_words(
+        ("out", "u.scale"),
+        ("leaky", "u.leaky_scale"),
+        out_offset="u.out_offset",
+        result_scale="u.result_scale",
+    ),
+)
+"""Rescale values without their zero point, before the clip."""

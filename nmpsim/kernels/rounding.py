@@ -1,6 +1,6 @@
-"""Rounding and fixed-point products of single numbers.
+"""Primitives of formulas (``isa/formulas.toml``), for single numbers.
 
-Integers are int64, floats float32; each float operation is rounded.
+Integers are int64, floats float32 unless stated otherwise; each float operation is rounded.
 """
 
 from __future__ import annotations
@@ -9,19 +9,45 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.isa.words import OP_ADD, OP_MAX, OP_SUB
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.vector_code import BELOW_HALF
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_value
 
 MAX_MAGNITUDE: Any = np.int64(1 << 62)
 """Magnitude to which results are clamped; every later clip is narrower."""
-_INT32_LOW, _INT32_HIGH = np.int64(-(1 << 31)), np.int64((1 << 31) - 1)
+_BELOW_HALF: Any = np.nextafter(np.float32(0.5), np.float32(0))
+"""The largest float32 below a half."""
 
 
 @jit
-def float_from_bits(word: Int) -> Any:
-    """Return the float32 whose bits are in a word of a descriptor."""
+def real(word: Int) -> Any:
+    """Return the float32 whose bits are in a word."""
     return np.int32(word).view(np.float32)
+
+
+@jit
+def real64(word: Int) -> Any:
+    """Return the float64 whose bits are in a 64-bit word."""
+    return np.int64(word).view(np.float64)
+
+
+@jit
+def get_bits(value: np.float32) -> Any:
+    """Return the bits of a float32 as an integer."""
+    return np.int64(np.float32(value).view(np.int32))
+
+
+@jit
+def get_bits64(value: np.float64) -> Any:
+    """Return the bits of a float64 as an integer."""
+    return np.float64(value).view(np.int64)
+
+
+@jit
+def exp2(exponent: Int) -> Any:
+    """Return a power of two as float64; the exponent is within +-1022."""
+    return np.int64((1023 + exponent) << 52).view(np.float64)
 
 
 @jit
@@ -33,15 +59,13 @@ def _to_integer(value: np.float64) -> Any:
 
 
 @jit
-def round_away(value: np.float32) -> Any:
-    """Round a float32 to the nearest integer, halves away from zero (C's ``roundf``).
-
-    The half is added in float64, which holds the sum of a float32 and 0.5 wherever it matters.
-    """
-    wide = np.float64(value)
-    if wide < 0.0:
-        return -_to_integer(np.floor(0.5 - wide))
-    return _to_integer(np.floor(wide + 0.5))
+def round_away(value: Any) -> Any:
+    """Round a float to the nearest integer, halves away from zero (C's ``round``)."""
+    size = abs(np.float64(value))
+    whole = np.floor(size)
+    if size - whole >= 0.5:
+        whole += 1.0
+    return _to_integer(whole) if value > 0 else -_to_integer(whole)
 
 
 @jit
@@ -50,33 +74,17 @@ def round_to_int32(value: np.float32) -> Any:
 
     Adding a little less than a half reaches the next integer from the half on, not before.
     """
-    return np.int32(value + (BELOW_HALF if value >= 0 else -BELOW_HALF))
+    return np.int32(value + (_BELOW_HALF if value >= 0 else -_BELOW_HALF))
 
 
 @jit
-def round_even(value: np.float32) -> Any:
-    """Round a float32 to the nearest integer, halves to even (C's ``nearbyintf``)."""
+def round_even(value: Any) -> Any:
+    """Round a float to the nearest integer, halves to even (C's ``nearbyintf``)."""
     return _to_integer(np.rint(np.float64(value)))
 
 
 @jit
-def clamp_magnitude(value: Int, limit: Int) -> Any:
-    """Return a value clamped to -limit ... limit."""
-    return min(max(value, -limit), limit)
-
-
-@jit
-def doubling_high(x: Int, mul: Int) -> Any:
-    """Compute gemmlowp's SaturatingRoundingDoublingHighMul of two 32-bit numbers, halves up."""
-    if x == _INT32_LOW and mul == _INT32_LOW:
-        return _INT32_HIGH
-    # C's division truncates towards zero, so gemmlowp adds another nudge to negative products; a
-    # shift rounds down, and one nudge gives the same for all.
-    return (x * mul + (np.int64(1) << 30)) >> np.int64(31)
-
-
-@jit
-def rounding_shift(x: Int, shift: Int) -> Any:
+def shift_away(x: Int, shift: Int) -> Any:
     """Compute gemmlowp's RoundingDivideByPOT: ``x / 2^shift``, halves away from zero."""
     mask = (np.int64(1) << shift) - np.int64(1)
     threshold = mask >> np.int64(1)
@@ -86,3 +94,71 @@ def rounding_shift(x: Int, shift: Int) -> Any:
     if (x & mask) > threshold:
         result += np.int64(1)
     return result
+
+
+@jit
+def divide_away(x: Int, divisor: Int) -> Any:
+    """Divide by a positive integer, halves away from zero (as libjit and TFLite do)."""
+    if x > 0:
+        return (x + divisor // 2) // divisor
+    return -((-x + divisor // 2) // divisor)
+
+
+@jit
+def fma(x: Any, factor: Any, addend: Any) -> Any:
+    """Return ``f32(x * factor + addend)`` of float64 numbers, rounded once.
+
+    ``x`` is an element and ``factor`` a float32, so float64 holds their product. The sum is rounded
+    to odd, so that rounding it to float32 is the only visible rounding.
+    """
+    product = x * factor
+    total = product + addend
+    back = total - product
+    lost = (product - (total - back)) + (addend - back)
+    bits = np.float64(total).view(np.int64)
+    if (lost > 0 or lost < 0) and bits & 1 == 0:  # `lost` is NaN for an infinite sum
+        bits += 1 if (lost > 0) == (total > 0) else -1
+        total = np.int64(bits).view(np.float64)
+    return np.float32(total)
+
+
+@jit
+def combine(operation: Int, x: Any, y: Any) -> Any:
+    """Compute add, sub, max or min of two values."""
+    if operation == OP_ADD:
+        return x + y
+    if operation == OP_SUB:
+        return x - y
+    return max(x, y) if operation == OP_MAX else min(x, y)
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+@jit
+def hold(value: Int, most: Int) -> Any:
+    """Return a value clamped to -most ... most."""
+    return min(max(value, -most), most)
+
+
+@jit
+def within(value: Int, _: Int) -> Any:
+    """Return a value that is known to be within a range."""
+    return value
+
+
+@jit
+def limit(
+    stage: Int, times: Int, index: Int, counters: SaturationCounters, value: Int, most: Int
+) -> Any:
+    """Return a value limited to -most ... most, counted if it was outside."""
+    return limit_value(value, -most, most, stage, times, index, counters)
+
+
+@jit
+def saturate(
+    stage: Int, times: Int, index: Int, counters: SaturationCounters, value: Int, bits: Int
+) -> Any:
+    """Return a value limited to a signed integer of some bits, counted if it was outside."""
+    half = ONCE << (bits - ONCE)
+    return limit_value(value, -half, half - ONCE, stage, times, index, counters)

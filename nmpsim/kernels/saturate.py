@@ -6,16 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.isa.words import INT16
 from nmpsim.kernels.array_types import Int, Int32s, Int64s, Records
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.operands import Clip, IntegerScale
+from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.saturation_stages import ACTIVATION, HIGH, LOW, RESULT
 
 INT32_MIN = -(1 << 31)
 INT32_MAX = (1 << 31) - 1
-MAX_PRODUCT: Any = np.int64(1 << 61)
-"""Largest product of the rescale unit for Int16, before it rounds."""
 ONCE: Any = np.int64(1)
 """Weight of a value that counts once."""
 
@@ -65,31 +62,6 @@ def limit_value(
         record_limited(counters, stage, LOW, index, low - value, times)
         return low
     return value
-
-
-@jit
-def apply_scale(
-    x: Int,
-    scale: IntegerScale,
-    element: Int,
-    stage: Int,
-    times: Int,
-    index: Int,
-    counters: SaturationCounters,
-) -> Any:
-    """Apply an integer scale to ``x`` (int64).
-
-    For Int8, ``x`` fits 32 bits, to which the sum before the last shift saturates. For Int16,
-    ``x >> pre`` saturates where the product would exceed 62 bits.
-    """
-    shifted, half = x >> scale.pre, (ONCE << scale.post) >> ONCE
-    if element == INT16:
-        most = MAX_PRODUCT // max(abs(scale.mul), ONCE)
-        shifted = limit_value(shifted, -most, most, stage, times, index, counters)
-        return (shifted * scale.mul + half) >> scale.post
-    low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
-    total = shifted * scale.mul + half
-    return limit_value(total, low, high, stage, times, index, counters) >> scale.post
 
 
 @jit

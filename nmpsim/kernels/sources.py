@@ -20,6 +20,7 @@ COMPILED_SOURCES = (
     "core/state.py",
     "core/stop_conditions.py",
     "isa/*.py",
+    "isa/formulas.toml",
     "kernels/*.py",
     "kernels/numba_internals/*.py",
     "memory/*.py",

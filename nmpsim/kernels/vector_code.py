@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 from llvmlite import ir
 from llvmlite.ir import Constant, IRBuilder, Value
 
@@ -13,8 +12,6 @@ from nmpsim.kernels.workspace_size import LANES as LANES
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 FLOATS, DOUBLES = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), ir.DoubleType()))
-BELOW_HALF: Any = np.nextafter(np.float32(0.5), np.float32(0))
-"""The largest float32 below a half."""
 
 
 # --- constants and memory --------------------------------------------------------------------
@@ -107,23 +104,6 @@ def call_intrinsic(b: IRBuilder, name: str, result: ir.Type, *arguments: Value) 
 def declare_function(b: IRBuilder, kind: ir.FunctionType, name: str) -> Any:
     """Return the module's function of a name, declared if it does not exist yet."""
     return b.module.globals.get(name) or ir.Function(b.module, kind, name)
-
-
-def round_floats(b: IRBuilder, value: Value, away: bool) -> Any:
-    """Round float32 lanes below 2^30 to int32, halves away from zero or to even."""
-    if not away:
-        return b.fptosi(call_intrinsic(b, f"rint.v{LANES}f32", FLOATS, value), INT32S)
-    # As ``rounding.round_to_int32``: adding a little less than a half reaches the next integer
-    # from the half on, not before.
-    below_half = splat_constant(FLOATS, float(BELOW_HALF))
-    half = call_intrinsic(b, f"copysign.v{LANES}f32", FLOATS, below_half, value)
-    return b.fptosi(b.fadd(value, half), INT32S)
-
-
-def is_large_float(b: IRBuilder, value: Value, limit: float) -> Any:
-    """Return the lanes whose magnitude is above a limit or which are not a number."""
-    magnitude = call_intrinsic(b, f"fabs.v{LANES}f32", FLOATS, value)
-    return b.fcmp_unordered(">", magnitude, splat_constant(FLOATS, limit))
 
 
 # --- control flow ----------------------------------------------------------------------------
@@ -221,15 +201,19 @@ def loop_over_runs(
     return over_rows.end([b.add(over_rows.values[0], window.row_stride), *values])[1:]
 
 
-def switch(b: IRBuilder, number: Value, cases: Mapping[int, Callable[[], object]]) -> Any:
-    """Emit the case of a number, or nothing if there is none; return the constant 0."""
+def switch(b: IRBuilder, number: Value, cases: Mapping[int, Callable[[], Any]]) -> Any:
+    """Emit the case of a number and return its result, a 64-bit integer; 0 if there is no case."""
     done = b.append_basic_block("done")
     choice = b.switch(number, done)
+    results = [(constant(0), b.block)]
     for case, emit in cases.items():
         block = b.append_basic_block("case")
         choice.add_case(constant(case), block)
         b.position_at_end(block)
-        emit()
+        results.append((emit() or constant(0), b.block))
         b.branch(done)
     b.position_at_end(done)
-    return constant(0)
+    result = b.phi(I64)
+    for value, block in results:
+        result.add_incoming(value, block)
+    return result

@@ -10,10 +10,12 @@ MAX_PIXELS = 56
 """Rows of sums that one call fills, a multiple of the pixels of all register blocks."""
 LEVELS = 7
 """Levels of the number of steps between two carries of an Int16 sum: 1, 2, 4 and so on."""
-ROWS = 21
-"""Rows of the table of Int8 results (``result_table.py``)."""
-INTEGERS, REALS = 8, 4
-"""Rows of the tables of channels (``channels.py``)."""
+TABLE_ROWS = 8
+"""Rows of the table of channels (``channels.py``)."""
+COUNT_ROWS = 8
+"""Rows of counts of limited results (``result_table.py``)."""
+LANE_ROWS = COUNT_ROWS + 2 * (TABLE_ROWS - 1)
+"""int32 rows of the tables of blocks: counts, and int64 parameters (``result_table.py``)."""
 IS_VALID, MAX_START, HAS_OFFSETS, FIRST_KEY = range(4)
 """Entries of ``ConvWorkspace.head``: 1 if the tables are valid; largest magnitude of an initial
 sum; 1 if weights have zero points. The key of the tables follows, and then the new key."""
@@ -24,6 +26,6 @@ HEAD_WORDS = FIRST_KEY + 2 * KEY_WORDS
 def workspace_size(channels: int) -> int:
     """Return the 64-bit words of a workspace for convolutions of up to ``channels`` channels."""
     lanes = channels + 2 * LANES
-    longs = HEAD_WORDS + MAX_PIXELS + channels * (CHANNEL_BYTES // 8 + INTEGERS + REALS + 1)
-    words = LANES + 2 * MAX_PIXELS + SCALE_BYTES // 4 * channels + (ROWS + MAX_PIXELS) * lanes
+    longs = HEAD_WORDS + MAX_PIXELS + channels * (CHANNEL_BYTES // 8 + TABLE_ROWS + 1)
+    words = LANES + 2 * MAX_PIXELS + SCALE_BYTES // 4 * channels + (LANE_ROWS + MAX_PIXELS) * lanes
     return longs + (words + MAX_PIXELS * lanes // 4) // 2 + 1

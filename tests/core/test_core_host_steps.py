@@ -13,7 +13,7 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.diagnostics import UserError
 from nmpsim.isa import words
-from nmpsim.kernels import binary_profiles
+from nmpsim.kernels import rounding
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -48,7 +48,7 @@ def test_a_step_that_contradicts_the_lir_is_an_error(changes: dict[str, Any]) ->
 
 
 def test_kernels_number_operations_like_the_table() -> None:
-    numbers = [name for name in vars(binary_profiles) if name.startswith("OP_")]
+    numbers = [name for name in vars(rounding) if name.startswith("OP_")]
     assert numbers
     for name in numbers:
-        assert getattr(binary_profiles, name) == getattr(words, name)
+        assert getattr(rounding, name) == getattr(words, name)

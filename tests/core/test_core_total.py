@@ -210,11 +210,11 @@ print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs
     ("descriptor", "profile", "module", "place"),
     [
         ("conv", "qnnpack", "nmpsim.core.reference.profiles", "BIASES"),
-        ("conv", "qnnpack", "nmpsim.kernels.profiles", "compute_initial_bias"),
+        ("conv", "qnnpack", "nmpsim.kernels.profiles", "scale_sums"),
         ("avgpool", "onednn", "nmpsim.core.reference.profiles", "AVERAGES"),
         ("avgpool", "onednn", "nmpsim.kernels.profiles", "compute_averages"),
         ("eltwise", "onednn", "nmpsim.core.reference.profiles", "PAIRS"),
-        ("eltwise", "onednn", "nmpsim.kernels.binary_profiles", "compute_binary"),
+        ("eltwise", "onednn", "nmpsim.kernels.profiles", "compute_binary"),
         ("rescale", "fbgemm", "nmpsim.core.reference.profiles", "RESCALES"),
         ("rescale", "fbgemm", "nmpsim.kernels.profiles", "rescale_values"),
     ],

@@ -32,7 +32,7 @@ from rescale_oracle import (
     rounded_even,
 )
 
-from nmpsim.kernels import binary_profiles, profiles
+from nmpsim.kernels import profiles
 from nmpsim.kernels.operands import (
     AverageParameters,
     BinaryScales,
@@ -43,18 +43,18 @@ from nmpsim.kernels.operands import (
 )
 
 pair_entry: Any = numba.njit(
-    lambda left, right, reals, other, count, t, q, index, counters: binary_profiles.compute_binary(
-        left[:count], right[:count], reals[:count], other[:count], t, q, index, counters
+    lambda left, right, count, t, q, index, counters: profiles.compute_binary(
+        left[:count], right[:count], t, q, index, counters
     )
 )
 average_entry: Any = numba.njit(
-    lambda sums, count, taps, a, reals, index, counters: profiles.compute_averages(
-        sums[:count], taps, a, reals[:count], index, counters
+    lambda sums, totals, count, divisor, a, index, counters: profiles.compute_averages(
+        sums[:count], totals[:count], divisor, a, index, counters
     )
 )
 rescale_entry: Any = numba.njit(
-    lambda values, count, u, reals, below, index, counters: profiles.rescale_values(
-        values[:count], u, reals[:count], below[:count], index, counters
+    lambda values, count, u, index, counters: profiles.rescale_values(
+        values[:count], u, index, counters
     )
 )
 
@@ -91,6 +91,8 @@ Three = tuple[int, int, int]
 SCALES: dict[str, list[Three]] = {
     "integers": [(0, 1, 0), (1, 181, 7), (0, 77, 5), (0, INT32[1], 3), (2, -9, 1)],
     "fixed point": [(0, 1 << 30, 0), (20, 1518500250, 1), (0, INT32[1], 2), (9, 1 << 30, 4)],
+    "more integers": [(0, 77, 31), (31, 1, 0), (0, INT32[1], 0), (0, 0, 5), (0, INT32[0], 31)],
+    "more fixed point": [(31, INT32[1], 31), (0, INT32[1], 1), (1, -(1 << 30), 2)],
 }
 REALS = [1.0, 0.5, 0.37, 1.75, 3e38, 1e-30]
 """Factors of float32; with one half many results are halves."""
@@ -211,14 +213,13 @@ def pair_words(profile: int, element: int) -> Iterator[PairWords]:
 def run_pairs(name: str, pairs: list[tuple[int, int]], w: PairWords, counters: Any) -> list[int]:
     """What the kernel makes of the pairs, and of one behind them, which is not its own."""
     left, right = (np.array([*side, BEHIND], np.int64) for side in zip(*pairs, strict=True))
-    reals, other = (np.full(left.size, 77, F32) for _ in range(2))
     t = BinaryShape(*map(np.int64, (OPERATIONS.index(name), w.element, *[0] * 9)))
     zero = np.int64(0)
     three = (numbers(scale) for scale in (w.lhs, w.rhs, w.out))
     last, offset = np.int64(bits_of(w.last)), np.int64(OFFSET)
     q = BinaryScales(np.int64(w.profile), zero, zero, *three, last, offset, CLIP)
     with np.errstate(all="ignore"):
-        pair_entry(left, right, reals, other, np.int64(len(pairs)), t, q, *AT, counters)
+        pair_entry(left, right, np.int64(len(pairs)), t, q, *AT, counters)
     assert left[-1] == right[-1] == BEHIND
     return left[:-1].tolist()
 
@@ -270,13 +271,13 @@ def average_of(
     return rounded_away(value + F32(OFFSET))
 
 
-def run_averages(sums: list[Any], taps: int, a: AverageParameters, counters: Any) -> list[int]:
+def run_averages(sums: list[Any], divisor: int, a: AverageParameters, counters: Any) -> list[int]:
     """Of integers, or for ONNX Runtime of reals."""
     is_onnx = a.profile == ONNX
     integers = np.array([0 if is_onnx else total for total in sums] + [BEHIND], np.int64)
     reals = np.array([total if is_onnx else 77 for total in sums] + [77], F32)
     with np.errstate(all="ignore"):
-        average_entry(integers, np.int64(len(sums)), np.int64(taps), a, reals, *AT, counters)
+        average_entry(integers, reals, np.int64(len(sums)), np.int64(divisor), a, *AT, counters)
     assert (integers[-1], reals[-1]) == (BEHIND, 77)
     return integers[:-1].tolist()
 
@@ -297,7 +298,7 @@ def test_averages(profile: int, element: int) -> None:
     for scale, taps, by_taps in cases:
         counters, ledger = new_counters(), Ledger()
         a = average_words(profile, element, by_taps, scale)
-        found = run_averages(SUMS, taps, a, counters)
+        found = run_averages(SUMS, max(taps, 1) if by_taps else 1, a, counters)
         with np.errstate(all="ignore"):
             expected = [
                 average_of(total, taps, scale, profile, element, by_taps, i, ledger)
@@ -316,7 +317,7 @@ def test_averages_of_reals(taps: int) -> None:
         with np.errstate(all="ignore"):
             reals = [total / F32(max(taps, 1)) / F32(last) + F32(addend) for total in sums]
         expected = [rounded_even(real) + OFFSET for real in reals]
-        assert run_averages(sums, taps, a, new_counters()) == expected, last
+        assert run_averages(sums, max(taps, 1), a, new_counters()) == expected, last
 
 
 # --- single values --------------------------------------------------------------------------------
@@ -344,8 +345,12 @@ def rescaled(
 @pytest.mark.parametrize("element", [INT8, INT16])
 @pytest.mark.parametrize("profile", [*INTEGER, GLOW_FLOAT, FLOAT])
 def test_single_values(profile: int, element: int) -> None:
-    values, count = [*EDGES, *range(-20, 20)], np.int64(len(EDGES) + 40)
-    scales = scales_of(profile)
+    values, scales = [*EDGES, *range(-20, 20), *INT32], scales_of(profile)
+    if profile in INTEGER:
+        scales = [*scales, *SCALES["more fixed point" if profile == Q31 else "more integers"]]
+        if element == INT16 or profile == Q31:
+            values += [1 << 33, -(1 << 33), (1 << 47) - 1, (1 << 61) + 9, -(1 << 61) - 9]
+    count = np.int64(len(values))
     for place, scale in enumerate(scales):
         for leaky, last in ((None, 0.5), (scales[place - 1], 31.25), (scales[place - 2], 1.0)):
             counters, ledger = new_counters(), Ledger()
@@ -355,9 +360,8 @@ def test_single_values(profile: int, element: int) -> None:
                 np.int64(bits_of(last)), np.int64(OFFSET), CLIP,
             )  # fmt: skip
             run = np.array([*values, BEHIND], np.int64)
-            reals, below = np.full(run.size, 77, F32), np.full(run.size, 77, np.int64)
             with np.errstate(all="ignore"):
-                rescale_entry(run, count, u, reals, below, *AT, counters)
+                rescale_entry(run, count, u, *AT, counters)
                 expected = [
                     rescaled(x, scale, leaky, last, profile, element, i, ledger)
                     for i, x in enumerate(values)

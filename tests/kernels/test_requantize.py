@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from rescale_oracle import (
     ACCUMULATOR,
-    ACTIVATION,
     BIAS,
     F32,
     HELD,
@@ -25,19 +24,38 @@ from rescale_oracle import (
     INT32,
     INT48,
     LAYER_INDEX,
-    RESCALE,
-    RESULT,
     Ledger,
     bits_of,
     double_bits,
-    fixed_form,
     float_of,
     integer_form,
     new_counters,
-    once_form,
-    reduced_form,
     rounded_away,
-    rounded_even,
+)
+from sum_layers import (
+    CASES,
+    COUNT,
+    FBGEMM,
+    GLOW_FLOAT,
+    GLOW_FLOAT_LATE,
+    GLOW_INT,
+    INDEX,
+    INTEGER,
+    NMP,
+    NMP_PARAMETERS,
+    ONEDNN,
+    PIXELS,
+    PROFILES,
+    Q31,
+    Q31_ONCE,
+    Channel,
+    Layer,
+    Three,
+    put_entry,
+    quantizer_of,
+    result_of,
+    scratchpad_of,
+    table_of,
 )
 
 from nmpsim.core.reference import arithmetic
@@ -46,110 +64,17 @@ from nmpsim.core.reference.operands import ELEMENTS, Scale
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
 from nmpsim.kernels import channel_tables, channels, requantize
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import Clip, IntegerScale, OutputPosition
+from nmpsim.kernels.operands import OutputPosition
+from nmpsim.kernels.workspace_size import TABLE_ROWS
 
-PROFILES = GLOW_INT, GLOW_FLOAT, GLOW_FLOAT_LATE, NMP, Q31, FLOAT, FBGEMM, ONEDNN, Q31_ONCE = (
-    *range(8),
-    9,
-)
-INTEGER = (GLOW_INT, NMP)
-REALS = (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN)
-COUNT, INDEX, PIXELS = 13, 8, 3
-"""Channels at once, the first one's index in the layer's output, pixels of a tile."""
-SPM_BYTES, RECORDS, TABLE = 4096, 64, 1024
-CASES = 12
-
-put_entry: Any = numba.njit(
-    lambda spm, at, q, first, integers, reals: channel_tables.fill_channel_tables(
-        spm, at, q, first, integers, reals
-    )
-)
 starts_entry: Any = numba.njit(
     lambda spm, at, q, first, integers, pixels, place, counters: channel_tables.fill_starts(
         spm, at, q, first, integers, pixels, place, counters
     )
 )
 requantize_entry: Any = numba.njit(
-    lambda run, integers, reals, q, index, counters: requantize.requantize(
-        run, integers, reals, q, index, counters
-    )
+    lambda run, table, q, index, counters: requantize.requantize(run, table, q, index, counters)
 )
-
-Three = tuple[int, int, int]
-
-
-@attrs.frozen
-class Channel:
-    """What a channel has of its own; scales are (pre, mul, post)."""
-
-    weight_offset: int
-    bias: int
-    """As the record holds it: 64 bits, for fbgemm and onednn those of a float64."""
-    zero_term: int
-    bias_scale: Three
-    out: Three
-
-
-@attrs.frozen
-class Layer:
-    """The words that all channels share."""
-
-    element: int
-    profile: int
-    result_scale: int
-    offset: int
-    leaky: Three | None
-    clip: Three
-    has_table: bool
-    channels: tuple[Channel, ...]
-
-    @property
-    def accumulator(self) -> tuple[int, int]:
-        return INT32 if self.element == INT8 else INT48
-
-
-def result_of(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """The result of a finished sum."""
-    value = scaled(total, layer, c, index, ledger)
-    if layer.leaky is not None and value < layer.offset:
-        below = value - layer.offset
-        if layer.element == INT8:
-            below = ledger.limit(below, *INT32, (RESCALE,) * 2, index)
-        value = layer.offset + integer_form(
-            below, layer.leaky, layer.element, RESCALE, index, ledger
-        )
-    low, high, wanted = layer.clip
-    stages = ACTIVATION if wanted & 1 else RESULT, ACTIVATION if wanted & 2 else RESULT
-    return ledger.limit(value, low, high, stages, index)
-
-
-def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """The sum on the result's scale, with its zero point; each float32 operation on its own."""
-    offset, profile = layer.offset, layer.profile
-    if profile in INTEGER:
-        bias = min(max(c.bias, -(1 << 61)), 1 << 61) if profile == NMP else 0
-        return integer_form(total, c.out, layer.element, RESCALE, index, ledger) + bias + offset
-    if profile == Q31:
-        if layer.element == INT16:
-            return reduced_form(total, c.out) + offset
-        return fixed_form(total, c.out, index, ledger) + offset
-    if profile == Q31_ONCE:
-        return once_form(total, c.out, c.bias_scale) + offset
-    real, factor = F32(total), float_of(c.out[1])
-    with np.errstate(all="ignore"):
-        if profile == GLOW_FLOAT:
-            return rounded_away(F32(real * factor) + F32(offset))
-        if profile == GLOW_FLOAT_LATE:
-            return rounded_away(real * factor) + offset
-        if profile == FLOAT:
-            return rounded_even(real * factor) + offset
-        bias = np.int64(c.bias).view(np.float64)
-        if profile == FBGEMM:
-            return rounded_even(F32(np.float64(real) + bias) * factor) + offset
-        unsigned = 128 if layer.element == INT8 else 0
-        value = F32(real * float_of(c.bias_scale[1])) * factor
-        value = F32(np.float64(value) + bias) * float_of(layer.result_scale)
-        return rounded_even(value + F32(offset + unsigned)) - unsigned
 
 
 def bias_of(layer: Layer, c: Channel, index: int, ledger: Ledger, times: int) -> int:
@@ -249,59 +174,17 @@ def layers() -> Iterator[Any]:
 # --- the compiled engine's kernels --------------------------------------------------------------
 
 
-def scratchpad_of(layer: Layer) -> tuple[Scratchpad, channels.OperandOffsets]:
-    """Channel and scale records as docs/isa.md lays them out, one channel of nobody before."""
-    memory = np.zeros(SPM_BYTES, np.int8)
-    views = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
-    for place, c in enumerate(layer.channels, start=1):
-        views.i64[RECORDS // 8 + 2 * place :][:2] = c.bias, c.zero_term
-        words = [c.weight_offset, *c.bias_scale, *c.out]
-        views.i32[TABLE // 4 + 7 * place :][:7] = words
-    table = np.int64(TABLE if layer.has_table else -1)
-    none = np.int64(0)
-    return views, channels.OperandOffsets(none, none, np.int64(RECORDS), table, none, none)
-
-
-def numbers(scale: Three | None) -> IntegerScale:
-    return IntegerScale(*map(np.int64, scale or (0, 0, 0)))
-
-
-def quantizer_of(layer: Layer) -> channels.Quantizer:
-    c = layer.channels[0]
-    return channels.Quantizer(
-        np.int64(layer.element),
-        np.int64(layer.profile),
-        np.int64(c.weight_offset),
-        numbers(c.bias_scale),
-        numbers(c.out),
-        np.int64(layer.result_scale),
-        np.int64(layer.offset),
-        np.int64(layer.leaky is not None),
-        numbers(layer.leaky),
-        Clip(*map(np.int64, layer.clip)),
-    )
-
-
-def tables(layer: Layer) -> tuple[Any, Any]:
-    """Both tables of the kernels."""
-    spm, at = scratchpad_of(layer)
-    integers = np.full((channels.INTEGERS, COUNT), -77, np.int64)
-    reals = np.full((channels.REALS, COUNT), -77, np.float64)
-    put_entry(spm, at, quantizer_of(layer), np.int64(1), integers, reals)
-    return integers, reals
-
-
 @pytest.mark.parametrize(("profile", "element"), [*layers()])
 def test_results_of_the_kernels(profile: int, element: int) -> None:
     for seed in range(CASES):
         layer = layer_of(profile, element, seed)
-        integers, reals = tables(layer)
-        assert integers[channels.OFFSET].tolist() == [c.weight_offset for c in layer.channels]
+        table = table_of(layer)
+        assert table[channels.OFFSET].tolist() == [c.weight_offset for c in layer.channels]
         sums, counters, ledger = sums_of(layer, seed), new_counters(), Ledger()
         run = np.array(sums, np.int64)
         at = (np.int64(INDEX),)
         with np.errstate(all="ignore"):
-            requantize_entry(run, integers, reals, quantizer_of(layer), *at, counters)
+            requantize_entry(run, table, quantizer_of(layer), *at, counters)
         expected = [
             result_of(total, layer, c, INDEX + i, ledger)
             for i, (total, c) in enumerate(zip(sums, layer.channels, strict=True))
@@ -315,7 +198,7 @@ def test_starts_of_the_kernels(profile: int, element: int) -> None:
     for seed in range(CASES):
         layer = layer_of(profile, element, seed)
         spm, at = scratchpad_of(layer)
-        integers = np.full((channels.INTEGERS, COUNT), -77, np.int64)
+        integers = np.full((TABLE_ROWS, COUNT), -77, np.int64)
         place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
         counters, ledger = new_counters(), Ledger()
         with np.errstate(all="ignore"):
@@ -339,10 +222,10 @@ def test_without_records_there_is_neither_bias_nor_zero_term() -> None:
     layer = layer_of(NMP, INT8, 0)
     spm, at = scratchpad_of(layer)
     at = at._replace(channels=np.int64(-1))
-    integers = np.full((channels.INTEGERS, COUNT), -77, np.int64)
-    reals = np.full((channels.REALS, COUNT), -77, np.float64)
-    put_entry(spm, at, quantizer_of(layer), np.int64(1), integers, reals)
-    assert integers[channels.ADDEND].tolist() == [layer.offset] * COUNT
+    integers = np.full((TABLE_ROWS, COUNT), -77, np.int64)
+    put_entry(spm, at, quantizer_of(layer), np.int64(1), integers)
+    addends = integers[channels.FIRST_PARAMETER + NMP_PARAMETERS.index("addend")]
+    assert addends.tolist() == [layer.offset] * COUNT
     place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
     arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
     assert starts_entry(spm, at, *arguments, new_counters())
@@ -356,7 +239,7 @@ def test_plain_starts_have_each_channel_s_own_scale(first: int) -> None:
     found = [Channel(0, 1000 + n, 7 * n, own[n], (0, 1, 0)) for n in range(COUNT)]
     layer = Layer(INT8, GLOW_INT, 0, 0, None, (-9, 9, 0), True, tuple(found))
     spm, at = scratchpad_of(layer)
-    integers = np.full((channels.INTEGERS, COUNT + 1 - first), -77, np.int64)
+    integers = np.full((TABLE_ROWS, COUNT + 1 - first), -77, np.int64)
     place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
     arguments = np.int64(first), integers, np.int64(PIXELS), place
     assert starts_entry(spm, at, quantizer_of(layer), *arguments, new_counters())
@@ -374,16 +257,17 @@ def test_records_at_the_begin_of_the_scratchpad(records: int, table: int) -> Non
     none = np.int64(0)
     at = channels.OperandOffsets(none, none, np.int64(records), np.int64(table), none, none)
     q = quantizer_of(layer_of(NMP, INT8, 1))
-    integers = np.zeros((channels.INTEGERS, 1), np.int64)
-    reals = np.zeros((channels.REALS, 1), np.float64)
+    integers = np.zeros((TABLE_ROWS, 1), np.int64)
     spm.i32[table // 4 :][:7] = 11, 0, 1, 0, 3, 99, 5
-    put_entry(spm, at._replace(channels=np.int64(-1)), q, none, integers, reals)
-    rows = (channels.OFFSET, channels.PRE, channels.MUL, channels.POST, channels.HALF)
-    assert [integers[row, 0] for row in rows] == [11, 3, 99, 5, 16]
+    put_entry(spm, at._replace(channels=np.int64(-1)), q, none, integers)
+    assert integers[channels.OFFSET, 0] == 11
+    parameters = dict(zip(NMP_PARAMETERS, integers[channels.FIRST_PARAMETER :, 0], strict=False))
+    assert parameters == {"pre": 3, "mul": 99, "half": 16, "post": 5, "addend": q.out_offset}
     memory[:] = 0
     spm.i64[records // 8 :][:2] = 1000, 77
-    put_entry(spm, at._replace(scales=np.int64(-1)), q, none, integers, reals)
-    assert integers[channels.ADDEND, 0] == 1000 + q.out_offset
+    put_entry(spm, at._replace(scales=np.int64(-1)), q, none, integers)
+    addend = channels.FIRST_PARAMETER + NMP_PARAMETERS.index("addend")
+    assert integers[addend, 0] == 1000 + q.out_offset
     place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
     starts_entry(
         spm, at._replace(scales=np.int64(-1)), q, none, integers, np.int64(1), place, new_counters()
@@ -402,7 +286,7 @@ def test_starts_that_surely_fit(bias: int, past: int) -> None:
         fine = Channel(0, 3, 4, (0, 1, 0), (0, 1, 0))
         layer = Layer(INT8, GLOW_INT, 0, 0, None, (-9, 9, 0), True, (fine, one, fine))
         spm, at = scratchpad_of(layer)
-        integers = np.zeros((channels.INTEGERS, 3), np.int64)
+        integers = np.zeros((TABLE_ROWS, 3), np.int64)
         place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
         arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
         assert starts_entry(spm, at, *arguments, new_counters()) == is_plain

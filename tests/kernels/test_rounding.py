@@ -9,33 +9,50 @@ import numba
 import numpy as np
 import pytest
 from rescale_oracle import (
+    BIAS,
     F32,
     HELD,
     INT32,
+    Ledger,
     bits_of,
     divided_away,
+    double_bits,
     float_of,
     high_product,
     nearest_float32,
+    new_counters,
     rounded_away,
     rounded_even,
 )
 
 from nmpsim.core.reference import arithmetic as reference
 from nmpsim.core.reference import operands
-from nmpsim.kernels import binary_profiles
+from nmpsim.isa.words import OP_ADD, OP_MAX, OP_MIN, OP_SUB
 from nmpsim.kernels import rounding as kernels
 
-float_entry: Any = numba.njit(lambda word: kernels.float_from_bits(word))
+float_entry: Any = numba.njit(lambda word: kernels.real(word))
 away_entry: Any = numba.njit(lambda value: kernels.round_away(value))
 even_entry: Any = numba.njit(lambda value: kernels.round_even(value))
 word_entry: Any = numba.njit(lambda value: kernels.round_to_int32(value))
-held_entry: Any = numba.njit(lambda value, limit: kernels.clamp_magnitude(value, limit))
-product_entry: Any = numba.njit(lambda x, mul: kernels.doubling_high(x, mul))
-fused_entry: Any = numba.njit(
-    lambda x, factor, addend: binary_profiles.fused_multiply_add(x, factor, addend)
+held_entry: Any = numba.njit(lambda value, limit: kernels.hold(value, limit))
+fused_entry: Any = numba.njit(lambda x, factor, addend: kernels.fma(x, factor, addend))
+divide_entry: Any = numba.njit(lambda x, by: kernels.divide_away(x, by))
+real64_entry: Any = numba.njit(lambda word: kernels.real64(word))
+bits_entry: Any = numba.njit(lambda value: kernels.get_bits(value))
+bits64_entry: Any = numba.njit(lambda value: kernels.get_bits64(value))
+exp2_entry: Any = numba.njit(lambda exponent: kernels.exp2(exponent))
+combine_entry: Any = numba.njit(lambda operation, x, y: kernels.combine(operation, x, y))
+limit_entry: Any = numba.njit(
+    lambda stage, times, index, counters, x, most: kernels.limit(
+        stage, times, index, counters, x, most
+    )
 )
-shift_entry: Any = numba.njit(lambda x, shift: kernels.rounding_shift(x, shift))
+saturate_entry: Any = numba.njit(
+    lambda stage, times, index, counters, x, bits: kernels.saturate(
+        stage, times, index, counters, x, bits
+    )
+)
+shift_entry: Any = numba.njit(lambda x, shift: kernels.shift_away(x, shift))
 
 REALS = [
     0.0, -0.0, 0.25, 0.49999997, 0.5, 0.50000006, 0.75, 1.0, 1.5, 2.5, 3.5, 4.4999995, 126.5, 127.5,
@@ -106,7 +123,6 @@ def test_whole_numbers() -> None:
 def test_products_of_32_bits(mul: int) -> None:
     xs = [*EDGES, 12345, -12345, 987654321, -987654321]
     expected = [high_product(x, mul) for x in xs]
-    assert [product_entry(np.int64(x), np.int64(mul)) for x in xs] == expected
     assert reference.doubling_high(np.array(xs, np.int64), mul).tolist() == expected
     several = np.full(len(xs), mul, np.int64)
     assert reference.doubling_high(np.array(xs, np.int64), several).tolist() == expected
@@ -119,7 +135,6 @@ def test_products_by_hand() -> None:
         (one, half, 1), (-one, half, 0), (one, half - 1, 0), (-one, half + 1, -1), (3, half, 2),
         (-3, half, -1), (INT32[0], INT32[0], INT32[1]), (INT32[0], INT32[1], -INT32[1]),
     ):  # fmt: skip
-        assert product_entry(np.int64(x), np.int64(mul)) == product
         assert reference.doubling_high(np.array([x], np.int64), mul).tolist() == [product]
 
 
@@ -133,6 +148,54 @@ def test_shifts_that_round(shift: int) -> None:
     assert reference.shift_away(np.array(xs, np.int64), shift).tolist() == expected
     shifts = np.full(len(xs), shift, np.int64)
     assert reference.shift_away(np.array(xs, np.int64), shifts).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "value", [0.5, 1.5, 0.49999999999999994, 2.0**52 + 1, 2.0**61 + 512, 1e300]
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_nearest_integers_of_float64(value: float, sign: int) -> None:
+    assert away_entry(np.float64(sign * value)) == rounded_away(sign * value)
+    assert even_entry(np.float64(sign * value)) == rounded_even(sign * value)
+
+
+@pytest.mark.parametrize("by", [1, 2, 3, 4, 7, 49])
+def test_quotients_that_round(by: int) -> None:
+    for value in range(-120, 121):
+        nearest = int(Fraction(abs(value), by) + Fraction(1, 2))
+        assert divide_entry(value, by) == (nearest if value >= 0 else -nearest)
+
+
+def test_bits_and_powers() -> None:
+    for value in (0.0, 1.0, -0.1, 1e300):
+        assert real64_entry(np.int64(double_bits(value))) == value
+        assert bits64_entry(np.float64(value)) == double_bits(value)
+        assert bits_entry(F32(value / 1e290)) == bits_of(value / 1e290)
+    for exponent in (-115, -53, -1, 0, 1, 31):
+        assert exp2_entry(np.int64(exponent)) == 2.0**exponent
+
+
+@pytest.mark.parametrize("bits", [32, 48])
+def test_limits_are_counted(bits: int) -> None:
+    counters, ledger, half = new_counters(), Ledger(), 1 << (bits - 1)
+    values = [0, half - 1, half, -half, -half - 1, 1 << 60, -(1 << 60)]
+    for index, value in enumerate(values):
+        where = (np.int64(BIAS), np.int64(3), np.int64(index), counters)
+        low_high = (-half, half - 1), (-half, half)
+        for entry, last, (low, high) in zip(
+            (saturate_entry, limit_entry), (bits, half), low_high, strict=True
+        ):
+            expected = ledger.limit(value, low, high, (BIAS, BIAS), index, times=3)
+            assert entry(*where, np.int64(value), np.int64(last)) == expected
+    ledger.assert_equal(counters)
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"), [(OP_ADD, 6), (OP_SUB, 10), (OP_MAX, 8), (OP_MIN, -2)]
+)
+def test_operations_of_two_values(operation: int, expected: int) -> None:
+    assert combine_entry(np.int64(operation), np.int64(8), np.int64(-2)) == expected
+    assert combine_entry(np.int64(operation), F32(4), F32(-1)) == expected / 2
 
 
 def test_shifts_by_hand() -> None:

@@ -34,11 +34,6 @@ limit_entry: Any = numba.njit(
         value, low, high, stage, times, index, counters
     )
 )
-scale_entry: Any = numba.njit(
-    lambda x, scale, element, stage, times, index, counters: saturate.apply_scale(
-        x, scale, element, stage, times, index, counters
-    )
-)
 saturate_entry: Any = numba.njit(
     lambda values, count, stage, index, counters: saturate.saturate_run(
         values[:count], stage, index, counters
@@ -215,18 +210,6 @@ SCALES = [
 ]  # fmt: skip
 XS = [0, 1, -1, 7, -8, 127, -128, 12345, -54321, INT32[1], INT32[0]]
 WIDE_XS = [*XS, 1 << 40, -(1 << 40), (1 << 47) - 1, -(1 << 47), 1 << 61, -(1 << 61), (1 << 61) + 9]
-
-
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("element", [INT8, INT16])
-def test_an_integer_scale(element: int, scale: tuple[int, int, int]) -> None:
-    counters, ledger = new_counters(), Ledger()
-    numbers = saturate.IntegerScale(*map(np.int64, scale))
-    for index, x in enumerate(XS if element == INT8 else WIDE_XS):
-        expected = integer_form(x, scale, element, BIAS, index, ledger, times=4)
-        arguments = map(np.int64, (element, BIAS, 4, index))
-        assert scale_entry(np.int64(x), numbers, *arguments, counters) == expected
-    ledger.assert_equal(counters)
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 from nmpsim.kernels import sources
+from nmpsim.kernels.formulas import SOURCE
 
 
 def test_versions_are_those_that_are_installed() -> None:
     for package in sources.COMPILERS:
         assert f"-{version(package)}." in sources._installed_version(package)
+
+
+def test_formulas_are_compiled_code() -> None:
+    assert SOURCE in sources.list_compiled_sources()
 
 
 def test_another_version_is_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,278 @@
+"""The formula language: reading, ranges, and each primitive of the vector code on its edges."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from rescale_oracle import (
+    F32,
+    INT8,
+    INT16,
+    INT32,
+    INT48,
+    bits_of,
+    divided_away,
+    double_bits,
+    float_of,
+    rounded_away,
+    rounded_even,
+)
+
+from nmpsim.isa.profiles import PROFILES, ROWS
+from nmpsim.kernels import lanes
+from nmpsim.kernels.formulas import ELEMENTS, RESULT, SOURCE, FormulaReader, read_formulas
+from nmpsim.kernels.ir_functions import define_function
+from nmpsim.kernels.lanes import Integer, NotProvedError, Real, Trace, find_parameters
+from nmpsim.kernels.requantize_blocks import Block, _emit
+from nmpsim.kernels.result_table import LEAST, MOST, PARAMETER_ROWS, TOO_LARGE
+from nmpsim.kernels.workspace_size import COUNT_ROWS, LANES
+
+TABLE: dict[str, Any] = {
+    "constants": {"extra": "128 - element * 128"},
+    "functions": {
+        "double": "x * 2",
+        "scaled": {"int8": "(x >> pre) * mul", "int16": "twice = double(x, none)\ntwice << pre"},
+    },
+}
+
+
+def read(text: str, element: str = "int8") -> Any:
+    return FormulaReader(TABLE, element).read(text)
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def test_terms_that_do_not_vary_are_computed_once() -> None:
+    found = read("half = 1 << out_post >> 1\n(acc * out_mul + half >> out_post) + (zero + extra)")
+    assert dict(found.constants) == {
+        "term0": "1 << out_post >> 1",
+        "term1": "zero + (128 - element * 128)",
+    }
+    assert dict(found.steps) == {RESULT: "(acc * out_mul + term0 >> out_post) + term1"}
+    assert found.words == ("out_post", "zero", "element", "out_mul")
+    assert found.parameters == ("out_mul", "term0", "out_post", "term1")
+
+
+def test_functions_are_expanded_by_element() -> None:
+    assert dict(read("scaled(acc + 1, lhs)").steps) == {
+        "step0": "acc + 1",
+        RESULT: "(step0 >> lhs_pre) * lhs_mul",
+    }
+    assert dict(read("scaled(acc, rhs)", "int16").steps) == {
+        "step0": "acc * 2",
+        RESULT: "step0 << rhs_pre",
+    }
+
+
+def test_equal_terms_are_one() -> None:
+    found = read("scaled(acc, out) + scaled(acc, out) + (1 << out_pre) + (1 << out_pre)")
+    assert dict(found.constants) == {"term0": "1 << out_pre"}
+
+
+def test_every_profile_has_the_formulas_of_its_instructions() -> None:
+    table = tomllib.loads(SOURCE.read_text(encoding="utf-8"))
+    assert set(table) == {"constants", "functions", *PROFILES}
+    for row in ROWS:
+        kinds = {
+            "sums": row.sums is not None,
+            "bias": row.sums is not None,
+            "leaky_sums": row.has_leaky_sums,
+            "average": bool(row.average),
+            "rescale": bool(row.rescale),
+            "leaky": bool(row.rescale),
+        }
+        kinds |= {name: name in row.operations for name in ("add", "sub", "max", "min", "mul")}
+        for kind, has_it in kinds.items():
+            keys = read_formulas(kind)
+            assert [(row.number, e) in keys for e in (0, 1)] == [has_it, has_it], (row.name, kind)
+
+
+# --- ranges -----------------------------------------------------------------------------------
+
+
+def value(low: int, high: int) -> Integer:
+    return Integer(Trace(), low, high, lambda bits: None)
+
+
+def test_ranges_of_integers() -> None:
+    x, n = value(-5, 7), value(0, 3)
+    for found, low, high in (
+        (x + n, -5, 10),
+        (x - n, -8, 7),
+        (x * x, -35, 49),
+        (x << n, -40, 56),
+        (x >> n, -5, 7),
+        (1 << n, 1, 8),
+        (64 >> n, 8, 64),
+        (3 - n, 0, 3),
+        (100 // value(1, 7), 14, 100),
+        (abs(x), 0, 7),
+        (abs(value(-9, -2)), 2, 9),
+        (abs(value(3, 4)), 3, 4),
+    ):
+        assert (found.low, found.high) == (low, high)
+
+
+@pytest.mark.parametrize(("low", "high", "bits"), [
+    (0, INT32[1], 32), (INT32[0], 0, 32), (0, INT32[1] + 1, 64), (INT32[0] - 1, 0, 64),
+    (-(1 << 63), (1 << 63) - 1, 64),
+])  # fmt: skip
+def test_the_narrowest_word(low: int, high: int, bits: int) -> None:
+    assert value(low, high).bits == bits
+
+
+def test_what_64_bits_do_not_hold_is_not_proved() -> None:
+    with pytest.raises(NotProvedError, match="64 bits do not hold"):
+        _ = value(0, 1 << 63).bits
+
+
+@pytest.mark.parametrize("element", [0, 1])
+def test_parameters_of_all_sums_are_proved(element: int) -> None:
+    for (_, own), formula in read_formulas("sums").items():
+        for known in find_parameters(formula).values():
+            assert own != element or isinstance(known, Real) or known.bits in (32, 64)
+
+
+# --- primitives in vector code ----------------------------------------------------------------
+
+Evaluate = Callable[[int, dict[str, int]], int | None]
+"""Value of one sum, with the words of a formula; None if vector code leaves it to others."""
+
+
+def compile_lanes(text: str, element: int) -> Evaluate:
+    """Vector code of a formula; all lanes have the same sum, and a lane's result has 32 bits."""
+    formula = read(text, ELEMENTS[element])
+    function = define_function(f"formula_{hash(text)}_{element}", partial(_emit, formula, element))
+    entry: Any = numba.njit(lambda block: function((block,)))
+    words = dict(formula.constants)
+
+    def evaluate(acc: int, given: dict[str, int]) -> int | None:
+        sums = np.full(LANES, acc, np.int64 if element == INT16 else np.int32)
+        parameters = np.zeros((PARAMETER_ROWS, LANES), np.int64)
+        for row, name in enumerate(formula.parameters, start=1):
+            word = name if name in given else words[name].split("(")[1].rstrip(")")
+            parameters[row] = given[word]
+        counts, results = np.zeros((COUNT_ROWS, LANES), np.int32), np.zeros(LANES, np.int16)
+        counts[LEAST], counts[MOST] = INT32[1], INT32[0]
+        addresses = (at.ctypes.data for at in (sums, parameters, counts, results))
+        sums_at, parameters_at, counts_at, results_at = map(np.int64, addresses)
+        zero, one = np.int64(0), np.int64(1)
+        most = np.int64(32767 if element == INT16 else 127)
+        found = entry(Block(zero, sums_at, zero, one, parameters_at, counts_at, -most - 1, most,
+                            results_at, zero))  # fmt: skip
+        if found & TOO_LARGE:
+            return None
+        assert (counts[LEAST] == counts[MOST]).all()
+        stored = results if element == INT16 else results.view(np.int8)[:LANES]
+        assert (stored == np.clip(counts[LEAST], -most - 1, most)).all()
+        return int(counts[LEAST, 0])
+
+    return evaluate
+
+
+def in_32_bits(exact: int) -> int | None:
+    return exact if INT32[0] <= exact <= INT32[1] else None
+
+
+def limited(exact: int, most: int) -> int | None:
+    return in_32_bits(exact) if -most <= exact <= most else None
+
+
+def rounded(real: Any, rule: Callable[[Any], int]) -> int | None:
+    return rule(real) if abs(real) <= 1 << 30 else None
+
+
+EDGES = [0, 1, -1, 2, -3, 5, 100, -129, 255, (1 << 24) + 1, 1 << 30, -(1 << 30), *INT32]
+WIDE = [*EDGES, 1 << 31, -(1 << 31) - 1, (1 << 40) + 3, *INT48]
+INTEGERS: dict[str, Callable[[int, int, int], int | None]] = {
+    "acc + mul": lambda x, mul, n: in_32_bits(x + mul),
+    "acc - mul": lambda x, mul, n: in_32_bits(x - mul),
+    "saturate(acc * mul, 32)": lambda x, mul, n: in_32_bits(x * mul),
+    "saturate(acc * mul + 5, 32) >> out_post": lambda x, mul, n: (
+        None if in_32_bits(x * mul + 5) is None else x * mul + 5 >> n
+    ),
+    "acc >> out_post": lambda x, mul, n: in_32_bits(x >> n),
+    "shift_away(acc, out_post)": lambda x, mul, n: in_32_bits(divided_away(x, n)),
+    "shift_away(saturate(acc, 32), out_post) + mul": lambda x, mul, n: (
+        None if in_32_bits(x) is None else in_32_bits(divided_away(x, n) + mul)
+    ),
+    "hold(acc, 1000)": lambda x, mul, n: limited(x, 1000),
+    "limit(acc >> out_post, 1 << 20) * mul": lambda x, mul, n: (
+        None if limited(x >> n, 1 << 20) is None else in_32_bits((x >> n) * mul)
+    ),
+    "acc * mul + (1 << 30) >> 31": lambda x, mul, n: in_32_bits(x * mul + (1 << 30) >> 31),
+}
+
+
+@pytest.mark.parametrize("element", [INT8, INT16])
+@pytest.mark.parametrize("text", INTEGERS)
+def test_integers(text: str, element: int) -> None:
+    if element == INT16 and text.startswith("acc * mul"):
+        text = f"within({text.removesuffix(' + (1 << 30) >> 31')}, 1 << 62) + (1 << 30) >> 31"
+        expected = INTEGERS["acc * mul + (1 << 30) >> 31"]
+    else:
+        expected = INTEGERS[text]
+    if element == INT16 and "saturate(acc * mul" in text:
+        text = text.replace("saturate(acc * mul", "saturate(within(acc * mul, 1 << 62)")
+    evaluate = compile_lanes(text, element)
+    for x in WIDE if element == INT16 else EDGES:
+        for mul in (0, 1, -7, 181, 1 << 20, *INT32):
+            if abs(x * mul) >= 1 << 62 and "within" in text:
+                continue
+            for n in (0, 1, 2, 7, 30, 31):
+                found = evaluate(x, {"mul": mul, "out_post": n})
+                assert found == expected(x, mul, n), (x, mul, n)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 31])
+def test_shifts_to_the_left(count: int) -> None:
+    evaluate = compile_lanes("saturate(acc << out_pre, 32)", INT8)
+    for x in EDGES:
+        assert evaluate(x, {"out_pre": count}) == in_32_bits(x << count)
+
+
+REALS: dict[str, Callable[[int, int, int], int | None]] = {
+    "round_even(float32(acc) * real(mul))": lambda x, mul, bias: rounded(
+        F32(x) * float_of(mul), rounded_even
+    ),
+    "round_away(float32(acc) * real(mul))": lambda x, mul, bias: rounded(
+        F32(x) * float_of(mul), rounded_away
+    ),
+    "round_away(float64(acc) * real64(bias))": lambda x, mul, bias: rounded(
+        np.float64(x) * np.int64(bias).view(np.float64), rounded_away
+    ),
+    "round_even(float64(acc) * real64(bias))": lambda x, mul, bias: rounded(
+        np.float64(x) * np.int64(bias).view(np.float64), rounded_even
+    ),
+    "round_even(float32(float64(float32(acc)) + real64(bias)) + real(mul))": lambda x, mul, bias: (
+        rounded(
+            F32(np.float64(F32(x)) + np.int64(bias).view(np.float64)) + float_of(mul), rounded_even
+        )
+    ),
+}
+FACTORS = [0.0, 1.0, 0.5, -0.5, 0.25, 0.37, 1e-30, 3e38, np.inf, np.nan, 0.49999997]
+WIDE_FACTORS = [*FACTORS, 0.49999999999999994, 1e300]
+
+
+@pytest.mark.parametrize(("element", "converts"), [(INT8, True), (INT16, True), (INT16, False)])
+@pytest.mark.parametrize("text", REALS)
+def test_reals(text: str, element: int, converts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also as on hosts without an instruction that converts 64-bit integers."""
+    monkeypatch.setattr(lanes, "_CONVERTS_INT64", lanes._CONVERTS_INT64 and converts)
+    evaluate = compile_lanes(text, element)
+    expected = REALS[text]
+    for x in [*(WIDE if element == INT16 else EDGES), *range(-8, 9)]:
+        for factor in FACTORS:
+            for wide in WIDE_FACTORS if "bias" in text else (0.0,):
+                words = bits_of(factor), double_bits(wide)
+                with np.errstate(all="ignore"):
+                    exact = expected(x, *words)
+                found = evaluate(x, {"mul": words[0], "bias": words[1]})
+                assert found == exact, (x, factor, wide)
